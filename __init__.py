@@ -1,0 +1,1 @@
+"""phloem: a prefix-caching LLM runtime with structured generation."""

@@ -1,0 +1,96 @@
+"""Every error that phloem raises on purpose, in one tree.
+
+::
+
+    PhloemError
+    ├── ConfigError              a setting, flag or folder that cannot work
+    ├── ModelError               a checkpoint that cannot be loaded
+    ├── EngineStopped            the engine has shut down; nothing more will be computed
+    └── RequestError             this one request cannot be served; others are unharmed
+        ├── PromptTooLong        the prompt (or prompt + max_tokens) cannot ever fit
+        ├── QueueFull            too many requests are waiting; try again later
+        └── ConstraintError      what the output was asked to look like cannot be enforced
+            ├── InvalidRegex         the pattern is not a regular expression we read
+            ├── InvalidSchema        the schema is not a JSON Schema
+            ├── InvalidGrammar       the grammar text does not parse
+            ├── UnsupportedSchema    the schema is fine, but cannot be enforced exactly
+            ├── EmptyLanguage        nothing at all satisfies the constraint
+            └── ConstraintTooLarge   the automaton would exceed its bounds
+
+Every message names the place (a flag, a path, a position, a JSON pointer) and the remedy.
+This module knows nothing of the rest of the package; everything may import it.
+"""
+
+from __future__ import annotations
+
+
+class PhloemError(Exception):
+    """Base of all errors raised on purpose. `str(error)` is fit to be shown to a user."""
+
+
+class ConfigError(PhloemError):
+    """A setting, flag, path or device that cannot work; raised before anything is started."""
+
+
+class ModelError(PhloemError):
+    """A checkpoint folder that cannot be loaded; names the file and the missing or odd entry."""
+
+
+class EngineStopped(PhloemError):
+    """The engine was shut down while, or before, the request ran."""
+
+
+class RequestError(PhloemError):
+    """One request is refused or has failed.
+
+    Attributes:
+        param: the request field at fault, if one is (`"max_tokens"`, `"response_format"` …).
+    """
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class PromptTooLong(RequestError):
+    """The prompt cannot ever fit the context window or the KV pool; the message has the numbers."""
+
+
+class QueueFull(RequestError):
+    """The waiting queue is at its bound; nothing was enqueued."""
+
+
+class ConstraintError(RequestError):
+    """The asked-for shape of the output cannot be enforced.
+
+    Attributes:
+        pointer: JSON pointer (`"/properties/age/not"`) or position (`"offset 12"`) of the cause; `""` is the whole.
+    """
+
+    def __init__(self, message: str, *, pointer: str = "", param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.pointer = pointer
+
+
+class InvalidRegex(ConstraintError):
+    """The pattern does not parse, or uses a feature that is not regular (a backreference …)."""
+
+
+class InvalidSchema(ConstraintError):
+    """The value at `pointer` is not valid JSON Schema."""
+
+
+class InvalidGrammar(ConstraintError):
+    """The grammar text does not parse, or names a rule that does not exist."""
+
+
+class UnsupportedSchema(ConstraintError):
+    """The keyword at `pointer` is valid but cannot be enforced exactly; nothing is weakened in silence."""
+
+
+class EmptyLanguage(ConstraintError):
+    """No text satisfies the constraint (contradictory bounds, `false` …)."""
+
+
+class ConstraintTooLarge(ConstraintError):
+    """Building the automaton passed its bound on states, memory or time."""

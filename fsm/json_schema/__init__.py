@@ -1,0 +1,1 @@
+"""JSON Schema → rules over bytes, exactly or refused with a JSON pointer."""

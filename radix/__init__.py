@@ -1,0 +1,1 @@
+"""Token prefixes → KV block ids. Knows no tensors and no requests."""

@@ -1,0 +1,1 @@
+"""Decoders described by their Hugging Face configuration."""

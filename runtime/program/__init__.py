@@ -1,0 +1,1 @@
+"""The DSL for generation programs."""

@@ -1,0 +1,54 @@
+"""Who may import whom: the walls of the house, read from the imports themselves."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GROUND_FLOOR = {"radix", "fsm", "kernels"}
+# floor of each part of runtime/: a module imports its own floor or lower, never higher
+FACES = {"server", "program", "cli"}
+FORBIDDEN_EXTERNAL = {"radix": {"torch", "triton"}, "fsm": {"torch", "triton"}}
+
+
+def _modules() -> list[Path]:
+    return [p for d in (*sorted(GROUND_FLOOR), "runtime") for p in sorted((ROOT / d).rglob("*.py"))]
+
+
+def _imports(path: Path) -> list[tuple[str, ...]]:
+    """Absolute dotted targets of every import, relative ones resolved against `phloem.`."""
+    package = ("phloem", *path.relative_to(ROOT).with_suffix("").parts[:-1])
+    found: list[tuple[str, ...]] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [tuple(alias.name.split(".")) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = tuple(node.module.split(".")) if node.module else ()
+            found += [(*base, *module, alias.name) for alias in node.names]
+            if node.level == 0 and module[0] == "phloem":
+                found.append(("ABSOLUTE", *module))
+    return found
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_stay_on_their_floor(path: Path) -> None:
+    parts = path.relative_to(ROOT).parts
+    for target in _imports(path):
+        assert target[0] != "ABSOLUTE", f"{path}: inside the packages imports are relative: {target[1:]}"
+        if target[0] != "phloem":
+            assert target[0] not in FORBIDDEN_EXTERNAL.get(parts[0], set()), f"{path} imports {target[0]}"
+            continue
+        room = target[1] if len(target) > 1 else ""
+        if parts[0] in GROUND_FLOOR:
+            assert room in {parts[0], "errors"}, f"{path} imports phloem.{room}"
+        elif room == "runtime" and parts[1].removesuffix(".py") not in FACES and len(target) > 2:
+            assert target[2] not in FACES, f"{path} reaches up into runtime.{target[2]}"
+
+
+def test_models_never_import_the_scheduler() -> None:
+    for path in sorted((ROOT / "runtime" / "models").glob("*.py")):
+        assert not any({"scheduler", "engine", "prefix_cache"} & set(t) for t in _imports(path)), path
