@@ -1,0 +1,140 @@
+"""The intermediate representation: what may be written, as rules over bytes.
+
+Every front end (regex, choice, JSON Schema, grammar text) ends in a `Grammar`: named rules whose bodies are
+trees of the seven node types below. The automaton reads nothing else.
+
+::
+
+    Literal(b'{"a":')      these bytes
+    ByteSet(mask)          one byte b with bit b of the mask set
+    Sequence((x, y))       x then y;        Sequence(()) is the empty text
+    Alternation((x, y))    x or y;          Alternation(()) is nothing at all
+    Repeat(x, 0, None)     x any number of times, or between minimum and maximum times
+    Rule("value")          whatever the rule of that name writes; recursion is allowed
+    Embed(language)        any text of a regular language given as a byte automaton
+
+This module knows no tokens and no automata: a `Language` is only carried. Nodes are immutable and compare
+by value, a language by identity, so sub-trees may be shared freely. Depth is bounded by memory alone as long
+as nobody hashes, compares or prints a deep tree (Python does these by recursion); nothing in `fsm` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .dfa import Language
+
+ALL_BYTES = (1 << 256) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Exactly these bytes; `b""` is the empty text."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ByteSet:
+    """One byte out of a set: byte b belongs to it if bit b of `mask` (0 <= mask < 2**256) is set."""
+
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """The parts one after the other."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """Any one of the options; none at all is the empty language."""
+
+    options: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`item` between `minimum` and `maximum` times (`None`: no upper bound)."""
+
+    item: Expression
+    minimum: int
+    maximum: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A reference to a rule of the grammar by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Any text of a regular language over bytes."""
+
+    language: Language
+
+
+Expression = Literal | ByteSet | Sequence | Alternation | Repeat | Rule | Embed
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Rules by name and the rule to start from. Every `Rule` in a body must name a key of `rules`."""
+
+    rules: Mapping[str, Expression]
+    start: str
+
+
+EMPTY_TEXT = Sequence(())
+NOTHING = Alternation(())
+
+
+def literal(text: str | bytes) -> Literal:
+    """The bytes of `text`, UTF-8 if it is a string."""
+    return Literal(text.encode() if isinstance(text, str) else text)
+
+
+def byte_set(members: bytes) -> ByteSet:
+    """One byte out of `members`: `byte_set(b"0123456789")`."""
+    mask = 0
+    for byte in members:
+        mask |= 1 << byte
+    return ByteSet(mask)
+
+
+def byte_range(first: int, last: int) -> ByteSet:
+    """One byte from `first` to `last`, both included."""
+    return ByteSet((1 << (last + 1)) - (1 << first))
+
+
+def sequence(*parts: Expression) -> Expression:
+    """The parts one after the other; a single part is itself."""
+    return parts[0] if len(parts) == 1 else Sequence(parts)
+
+
+def alternation(*options: Expression) -> Expression:
+    """Any one of the options; a single option is itself."""
+    return options[0] if len(options) == 1 else Alternation(options)
+
+
+def optional(item: Expression) -> Repeat:
+    """`item` or nothing."""
+    return Repeat(item, 0, 1)
+
+
+def delimited(
+    item: Expression, separator: Expression, minimum: int = 0, maximum: int | None = None
+) -> Expression:
+    """`item separator item separator item`, between `minimum` and `maximum` items."""
+    if maximum == 0:
+        return EMPTY_TEXT
+    rest = Repeat(Sequence((separator, item)), max(minimum - 1, 0), None if maximum is None else maximum - 1)
+    listed = Sequence((item, rest))
+    return listed if minimum > 0 else optional(listed)
