@@ -1,0 +1,293 @@
+"""What is asked of the engine, and what comes back.
+
+One request's tokens, as half-open ranges (the other modules refer to them by name)::
+
+    [0, lease.num_tokens)                     in the tree, held by this request's lease, read only
+    [lease.num_tokens, num_computed_tokens)   this request's own blocks, KV written
+    [num_computed_tokens, len(token_ids))     known (prompt, sampled, jumped), KV not yet written
+    draft                                     believed to come next; joins token_ids only when verified
+
+This module knows nothing of models, tensors or scheduling; it imports the constraint cursor's type only.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import RequestError
+
+if TYPE_CHECKING:
+    from ..fsm import Cursor
+    from .output import OutputText
+    from .prefix_cache import Lease
+
+MAX_LOGPROBS = 20
+MAX_STOP_STRINGS = 16
+
+
+class FinishReason(enum.StrEnum):
+    """Why a request ended. `STOP`: end token, stop string or a complete constraint; `LENGTH`: budget or context."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+class Phase(enum.Enum):
+    """Where a request is. A preempted request is `WAITING` again, its KV in the tree."""
+
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    FINISHED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to choose tokens and when to stop. Validated on construction (`RequestError` names the field).
+
+    Attributes:
+        max_tokens: most tokens to generate; None: until the context is full.
+        min_tokens: the end token and stop strings are ignored before this many tokens.
+        temperature: 0 takes the most likely token (lowest id on a tie).
+        top_k: keep the k most likely tokens; 0 or -1 keeps all.
+        top_p: keep the smallest set of tokens whose probability reaches `top_p`.
+        min_p: keep tokens at least `min_p` times as likely as the most likely one.
+        seed: None draws one. A seed fixes the output whatever else is in the batch.
+        stop: strings that end the output (they are not part of it).
+        stop_token_ids: token ids that end the output.
+        ignore_eos: go on past the model's end tokens.
+        presence_penalty, frequency_penalty: subtracted from logits of tokens generated before (OpenAI's definition).
+        repetition_penalty: divides positive and multiplies negative logits of tokens seen in prompt or output.
+        logit_bias: token id → number added to its logit.
+        logprobs: None, or how many top alternatives to report beside each chosen token (0: the chosen one only).
+        prompt_logprobs_from: None, or the first prompt position whose token's log-probability is wanted (≥ 1).
+        n: how many outputs; they share the prompt's blocks.
+    """
+
+    max_tokens: int | None = 128
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    logprobs: int | None = None
+    prompt_logprobs_from: int | None = None
+    n: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+        object.__setattr__(self, "stop", tuple(self.stop))
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        _check_integer("max_tokens", self.max_tokens, 0, None, optional=True)
+        _check_integer("min_tokens", self.min_tokens, 0, self.max_tokens)
+        _check_number("temperature", self.temperature, 0.0, 100.0)
+        _check_integer("top_k", self.top_k, -1, None)
+        _check_number("top_p", self.top_p, 0.0, 1.0, above=True)
+        _check_number("min_p", self.min_p, 0.0, 1.0)
+        _check_integer("seed", self.seed, -(2**63), 2**64 - 1, optional=True)
+        _check_number("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        _check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        _check_number("repetition_penalty", self.repetition_penalty, 0.0, 10.0, above=True)
+        _check_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS, optional=True)
+        _check_integer("prompt_logprobs_from", self.prompt_logprobs_from, 1, None, optional=True)
+        _check_integer("n", self.n, 1, 128)
+        if len(self.stop) > MAX_STOP_STRINGS:
+            raise RequestError(f"stop: {len(self.stop)} strings; at most {MAX_STOP_STRINGS}", param="stop")
+        if any(not isinstance(text, str) or not text for text in self.stop):
+            raise RequestError("stop: every stop string must be a non-empty string", param="stop")
+        for token_id, bias in self.logit_bias.items():
+            _check_integer("logit_bias", token_id, 0, None)
+            _check_number("logit_bias", bias, -100.0, 100.0)
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether logits depend on the tokens before: penalties or biases."""
+        return bool(
+            self.presence_penalty
+            or self.frequency_penalty
+            or self.repetition_penalty != 1.0
+            or self.logit_bias
+        )
+
+
+def _check_integer(
+    name: str, value: int | None, low: int, high: int | None, *, optional: bool = False
+) -> None:
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RequestError(f"{name}: expected an integer, got {value!r}", param=name)
+    if value < low or (high is not None and value > high):
+        span = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise RequestError(f"{name}: {value} is out of range; it must be {span}", param=name)
+
+
+def _check_number(name: str, value: float, low: float, high: float, *, above: bool = False) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RequestError(f"{name}: expected a number, got {value!r}", param=name)
+    if not (low < value <= high if above else low <= value <= high):
+        span = f"above {low:g} and at most {high:g}" if above else f"between {low:g} and {high:g}"
+        raise RequestError(f"{name}: {value} is out of range; it must be {span}", param=name)
+
+
+@dataclass(slots=True)
+class Usage:
+    """Token counts of one request; they grow while it runs.
+
+    Attributes:
+        prompt_tokens: tokens of the prompt.
+        cached_tokens: prompt tokens whose KV came from the prefix cache when the request was first admitted.
+        completion_tokens: tokens generated, however they were chosen.
+        drafted_tokens: tokens proposed by drafts.
+        jumped_tokens: drafted tokens that were accepted: each saved a forward step.
+        num_steps: engine steps in which this request took part.
+        num_preemptions: how often it gave its blocks back before it was done.
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    drafted_tokens: int = 0
+    jumped_tokens: int = 0
+    num_steps: int = 0
+    num_preemptions: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Generated tokens that needed a sampling step of their own."""
+        return self.completion_tokens - self.jumped_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural-log probability of one token under the unmasked, untempered model, with the likeliest alternatives."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one step added to one request. The last one carries `finish_reason`.
+
+    Attributes:
+        request_id: as returned by `Engine.add`.
+        index: which of the `n` outputs.
+        text: new text, whole characters only; text that may belong to a stop string is held back.
+        token_ids: new token ids (the end token is included).
+        logprobs: one per new token id if asked for.
+        prompt_logprobs: once, with the first delta, if asked for.
+        error: the cause when `finish_reason` is ERROR.
+    """
+
+    request_id: str
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason | None
+    usage: Usage
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
+    error: RequestError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One finished output.
+
+    Attributes:
+        text: the generated text, without end token and stop string.
+        token_ids: the generated ids, the end token included.
+        parsed: the value under a `json_schema`/`json_object` constraint (a pydantic object where a class was
+            given), or the text itself under `regex`/`choice`; None without a constraint.
+    """
+
+    request_id: str
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
+    parsed: object = None
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One sequence in the engine. Only the engine, the scheduler and the prefix cache change it.
+
+    Attributes:
+        token_ids: prompt and accepted output, int32.
+        num_computed_tokens: tokens whose KV is written.
+        blocks: ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
+            `lease.num_tokens / block_size` belong to the tree.
+        draft: tokens proposed to follow token_ids; dropped freely.
+        namespace: which prefixes it may share (salt, adapter …).
+    """
+
+    id: str
+    index: int
+    token_ids: array[int]
+    num_prompt_tokens: int
+    sampling: SamplingParams
+    seed: int
+    output: OutputText
+    namespace: str = ""
+    priority: int = 0
+    cursor: Cursor | None = None
+    max_tokens: int = 0
+    arrived_at: float = field(default_factory=time.monotonic)
+    phase: Phase = Phase.WAITING
+    num_computed_tokens: int = 0
+    blocks: list[int] = field(default_factory=list)
+    lease: Lease | None = None
+    draft: list[int] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: FinishReason | None = None
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    admitted_before: bool = False
+    ticket: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        """Known tokens whose KV is not written yet; 1 while decoding."""
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def remaining_tokens(self) -> int:
+        """How many more tokens may be generated."""
+        return self.max_tokens - self.num_output_tokens
