@@ -1,0 +1,79 @@
+"""The pool of KV block ids.
+
+A block is an int in `[0, num_blocks)`; what it holds is somebody else's business. Every block has exactly one
+owner at a time: this pool (free), a request (allocated) or the tree (allocated, then given to `RadixTree.insert`).
+The pool cannot tell the last two apart and does not try: whoever evicts or drops a block frees it here, once.
+
+Cost: `allocate(n)` and `free(n ids)` are O(n) and independent of the size of the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import PhloemError
+
+
+class OutOfBlocks(PhloemError):
+    """More blocks were asked for than are free; nothing was allocated. Evict or preempt, then ask again."""
+
+
+class BlockPool:
+    """Hands out block ids, last freed first (their memory is the warmest).
+
+    Args:
+        num_blocks: size of the pool.
+        block_size: tokens per block; only carried along, for those who share the pool.
+    """
+
+    __slots__ = ("_free", "_is_free", "block_size", "num_blocks")
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        if num_blocks < 0 or block_size < 1:
+            raise ValueError(f"a pool of {num_blocks} blocks of {block_size} tokens cannot exist")
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self._free = list(range(num_blocks - 1, -1, -1))
+        self._is_free = bytearray(b"\x01" * num_blocks)
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that `allocate` could hand out now."""
+        return len(self._free)
+
+    def allocate(self, num_blocks: int) -> list[int]:
+        """Take `num_blocks` ids out of the pool; all or nothing (`OutOfBlocks`)."""
+        if num_blocks < 0:
+            raise ValueError(f"cannot allocate {num_blocks} blocks")
+        free = self._free
+        if num_blocks > len(free):
+            raise OutOfBlocks(f"{num_blocks} KV blocks asked for, {len(free)} of {self.num_blocks} are free")
+        if not num_blocks:
+            return []
+        blocks = free[: -num_blocks - 1 : -1]
+        del free[-num_blocks:]
+        is_free = self._is_free
+        for block in blocks:
+            is_free[block] = 0
+        return blocks
+
+    def free(self, blocks: Iterable[int]) -> None:
+        """Give ids back. An id that is free already or not of this pool raises ValueError; ids before it are freed."""
+        free, is_free = self._free, self._is_free
+        for block in blocks:
+            if not 0 <= block < self.num_blocks:
+                raise ValueError(f"block {block} is not of this pool of {self.num_blocks}")
+            if is_free[block]:
+                raise ValueError(f"block {block} is free already")
+            is_free[block] = 1
+            free.append(block)
+
+    def is_free(self, block: int) -> bool:
+        """Whether `block` is in the pool now."""
+        return bool(self._is_free[block])
+
+    def audit(self) -> None:
+        """Raise AssertionError if the free list and the free flags disagree."""
+        assert len(set(self._free)) == len(self._free), "a block is on the free list twice"
+        flagged = {block for block, is_free in enumerate(self._is_free) if is_free}
+        assert flagged == set(self._free), f"flags and free list differ in {flagged ^ set(self._free)}"

@@ -1,0 +1,91 @@
+"""What goes first: eviction policies, and the queue of leaves that obeys them.
+
+A policy maps a leaf to a key; the leaf with the smallest key goes first. Keys of a node may only grow while it
+is in the tree (recency, counts, maxima do), because the queue is lazy: an entry keeps the key it was pushed
+with, and only when it surfaces is it compared with the present one and, if stale, put back deeper. So a match
+costs the queue nothing, and an eviction O(log leaves) amortised: each correction was paid for by a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import heappop, heappush, heapreplace
+from types import MappingProxyType
+from typing import Any
+
+from .node import Node
+
+Policy = Callable[[Node], Any]
+
+
+def least_recently_used(node: Node) -> int:
+    """The tick of the last use."""
+    return node.last_used
+
+
+def least_frequently_used(node: Node) -> tuple[int, int]:
+    """Number of hits, then recency."""
+    return node.num_hits, node.last_used
+
+
+def lowest_priority(node: Node) -> tuple[int, int]:
+    """The highest priority that ever asked for it, then recency."""
+    return node.priority, node.last_used
+
+
+POLICIES: Mapping[str, Policy] = MappingProxyType(
+    {"lru": least_recently_used, "lfu": least_frequently_used, "priority": lowest_priority}
+)
+
+
+class EvictionQueue:
+    """A lazy heap with at most one entry per node.
+
+    Invariant: every leaf without holds has an entry, whose key is at most its present key. Entries of nodes that
+    have since got children or holds are dropped when they surface; the tree pushes such a node again when it
+    becomes an unheld leaf again.
+    """
+
+    __slots__ = ("_entries", "policy")
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._entries: list[tuple[Any, Node]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> list[tuple[Any, Node]]:
+        """The heap itself, for the audit."""
+        return self._entries
+
+    def push(self, node: Node) -> None:
+        """Make an unheld leaf a candidate; no effect if it has an entry already."""
+        if not node.is_queued:
+            node.is_queued = True
+            heappush(self._entries, (self.policy(node), node))
+
+    def first(self) -> Node | None:
+        """The leaf to go first, left in the queue; None if nothing can go."""
+        entries, policy = self._entries, self.policy
+        while entries:
+            key, node = entries[0]
+            if node.children or node.num_holds:
+                heappop(entries)
+                node.is_queued = False
+                continue
+            present = policy(node)
+            if present == key:
+                return node
+            heapreplace(entries, (present, node))
+        return None
+
+    def pop(self) -> None:
+        """Drop the entry that `first` has just returned."""
+        heappop(self._entries)[1].is_queued = False
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        for _, node in self._entries:
+            node.is_queued = False
+        self._entries.clear()

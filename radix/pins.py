@@ -1,0 +1,84 @@
+"""Pins: prefixes that stay although nobody runs on them, within a budget and for a time.
+
+A pin is a lease that the tree holds itself. It protects its path until it is unpinned; past its `expires_at` it
+is given up as soon as an eviction needs room, and not before, since keeping an unneeded cache costs nothing.
+Several pins may share blocks; the budget counts each block once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..errors import PhloemError
+from .node import Node
+
+
+class PinBudgetExceeded(PhloemError):
+    """The pin would hold more blocks than the budget allows; nothing was pinned."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pin:
+    """A held prefix: `num_tokens` tokens of it were cached when it was pinned; 0 means that nothing is held."""
+
+    node: Node
+    num_tokens: int
+    expires_at: float
+
+
+class PinBook:
+    """Who is pinned until when, and how many distinct blocks that is. O(pins x depth) per change: pins are few."""
+
+    __slots__ = ("_pins", "max_blocks", "num_blocks")
+
+    def __init__(self, max_blocks: int) -> None:
+        self.max_blocks = max_blocks
+        self.num_blocks = 0
+        self._pins: dict[Pin, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._pins)
+
+    def __iter__(self) -> Iterator[Pin]:
+        return iter(self._pins)
+
+    def add(self, pin: Pin) -> None:
+        """Enter a pin, or raise `PinBudgetExceeded` and change nothing."""
+        self._pins[pin] = None
+        num_blocks = self.count_blocks()
+        if num_blocks > self.max_blocks:
+            del self._pins[pin]
+            raise PinBudgetExceeded(
+                f"pinning would hold {num_blocks} blocks, the budget is {self.max_blocks}: unpin something first"
+            )
+        self.num_blocks = num_blocks
+
+    def discard(self, pin: Pin) -> bool:
+        """Strike a pin out; False if it was not there any more."""
+        if pin not in self._pins:
+            return False
+        del self._pins[pin]
+        self.num_blocks = self.count_blocks()
+        return True
+
+    def expired(self, now: float) -> list[Pin]:
+        """Pins whose time is over."""
+        return [pin for pin in self._pins if pin.expires_at <= now]
+
+    def count_blocks(self) -> int:
+        """Distinct blocks on the paths of all pins."""
+        seen: set[Node] = set()
+        num_blocks = 0
+        for pin in self._pins:
+            node: Node | None = pin.node
+            while node is not None and node not in seen:
+                seen.add(node)
+                num_blocks += node.num_blocks
+                node = node.parent
+        return num_blocks
+
+    def clear(self) -> None:
+        """Strike all out."""
+        self._pins.clear()
+        self.num_blocks = 0
