@@ -77,7 +77,8 @@ def json_schema(
             raise InvalidSchema(f"json_schema: the text is not JSON: {error}", param="json_schema") from error
     if not isinstance(schema, (Mapping, bool)):
         raise InvalidSchema(
-            f"json_schema: expected an object, true or false, got {type(schema).__name__}", param="json_schema"
+            f"json_schema: expected an object, true or false, got {type(schema).__name__}",
+            param="json_schema",
         )
     try:
         text = json.dumps(schema, ensure_ascii=False)

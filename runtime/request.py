@@ -119,19 +119,18 @@ class SamplingParams:
         return self.temperature == 0.0
 
     @property
-    def has_penalties(self) -> bool:
-        """Whether logits depend on the tokens before: penalties or biases."""
+    def edits_logits(self) -> bool:
+        """Whether logits are changed before sampling: penalties, biases or `min_tokens`."""
         return bool(
-            self.presence_penalty
+            self.min_tokens
+            or self.presence_penalty
             or self.frequency_penalty
             or self.repetition_penalty != 1.0
             or self.logit_bias
         )
 
 
-def _check_integer(
-    name: str, value: int | None, low: int, high: int | None, *, optional: bool = False
-) -> None:
+def _check_integer(name: str, value: int | None, low: int, high: int | None, *, optional: bool = False) -> None:
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, int):
@@ -247,6 +246,7 @@ class Request:
         blocks: ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree.
         draft: tokens proposed to follow token_ids; dropped freely.
+        num_delivered: output tokens that a delta has reported.
         namespace: which prefixes it may share (salt, adapter …).
     """
 
@@ -271,6 +271,7 @@ class Request:
     finish_reason: FinishReason | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    num_delivered: int = 0
     admitted_before: bool = False
     ticket: int = 0
 

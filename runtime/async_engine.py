@@ -1,0 +1,262 @@
+"""One thread that steps the engine; streams for whoever waits, on an event loop or on a thread.
+
+Tokenising and compiling happen on the caller's side (`Engine.prepare`), so a hard schema never delays a running
+request. The step thread owns the engine: others reach it through a command queue, which it empties between steps.
+Leaving an async stream (cancellation, `aclose`, an exception) aborts its request before the next step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ..errors import EngineStopped
+from .collector import Collector, scoring_params
+from .constraint_spec import ConstraintSpec
+from .engine import Engine, EngineStatistics, Prompt
+from .request import Completion, Delta, Request, SamplingParams, TokenLogprob
+
+Result = TypeVar("Result")
+Event = Delta | EngineStopped
+
+
+class Stream:
+    """The deltas of one submitted request, for a synchronous caller. Iterate it, or take `completions`.
+
+    Iterating blocks until the next delta and raises the request's error if it fails.
+    """
+
+    def __init__(self, owner: AsyncEngine, num_outputs: int, constraint: ConstraintSpec | None) -> None:
+        self._owner = owner
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._num_open = num_outputs
+        self._collector = Collector(num_outputs, constraint)
+        self.request_id = ""
+
+    def __iter__(self) -> Iterator[Delta]:
+        while self._num_open:
+            event = self._events.get()
+            if isinstance(event, EngineStopped):
+                self._num_open = 0
+                raise event
+            if event.error is not None:
+                self.abort()
+                raise event.error
+            self._collector.push(event)
+            self._num_open -= event.finish_reason is not None
+            yield event
+
+    def completions(self) -> list[Completion]:
+        """Waits for the end; one completion per output."""
+        for _ in self:
+            pass
+        return self._collector.completions()
+
+    def result(self) -> Completion:
+        """Waits for the end of a request with one output."""
+        return self.completions()[0]
+
+    def abort(self) -> None:
+        """Ends the request; its blocks are free before the next step. Iterating ends too."""
+        self._num_open = 0
+        self._owner.abort(self.request_id)
+
+
+class AsyncEngine:
+    """An `Engine` and the thread that steps it.
+
+    Attributes:
+        engine: for its read-only attributes (tokenizer, configs); do not step it.
+        last_step_at: `time.monotonic()` of the step thread's last sign of life.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.last_step_at = time.monotonic()
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._sinks: dict[str, tuple[Callable[[Event], None], int]] = {}
+        self._stopping = False
+        self._fatal: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="phloem-step", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests are still being served."""
+        return self._fatal is None and self._thread.is_alive()
+
+    # -- for threads -------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None = None,
+        constraint: ConstraintSpec | None = None,
+        **options: Any,
+    ) -> Stream:
+        """Starts a request and returns its stream. Errors of the request are raised here, before it is queued."""
+        requests = self.engine.prepare(prompt, sampling, constraint, **options)
+        stream = Stream(self, len(requests), constraint)
+        stream.request_id = self._enqueue(requests, stream._events.put).result()
+        return stream
+
+    def call(self, function: Callable[[], Result]) -> Future[Result]:
+        """Runs `function` on the step thread between two steps."""
+        future: Future[Result] = Future()
+        if not self.is_alive or self._stopping:
+            future.set_exception(self._stopped())
+            return future
+
+        def command() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._commands.put(command)
+        return future
+
+    def abort(self, request_id: str) -> None:
+        """Aborts a request if it still runs. Returns at once; it takes effect before the next step."""
+
+        def command() -> None:
+            self._sinks.pop(request_id, None)
+            self.engine.abort(request_id)
+
+        self._commands.put(command)
+
+    def score(
+        self, prompt: Prompt, continuations: Sequence[Sequence[int]], *, namespace: str = ""
+    ) -> list[list[TokenLogprob]]:
+        """Log-probabilities of every token of each continuation; the prompt is computed once."""
+        prefix = self.engine._token_ids(prompt)
+        streams = [
+            self.submit([*prefix, *continuation], scoring_params(len(prefix)), namespace=namespace)
+            for continuation in continuations
+        ]
+        return [list(stream.result().prompt_logprobs) for stream in streams]
+
+    def statistics(self) -> EngineStatistics:
+        return self.engine.statistics()
+
+    def stop(self) -> None:
+        """Aborts everything, ends the thread and closes the engine. Waiting callers get `EngineStopped`."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self._commands.put(lambda: None)
+        self._thread.join()
+
+    # -- for event loops ---------------------------------------------------------------------------------------
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None = None,
+        constraint: ConstraintSpec | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Delta]:
+        """Yields a request's deltas. Closing or cancelling it aborts the request.
+
+        Raises:
+            RequestError: before the first delta if it is refused, later if it fails.
+        """
+        loop = asyncio.get_running_loop()
+        events: asyncio.Queue[Event] = asyncio.Queue()
+
+        def deliver(event: Event) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
+        requests = await asyncio.to_thread(self.engine.prepare, prompt, sampling, constraint, **options)
+        num_open = len(requests)
+        try:
+            await asyncio.wrap_future(self._enqueue(requests, deliver))
+            while num_open:
+                event = await events.get()
+                if isinstance(event, EngineStopped):
+                    raise event
+                if event.error is not None:
+                    raise event.error
+                num_open -= event.finish_reason is not None
+                yield event
+        finally:
+            if num_open:
+                self.abort(requests[0].id)
+
+    async def complete(
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None = None,
+        constraint: ConstraintSpec | None = None,
+        **options: Any,
+    ) -> list[Completion]:
+        """Runs a request to its end; one completion per output, in order."""
+        collector = Collector(sampling.n if sampling else 1, constraint)
+        async for delta in self.generate(prompt, sampling, constraint, **options):
+            collector.push(delta)
+        return collector.completions()
+
+    async def close(self) -> None:
+        """`stop` without blocking the event loop."""
+        await asyncio.to_thread(self.stop)
+
+    # -- the step thread ---------------------------------------------------------------------------------------
+
+    def _enqueue(self, requests: list[Request], deliver: Callable[[Event], None]) -> Future[str]:
+        def enqueue() -> str:
+            request_id = self.engine.enqueue(requests)
+            self._sinks[request_id] = (deliver, len(requests))
+            return request_id
+
+        return self.call(enqueue)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._execute_commands(block=not self.engine.has_work)
+                self.last_step_at = time.monotonic()
+                for delta in self.engine.step():
+                    self._dispatch(delta)
+        except BaseException as error:
+            self._fatal = error
+        finally:
+            self._stopping = True
+            self.engine.close()
+            self._execute_commands(block=False)
+            for deliver, _ in list(self._sinks.values()):
+                deliver(self._stopped())
+            self._sinks.clear()
+
+    def _execute_commands(self, *, block: bool) -> None:
+        try:
+            self._commands.get(block=block)()
+            while True:
+                self._commands.get_nowait()()
+        except queue.Empty:
+            return
+
+    def _dispatch(self, delta: Delta) -> None:
+        sink = self._sinks.get(delta.request_id)
+        if sink is None:
+            return
+        deliver, num_open = sink
+        if delta.finish_reason is not None:
+            num_open -= 1
+            if num_open:
+                self._sinks[delta.request_id] = (deliver, num_open)
+            else:
+                del self._sinks[delta.request_id]
+        deliver(delta)
+
+    def _stopped(self) -> EngineStopped:
+        if self._fatal is not None:
+            return EngineStopped(f"the engine has stopped: {type(self._fatal).__name__}: {self._fatal}")
+        return EngineStopped("the engine has stopped")

@@ -1,0 +1,105 @@
+"""One step's work: which request computes which tokens, and the index arrays that say so to the kernels.
+
+Everything is an extend: a prefill chunk, one decode token, a draft to verify. An `Extend` names the tokens; `Batch`
+lays all of them out behind each other (ragged, no padding). This module knows no tensors: arrays are numpy.
+
+Rows of one extend, with two known uncomputed tokens and a draft of two::
+
+    tokens      known[-2]  known[-1]  draft[0]  draft[1]
+    logits                     0          1         2       row i decides the token after it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .request import Request
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Extend:
+    """One request's part of a step.
+
+    Attributes:
+        start: position of the first token computed, = `request.num_computed_tokens`.
+        num_tokens: known tokens computed; the draft's come on top.
+        draft: tokens to verify; empty unless the extend reaches the last known token.
+        logits_from: first position whose logits are wanted.
+    """
+
+    request: Request
+    start: int
+    num_tokens: int
+    draft: list[int]
+    logits_from: int
+
+    @property
+    def end(self) -> int:
+        """Position after the last token computed, draft included."""
+        return self.start + self.num_tokens + len(self.draft)
+
+    @property
+    def num_logits(self) -> int:
+        return max(0, self.end - max(self.start, self.logits_from))
+
+    @property
+    def reaches_end(self) -> bool:
+        """Whether the step decides the request's next token."""
+        return self.start + self.num_tokens == self.request.num_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All extends of a step and their layout.
+
+    Attributes:
+        token_ids, positions, slots: `[T]` int64; slot = block · block_size + offset.
+        query_starts: `[B + 1]` int32; extend b owns rows `[query_starts[b], query_starts[b + 1])`.
+        context_lens: `[B]` int32, KV length of each request after this step's write.
+        block_tables: `[B, M]` int32, 0 beyond a request's blocks.
+        logits_rows: `[R]` int64, the rows whose logits are wanted, extend after extend.
+    """
+
+    extends: list[Extend]
+    token_ids: IntArray
+    positions: IntArray
+    slots: IntArray
+    query_starts: npt.NDArray[np.int32]
+    context_lens: npt.NDArray[np.int32]
+    block_tables: npt.NDArray[np.int32]
+    logits_rows: IntArray
+
+    @staticmethod
+    def from_extends(extends: list[Extend], block_size: int) -> Batch:
+        """Lays the extends out. Every request must hold blocks up to its extend's end."""
+        num_requests = len(extends)
+        context_lens = np.fromiter((e.end for e in extends), np.int32, num_requests)
+        starts = np.fromiter((e.start for e in extends), np.int32, num_requests)
+        query_starts = np.zeros(num_requests + 1, np.int32)
+        np.cumsum(context_lens - starts, out=query_starts[1:])
+        num_rows = int(query_starts[-1])
+
+        width = max(len(e.request.blocks) for e in extends)
+        block_tables = np.zeros((num_requests, width), np.int32)
+        token_ids = np.empty(num_rows, np.int64)
+        wanted: list[range] = []
+        for b, extend in enumerate(extends):
+            blocks = extend.request.blocks
+            block_tables[b, : len(blocks)] = blocks
+            row = int(query_starts[b])
+            known = extend.request.token_ids[extend.start : extend.start + extend.num_tokens]
+            token_ids[row : row + extend.num_tokens] = known
+            if extend.draft:
+                token_ids[row + extend.num_tokens : row + extend.num_tokens + len(extend.draft)] = extend.draft
+            wanted.append(range(int(query_starts[b + 1]) - extend.num_logits, int(query_starts[b + 1])))
+
+        owner = np.repeat(np.arange(num_requests), context_lens - starts)
+        positions = np.arange(num_rows, dtype=np.int64) - query_starts[owner] + starts[owner]
+        slots = block_tables[owner, positions // block_size].astype(np.int64) * block_size + positions % block_size
+        logits_rows = np.fromiter((row for rows in wanted for row in rows), np.int64)
+        return Batch(extends, token_ids, positions, slots, query_starts, context_lens, block_tables, logits_rows)

@@ -1,0 +1,77 @@
+"""How an engine is set up: one frozen value, validated once, before anything is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import ConfigError
+
+JumpMode = Literal["verified", "canonical", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Settings of one engine.
+
+    Attributes:
+        model: a checkpoint folder, a hub id, or "nano" (the bundled model).
+        device: "auto" (CUDA when there is one), "cpu", "cuda", "cuda:1" …
+        dtype: "auto" (the checkpoint's on CUDA, float32 on the CPU), "float32", "bfloat16", "float16".
+        block_size: tokens per KV block (1, 16, 64 …).
+        num_blocks: size of the KV pool; None: from `kv_memory_bytes`.
+        kv_memory_bytes: memory for the KV pool; None: 80 % of what is free on a GPU, at most 1 GiB on the CPU.
+        max_model_len: most tokens of prompt and output together; None: what the model was made for.
+        max_batch_tokens: most tokens that one step computes; long prompts are cut into chunks of it.
+        max_running_requests: most sequences in a step.
+        max_waiting_requests: length of the queue beyond which `add` raises `QueueFull`.
+        max_overtakes: a waiting request is passed by at most this many others before it is served first.
+        prefix_cache: keep the KV of finished requests for those that share a prefix.
+        eviction_policy: which cached prefix goes first when the pool is full ("lru", "lfu", "priority").
+        jump: what to do with text that the constraint forces. "verified": draft it and keep what the model would
+            have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
+        max_draft_tokens: longest draft in tokens.
+        check_invariants: audit the pool after every step (tests; costs time in proportion to the pool).
+        seed: makes the seeds drawn for unseeded requests reproducible.
+    """
+
+    model: str = "nano"
+    device: str = "auto"
+    dtype: str = "auto"
+    block_size: int = 16
+    num_blocks: int | None = None
+    kv_memory_bytes: int | None = None
+    max_model_len: int | None = None
+    max_batch_tokens: int = 2048
+    max_running_requests: int = 256
+    max_waiting_requests: int = 4096
+    max_overtakes: int = 64
+    prefix_cache: bool = True
+    eviction_policy: str = "lru"
+    jump: JumpMode = "verified"
+    max_draft_tokens: int = 64
+    check_invariants: bool = False
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("block_size", "max_batch_tokens", "max_running_requests", "max_waiting_requests"):
+            _check_positive(name, getattr(self, name))
+        for name in ("num_blocks", "kv_memory_bytes", "max_model_len"):
+            if getattr(self, name) is not None:
+                _check_positive(name, getattr(self, name))
+        if self.max_overtakes < 0 or self.max_draft_tokens < 0:
+            raise ConfigError("max_overtakes and max_draft_tokens must not be negative")
+        if self.jump not in ("verified", "canonical", "off"):
+            raise ConfigError(f'jump: {self.jump!r} is not one of "verified", "canonical", "off"')
+        if self.block_size & (self.block_size - 1):
+            raise ConfigError(f"block_size: {self.block_size} is not a power of two; use 1, 16, 32 or 64")
+
+    @staticmethod
+    def field_names() -> tuple[str, ...]:
+        return tuple(field.name for field in dataclasses.fields(EngineConfig))
+
+
+def _check_positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name}: expected a positive integer, got {value!r}")

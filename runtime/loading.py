@@ -1,0 +1,96 @@
+"""From settings to a loaded model: device, number format, decoder, tokenizer, and how large the KV pool is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..errors import ConfigError
+from .config import EngineConfig
+from .kv_cache import KVCache
+from .models import Decoder, ModelConfig, resolve_model
+from .tokenizer import Tokenizer
+
+CPU_POOL_BYTES = 1 << 30
+GPU_POOL_SHARE = 0.8
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A decoder on its device and the tokenizer beside it."""
+
+    decoder: Decoder
+    tokenizer: Tokenizer
+    device: torch.device
+    dtype: torch.dtype
+
+
+def load(config: EngineConfig) -> LoadedModel:
+    """Resolves the settings and loads the checkpoint.
+
+    Raises:
+        ConfigError: an unknown device or dtype.
+        ModelError: the checkpoint cannot be loaded.
+    """
+    device = _device(config.device)
+    folder = resolve_model(config.model)
+    dtype = _dtype(config.dtype, ModelConfig.from_folder(folder), device)
+    return LoadedModel(
+        Decoder.from_folder(folder, device=device, dtype=dtype), Tokenizer.from_folder(folder), device, dtype
+    )
+
+
+def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
+    """Number of KV blocks: as set, or what the memory set aside for the pool holds.
+
+    Raises:
+        ConfigError: the memory does not hold a single block.
+    """
+    if config.num_blocks is not None:
+        return config.num_blocks
+    block_bytes = KVCache.bytes_per_block(
+        num_layers=model.num_layers,
+        num_kv_heads=model.num_kv_heads,
+        block_size=config.block_size,
+        head_dim=model.head_dim,
+        dtype=dtype,
+    )
+    memory = config.kv_memory_bytes
+    if memory is None:
+        memory = CPU_POOL_BYTES
+        if device.type == "cuda":
+            memory = int(torch.cuda.mem_get_info(device)[0] * GPU_POOL_SHARE)
+        else:
+            # On the CPU a pool larger than a few full contexts per running request only costs start-up time.
+            wanted = config.max_running_requests * -(-model.max_position_embeddings // config.block_size)
+            memory = min(memory, wanted * block_bytes)
+    if memory < block_bytes:
+        raise ConfigError(
+            f"kv_memory_bytes: {memory} does not hold one block of {block_bytes} bytes"
+            f" ({config.block_size} tokens); raise it or lower block_size"
+        )
+    return memory // block_bytes
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f'device: {name!r} is not a device; use "auto", "cpu" or "cuda"') from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f'device: {name!r} asked for, but no CUDA device is usable; use device="cpu"')
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f'device: {name!r} is not supported; use "auto", "cpu" or "cuda"')
+    return device
+
+
+def _dtype(name: str, model: ModelConfig, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else model.dtype
+    if name not in DTYPES:
+        raise ConfigError(f"dtype: {name!r} is not one of auto, {', '.join(DTYPES)}")
+    return DTYPES[name]

@@ -1,0 +1,71 @@
+"""Generated tokens → text that may be shown: whole characters, and nothing that may yet become a stop string.
+
+Knows no model; it is fed by the engine, one token at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class IncrementalDetokenizer(Protocol):
+    """What `Detokenizer` offers: pushes return the characters that became certain."""
+
+    def push(self, token_id: int) -> str: ...
+
+    def flush(self) -> str: ...
+
+
+class OutputText:
+    """The text of one output and how much of it was handed out.
+
+    Invariant: what `take` has returned so far is a prefix of `text`, and no later token can take a character of it
+    back. Cost: O(characters × stop strings) per token over a window as long as the longest stop string.
+    """
+
+    def __init__(self, detokenizer: IncrementalDetokenizer, stop: tuple[str, ...]) -> None:
+        self._detokenizer = detokenizer
+        self._stop = stop
+        self._window = max(map(len, stop), default=0)
+        self._num_taken = 0
+        self.text = ""
+        self.stopped = False
+
+    def push(self, token_id: int, *, check_stop: bool = True) -> bool:
+        """Appends one token. Returns True when a stop string is complete; `text` then ends before it."""
+        return self._append(self._detokenizer.push(token_id), check_stop)
+
+    def finish(self) -> None:
+        """No token follows: bytes that never became a character are shown as U+FFFD."""
+        if not self.stopped:
+            self._append(self._detokenizer.flush(), True)
+        self._window = 0
+
+    def take(self) -> str:
+        """The text that became safe to show since the last call."""
+        end = len(self.text) - (0 if self.stopped else self._held_back())
+        fresh = self.text[self._num_taken : end]
+        self._num_taken = max(self._num_taken, end)
+        return fresh
+
+    def _append(self, piece: str, check_stop: bool) -> bool:
+        if not piece:
+            return False
+        start = max(0, len(self.text) - self._window + 1)
+        self.text += piece
+        if not (self._stop and check_stop):
+            return False
+        found = [at for at in (self.text.find(stop, max(start, self._num_taken)) for stop in self._stop) if at >= 0]
+        if found:
+            self.text = self.text[: min(found)]
+            self.stopped = True
+        return bool(found)
+
+    def _held_back(self) -> int:
+        """Length of the longest end of the text that begins a stop string."""
+        longest = min(self._window - 1, len(self.text) - self._num_taken)
+        for length in range(longest, 0, -1):
+            tail = self.text[-length:]
+            if any(stop.startswith(tail) for stop in self._stop):
+                return length
+        return 0

@@ -1,0 +1,164 @@
+"""Tree and pool joined into leases: which blocks a request may read, and which it may write.
+
+Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in two cases only: the
+copy of a partly matching block on admission (copy-on-write), and the change of a duplicate block for the tree's own.
+
+Invariant, checked by `audit`: every block of the pool is free, in the tree, or in exactly one request's own range
+`[lease.num_tokens, …)`; nothing is in two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..radix import BlockPool, Node, RadixTree, pack
+from .kv_cache import KVCache
+from .request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A request's hold on a path of the tree: `[0, num_tokens)` stays in place until the lease is released."""
+
+    node: Node
+    num_tokens: int
+
+
+class PrefixCache:
+    """Leases blocks to requests and takes their KV back into the tree.
+
+    With `enabled=False` nothing is ever shared and `release` frees at once: the same code path, no tree.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_blocks: int,
+        block_size: int,
+        kv_cache: KVCache,
+        enabled: bool = True,
+        eviction_policy: str = "lru",
+    ) -> None:
+        self.block_size = block_size
+        self.enabled = enabled
+        self.pool = BlockPool(num_blocks, block_size)
+        self.tree = RadixTree(block_size, policy=eviction_policy)
+        self._kv_cache = kv_cache
+
+    @property
+    def num_available_blocks(self) -> int:
+        """Blocks that are free or could be evicted now."""
+        return self.pool.num_free + self.tree.num_evictable_blocks
+
+    def num_cached_tokens(self, request: Request) -> int:
+        """How many tokens of the request a lease would find now. Counts as a use of that prefix."""
+        if not self.enabled:
+            return 0
+        match = self.tree.match(pack(request.token_ids[: self._match_limit(request)]), request.namespace)
+        return match.num_tokens + match.num_partial_tokens
+
+    def lease(self, request: Request) -> int:
+        """Gives an admitted request the longest cached prefix; returns its length in tokens.
+
+        At least one token (more where prompt log-probabilities are wanted) stays uncomputed, since logits come
+        from computing. If the next block agrees in part, it is copied, so that hits are exact to the token.
+        """
+        assert not request.blocks and request.lease is None
+        request.num_computed_tokens = 0
+        if not self.enabled:
+            return 0
+        tokens = pack(request.token_ids[: self._match_limit(request)])
+        match = self.tree.match(tokens, request.namespace)
+        if match.num_tokens:
+            self.tree.lease(match.node)
+            request.lease = Lease(match.node, match.num_tokens)
+            request.blocks = list(match.blocks)
+        request.num_computed_tokens = match.num_tokens
+        if match.num_partial_tokens and self._grow(request, match.num_tokens + 1):
+            # The donor may just have been evicted to make room: its KV is untouched until the next forward.
+            self._kv_cache.copy_block(match.partial_block, request.blocks[-1])
+            request.num_computed_tokens += match.num_partial_tokens
+        return request.num_computed_tokens
+
+    def reserve(self, request: Request, num_tokens: int) -> bool:
+        """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.
+
+        Returns False, and changes nothing the request holds, if the blocks cannot be had.
+        """
+        return self._grow(request, num_tokens)
+
+    def shrink(self, request: Request, num_tokens: int) -> None:
+        """Frees the request's own blocks behind token `num_tokens` (a rejected draft's)."""
+        keep = -(-num_tokens // self.block_size)
+        if keep < len(request.blocks):
+            self.pool.free(request.blocks[keep:])
+            del request.blocks[keep:]
+
+    def commit(self, request: Request) -> None:
+        """Puts the request's whole computed blocks into the tree and moves its lease to their end."""
+        held = request.lease.num_tokens if request.lease else 0
+        num_blocks = request.num_computed_tokens // self.block_size
+        if not self.enabled or num_blocks * self.block_size <= held:
+            return
+        tokens = pack(request.token_ids[: num_blocks * self.block_size])
+        inserted = self.tree.insert(tokens, request.blocks[:num_blocks], request.namespace)
+        self.tree.lease(inserted.node)
+        if request.lease is not None:
+            self.tree.release(request.lease.node)
+        request.lease = Lease(inserted.node, num_blocks * self.block_size)
+        if inserted.duplicates:
+            request.blocks[:num_blocks] = self.tree.match(tokens, request.namespace).blocks
+            self.pool.free(inserted.duplicates)
+
+    def release(self, request: Request, *, keep: bool = True) -> None:
+        """Takes everything back: computed blocks go into the tree (`keep`), the rest is freed, the lease ends."""
+        if keep:
+            self.commit(request)
+        held = request.lease.num_tokens // self.block_size if request.lease else 0
+        self.pool.free(request.blocks[held:])
+        if request.lease is not None:
+            self.tree.release(request.lease.node)
+        request.lease = None
+        request.blocks = []
+        request.num_computed_tokens = 0
+
+    def flush(self) -> int:
+        """Evicts everything that no request holds; returns the number of blocks freed."""
+        freed = self.tree.evict(self.tree.num_cached_blocks)
+        self.pool.free(freed)
+        return len(freed)
+
+    def audit(self, requests: Iterable[Request]) -> None:
+        """Raises AssertionError if a block is lost, held twice, or held and free."""
+        self.tree.audit()
+        own: list[int] = []
+        for request in requests:
+            held = request.lease.num_tokens // self.block_size if request.lease else 0
+            own += request.blocks[held:]
+            capacity = len(request.blocks) * self.block_size
+            assert request.num_computed_tokens <= capacity, f"request {request.id}: KV beyond its blocks"
+        assert len(own) == len(set(own)), "a block is held by two requests"
+        total = self.pool.num_free + self.tree.num_cached_blocks + len(own)
+        assert total == self.pool.num_blocks, (
+            f"{self.pool.num_free} free + {self.tree.num_cached_blocks} in tree + {len(own)} held"
+            f" != {self.pool.num_blocks} blocks"
+        )
+
+    def _match_limit(self, request: Request) -> int:
+        wanted = request.sampling.prompt_logprobs_from
+        if wanted is not None and not request.prompt_logprobs:
+            return min(request.num_tokens, wanted) - 1
+        return request.num_tokens - 1
+
+    def _grow(self, request: Request, num_tokens: int) -> bool:
+        missing = -(-num_tokens // self.block_size) - len(request.blocks)
+        if missing <= 0:
+            return True
+        short = missing - self.pool.num_free
+        if short > 0:
+            if short > self.tree.num_evictable_blocks:
+                return False
+            self.pool.free(self.tree.evict(short))
+        request.blocks += self.pool.allocate(missing)
+        return True

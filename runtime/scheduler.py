@@ -1,0 +1,256 @@
+"""Who runs in the next step, with how many tokens and which blocks.
+
+Continuous batching under one token budget: every running request decodes first (one token and its draft), what is left
+goes to prompts, in chunks. Waiting requests are admitted in the order of their tokens (a depth-first walk of the tree
+they would form, which reaches the best possible hit rate: SGLang, arXiv 2312.07104, theorem 3.1), continuing where the
+last admission stood, so that neighbours follow one another while their prefix is warm. Three bounds keep that fair:
+
+* a request that `max_overtakes` later ones have passed is served before any other;
+* what was preempted comes back before anything new is admitted, oldest first;
+* the oldest running request is never preempted, so every step brings something nearer to its end.
+
+A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing). When blocks
+run out, the youngest running request is preempted *into the tree*: resuming it is a hit unless its blocks were needed.
+
+Knows requests and the prefix cache; it knows no tensors.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..radix import pack
+from .batch import Batch, Extend
+from .prefix_cache import PrefixCache
+from .request import Phase, Request
+
+
+@dataclass(slots=True, order=True)
+class _Waiting:
+    """A queue entry; entries sort by priority, then by namespace and tokens, so that shared prefixes are neighbours."""
+
+    key: tuple[int, str, bytes, int]
+    request: Request = field(compare=False)
+    num_admitted_at_arrival: int = field(compare=False)
+
+
+class Scheduler:
+    """Holds every unfinished request, waiting or running.
+
+    Attributes:
+        running: requests that hold blocks, oldest first.
+        num_preemptions: how often a running request had to give its blocks back.
+    """
+
+    def __init__(
+        self,
+        prefix_cache: PrefixCache,
+        *,
+        max_batch_tokens: int,
+        max_running_requests: int,
+        max_overtakes: int,
+    ) -> None:
+        self._prefix_cache = prefix_cache
+        self._max_batch_tokens = max_batch_tokens
+        self._max_running_requests = min(max_running_requests, max_batch_tokens)
+        self._max_overtakes = max_overtakes
+        self._ordered: list[_Waiting] = []
+        self._by_arrival: dict[int, _Waiting] = {}
+        self._preempted: list[Request] = []
+        self._last_key: tuple[int, str, bytes, int] | None = None
+        self._next_ticket = 0
+        self._num_admitted = 0
+        self._under_pressure = False
+        self.running: list[Request] = []
+        self.num_preemptions = 0
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._ordered) + len(self._preempted)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.running or self._ordered or self._preempted)
+
+    def requests(self) -> Iterator[Request]:
+        """Every unfinished request."""
+        yield from self.running
+        yield from self._preempted
+        yield from (entry.request for entry in self._ordered)
+
+    def add(self, request: Request) -> None:
+        """Enqueues a request that fits the pool on its own (the engine has checked)."""
+        request.ticket = self._next_ticket
+        self._next_ticket += 1
+        key = (-request.priority, request.namespace, pack(request.token_ids), request.ticket)
+        entry = _Waiting(key, request, self._num_admitted)
+        insort(self._ordered, entry)
+        self._by_arrival[request.ticket] = entry
+
+    def remove(self, request: Request, *, keep: bool = True) -> None:
+        """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
+        if request.phase is Phase.RUNNING:
+            self.running.remove(request)
+            self._prefix_cache.release(request, keep=keep)
+            self._under_pressure = False
+        elif request in self._preempted:
+            self._preempted.remove(request)
+        elif request.ticket in self._by_arrival:
+            self._unqueue(self._by_arrival[request.ticket])
+        request.phase = Phase.FINISHED
+
+    def plan(self) -> Batch | None:
+        """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
+        budget = self._max_batch_tokens
+        extends: list[Extend] = []
+        planned = 0
+        while planned < len(self.running):
+            request = self.running[planned]
+            extend = self._extend(request, budget)
+            if extend is None:
+                break
+            if not self._make_room(extend, planned):
+                break
+            extends.append(extend)
+            budget -= extend.end - extend.start
+            planned += 1
+        for request in self._admit(budget):
+            extend = self._extend(request, budget)
+            if extend is None or not self._prefix_cache.reserve(request, extend.end):
+                break
+            extends.append(extend)
+            budget -= extend.end - extend.start
+            if budget <= 0:
+                break
+        if not extends:
+            return None
+        return Batch.from_extends(extends, self._prefix_cache.block_size)
+
+    def _extend(self, request: Request, budget: int) -> Extend | None:
+        """The request's share of the budget; None if nothing is left."""
+        num_tokens = min(request.num_uncomputed_tokens, budget)
+        if num_tokens <= 0:
+            return None
+        start = request.num_computed_tokens
+        draft: list[int] = []
+        if num_tokens == request.num_uncomputed_tokens:
+            draft = request.draft[: min(budget - num_tokens, max(0, request.remaining_tokens - 1))]
+        logits_from = request.num_tokens - 1
+        wanted = request.sampling.prompt_logprobs_from
+        if wanted is not None and len(request.prompt_logprobs) < request.num_prompt_tokens - wanted:
+            logits_from = min(logits_from, wanted - 1)
+        return Extend(request, start, num_tokens, draft, logits_from)
+
+    def _make_room(self, extend: Extend, planned: int) -> bool:
+        """Reserves the extend's blocks, giving up the draft first and younger requests next.
+
+        Returns False if the request itself was preempted, since it was the youngest.
+        """
+        if self._prefix_cache.reserve(extend.request, extend.end):
+            return True
+        extend.draft = []
+        while not self._prefix_cache.reserve(extend.request, extend.end):
+            if len(self.running) == planned + 1 and planned == 0:
+                raise AssertionError("one request alone must fit the pool")
+            victim = self.running[-1]
+            self._preempt(victim)
+            if victim is extend.request:
+                return False
+        return True
+
+    def _preempt(self, victim: Request) -> None:
+        self.running.remove(victim)
+        self._prefix_cache.release(victim)
+        victim.phase = Phase.WAITING
+        victim.draft = []
+        victim.usage.num_preemptions += 1
+        self.num_preemptions += 1
+        self._under_pressure = True
+        insort(self._preempted, victim, key=lambda request: request.ticket)
+
+    # -- admission ---------------------------------------------------------------------------------------------
+
+    def _admit(self, budget: int) -> Iterator[Request]:
+        """Yields newly running requests, their lease taken, while budget, seats and blocks last.
+
+        The caller plans each before it asks for the next, so a request sees what those before it will compute.
+        """
+        outstanding = sum(self._num_missing_blocks(request) for request in self.running)
+        while budget > 0 and len(self.running) < self._max_running_requests:
+            request = self._next_request()
+            if request is None:
+                return
+            self._prefix_cache.lease(request)
+            missing = self._num_missing_blocks(request)
+            headroom = len(self.running)
+            if self._under_pressure:
+                headroom += self._prefix_cache.pool.num_blocks // 8
+            if self.running and self._prefix_cache.num_available_blocks < outstanding + missing + headroom:
+                self._prefix_cache.release(request, keep=False)
+                return
+            outstanding += missing
+            self._start(request)
+            budget -= min(budget, request.num_uncomputed_tokens)
+            yield request
+
+    def _num_missing_blocks(self, request: Request) -> int:
+        """Blocks needed to hold every known token and the next one."""
+        block_size = self._prefix_cache.block_size
+        return max(0, -(-(request.num_tokens + 1) // block_size) - len(request.blocks))
+
+    def _start(self, request: Request) -> None:
+        if self._preempted and self._preempted[0] is request:
+            self._preempted.pop(0)
+        else:
+            entry = self._by_arrival[request.ticket]
+            self._last_key = entry.key
+            self._unqueue(entry)
+            self._num_admitted += 1
+        if not request.admitted_before:
+            request.usage.cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
+            request.admitted_before = True
+        request.phase = Phase.RUNNING
+        insort(self.running, request, key=lambda running: running.ticket)
+
+    def _unqueue(self, entry: _Waiting) -> None:
+        del self._ordered[bisect_left(self._ordered, entry)]
+        del self._by_arrival[entry.request.ticket]
+
+    def _next_request(self) -> Request | None:
+        """Whom to admit next: the preempted, the overdue, then the next in tree order that need not wait."""
+        if self._preempted:
+            return self._preempted[0]
+        if not self._ordered:
+            return None
+        oldest = next(iter(self._by_arrival.values()))
+        if self._num_admitted - oldest.num_admitted_at_arrival >= self._max_overtakes:
+            return oldest.request
+        prefilling = [request for request in self.running if request.num_uncomputed_tokens > 1]
+        for entry in self._in_tree_order():
+            if not any(self._shares_next_block(entry, other) for other in prefilling):
+                return entry.request
+        return None
+
+    def _in_tree_order(self) -> Iterator[_Waiting]:
+        """Waiting entries of the highest priority, from the last admission onwards, then from the beginning."""
+        top = self._ordered[0].key[0]
+        first = 0
+        if self._last_key is not None and self._last_key[0] == top:
+            first = bisect_left(self._ordered, self._last_key, key=lambda entry: entry.key)
+        num_entries = len(self._ordered)
+        for step in range(num_entries):
+            entry = self._ordered[(first + step) % num_entries]
+            if entry.key[0] == top:
+                yield entry
+
+    def _shares_next_block(self, entry: _Waiting, other: Request) -> bool:
+        """Whether `other` is about to compute a whole block that the waiting request needs too."""
+        if not self._prefix_cache.enabled or entry.request.namespace != other.namespace:
+            return False
+        block_size = self._prefix_cache.block_size
+        end = (other.num_computed_tokens // block_size + 1) * block_size
+        if end > min(other.num_tokens, entry.request.num_tokens - 1):
+            return False
+        return entry.key[2].startswith(pack(other.token_ids[:end]))
