@@ -1,0 +1,209 @@
+"""Compiled loops over transition tables; `Dfa` is their only user. They know integers and nothing else.
+
+Compiled by numba on first use (about a second each) and kept in numba's on-disk cache from then on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+BOTH, EITHER, FIRST = 0, 1, 2  # which of a pair must be alive for the pair to be alive
+
+
+@njit(cache=True)
+def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: Any, alive: int, max_states: int) -> Any:
+    """Reachable part of the product of two tables.
+
+    Args:
+        left, right: int32[num_states, num_classes] with state 0 dead.
+        left_class, right_class: int32[num_common], the class in each table of a common class.
+        starts: int32[2], the pair to start from.
+        alive: BOTH, EITHER or FIRST; other pairs collapse into state 0.
+        max_states: bound on the number of pairs.
+
+    Returns:
+        table int32[n, num_common], pairs int32[n, 2] with row 0 the dead pair and row 1 the start;
+        empty arrays if the bound was passed.
+    """
+    num_common = left_class.shape[0]
+    capacity = 64
+    pairs = np.zeros((capacity, 2), np.int32)
+    table = np.zeros((capacity, num_common), np.int32)
+    slots = np.zeros(4 * capacity, np.int32)
+    pairs[1, 0], pairs[1, 1] = starts[0], starts[1]
+    num_states = 2
+    slots[_slot(pairs, slots, starts[0], starts[1])] = 1
+    state = 1
+    while state < num_states:
+        left_state, right_state = pairs[state, 0], pairs[state, 1]
+        for common in range(num_common):
+            a = left[left_state, left_class[common]]
+            b = right[right_state, right_class[common]]
+            if alive == BOTH:
+                dead = a == 0 or b == 0
+            elif alive == EITHER:
+                dead = a == 0 and b == 0
+            else:
+                dead = a == 0
+            if dead:
+                continue
+            slot = _slot(pairs, slots, a, b)
+            target = slots[slot]
+            if target == 0:
+                if num_states == max_states:
+                    return table[:0], pairs[:0]
+                if num_states == capacity:
+                    capacity *= 2
+                    grown_pairs = np.zeros((capacity, 2), np.int32)
+                    grown_pairs[:num_states] = pairs
+                    pairs = grown_pairs
+                    grown_table = np.zeros((capacity, num_common), np.int32)
+                    grown_table[:num_states] = table
+                    table = grown_table
+                    slots = np.zeros(4 * capacity, np.int32)
+                    for known in range(1, num_states):
+                        slots[_slot(pairs, slots, pairs[known, 0], pairs[known, 1])] = known
+                    slot = _slot(pairs, slots, a, b)
+                target = num_states
+                pairs[target, 0], pairs[target, 1] = a, b
+                slots[slot] = target
+                num_states += 1
+            table[state, common] = target
+        state += 1
+    return table[:num_states], pairs[:num_states]
+
+
+@njit(cache=True, inline="never")
+def _slot(pairs: Any, slots: Any, a: int, b: int) -> int:
+    """The slot of the pair (a, b) in the open-addressing table: its own, or the free one where it belongs."""
+    mask = slots.shape[0] - 1
+    slot = (a * 0x9E3779B1 + b * 0x85EBCA77) & mask
+    while slots[slot] != 0 and (pairs[slots[slot], 0] != a or pairs[slots[slot], 1] != b):
+        slot = (slot + 1) & mask
+    return int(slot)
+
+
+@njit(cache=True)
+def distances(table: Any, accepting: Any) -> Any:
+    """int32[num_states]: least number of steps to an accepting state, -1 if there is no way."""
+    num_states, num_classes = table.shape
+    counts = np.zeros(num_states + 1, np.int64)
+    for state in range(num_states):
+        previous = 0
+        for class_id in range(num_classes):
+            target = table[state, class_id]
+            if target != previous and target != 0:
+                counts[target] += 1
+                previous = target
+    offsets = np.zeros(num_states + 2, np.int64)
+    for state in range(num_states):
+        offsets[state + 1] = offsets[state] + counts[state]
+    sources = np.empty(offsets[num_states], np.int32)
+    fill = offsets.copy()
+    for state in range(num_states):
+        previous = 0
+        for class_id in range(num_classes):
+            target = table[state, class_id]
+            if target != previous and target != 0:
+                sources[fill[target]] = state
+                fill[target] += 1
+                previous = target
+    steps = np.full(num_states, -1, np.int32)
+    queue = np.empty(num_states, np.int32)
+    head, tail = 0, 0
+    for state in range(1, num_states):
+        if accepting[state]:
+            steps[state] = 0
+            queue[tail] = state
+            tail += 1
+    while head < tail:
+        state = queue[head]
+        head += 1
+        for edge in range(offsets[state], offsets[state + 1]):
+            source = sources[edge]
+            if steps[source] < 0:
+                steps[source] = steps[state] + 1
+                queue[tail] = source
+                tail += 1
+    return steps
+
+
+@njit(cache=True)
+def refine_partition(table: Any, blocks: Any, max_rounds: int) -> Any:
+    """Moore's partition refinement: splits blocks until equal blocks mean equal behaviour for `max_rounds` steps.
+
+    Args:
+        table: int32[num_states, num_classes].
+        blocks: int32[num_states], the first partition (by acceptance); block ids 0 .. k - 1.
+        max_rounds: number of refinement rounds; stops earlier once nothing changes.
+
+    Returns:
+        blocks int32[num_states] numbered by first member, and their number.
+    """
+    num_states, num_classes = table.shape
+    size = 1
+    while size < 2 * num_states + 2:
+        size *= 2
+    num_blocks = 0
+    for state in range(num_states):
+        num_blocks = max(num_blocks, blocks[state] + 1)
+    hashes = np.empty(num_states, np.uint64)
+    for _ in range(max_rounds):
+        slots = np.full(size, -1, np.int32)
+        refined = np.empty(num_states, np.int32)
+        num_refined = 0
+        for state in range(num_states):
+            value = np.uint64(blocks[state]) * np.uint64(0x9E3779B97F4A7C15)
+            for class_id in range(num_classes):
+                value ^= np.uint64(blocks[table[state, class_id]]) + np.uint64(0x9E3779B9)
+                value *= np.uint64(0x100000001B3)
+                value ^= value >> np.uint64(29)
+            hashes[state] = value
+            slot = np.int64(value & np.uint64(size - 1))
+            while True:
+                other = slots[slot]
+                if other < 0:
+                    slots[slot] = state
+                    refined[state] = num_refined
+                    num_refined += 1
+                    break
+                if hashes[other] == value and blocks[other] == blocks[state]:
+                    same = True
+                    for class_id in range(num_classes):
+                        if blocks[table[state, class_id]] != blocks[table[other, class_id]]:
+                            same = False
+                            break
+                    if same:
+                        refined[state] = refined[other]
+                        break
+                slot = (slot + 1) & (size - 1)
+        blocks = refined
+        if num_refined == num_blocks:
+            break
+        num_blocks = num_refined
+    return blocks, num_blocks
+
+
+@njit(cache=True)
+def reachable(table: Any, start: int) -> Any:
+    """bool[num_states]: the states that can be reached from `start`; state 0 always counts as reached."""
+    num_states, num_classes = table.shape
+    seen = np.zeros(num_states, np.bool_)
+    pending = np.empty(num_states, np.int32)
+    pending[0] = start
+    num_pending = 1
+    seen[0] = True
+    seen[start] = True
+    while num_pending:
+        num_pending -= 1
+        state = pending[num_pending]
+        for class_id in range(num_classes):
+            target = table[state, class_id]
+            if not seen[target]:
+                seen[target] = True
+                pending[num_pending] = target
+                num_pending += 1
+    return seen
