@@ -1,0 +1,242 @@
+"""Every op in plain torch: slow, obvious, the truth that the fast paths are checked against.
+
+Same names and signatures as `ops.py`. Nothing here is tuned; attention walks the requests one by one and
+materialises the scores. It knows no Triton, no numba and no cache policy.
+
+Conventions shared by all paths:
+
+* Sums, norms, softmax and noise are fp32 whatever the storage type; results are rounded once, at the end.
+* Query row `i` of request `b` stands at absolute position `context_lens[b] - q_len[b] + i` and sees the
+  keys at positions `<= ` its own (its own KV is already in the cache), within the window if there is one.
+* A cache is `[num_blocks, num_kv_heads, block_size, head_dim]`; a slot is `block * block_size + offset`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .work_list import AttentionPlan
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`x / sqrt(mean(x^2) + eps) * weight` over the last axis: x `[T, C]`, weight `[C]` -> `[T, C]`.
+
+    Zhang & Sennrich 2019 (arXiv 1910.07467); the product with the weight is taken in fp32.
+    """
+    x32 = x.float()
+    scale = torch.rsqrt(x32.square().mean(-1, keepdim=True) + eps)
+    return (x32 * scale * weight.float()).to(x.dtype)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """`(rms_norm(x + residual), x + residual)`; the sum is rounded to x.dtype before it is normed."""
+    total = x + residual
+    return rms_norm(total, weight, eps), total
+
+
+def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
+    """Rotate q `[T, H, D]` and k `[T, Hkv, D]` IN PLACE by their positions (Su et al., arXiv 2104.09864).
+
+    positions `[T]` int64; cos_sin `[P, R]` fp32 with row `p` = `cos(R/2) | sin(R/2)`. Pairs are halves
+    (NeoX / Hugging Face): element `i` turns with element `i + R/2`. With `R < D` only the first R elements
+    of a head turn (partial rotary).
+    """
+    half = cos_sin.shape[-1] // 2
+    rows = cos_sin[positions]
+    cos, sin = rows[:, None, :half], rows[:, None, half:]
+    for x in (q, k):
+        low, high = x[..., :half].float(), x[..., half : 2 * half].float()
+        x[..., :half] = (low * cos - high * sin).to(x.dtype)
+        x[..., half : 2 * half] = (high * cos + low * sin).to(x.dtype)
+
+
+def silu_mul(gate_up: Tensor) -> Tensor:
+    """`silu(gate) * up` for gate_up `[T, 2F]` = gate | up -> `[T, F]` (SwiGLU, Shazeer, arXiv 2002.05202)."""
+    gate, up = gate_up.float().chunk(2, -1)
+    return (F.silu(gate) * up).to(gate_up.dtype)
+
+
+def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
+    """`gelu(gate, tanh approximation) * up` for gate_up `[T, 2F]` = gate | up -> `[T, F]` (Gemma)."""
+    gate, up = gate_up.float().chunk(2, -1)
+    return (F.gelu(gate, approximate="tanh") * up).to(gate_up.dtype)
+
+
+def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
+    """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]` int64; negative slots are skipped."""
+    block_size = k_cache.shape[2]
+    kept = slots >= 0
+    block, offset = slots[kept] // block_size, slots[kept] % block_size
+    k_cache[block, :, offset] = k[kept].to(k_cache.dtype)
+    v_cache[block, :, offset] = v[kept].to(v_cache.dtype)
+
+
+def gather_kv(cache: Tensor, block_table: Tensor, num_keys: int) -> Tensor:
+    """The first num_keys keys (or values) of one request: `[num_keys, Hkv, D]`, a copy."""
+    block_size = cache.shape[2]
+    num_blocks = -(-num_keys // block_size)
+    blocks = cache[block_table[:num_blocks].long()]
+    return blocks.transpose(1, 2).flatten(0, 1)[:num_keys]
+
+
+def attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    plan: AttentionPlan,
+    *,
+    scale: float,
+    window: int = 0,
+    soft_cap: float = 0.0,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Causal attention of a ragged batch over its paged KV. q `[T, H, D]` -> `[T, H, D]` of q.dtype.
+
+    window > 0: a row at position p sees keys `> p - window`. soft_cap > 0: scores become
+    `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit per head that takes part in
+    the softmax and carries no value (gpt-oss).
+    """
+    return attention_in(torch.float32, q, k_cache, v_cache, plan, scale, window, soft_cap, sinks).to(q.dtype)
+
+
+def attention_in(
+    dtype: torch.dtype,
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    plan: AttentionPlan,
+    scale: float,
+    window: int,
+    soft_cap: float,
+    sinks: Tensor | None,
+) -> Tensor:
+    """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests)."""
+    out = torch.zeros(q.shape, dtype=dtype, device=q.device)
+    group = plan.num_heads // plan.num_kv_heads
+    for b in range(plan.num_requests):
+        begin, end = int(plan.query_starts[b]), int(plan.query_starts[b + 1])
+        num_keys = int(plan.context_lens[b])
+        if end == begin:
+            continue
+        table = torch.from_numpy(plan.block_tables[b]).to(q.device)
+        k = gather_kv(k_cache, table, num_keys).to(dtype).repeat_interleave(group, dim=1)
+        v = gather_kv(v_cache, table, num_keys).to(dtype).repeat_interleave(group, dim=1)
+        scores = torch.einsum("thd,nhd->htn", q[begin:end].to(dtype), k) * scale
+        if soft_cap > 0:
+            scores = soft_cap * torch.tanh(scores / soft_cap)
+        row = torch.arange(num_keys - (end - begin), num_keys, device=q.device)[:, None]
+        key = torch.arange(num_keys, device=q.device)[None, :]
+        visible = (key <= row) & (key > row - window) if window > 0 else key <= row
+        scores = scores.masked_fill(~visible, -math.inf)
+        if sinks is not None:
+            sink = sinks.to(dtype)[:, None, None].expand(-1, end - begin, 1)
+            scores = torch.cat([scores, sink], dim=-1)
+        p = torch.softmax(scores, -1)[..., :num_keys]
+        out[begin:end] = torch.einsum("htn,nhd->thd", p, v)
+    return out
+
+
+def allowed_tokens(mask_table: Tensor | None, mask_rows: Tensor, vocab_size: int) -> Tensor:
+    """`[R, V]` bool: token t of row r is allowed iff bit `t & 31` of word `t >> 5` of its mask row is set."""
+    if mask_table is None:
+        return torch.ones(len(mask_rows), vocab_size, dtype=torch.bool, device=mask_rows.device)
+    ids = torch.arange(vocab_size, device=mask_rows.device)
+    words = mask_table[mask_rows.clamp(min=0).long()][:, ids >> 5]
+    return ((words >> (ids & 31)) & 1).bool() | (mask_rows < 0)[:, None]
+
+
+_PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
+PHILOX_ROUNDS = 7
+
+
+def random_bits(seed: Tensor, position: Tensor, token_id: Tensor) -> Tensor:
+    """32 random bits (int64 in `[0, 2^32)`), a pure function of (seed, position, token id); broadcasts.
+
+    Philox4x32 with 7 rounds (Salmon et al., SC'11; 7 rounds pass BigCrush): key = the two halves of the seed,
+    counter = (token_id // 4096 * 1024 + token_id % 1024, low and high half of the position, 0), and of the
+    four output words the one numbered `token_id // 1024 % 4`: four tokens share one evaluation, and a kernel
+    that takes 1024 neighbours at a time needs no shuffling.
+    """
+    low = 0xFFFFFFFF
+    zeros = torch.zeros_like(seed + position + token_id)
+    seed, position, token_id = seed + zeros, position + zeros, token_id + zeros
+    counter = token_id // 4096 * 1024 + token_id % 1024
+    x = [counter, position & low, (position >> 32) & low, zeros]
+    key = [seed & low, (seed >> 32) & low]
+    for _ in range(PHILOX_ROUNDS):
+        # a signed product wraps, but all its 64 bits are right
+        a, b = x[0] * _PHILOX_MULTIPLIERS[0], x[2] * _PHILOX_MULTIPLIERS[1]
+        x = [((b >> 32) & low) ^ x[1] ^ key[0], b & low, ((a >> 32) & low) ^ x[3] ^ key[1], a & low]
+        key = [(key[0] + _PHILOX_WEYL[0]) & low, (key[1] + _PHILOX_WEYL[1]) & low]
+    lane = token_id // 1024 % 4
+    return torch.stack(x).gather(0, lane[None])[0]
+
+
+def gumbel_noise(seed: Tensor, position: Tensor, token_id: Tensor) -> Tensor:
+    """Standard Gumbel noise, fp32, a pure function of (seed, position, token id); broadcasts.
+
+    `-log(E)` with `E = -log(1 - u)` exponential and u uniform on a grid of 2^-32: taking the small end of E
+    from small u keeps the upper tail, which decides the argmax, fine to 22.9 instead of 16.6.
+    """
+    u = (random_bits(seed, position, token_id).float() + 0.5) * 2.0**-32
+    series = u * (1.0 + u * (0.5 + u * (1.0 / 3.0)))
+    exact = -torch.log((1.0 - u).clamp(min=2.0**-25))
+    return -torch.log(torch.where(u < 2.0**-7, series, exact))
+
+
+def keep_threshold(scores: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
+    """`[R]` fp32: a token stays iff its score (tempered logit, -inf if masked) is `>=` its row's threshold.
+
+    In order, as Hugging Face does: top_k keeps the k largest scores (ties with the last are kept), top_p then
+    the smallest set of largest scores whose share of the kept mass reaches p (again with ties), min_p those
+    with at least min_p times the largest probability. top_k 0, top_p >= 1 and min_p 0 are off.
+    """
+    ordered = scores.sort(-1, descending=True).values
+    num_tokens = scores.shape[-1]
+    k = torch.where((top_k > 0) & (top_k < num_tokens), top_k, num_tokens).long()
+    threshold = ordered.gather(-1, k[:, None] - 1)[:, 0]
+    mass = torch.where(ordered >= threshold[:, None], torch.exp(ordered - ordered[:, :1]), 0.0)
+    before = mass.cumsum(-1) - mass  # a token stays iff the larger ones have not yet reached p
+    reached = (before < top_p[:, None] * mass.sum(-1, keepdim=True)) & (mass > 0)
+    last = reached.sum(-1).clamp(min=1) - 1
+    nucleus = torch.maximum(threshold, ordered.gather(-1, last[:, None])[:, 0])
+    threshold = torch.where(top_p < 1.0, nucleus, threshold)
+    floor = ordered[:, 0] + torch.log(min_p)  # log(0) = -inf: off
+    return torch.maximum(threshold, floor)
+
+
+def sample(
+    logits: Tensor,
+    mask_table: Tensor | None,
+    mask_rows: Tensor,
+    temperature: Tensor,
+    top_k: Tensor,
+    top_p: Tensor,
+    min_p: Tensor,
+    seeds: Tensor,
+    positions: Tensor,
+) -> Tensor:
+    """Choose one token per row. logits `[R, V]` -> `[R]` int64; -1 where no token is allowed (NaN never is).
+
+    mask_table `[M, W]` int32 bit rows, mask_rows `[R]` int32 (-1: unmasked), temperature, top_p, min_p `[R]`
+    fp32, top_k `[R]` integer, seeds, positions `[R]` int64. Temperature 0 is argmax, the lowest id wins ties;
+    otherwise argmax of `logit / temperature + gumbel_noise` over the kept tokens (Gumbel-max: exact samples
+    of the softmax). A row's token depends on its own arguments only, never on the batch.
+    """
+    vocab_size = logits.shape[1]
+    ids = torch.arange(vocab_size, device=logits.device)
+    greedy = temperature <= 0
+    scores = logits.float() / torch.where(greedy, 1.0, temperature)[:, None]
+    allowed = allowed_tokens(mask_table, mask_rows, vocab_size) & ~scores.isnan()
+    scores = scores.masked_fill(~allowed, -math.inf)
+    kept = scores >= keep_threshold(scores, top_k, top_p, min_p)[:, None]
+    noisy = scores + gumbel_noise(seeds[:, None], positions[:, None], ids[None, :])
+    ranked = torch.where(greedy[:, None], scores, noisy.masked_fill(~kept, -math.inf))
+    best = ranked.max(-1, keepdim=True).values
+    token_ids = torch.where(ranked == best, ids, vocab_size).min(-1).values
+    return torch.where(best[:, 0] > -math.inf, token_ids, -1)
