@@ -18,8 +18,10 @@ from typing import Any, TypeVar
 from ..errors import EngineStopped
 from .collector import Collector, scoring_params
 from .constraint_spec import ConstraintSpec
-from .engine import Engine, EngineStatistics, Prompt
+from .engine import Engine
+from .intake import Prompt
 from .request import Completion, Delta, Request, SamplingParams, TokenLogprob
+from .statistics import EngineStatistics
 
 Result = TypeVar("Result")
 Event = Delta | EngineStopped
@@ -136,7 +138,7 @@ class AsyncEngine:
         self, prompt: Prompt, continuations: Sequence[Sequence[int]], *, namespace: str = ""
     ) -> list[list[TokenLogprob]]:
         """Log-probabilities of every token of each continuation; the prompt is computed once."""
-        prefix = self.engine._token_ids(prompt)
+        prefix = self.engine.intake.token_ids(prompt)
         streams = [
             self.submit([*prefix, *continuation], scoring_params(len(prefix)), namespace=namespace)
             for continuation in continuations

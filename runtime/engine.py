@@ -13,59 +13,29 @@ only reads and may run on any thread. `AsyncEngine` puts a thread and streams ar
 
 from __future__ import annotations
 
-import itertools
-import random
-import secrets
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self
 
-from ..errors import EngineStopped, PromptTooLong, QueueFull, RequestError
-from ..fsm import Compiler, Constraint
+from ..errors import ConfigError, EngineStopped, QueueFull, RequestError
+from ..fsm import Compiler
 from .batch import Batch, Extend
 from .collector import Collector, scoring_params
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
+from .draft import num_accepted, propose
+from .intake import Intake, Prompt
 from .kv_cache import KVCache
-from .loading import load, pool_size
+from .loading import LoadedModel, load, pool_size
 from .model_runner import ModelRunner
-from .output import OutputText
 from .prefix_cache import PrefixCache
 from .request import Completion, Delta, FinishReason, Phase, Request, SamplingParams, TokenLogprob
 from .sampler import Choice, Sampler
 from .scheduler import Scheduler
+from .statistics import EngineStatistics, Totals
+from .stopping import append_decided
 
-Prompt = str | Sequence[int]
 Message = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStatistics:
-    """Counters since start and the state of queue and pool."""
-
-    num_running: int
-    num_waiting: int
-    num_blocks: int
-    num_free_blocks: int
-    num_cached_blocks: int
-    num_evictable_blocks: int
-    num_steps: int
-    num_forwards: int
-    num_computed_tokens: int
-    num_preemptions: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    drafted_tokens: int
-    jumped_tokens: int
-    num_finished: int
-
-    @property
-    def hit_rate(self) -> float:
-        """Share of prompt tokens that came from the cache."""
-        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
 
 class Engine:
@@ -76,28 +46,37 @@ class Engine:
     """
 
     def __init__(self, model: str = "nano", **settings: Any) -> None:
-        """Loads `model` and allocates the pool; `settings` are the fields of `EngineConfig`.
+        """Loads `model` and allocates the pool; `settings` are the other fields of `EngineConfig`.
 
         Raises:
             ConfigError, ModelError: before anything large is allocated.
         """
-        config = EngineConfig(model=model, **settings)
-        loaded = load(config)
-        self.config = config
-        self.model_config = loaded.decoder.config
-        self.tokenizer = loaded.tokenizer
-        self.device = loaded.device
-        self.compiler = Compiler(loaded.tokenizer.vocabulary())
-        num_blocks = pool_size(config, self.model_config, loaded.dtype, loaded.device)
+        self._set_up(*_load(model, settings))
+
+    @classmethod
+    def from_loaded(cls, config: EngineConfig, loaded: LoadedModel) -> Self:
+        """An engine on a model that is in memory already."""
+        engine = cls.__new__(cls)
+        engine._set_up(config, loaded)
+        return engine
+
+    def _set_up(self, config: EngineConfig, loaded: LoadedModel) -> None:
+        model = loaded.decoder.config
+        num_blocks = pool_size(config, model, loaded.dtype, loaded.device)
         kv_cache = KVCache(
-            num_layers=self.model_config.num_layers,
+            num_layers=model.num_layers,
             num_blocks=num_blocks,
-            num_kv_heads=self.model_config.num_kv_heads,
+            num_kv_heads=model.num_kv_heads,
             block_size=config.block_size,
-            head_dim=self.model_config.head_dim,
+            head_dim=model.head_dim,
             dtype=loaded.dtype,
             device=loaded.device,
         )
+        self.config = config
+        self.model_config = model
+        self.tokenizer = loaded.tokenizer
+        self.compiler = Compiler(loaded.tokenizer.vocabulary())
+        self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
         self.prefix_cache = PrefixCache(
             num_blocks=num_blocks,
             block_size=config.block_size,
@@ -105,9 +84,13 @@ class Engine:
             enabled=config.prefix_cache,
             eviction_policy=config.eviction_policy,
         )
-        self.max_model_len = min(
-            config.max_model_len or self.model_config.max_position_embeddings,
-            self.model_config.max_position_embeddings,
+        self.intake = Intake(
+            config,
+            loaded.tokenizer,
+            self.compiler,
+            max_model_len=self.max_model_len,
+            pool_len=num_blocks * config.block_size,
+            vocab_size=model.vocab_size,
         )
         self._scheduler = Scheduler(
             self.prefix_cache,
@@ -116,14 +99,11 @@ class Engine:
             max_overtakes=config.max_overtakes,
         )
         self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device)
-        self._sampler = Sampler(self.model_config.vocab_size, self.tokenizer.eos_ids, loaded.device)
-        self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
+        self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         self._requests: dict[str, list[Request]] = {}
-        self._ids = itertools.count()
-        self._closed = False
+        self._totals = Totals()
         self._num_steps = 0
-        self._num_finished = 0
-        self._totals = [0, 0, 0, 0, 0]
+        self._closed = False
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -146,44 +126,14 @@ class Engine:
             PromptTooLong: the prompt leaves no room for a token; the message has the numbers.
             ConstraintError: the constraint cannot be enforced, or not within `max_tokens`.
         """
-        sampling = sampling or SamplingParams()
-        token_ids = self._token_ids(prompt)
-        max_tokens = self._budget(len(token_ids), sampling)
-        compiled = self.compile(constraint) if constraint is not None else None
-        if sampling.prompt_logprobs_from is not None and sampling.prompt_logprobs_from >= len(token_ids):
-            raise RequestError(
-                f"prompt_logprobs_from: {sampling.prompt_logprobs_from} is not inside the prompt of"
-                f" {len(token_ids)} tokens",
-                param="prompt_logprobs_from",
-            )
-        if request_id is None:
-            request_id = f"request-{next(self._ids)}"
-        seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
-        requests = []
-        for index in range(sampling.n):
-            cursor = compiled.cursor() if compiled is not None else None
-            if cursor is not None and index == 0 and cursor.min_tokens_to_accept() > max_tokens:
-                raise RequestError(
-                    f"max_tokens: {max_tokens} tokens cannot complete the constraint; it may need"
-                    f" {cursor.min_tokens_to_accept()}",
-                    param="max_tokens",
-                )
-            request = Request(
-                id=request_id,
-                index=index,
-                token_ids=array("i", token_ids),
-                num_prompt_tokens=len(token_ids),
-                sampling=sampling,
-                seed=_sample_seed(seed, index),
-                output=OutputText(self.tokenizer.detokenizer(), sampling.stop),
-                namespace=namespace,
-                priority=priority,
-                cursor=cursor,
-                max_tokens=max_tokens,
-            )
-            request.usage.prompt_tokens = len(token_ids)
-            requests.append(request)
-        return requests
+        return self.intake.prepare(
+            prompt,
+            sampling or SamplingParams(),
+            constraint,
+            namespace=namespace,
+            priority=priority,
+            request_id=request_id,
+        )
 
     def enqueue(self, requests: list[Request]) -> str:
         """Puts prepared requests into the queue; returns their common id."""
@@ -196,7 +146,7 @@ class Engine:
             raise QueueFull(f"{self._scheduler.num_waiting} requests are waiting; try again later")
         self._requests[request_id] = list(requests)
         for request in requests:
-            self._start_constraint(request)
+            self._draft(request)
             self._scheduler.add(request)
         return request_id
 
@@ -224,19 +174,6 @@ class Engine:
             if request.phase is not Phase.FINISHED:
                 self._close_request(request, FinishReason.ABORT)
         return True
-
-    def compile(self, spec: ConstraintSpec) -> Constraint:
-        """The constraint for this tokenizer, from the compiler's cache if it was seen before. Safe on any thread."""
-        compiler = self.compiler
-        if spec.kind == "json_schema":
-            assert isinstance(spec.source, str)
-            return compiler.json_schema(spec.source, whitespace=spec.whitespace)
-        if spec.kind == "json_object":
-            return compiler.json_object(whitespace=spec.whitespace)
-        if spec.kind == "choice":
-            return compiler.choice(spec.source)
-        assert isinstance(spec.source, str)
-        return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source)
 
     # -- the step ----------------------------------------------------------------------------------------------
 
@@ -289,9 +226,10 @@ class Engine:
             self.prefix_cache.commit(request)
             return None
         was_prefill = extend.start < request.num_prompt_tokens
-        accepted = _accepted(extend.draft, choice.token_ids)
+        accepted = num_accepted(extend.draft, choice.token_ids)
         first_output = request.num_tokens
-        reason = self._append(request, choice.token_ids[: accepted + 1], extend)
+        request.usage.drafted_tokens += len(extend.draft)
+        reason = append_decided(request, choice.token_ids[: accepted + 1], self.tokenizer.eos_ids)
         num_new = request.num_tokens - first_output
         # The KV of accepted drafts is written; of the last token it is not.
         request.num_computed_tokens = request.num_tokens - 1 if num_new else request.num_tokens
@@ -307,67 +245,26 @@ class Engine:
         self._draft(request)
         return self._delta(request)
 
-    def _append(self, request: Request, token_ids: list[int], extend: Extend) -> FinishReason | None:
-        """Adds decided tokens one by one until the request ends; returns why it ended."""
-        request.usage.drafted_tokens += len(extend.draft)
-        if request.max_tokens == 0:
-            return FinishReason.LENGTH
-        for token_id in token_ids:
-            reason = self._append_token(request, token_id)
-            if reason is not None:
-                return reason
-        return None
-
-    def _append_token(self, request: Request, token_id: int) -> FinishReason | None:
-        sampling = request.sampling
-        cursor = request.cursor
-        if cursor is not None and not cursor.advance(token_id):
-            raise RequestError(f"token {token_id} was sampled against the constraint")
-        request.token_ids.append(token_id)
-        request.usage.completion_tokens += 1
-        past_minimum = request.num_output_tokens > sampling.min_tokens
-        ends = token_id in self.tokenizer.eos_ids and not sampling.ignore_eos
-        if (ends or token_id in sampling.stop_token_ids) and past_minimum:
-            return FinishReason.STOP
-        if cursor is not None and cursor.is_finished:
-            return FinishReason.STOP
-        if request.output.push(token_id, check_stop=past_minimum):
-            return FinishReason.STOP
-        if cursor is not None and cursor.must_stop:
-            return FinishReason.STOP
-        if request.remaining_tokens <= 0:
-            complete = cursor is not None and cursor.is_accepting
-            return FinishReason.STOP if complete else FinishReason.LENGTH
-        return None
-
-    def _start_constraint(self, request: Request) -> None:
-        """Forced text may open the output: it is drafted before the first token is sampled."""
-        if request.cursor is not None and request.max_tokens > 0:
-            self._draft(request)
-
     def _draft(self, request: Request) -> None:
-        """Proposes forced text; in canonical mode takes it at once."""
-        request.draft = []
-        cursor = request.cursor
+        """Proposes forced text for the next step; in canonical mode takes it at once, unseen.
+
+        Stop strings, `min_tokens` and log-probabilities need every token decided, so they go the verified way.
+        """
         mode = self.config.jump
-        if cursor is None or mode == "off":
+        if mode == "off":
             return
-        limit = min(self.config.max_draft_tokens, request.remaining_tokens - 1)
-        draft = cursor.draft()[: max(0, limit)]
-        if mode == "verified" or request.sampling.logprobs is not None or request.sampling.min_tokens:
-            request.draft = draft
+        request.draft = propose(request, self.config.max_draft_tokens)
+        sampling = request.sampling
+        if mode == "verified" or sampling.stop or sampling.min_tokens or sampling.logprobs is not None:
             return
+        draft, request.draft = request.draft, []
         for token_id in draft:
-            # Forced text neither ends the request nor exceeds its budget, so nothing but stop strings can end it;
-            # those are left to the verified path.
-            if request.sampling.stop or not cursor.advance(token_id):
-                request.draft = []
-                return
+            assert request.cursor is not None and request.cursor.advance(token_id), "a draft broke its constraint"
             request.token_ids.append(token_id)
             request.output.push(token_id)
-            request.usage.completion_tokens += 1
-            request.usage.drafted_tokens += 1
-            request.usage.jumped_tokens += 1
+        request.usage.completion_tokens += len(draft)
+        request.usage.drafted_tokens += len(draft)
+        request.usage.jumped_tokens += len(draft)
 
     # -- endings -----------------------------------------------------------------------------------------------
 
@@ -379,16 +276,7 @@ class Engine:
         request.finish_reason = reason
         request.draft = []
         self._scheduler.remove(request, keep=keep)
-        self._num_finished += 1
-        usage = request.usage
-        counts = (
-            usage.prompt_tokens,
-            usage.cached_tokens,
-            usage.completion_tokens,
-            usage.drafted_tokens,
-            usage.jumped_tokens,
-        )
-        self._totals = [total + count for total, count in zip(self._totals, counts, strict=True)]
+        self._totals.add(request.usage)
         siblings = self._requests.get(request.id)
         if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
             del self._requests[request.id]
@@ -409,24 +297,6 @@ class Engine:
         )
 
     # -- whole answers -----------------------------------------------------------------------------------------
-
-    @overload
-    def generate(
-        self,
-        prompts: str,
-        sampling: SamplingParams | None = None,
-        constraint: ConstraintSpec | None = None,
-        **options: Any,
-    ) -> Completion: ...
-
-    @overload
-    def generate(
-        self,
-        prompts: Sequence[str] | Sequence[int] | Sequence[Sequence[int]],
-        sampling: SamplingParams | None = None,
-        constraint: ConstraintSpec | None = None,
-        **options: Any,
-    ) -> Any: ...
 
     def generate(
         self,
@@ -503,7 +373,7 @@ class Engine:
         self, prompt: Prompt, continuations: Sequence[Sequence[int]], *, namespace: str = ""
     ) -> list[list[TokenLogprob]]:
         """Log-probability of every token of each continuation of the prompt; the prompt is computed once."""
-        prefix = self._token_ids(prompt)
+        prefix = self.intake.token_ids(prompt)
         prepared = [
             self.prepare([*prefix, *continuation], scoring_params(len(prefix)), namespace=namespace)
             for continuation in continuations
@@ -514,7 +384,7 @@ class Engine:
 
     def statistics(self) -> EngineStatistics:
         pool, tree = self.prefix_cache.pool, self.prefix_cache.tree
-        prompt, cached, completion, drafted, jumped = self._totals
+        usage = self._totals.usage
         return EngineStatistics(
             num_running=len(self._scheduler.running),
             num_waiting=self._scheduler.num_waiting,
@@ -526,24 +396,17 @@ class Engine:
             num_forwards=self._runner.num_forwards,
             num_computed_tokens=self._runner.num_computed_tokens,
             num_preemptions=self._scheduler.num_preemptions,
-            prompt_tokens=prompt,
-            cached_tokens=cached,
-            completion_tokens=completion,
-            drafted_tokens=drafted,
-            jumped_tokens=jumped,
-            num_finished=self._num_finished,
+            num_finished=self._totals.num_finished,
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            completion_tokens=usage.completion_tokens,
+            drafted_tokens=usage.drafted_tokens,
+            jumped_tokens=usage.jumped_tokens,
         )
 
     def cache_report(self) -> str:
         """Occupancy, hit rate and the tree, as text."""
-        now = self.statistics()
-        held = now.num_blocks - now.num_free_blocks - now.num_cached_blocks
-        return (
-            f"{now.num_blocks} blocks of {self.config.block_size} tokens: {now.num_free_blocks} free,"
-            f" {now.num_cached_blocks} in the tree ({now.num_evictable_blocks} evictable), {held} held by requests\n"
-            f"prompt tokens from the cache: {now.cached_tokens} of {now.prompt_tokens} ({now.hit_rate:.1%})\n"
-            f"{self.prefix_cache.tree.draw()}"
-        )
+        return f"{self.statistics().describe(self.config.block_size)}\n{self.prefix_cache.tree.draw()}"
 
     def flush_cache(self) -> int:
         """Drops every cached prefix that no running request holds; returns the number of blocks freed."""
@@ -570,53 +433,12 @@ class Engine:
     ) -> None:
         self.close()
 
-    # -- checks ------------------------------------------------------------------------------------------------
 
-    def _token_ids(self, prompt: Prompt) -> list[int]:
-        if isinstance(prompt, str):
-            token_ids = self.tokenizer.encode(prompt)
-            if self.tokenizer.bos_id is not None and self.tokenizer.adds_bos:
-                token_ids = [self.tokenizer.bos_id, *token_ids]
-        else:
-            token_ids = list(prompt)
-            size = self.model_config.vocab_size
-            for position, token_id in enumerate(token_ids):
-                if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < size:
-                    raise RequestError(
-                        f"prompt: {token_id!r} at position {position} is not a token id in [0, {size})",
-                        param="prompt",
-                    )
-        if not token_ids:
-            raise RequestError("prompt: it is empty; give at least one token", param="prompt")
-        return token_ids
-
-    def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
-        """`max_tokens`, cut to the context and to the pool."""
-        pool_len = self.prefix_cache.pool.num_blocks * self.config.block_size
-        room = min(self.max_model_len, pool_len) - prompt_len
-        needed = 0 if sampling.max_tokens == 0 else 1
-        if room < needed:
-            limit = (
-                f"the context of {self.max_model_len} tokens"
-                if self.max_model_len <= pool_len
-                else f"the KV pool of {self.prefix_cache.pool.num_blocks} blocks x {self.config.block_size}"
-                f" = {pool_len} tokens"
-            )
-            raise PromptTooLong(
-                f"prompt: {prompt_len} tokens do not fit {limit} with room for an answer; shorten the prompt",
-                param="prompt",
-            )
-        return room if sampling.max_tokens is None else min(sampling.max_tokens, room)
-
-
-def _accepted(draft: list[int], token_ids: list[int]) -> int:
-    """How many drafted tokens were decided the same."""
-    for count, (drafted, decided) in enumerate(zip(draft, token_ids, strict=False)):
-        if drafted != decided:
-            return count
-    return min(len(draft), max(0, len(token_ids) - 1))
-
-
-def _sample_seed(seed: int, index: int) -> int:
-    """A 63-bit seed for output `index`; output 0 keeps the seed's low bits. Spacing: the 64-bit golden ratio."""
-    return (seed + index * 0x9E3779B97F4A7C15) & (2**63 - 1)
+def _load(model: str, settings: dict[str, Any]) -> tuple[EngineConfig, LoadedModel]:
+    unknown = sorted(set(settings) - set(EngineConfig.field_names()))
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]}: there is no such engine setting; there are {', '.join(EngineConfig.field_names())}"
+        )
+    config = EngineConfig(model=model, **settings)
+    return config, load(config)

@@ -1,0 +1,36 @@
+"""Drafts: runs of tokens believed to come next, and what becomes of them.
+
+A draft rides along with the next forward; the sampler decides every row by itself, and the drafted tokens that were
+decided the same are kept::
+
+    forward      known[-1]   d0   d1   d2
+    decided          d0      d1    x          d0 and d1 were right, x is the token after them
+    accepted         2
+
+The only source today is the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
+retokenisation). This module knows requests and cursors, no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .request import Request
+
+
+def propose(request: Request, max_draft_tokens: int) -> list[int]:
+    """Forced tokens from the request's constraint; never so many that no token is left to be decided."""
+    if request.cursor is None:
+        return []
+    limit = min(max_draft_tokens, request.remaining_tokens - 1)
+    return request.cursor.draft()[:limit] if limit > 0 else []
+
+
+def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:
+    """How many leading tokens of the draft were decided the same."""
+    count = 0
+    for drafted, token_id in zip(draft, decided, strict=False):
+        if drafted != token_id:
+            break
+        count += 1
+    return count

@@ -1,0 +1,156 @@
+"""From what a caller says to requests that are known to fit: tokens, budget, constraint, seed.
+
+Everything a request can be refused for is found here, before it is queued. It only reads shared state, so it may run on
+any thread; compiling a constraint, the slow part, never holds up a step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import secrets
+from array import array
+from collections.abc import Sequence
+
+from ..errors import PromptTooLong, RequestError
+from ..fsm import Compiler, Constraint
+from .config import EngineConfig
+from .constraint_spec import ConstraintSpec
+from .output import OutputText
+from .request import Request, SamplingParams
+from .tokenizer import Tokenizer
+
+Prompt = str | Sequence[int]
+
+
+class Intake:
+    """Makes requests.
+
+    Args:
+        max_model_len: longest sequence the model may see.
+        pool_len: tokens that the whole KV pool holds.
+        vocab_size: width of the logits; token ids must lie below it.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        tokenizer: Tokenizer,
+        compiler: Compiler,
+        *,
+        max_model_len: int,
+        pool_len: int,
+        vocab_size: int,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._compiler = compiler
+        self._max_model_len = max_model_len
+        self._pool_len = pool_len
+        self._vocab_size = vocab_size
+        self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
+        self._ids = itertools.count()
+
+    def prepare(
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams,
+        constraint: ConstraintSpec | None,
+        *,
+        namespace: str = "",
+        priority: int = 0,
+        request_id: str | None = None,
+    ) -> list[Request]:
+        """`sampling.n` requests under one id; see `Engine.prepare`."""
+        token_ids = self.token_ids(prompt)
+        max_tokens = self._budget(len(token_ids), sampling)
+        scored_from = sampling.prompt_logprobs_from
+        if scored_from is not None and scored_from >= len(token_ids):
+            raise RequestError(
+                f"prompt_logprobs_from: {scored_from} is not inside the prompt of {len(token_ids)} tokens",
+                param="prompt_logprobs_from",
+            )
+        compiled = self.compile(constraint) if constraint is not None else None
+        if compiled is not None:
+            _check_budget(compiled, max_tokens)
+        if request_id is None:
+            request_id = f"request-{next(self._ids)}"
+        seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
+        requests = []
+        for index in range(sampling.n):
+            request = Request(
+                id=request_id,
+                index=index,
+                token_ids=array("i", token_ids),
+                num_prompt_tokens=len(token_ids),
+                sampling=sampling,
+                seed=_sample_seed(seed, index),
+                output=OutputText(self._tokenizer.detokenizer(), sampling.stop),
+                namespace=namespace,
+                priority=priority,
+                cursor=compiled.cursor() if compiled is not None else None,
+                max_tokens=max_tokens,
+            )
+            request.usage.prompt_tokens = len(token_ids)
+            requests.append(request)
+        return requests
+
+    def compile(self, spec: ConstraintSpec) -> Constraint:
+        """The constraint for this tokenizer, from the compiler's cache if it was seen before."""
+        compiler = self._compiler
+        if spec.kind == "choice":
+            return compiler.choice(spec.source)
+        if spec.kind == "json_object":
+            return compiler.json_object(whitespace=spec.whitespace)
+        assert isinstance(spec.source, str)
+        if spec.kind == "json_schema":
+            return compiler.json_schema(spec.source, whitespace=spec.whitespace)
+        return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source)
+
+    def token_ids(self, prompt: Prompt) -> list[int]:
+        """Text to ids (with the tokenizer's beginning-of-text token if it adds one); ids are checked.
+
+        Raises:
+            RequestError: empty, or an id out of the vocabulary (with its position).
+        """
+        if isinstance(prompt, str):
+            token_ids = self._tokenizer.encode(prompt)
+            if self._tokenizer.adds_bos and self._tokenizer.bos_id is not None:
+                token_ids = [self._tokenizer.bos_id, *token_ids]
+        else:
+            token_ids = list(prompt)
+            for position, token_id in enumerate(token_ids):
+                is_id = isinstance(token_id, int) and not isinstance(token_id, bool)
+                if not is_id or not 0 <= token_id < self._vocab_size:
+                    raise RequestError(
+                        f"prompt: {token_id!r} at position {position} is not a token id in [0, {self._vocab_size})",
+                        param="prompt",
+                    )
+        if not token_ids:
+            raise RequestError("prompt: it is empty; give at least one token", param="prompt")
+        return token_ids
+
+    def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
+        """`max_tokens`, cut to what the context and the pool can hold."""
+        room = min(self._max_model_len, self._pool_len) - prompt_len
+        if room < (0 if sampling.max_tokens == 0 else 1):
+            place = "the model's context" if self._max_model_len <= self._pool_len else "the KV pool"
+            raise PromptTooLong(
+                f"prompt: {prompt_len} tokens do not fit {place} of {prompt_len + room} tokens with room for an answer;"
+                " shorten the prompt",
+                param="prompt",
+            )
+        return room if sampling.max_tokens is None else min(sampling.max_tokens, room)
+
+
+def _check_budget(constraint: Constraint, max_tokens: int) -> None:
+    needed = constraint.cursor().min_tokens_to_accept()
+    if needed > max_tokens:
+        raise RequestError(
+            f"max_tokens: {max_tokens} tokens may not complete the constraint; allow at least {needed}",
+            param="max_tokens",
+        )
+
+
+def _sample_seed(seed: int, index: int) -> int:
+    """A 63-bit seed for output `index`; output 0 keeps the seed's low bits. Spacing: the 64-bit golden ratio."""
+    return (seed + index * 0x9E3779B97F4A7C15) & (2**63 - 1)

@@ -1,0 +1,64 @@
+"""What an engine has done and how full it is: plain numbers, and the sums behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .request import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatistics:
+    """State of queue and pool now, and counters since start; token counts cover finished requests."""
+
+    num_running: int
+    num_waiting: int
+    num_blocks: int
+    num_free_blocks: int
+    num_cached_blocks: int
+    num_evictable_blocks: int
+    num_steps: int
+    num_forwards: int
+    num_computed_tokens: int
+    num_preemptions: int
+    num_finished: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    drafted_tokens: int
+    jumped_tokens: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of prompt tokens that came from the cache."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def num_held_blocks(self) -> int:
+        """Blocks that running requests own, outside the tree."""
+        return self.num_blocks - self.num_free_blocks - self.num_cached_blocks
+
+    def describe(self, block_size: int) -> str:
+        """Occupancy and hit rate in two lines."""
+        return (
+            f"{self.num_blocks} blocks of {block_size} tokens: {self.num_free_blocks} free,"
+            f" {self.num_cached_blocks} in the tree ({self.num_evictable_blocks} evictable),"
+            f" {self.num_held_blocks} held by requests\n"
+            f"prompt tokens from the cache: {self.cached_tokens} of {self.prompt_tokens} ({self.hit_rate:.1%})"
+        )
+
+
+@dataclass(slots=True)
+class Totals:
+    """Usage summed over finished requests."""
+
+    num_finished: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+    def add(self, usage: Usage) -> None:
+        self.num_finished += 1
+        self.usage.prompt_tokens += usage.prompt_tokens
+        self.usage.cached_tokens += usage.cached_tokens
+        self.usage.completion_tokens += usage.completion_tokens
+        self.usage.drafted_tokens += usage.drafted_tokens
+        self.usage.jumped_tokens += usage.jumped_tokens

@@ -1,0 +1,42 @@
+"""When an output ends: end tokens, stop tokens and strings, a complete constraint, an exhausted budget."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..errors import RequestError
+from .request import FinishReason, Request
+
+
+def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collection[int]) -> FinishReason | None:
+    """Appends decided tokens one by one until the request ends; returns why it ended, or None if it goes on.
+
+    Tokens behind the end are dropped. The constraint's cursor, the text and the counts move along.
+
+    Raises:
+        RequestError: a token that the constraint forbids (a fault of ours; the request is lost, not the engine).
+    """
+    if request.max_tokens == 0:
+        return FinishReason.LENGTH
+    for token_id in token_ids:
+        if request.cursor is not None and not request.cursor.advance(token_id):
+            raise RequestError(f"token {token_id} was chosen against the constraint")
+        request.token_ids.append(token_id)
+        request.usage.completion_tokens += 1
+        reason = _reason_to_stop(request, token_id, eos_ids)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _reason_to_stop(request: Request, token_id: int, eos_ids: Collection[int]) -> FinishReason | None:
+    sampling, cursor = request.sampling, request.cursor
+    past_minimum = request.num_output_tokens > sampling.min_tokens
+    ends = token_id in sampling.stop_token_ids or (token_id in eos_ids and not sampling.ignore_eos)
+    if (ends and past_minimum) or (cursor is not None and cursor.is_finished):
+        return FinishReason.STOP
+    if request.output.push(token_id, check_stop=past_minimum) or (cursor is not None and cursor.must_stop):
+        return FinishReason.STOP
+    if request.remaining_tokens > 0:
+        return None
+    return FinishReason.STOP if cursor is not None and cursor.is_accepting else FinishReason.LENGTH

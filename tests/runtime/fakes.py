@@ -1,0 +1,137 @@
+"""A model and a tokenizer that are small enough to be understood at a glance, and tell the truth about the cache."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from phloem.fsm import Vocabulary
+from phloem.kernels import AttentionPlan
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.engine import Engine
+from phloem.runtime.kv_cache import KVCache
+from phloem.runtime.loading import LoadedModel
+
+EOS = 256
+VOCAB_SIZE = 257
+
+
+@dataclass(frozen=True)
+class FakeModelConfig:
+    num_layers: int = 1
+    num_heads: int = 1
+    num_kv_heads: int = 1
+    head_dim: int = 1
+    vocab_size: int = VOCAB_SIZE
+    max_position_embeddings: int = 4096
+    dtype: torch.dtype = torch.float64
+
+
+def logits_after(token_ids: Sequence[int]) -> np.ndarray:
+    """What the fake model believes after a sequence: a function of every token before, and of nothing else."""
+    digest = hashlib.blake2b(array("i", token_ids).tobytes(), digest_size=8).digest()
+    return np.random.default_rng(int.from_bytes(digest, "little")).normal(0.0, 2.0, VOCAB_SIZE)
+
+
+class FakeDecoder:
+    """Writes each token id into its KV slot, reads its context back through the block table, and answers from that.
+
+    A block that was freed, shared or copied wrongly changes the context it reads, and so the answer.
+    """
+
+    def __init__(self, config: FakeModelConfig | None = None) -> None:
+        self.config = config or FakeModelConfig()
+
+    def forward(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        kv_cache: KVCache,
+        plan: AttentionPlan,
+        slots: torch.Tensor,
+        logits_rows: torch.Tensor | None,
+    ) -> torch.Tensor:
+        memory = kv_cache.keys[0].view(-1)
+        memory[slots] = token_ids.to(memory.dtype)
+        kv_cache.values[0].view(-1)[slots] = positions.to(memory.dtype)
+        wanted = range(len(token_ids)) if logits_rows is None else logits_rows.tolist()
+        rows = []
+        for row in wanted:
+            request = int(np.searchsorted(plan.query_starts, row, side="right")) - 1
+            end = int(plan.context_lens[request]) - int(plan.query_starts[request + 1]) + row + 1
+            context = self._read(kv_cache, plan, request, end)
+            rows.append(logits_after(context))
+        return torch.from_numpy(np.stack(rows)).float() if rows else torch.empty(0, VOCAB_SIZE)
+
+    def _read(self, kv_cache: KVCache, plan: AttentionPlan, request: int, end: int) -> list[int]:
+        at = np.arange(end)
+        blocks = plan.block_tables[request][at // kv_cache.block_size].astype(np.int64)
+        slots = torch.from_numpy(blocks * kv_cache.block_size + at % kv_cache.block_size)
+        assert kv_cache.values[0].view(-1)[slots].tolist() == at.tolist(), "KV of another position was read"
+        return [int(token) for token in kv_cache.keys[0].view(-1)[slots]]
+
+
+class ByteDetokenizer:
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def push(self, token_id: int) -> str:
+        if token_id == EOS:
+            return ""
+        self._pending += bytes([token_id])
+        try:
+            text = self._pending.decode()
+        except UnicodeDecodeError as error:
+            if error.end < len(self._pending) or error.reason != "unexpected end of data":
+                text = self._pending.decode(errors="replace")
+            else:
+                return ""
+        self._pending = b""
+        return text
+
+    def flush(self) -> str:
+        text, self._pending = self._pending.decode(errors="replace"), b""
+        return text
+
+
+class ByteTokenizer:
+    """256 bytes and an end token."""
+
+    vocab_size = VOCAB_SIZE
+    eos_ids = (EOS,)
+    bos_id = None
+    adds_bos = False
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return bytes(token for token in token_ids if token < 256).decode(errors="replace")
+
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [EOS], self.encode)
+
+    def detokenizer(self) -> ByteDetokenizer:
+        return ByteDetokenizer()
+
+
+def fake_engine(**settings: object) -> Engine:
+    """An engine over the fake model; every step is audited."""
+    settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
+    loaded = LoadedModel(FakeDecoder(), ByteTokenizer(), torch.device("cpu"), torch.float64)  # type: ignore[arg-type]
+    return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded)  # type: ignore[arg-type]
+
+
+def greedy_truth(prompt: Sequence[int], max_tokens: int) -> list[int]:
+    """What the fake model says, step by step, without any engine."""
+    token_ids = list(prompt)
+    while len(token_ids) < len(prompt) + max_tokens:
+        token_ids.append(int(np.argmax(logits_after(token_ids).astype(np.float32))))
+        if token_ids[-1] == EOS:
+            break
+    return token_ids[len(prompt) :]
