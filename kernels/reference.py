@@ -50,8 +50,9 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
     cos, sin = rows[:, None, :half], rows[:, None, half:]
     for x in (q, k):
         low, high = x[..., :half].float(), x[..., half : 2 * half].float()
-        x[..., :half] = (low * cos - high * sin).to(x.dtype)
-        x[..., half : 2 * half] = (high * cos + low * sin).to(x.dtype)
+        # both sums before either store: for fp32, low and high are views of x
+        turned = low * cos - high * sin, high * cos + low * sin
+        x[..., :half], x[..., half : 2 * half] = turned[0].to(x.dtype), turned[1].to(x.dtype)
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:
