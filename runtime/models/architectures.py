@@ -1,0 +1,126 @@
+"""The architectures phloem runs: one row of options each. All of them are the same decoder.
+
+A row says what differs from Llama, and under which names a checkpoint keeps its tensors. Everything numeric comes
+from the checkpoint's own `config.json` (see `config.py`); this module reads no files and knows no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from .json_file import Fields
+
+WindowRule = Callable[[Fields, int], list[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNames:
+    """Tensor names below `model.layers.<i>.`; several names are stacked, row upon row, in this order."""
+
+    input_norm: str = "input_layernorm"
+    qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    q_norm: str = "self_attn.q_norm"
+    k_norm: str = "self_attn.k_norm"
+    o: str = "self_attn.o_proj"
+    post_attention_norm: str = ""
+    mlp_norm: str = "post_attention_layernorm"
+    gate_up: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
+    down: str = "mlp.down_proj"
+    post_mlp_norm: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Options of one architecture.
+
+    Attributes:
+        names: where the tensors of a layer are.
+        qkv_bias, o_bias: True, False, or the key of `config.json` that says.
+        qk_norm: an RMSNorm on every query and key head before RoPE.
+        sandwich_norms: a second norm after attention and after the MLP, before the residual sum.
+        norm_offset: added to every norm weight (Gemma stores w - 1).
+        scale_embedding: token embeddings are multiplied by sqrt(hidden_size).
+        gelu: the gate is GELU (tanh form) whatever `hidden_act` says; otherwise it must say silu.
+        tied: what an absent `tie_word_embeddings` means.
+        sliding: which layers have a window when the configuration names one but lists no `layer_types`.
+        local_theta: layers with a window have a rope of their own, with this default base (0: they do not).
+    """
+
+    names: LayerNames = LayerNames()
+    qkv_bias: bool | str = "attention_bias"
+    o_bias: bool | str = "attention_bias"
+    qk_norm: bool = False
+    sandwich_norms: bool = False
+    norm_offset: float = 0.0
+    scale_embedding: bool = False
+    gelu: bool = False
+    tied: bool = False
+    sliding: WindowRule | None = None
+    local_theta: float = 0.0
+
+
+def _all_layers(fields: Fields, num_layers: int) -> list[bool]:
+    return [True] * num_layers
+
+
+def _if_enabled(fields: Fields, num_layers: int) -> list[bool]:
+    """Qwen: switched on by `use_sliding_window`, and only from layer `max_window_layers` on."""
+    enabled = fields.boolean("use_sliding_window", False)
+    first = fields.integer("max_window_layers", num_layers, at_least=0)
+    return [enabled and index >= first for index in range(num_layers)]
+
+
+def _every_other(fields: Fields, num_layers: int) -> list[bool]:
+    return [index % 2 == 0 for index in range(num_layers)]
+
+
+def _all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:
+    """Gemma 3: five layers with a window, then one without."""
+    pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 6))
+    return [(index + 1) % pattern != 0 for index in range(num_layers)]
+
+
+_LLAMA = Architecture()
+_PHI3 = Architecture(
+    names=LayerNames(qkv=("self_attn.qkv_proj",), gate_up=("mlp.gate_up_proj",)),
+    qkv_bias=False,
+    o_bias=False,
+    sliding=_all_layers,
+)
+_GEMMA = Architecture(norm_offset=1.0, scale_embedding=True, gelu=True, tied=True)
+_GEMMA2 = replace(
+    _GEMMA,
+    names=LayerNames(
+        post_attention_norm="post_attention_layernorm",
+        mlp_norm="pre_feedforward_layernorm",
+        post_mlp_norm="post_feedforward_layernorm",
+    ),
+    sandwich_norms=True,
+    sliding=_every_other,
+)
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "LlamaForCausalLM": _LLAMA,  # Llama 2 and 3, SmolLM and SmolLM2, TinyLlama, Yi …
+    "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=_all_layers),
+    "Qwen2ForCausalLM": replace(_LLAMA, qkv_bias=True, o_bias=False, sliding=_if_enabled),
+    "Qwen3ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=_if_enabled),
+    "SmolLM3ForCausalLM": replace(_LLAMA, tied=True, sliding=_if_enabled),
+    "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
+    "GemmaForCausalLM": _GEMMA,
+    "Gemma2ForCausalLM": _GEMMA2,
+    "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=_all_but_every_nth, local_theta=10_000.0),
+}
+
+# configurations of bare models, and old ones, name only the type
+BY_MODEL_TYPE: dict[str, str] = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
+    "phi3": "Phi3ForCausalLM",
+    "gemma": "GemmaForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+}

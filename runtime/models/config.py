@@ -1,0 +1,242 @@
+"""A checkpoint's `config.json`, read once into one frozen value in our own words.
+
+Everything that the decoder, the planner and the engine need to know about a model is here, checked; no tensor is
+touched. Both spellings of RoPE are read: `rope_theta` + `rope_scaling`, and `rope_parameters` (transformers 5), for
+the whole model or one per layer type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from ...errors import ModelError
+from .architectures import ARCHITECTURES, BY_MODEL_TYPE, Architecture
+from .json_file import Fields, read_json_object
+from .rope import RopeConfig
+
+Activation = Literal["silu", "gelu_tanh"]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerConfig:
+    """What differs from layer to layer.
+
+    Attributes:
+        window: a query sees this many keys, itself included; 0: all.
+        rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
+    """
+
+    window: int
+    rope: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """A decoder's shape and options.
+
+    Attributes:
+        architecture: class name in transformers, a key of `ARCHITECTURES`.
+        options: the architecture's row of options.
+        head_dim: elements of one query, key or value head.
+        intermediate_size: width of the MLP's gate (and of its up-projection).
+        layers: one entry per layer.
+        ropes: the distinct rotary embeddings; most models have one.
+        qkv_bias, o_bias, mlp_bias: whether these projections add a bias.
+        activation: of the MLP's gate.
+        attention_scale: factor on q·k.
+        attention_soft_cap, logits_soft_cap: `cap · tanh(x / cap)`; 0: off.
+        max_position_embeddings: the context the model was made for, in tokens.
+        eos_ids: tokens that end a generation, from `generation_config.json` or else `config.json`; may be empty.
+        bos_id: -1: none is named.
+        dtype: of the stored weights.
+    """
+
+    architecture: str
+    options: Architecture
+    vocab_size: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    layers: tuple[LayerConfig, ...]
+    ropes: tuple[RopeConfig, ...]
+    rms_norm_eps: float
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    tie_word_embeddings: bool
+    activation: Activation
+    attention_scale: float
+    attention_soft_cap: float
+    logits_soft_cap: float
+    max_position_embeddings: int
+    eos_ids: tuple[int, ...]
+    bos_id: int
+    dtype: torch.dtype
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    @property
+    def qkv_size(self) -> int:
+        """Rows of the fused query, key and value projection."""
+        return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+
+    @staticmethod
+    def from_folder(path: str | Path) -> ModelConfig:
+        """Reads `config.json` and, if there, `generation_config.json`.
+
+        Raises:
+            ModelError: no folder, no file, broken JSON, an architecture or option that is not supported, a value
+                that is missing or odd. The message names file, key and found value.
+        """
+        folder = Path(path)
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "does not exist"
+            raise ModelError(f"{folder}: {what}; expected a checkpoint folder with config.json")
+        if not (folder / "config.json").exists():
+            what = "is empty" if not any(folder.iterdir()) else "has no config.json"
+            raise ModelError(f"{folder} {what}; expected a checkpoint in Hugging Face layout")
+        values = read_json_object(folder / "config.json")
+        generation = folder / "generation_config.json"
+        eos = Fields(read_json_object(generation), str(generation)).ids("eos_token_id") if generation.exists() else ()
+        return _from_fields(Fields(values, str(folder / "config.json")), eos)
+
+
+def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:
+    architecture = _architecture(fields)
+    options = ARCHITECTURES[architecture]
+    if "quantization_config" in fields:
+        method = fields.section("quantization_config").values.get("quant_method", "unknown method")
+        raise ModelError(f"{fields.place}: quantization_config ({method}) is not supported; use the original weights")
+    num_layers = fields.integer("num_hidden_layers")
+    hidden_size, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
+    num_kv_heads = fields.integer("num_key_value_heads", num_heads)
+    if num_heads % num_kv_heads:
+        raise fields.odd("num_key_value_heads", f"a divisor of num_attention_heads ({num_heads})")
+    if "head_dim" not in fields and hidden_size % num_heads:
+        raise fields.odd("hidden_size", f"a multiple of num_attention_heads ({num_heads}), or an explicit head_dim")
+    head_dim = fields.integer("head_dim", hidden_size // num_heads)
+    max_positions = fields.integer("max_position_embeddings")
+    windows = _windows(fields, options, num_layers)
+    ropes, rope_of_layer = _ropes(fields, options, windows, head_dim, max_positions)
+    scalar = fields.number("query_pre_attn_scalar", float(head_dim))
+    vocab_size = fields.integer("vocab_size")
+    return ModelConfig(
+        architecture=architecture,
+        options=options,
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=head_dim,
+        intermediate_size=fields.integer("intermediate_size"),
+        layers=tuple(map(LayerConfig, windows, rope_of_layer)),
+        ropes=ropes,
+        rms_norm_eps=fields.number("rms_norm_eps", 1e-6),
+        qkv_bias=_bias(fields, options.qkv_bias),
+        o_bias=_bias(fields, options.o_bias),
+        mlp_bias=fields.boolean("mlp_bias", False),
+        tie_word_embeddings=fields.boolean("tie_word_embeddings", options.tied),
+        activation=_activation(fields, options),
+        attention_scale=scalar**-0.5,
+        attention_soft_cap=fields.number("attn_logit_softcapping", 0.0, above=-1.0),
+        logits_soft_cap=fields.number("final_logit_softcapping", 0.0, above=-1.0),
+        max_position_embeddings=max_positions,
+        eos_ids=_eos_ids(fields, generation_eos, vocab_size),
+        bos_id=next(iter(fields.ids("bos_token_id")), -1),
+        dtype=_dtype(fields),
+    )
+
+
+def _architecture(fields: Fields) -> str:
+    named = fields.values.get("architectures") or []
+    model_type = fields.text("model_type", "")
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise fields.odd("architectures", "a list of names")
+    names: list[str] = [*named, BY_MODEL_TYPE.get(model_type, "")]
+    for name in names:
+        if name in ARCHITECTURES:
+            return name
+    found = ", ".join(named) or model_type or "nothing"
+    known = ", ".join(sorted(ARCHITECTURES))
+    raise ModelError(f"{fields.place}: architecture {found} is not supported; phloem runs {known}")
+
+
+def _windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
+    if options.sliding is None or "sliding_window" not in fields:
+        return [0] * num_layers
+    window = fields.integer("sliding_window")
+    kinds = fields.values.get("layer_types")
+    if kinds is None:
+        slides = options.sliding(fields, num_layers)
+    elif isinstance(kinds, list) and len(kinds) == num_layers and set(kinds) <= {"sliding_attention", "full_attention"}:
+        slides = [kind == "sliding_attention" for kind in kinds]
+    else:
+        raise fields.odd("layer_types", f'{num_layers} entries of "full_attention" or "sliding_attention"')
+    return [window if layer_slides else 0 for layer_slides in slides]
+
+
+def _ropes(
+    fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
+) -> tuple[tuple[RopeConfig, ...], list[int]]:
+    """The distinct ropes, and for every layer which one it uses (-1: none)."""
+    parameters = fields.section("rope_parameters" if "rope_parameters" in fields else "rope_scaling")
+    per_type = any(isinstance(value, dict) for value in parameters.values.values())
+
+    def read(section: Fields, theta: float) -> RopeConfig:
+        return RopeConfig.from_fields(
+            section,
+            theta=theta,
+            head_dim=head_dim,
+            partial_rotary=fields.number("partial_rotary_factor", 1.0),
+            max_positions=max_positions,
+            original=fields.integer("original_max_position_embeddings", 0, at_least=0),
+        )
+
+    theta = fields.number("rope_theta", 10_000.0)
+    ropes = [read(parameters.section("full_attention") if per_type else parameters, theta)]
+    if options.local_theta:
+        local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
+        ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta)))
+    used = [1 if window and options.local_theta else 0 for window in windows]
+    keeps = fields.values.get("no_rope_layers")
+    if keeps is not None:
+        if not isinstance(keeps, list) or len(keeps) != len(windows) or not set(keeps) <= {0, 1}:
+            raise fields.odd("no_rope_layers", f"{len(windows)} entries, each 1 (positions) or 0 (none)")
+        used = [rope if keep else -1 for rope, keep in zip(used, keeps, strict=True)]
+    return tuple(ropes), used
+
+
+def _bias(fields: Fields, option: bool | str) -> bool:
+    return fields.boolean(option, False) if isinstance(option, str) else option
+
+
+def _activation(fields: Fields, options: Architecture) -> Activation:
+    if options.gelu:
+        return "gelu_tanh"
+    name = fields.text("hidden_act", fields.text("hidden_activation", "silu"))
+    if name not in ("silu", "swish"):
+        raise fields.odd("hidden_act", "silu")
+    return "silu"
+
+
+def _eos_ids(fields: Fields, generation_eos: tuple[int, ...], vocab_size: int) -> tuple[int, ...]:
+    ids = tuple(dict.fromkeys(generation_eos or fields.ids("eos_token_id")))
+    if any(not 0 <= token_id < vocab_size for token_id in ids):
+        raise ModelError(f"{fields.place}: eos_token_id {list(ids)} lies outside of vocab_size {vocab_size}")
+    return ids
+
+
+def _dtype(fields: Fields) -> torch.dtype:
+    name = fields.text("dtype", fields.text("torch_dtype", "float32")).removeprefix("torch.")
+    if name not in DTYPES:
+        raise fields.odd("dtype", f"one of {', '.join(DTYPES)}")
+    return DTYPES[name]

@@ -1,0 +1,103 @@
+"""Reads one JSON file of a checkpoint folder, or says in one sentence why it cannot.
+
+`Fields` wraps the object read: every getter checks the type and names file, key and found value when it is odd.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import ModelError
+
+MAX_BYTES = 64 << 20  # tokenizer_config.json with 100,000 added tokens is 20 MB; configs are kilobytes
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`. Raises ModelError: missing, unreadable, too large, broken, or not an object."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ModelError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is not a configuration file")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ModelError(f"{path}: there is no such file; the checkpoint folder must contain it") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        raise ModelError(f"{path}: broken JSON at {place} ({error.msg}); download the file again") from None
+    except RecursionError:
+        raise ModelError(f"{path}: nested too deeply to be a configuration file") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+class Fields:
+    """Typed look-ups in one JSON object; `null` counts as absent."""
+
+    def __init__(self, values: Mapping[str, Any], place: str) -> None:
+        self.values = values
+        self.place = place
+
+    def __contains__(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+    def integer(self, key: str, default: int | None = None, *, at_least: int = 1) -> int:
+        value = self._get(key, default)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+            raise self.odd(key, f"an integer of at least {at_least}")
+        return value
+
+    def number(self, key: str, default: float | None = None, *, above: float = 0.0) -> float:
+        value = self._get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < float("inf"):
+            raise self.odd(key, f"a number above {above:g}")
+        return float(value)
+
+    def boolean(self, key: str, default: bool) -> bool:
+        value = self._get(key, default)
+        if not isinstance(value, bool):
+            raise self.odd(key, "true or false")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._get(key, default)
+        if not isinstance(value, str):
+            raise self.odd(key, "a string")
+        return value
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        value = self._get(key, None)
+        if not isinstance(value, list) or any(isinstance(x, bool) or not isinstance(x, int | float) for x in value):
+            raise self.odd(key, "a list of numbers")
+        return tuple(map(float, value))
+
+    def ids(self, key: str) -> tuple[int, ...]:
+        """Token ids written as one integer or a list; () when absent."""
+        value = self.values.get(key)
+        ids = [] if value is None else value if isinstance(value, list) else [value]
+        if any(isinstance(x, bool) or not isinstance(x, int) for x in ids):
+            raise self.odd(key, "a token id or a list of token ids")
+        return tuple(ids)
+
+    def section(self, key: str) -> Fields:
+        """The object under `key`; an empty one when absent."""
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, dict):
+            raise self.odd(key, "an object")
+        return Fields(value or {}, f"{self.place}: {key}")
+
+    def odd(self, key: str, expected: str) -> ModelError:
+        found = "nothing" if key not in self else repr(self.values[key])[:80]
+        return ModelError(f"{self.place}: {key}: expected {expected}, found {found}")
+
+    def _get(self, key: str, default: Any) -> Any:
+        value = self.values.get(key)
+        return default if value is None else value

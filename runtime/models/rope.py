@@ -1,0 +1,172 @@
+"""Rotary position embeddings: from a checkpoint's description to a table of cosines and sines.
+
+Every kind of scaling is a choice of inverse frequencies (one per pair of elements) and one factor on the table;
+nothing of it is left at run time. Two kinds depend on the longest sequence served: `dynamic` and `longrope` switch
+frequencies beyond the original context. Here the choice is made once, from the longest position the engine will
+serve, so that a token's key never depends on how long its sequence became, as the prefix cache needs.
+
+Sources: RoPE arXiv 2104.09864; position interpolation 2306.15595; YaRN 2309.00071; LongRoPE 2402.13753; the `llama3`
+rule from the Llama 3.1 report, 2407.21783.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .json_file import Fields
+
+ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
+
+
+@dataclass(frozen=True, slots=True)
+class RopeConfig:
+    """How positions turn queries and keys.
+
+    Attributes:
+        rope_type: one of `ROPE_TYPES`.
+        theta: base of the frequencies.
+        rotary_dim: leading elements of a head that turn; the rest stay (partial rotary).
+        factor: how much longer than the original the context was made.
+        original_max_positions: context length before scaling.
+        attention_factor: multiplies cosines and sines; None: derived from `factor` as the paper says.
+        low_freq_factor, high_freq_factor: `llama3` only.
+        beta_fast, beta_slow, mscale, mscale_all_dim, truncate: `yarn` only.
+        short_factor, long_factor: `longrope` only, one number per pair.
+    """
+
+    rope_type: str
+    theta: float
+    rotary_dim: int
+    factor: float = 1.0
+    original_max_positions: int = 0
+    attention_factor: float | None = None
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    mscale: float = 0.0
+    mscale_all_dim: float = 0.0
+    truncate: bool = True
+    short_factor: tuple[float, ...] = ()
+    long_factor: tuple[float, ...] = ()
+
+    @staticmethod
+    def from_fields(
+        scaling: Fields, *, theta: float, head_dim: int, partial_rotary: float, max_positions: int, original: int
+    ) -> RopeConfig:
+        """Reads `rope_scaling` (with `rope_theta` beside it) or `rope_parameters` (with everything inside).
+
+        The keyword arguments are what the configuration says outside of `scaling`; entries inside go first.
+        `original` is a top-level `original_max_position_embeddings` (0: none), which Phi-3 has.
+        """
+        kind = scaling.text("rope_type", scaling.text("type", "default"))
+        kind = "longrope" if kind == "su" else kind
+        if kind not in ROPE_TYPES:
+            raise scaling.odd("rope_type", f"one of {', '.join(ROPE_TYPES)}")
+        rotary_dim = int(head_dim * scaling.number("partial_rotary_factor", partial_rotary))
+        if rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
+            raise scaling.odd("partial_rotary_factor", f"a factor that makes an even part of head_dim {head_dim}")
+        original = original or scaling.integer("original_max_position_embeddings", max_positions)
+        if kind == "longrope":
+            default_factor: float | None = max_positions / original
+            short, long = scaling.numbers("short_factor"), scaling.numbers("long_factor")
+            for key, values in (("short_factor", short), ("long_factor", long)):
+                if len(values) != rotary_dim // 2 or min(values) <= 0:
+                    raise scaling.odd(key, f"{rotary_dim // 2} positive numbers (half of the rotary part of a head)")
+        else:
+            default_factor, short, long = (1.0 if kind == "default" else None), (), ()
+        return RopeConfig(
+            rope_type=kind,
+            theta=scaling.number("rope_theta", theta),
+            rotary_dim=rotary_dim,
+            factor=scaling.number("factor", default_factor),
+            original_max_positions=original,
+            attention_factor=scaling.number("attention_factor") if "attention_factor" in scaling else None,
+            low_freq_factor=scaling.number("low_freq_factor", None if kind == "llama3" else 1.0),
+            high_freq_factor=scaling.number("high_freq_factor", None if kind == "llama3" else 4.0),
+            beta_fast=scaling.number("beta_fast", 32.0),
+            beta_slow=scaling.number("beta_slow", 1.0),
+            mscale=scaling.number("mscale", 0.0, above=-1.0),
+            mscale_all_dim=scaling.number("mscale_all_dim", 0.0, above=-1.0),
+            truncate=scaling.boolean("truncate", True),
+            short_factor=short,
+            long_factor=long,
+        )
+
+
+def inverse_frequencies(rope: RopeConfig, max_positions: int) -> tuple[Tensor, float]:
+    """`[rotary_dim / 2]` fp32 radians per position of each pair, and the factor on cosines and sines.
+
+    max_positions: one more than the largest position ever served; decides `dynamic` and `longrope`.
+    """
+    exponents = torch.arange(0, rope.rotary_dim, 2, dtype=torch.float32) / rope.rotary_dim
+    theta = rope.theta
+    if rope.rope_type == "dynamic" and max_positions > rope.original_max_positions:
+        # NTK-aware: stretch the base until the slowest pair covers the longer context
+        stretch = rope.factor * max_positions / rope.original_max_positions - (rope.factor - 1)
+        theta *= stretch ** (rope.rotary_dim / (rope.rotary_dim - 2))
+    plain = 1.0 / theta**exponents
+    if rope.rope_type == "linear":
+        return plain / rope.factor, 1.0
+    if rope.rope_type == "llama3":
+        return _llama3(rope, plain), 1.0
+    if rope.rope_type == "yarn":
+        return _yarn(rope, plain), _yarn_attention_factor(rope)
+    if rope.rope_type == "longrope":
+        is_long = max_positions > rope.original_max_positions
+        return plain / torch.tensor(rope.long_factor if is_long else rope.short_factor), _longrope_factor(rope)
+    return plain, 1.0
+
+
+def rope_table(rope: RopeConfig, max_positions: int) -> Tensor:
+    """`[max_positions, rotary_dim]` fp32; row p = cos of every pair, then sin of every pair."""
+    frequencies, factor = inverse_frequencies(rope, max_positions)
+    angles = torch.arange(max_positions, dtype=torch.float32)[:, None] * frequencies
+    return torch.cat([angles.cos() * factor, angles.sin() * factor], dim=-1)
+
+
+def _llama3(rope: RopeConfig, plain: Tensor) -> Tensor:
+    """Fast pairs stay, slow pairs are stretched by `factor`, those between are mixed linearly in turns."""
+    turns = rope.original_max_positions * plain / (2 * math.pi)  # within the original context
+    mix = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    mix = mix.clamp(0, 1)
+    return (1 - mix) * plain / rope.factor + mix * plain
+
+
+def _yarn(rope: RopeConfig, plain: Tensor) -> Tensor:
+    """As llama3, but the mixing is linear in the index of the pair (YaRN, section 3.2)."""
+
+    def pair_turning(times: float) -> float:
+        length = rope.original_max_positions / (times * 2 * math.pi)
+        return rope.rotary_dim * math.log(length) / (2 * math.log(rope.theta))
+
+    low, high = pair_turning(rope.beta_fast), pair_turning(rope.beta_slow)
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, rope.rotary_dim - 1)
+    width = high - low if high != low else 0.001
+    stretched = ((torch.arange(len(plain), dtype=torch.float32) - low) / width).clamp(0, 1)
+    return plain / rope.factor * stretched + plain * (1 - stretched)
+
+
+def _yarn_attention_factor(rope: RopeConfig) -> float:
+    def scale(weight: float) -> float:
+        return 0.1 * weight * math.log(rope.factor) + 1.0 if rope.factor > 1 else 1.0
+
+    if rope.attention_factor is not None:
+        return rope.attention_factor
+    if rope.mscale and rope.mscale_all_dim:
+        return scale(rope.mscale) / scale(rope.mscale_all_dim)
+    return scale(1.0)
+
+
+def _longrope_factor(rope: RopeConfig) -> float:
+    if rope.attention_factor is not None:
+        return rope.attention_factor
+    if rope.factor <= 1:
+        return 1.0
+    return math.sqrt(1 + math.log(rope.factor) / math.log(rope.original_max_positions))

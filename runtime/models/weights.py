@@ -1,0 +1,135 @@
+"""Tensors out of safetensors files, checked by name and shape. Nothing else is ever opened: no pickle, no code.
+
+One file (`model.safetensors`) or many with an index (`model.safetensors.index.json`); files are memory-mapped and
+read tensor by tensor, so that loading needs little memory beside the weights themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ...errors import ModelError
+from .json_file import read_json_object
+
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf")
+STORED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Checkpoint:
+    """The tensors of one folder, by name. Made by `open_checkpoint`.
+
+    `unread` tells at the end which tensors nobody asked for: a bias or a scale that was overlooked would make a model
+    that runs and answers nonsense.
+    """
+
+    def __init__(self, folder: Path, files: dict[str, Any], file_of: dict[str, str], dtype: torch.dtype) -> None:
+        self._folder = folder
+        self._files = files
+        self._file_of = file_of
+        self._dtype = dtype
+        self._read: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._file_of
+
+    def read(self, name: str, shape: Sequence[int], *, device: torch.device) -> Tensor:
+        """One tensor on `device` in the checkpoint's target dtype, a copy of its own."""
+        return self.read_stacked([name], [shape[0]], shape[1:], device=device)
+
+    def read_stacked(
+        self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int], *, device: torch.device
+    ) -> Tensor:
+        """Tensors of shape `[rows[i], *tail]` stacked along the first axis, in order.
+
+        Raises:
+            ModelError: a tensor is missing, or has another shape or a dtype that is no plain float.
+        """
+        stacked = torch.empty((sum(rows), *tail), dtype=self._dtype, device=device)
+        start = 0
+        for name, num_rows in zip(names, rows, strict=True):
+            stacked[start : start + num_rows].copy_(self._stored(name, [num_rows, *tail]))
+            start += num_rows
+        return stacked
+
+    def unread(self, ignored: Iterable[str]) -> list[str]:
+        """Names that were never read, without those that contain one of `ignored`."""
+        ignored = tuple(ignored)
+        return sorted(name for name in self._file_of.keys() - self._read if not any(part in name for part in ignored))
+
+    def place(self, name: str) -> str:
+        return f"{self._folder / self._file_of[name]}: {name}" if name in self else f"{self._folder}: {name}"
+
+    def _stored(self, name: str, shape: list[int]) -> Tensor:
+        if name not in self:
+            raise ModelError(f"{self._folder}: tensor {name} of shape {shape} is missing from the safetensors files")
+        handle = self._files[self._file_of[name]]
+        try:
+            found = list(handle.get_slice(name).get_shape())
+            if found != shape:
+                raise ModelError(f"{self.place(name)}: expected shape {shape}, found {found}; is config.json its own?")
+            tensor: Tensor = handle.get_tensor(name)
+        except SafetensorError as error:
+            raise ModelError(f"{self.place(name)}: cannot be read ({error}); download the file again") from None
+        if tensor.dtype not in STORED_DTYPES:
+            raise ModelError(f"{self.place(name)}: stored as {tensor.dtype}; only fp32, bf16 and fp16 are supported")
+        self._read.add(name)
+        return tensor
+
+
+@contextmanager
+def open_checkpoint(folder: Path, dtype: torch.dtype) -> Iterator[Checkpoint]:
+    """Opens the folder's safetensors files; tensors read from it are converted to `dtype`.
+
+    Raises:
+        ModelError: no safetensors, a shard that is missing, truncated or not what the index says.
+    """
+    names = _weight_map(folder)
+    with ExitStack() as stack:
+        files: dict[str, Any] = {}
+        file_of: dict[str, str] = {}
+        for file in sorted(set(names.values()) if names else ["model.safetensors"]):
+            files[file] = handle = stack.enter_context(_open(folder / file))
+            file_of |= dict.fromkeys(handle.keys(), file)
+        for name, file in names.items():
+            if file_of.get(name) != file:
+                raise ModelError(f"{folder / file}: the index promises {name} in this file, and it is not there")
+        yield Checkpoint(folder, files, file_of, dtype)
+
+
+def _weight_map(folder: Path) -> dict[str, str]:
+    """Tensor name → file name of a sharded checkpoint; empty for a single file."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists():
+        return {}
+    if not index.exists():
+        pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
+        if pickled:
+            raise ModelError(
+                f"{folder}: found {', '.join(pickled[:3])} but no safetensors; phloem never loads pickled or foreign "
+                "weights. Convert once with transformers: AutoModelForCausalLM.from_pretrained(…).save_pretrained(…)"
+            )
+        raise ModelError(f"{folder}: has neither model.safetensors nor model.safetensors.index.json")
+    names = read_json_object(index).get("weight_map")
+    if not isinstance(names, dict) or not names or not all(isinstance(file, str) for file in names.values()):
+        raise ModelError(f"{index}: weight_map: expected an object of tensor names and file names")
+    for file in set(names.values()):
+        if Path(file).name != file or not file.endswith(".safetensors"):
+            raise ModelError(f"{index}: weight_map names {file!r}; shards are .safetensors files beside the index")
+    return names
+
+
+def _open(path: Path) -> Any:
+    if not path.is_file():
+        raise ModelError(f"{path}: this shard is missing; download it again")
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        size = path.stat().st_size
+        raise ModelError(f"{path}: not a whole safetensors file ({error}; {size} bytes); download it again") from None

@@ -1,0 +1,260 @@
+"""The decoder against transformers: random checkpoints of every architecture, through chunks, pages and batches."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from phloem.kernels import ops
+from phloem.runtime.models.config import ModelConfig
+from phloem.runtime.models.decoder import Decoder
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 131,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "tie_word_embeddings": False,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+
+
+def _longrope(max_positions: int) -> dict[str, Any]:
+    return {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0, 1.1, 1.2, 1.3],
+        "long_factor": [1.5, 2.0, 3.0, 4.0],
+        "original_max_position_embeddings": max_positions,
+    }
+
+
+# name: (transformers' model class, what differs from SMALL)
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama-gqa": ("LlamaForCausalLM", {}),
+    "llama-mha-tied": ("LlamaForCausalLM", {"num_key_value_heads": 6, "tie_word_embeddings": True}),
+    "llama-mqa": ("LlamaForCausalLM", {"num_key_value_heads": 1}),
+    "llama-biases": ("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True}),
+    "llama-head-dim": ("LlamaForCausalLM", {"head_dim": 16}),
+    "llama-rope-llama3": ("LlamaForCausalLM", {"rope_parameters": LLAMA3}),
+    "llama-rope-linear": (
+        "LlamaForCausalLM",
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0}},
+    ),
+    "llama-rope-dynamic": (
+        "LlamaForCausalLM",
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+    ),
+    "llama-rope-yarn": ("LlamaForCausalLM", {"rope_parameters": YARN}),
+    "llama-rope-yarn-mscale": (
+        "LlamaForCausalLM",
+        {"rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.3, "beta_fast": 16.0, "truncate": False}},
+    ),
+    "mistral": ("MistralForCausalLM", {"sliding_window": None}),
+    "mistral-window": ("MistralForCausalLM", {"sliding_window": 13}),
+    "qwen2": ("Qwen2ForCausalLM", {}),
+    "qwen2-window": (
+        "Qwen2ForCausalLM",
+        {"use_sliding_window": True, "sliding_window": 11, "max_window_layers": 1},
+    ),
+    "qwen3": ("Qwen3ForCausalLM", {"head_dim": 12}),
+    "smollm3": ("SmolLM3ForCausalLM", {"no_rope_layers": [1, 0]}),
+    "phi3": ("Phi3ForCausalLM", {}),
+    "phi3-partial-window": (
+        "Phi3ForCausalLM",
+        {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}, "sliding_window": 17},
+    ),
+    "phi3-longrope-short": (
+        "Phi3ForCausalLM",
+        {"rope_parameters": _longrope(256), "original_max_position_embeddings": 256},
+    ),
+    "gemma": ("GemmaForCausalLM", {"head_dim": 8, "tie_word_embeddings": True}),
+    "gemma2": (
+        "Gemma2ForCausalLM",
+        {
+            "head_dim": 16,
+            "sliding_window": 9,
+            "query_pre_attn_scalar": 20,
+            "attn_logit_softcapping": 5.0,
+            "final_logit_softcapping": 3.0,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "gemma3": (
+        "Gemma3ForCausalLM",
+        {"head_dim": 16, "sliding_window": 9, "query_pre_attn_scalar": 20, "tie_word_embeddings": True},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Oracle:
+    folder: Path
+    model: Any
+
+    def logits(self, token_ids: list[int]) -> torch.Tensor:
+        with torch.inference_mode():
+            result: torch.Tensor = self.model(torch.tensor([token_ids])).logits[0]
+        return result
+
+    def greedy(self, token_ids: list[int], num_tokens: int) -> list[int]:
+        prompt = torch.tensor([token_ids])
+        with torch.inference_mode():
+            out = self.model.generate(
+                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=num_tokens, do_sample=False
+            )
+        answer: list[int] = out[0, len(token_ids) :].tolist()
+        return answer
+
+
+def save_random_model(folder: Path, class_name: str, options: dict[str, Any], **saving: Any) -> Any:
+    """A checkpoint of transformers' own making, with every parameter random, norms and biases too."""
+    with warnings.catch_warnings():
+        # transformers and the libraries it probes for warn of their own deprecations on import
+        warnings.simplefilter("ignore")
+        import transformers
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    torch.manual_seed(sum(map(ord, class_name + str(options))))
+    model_class = getattr(transformers, class_name)
+    config = model_class.config_class(**{**SMALL, **options})
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            is_norm = "norm" in name
+            parameter.normal_(mean=float(is_norm and "gemma" not in config.model_type), std=0.25)
+    model.generation_config.pad_token_id = 0
+    model.save_pretrained(folder, **saving)
+    return model
+
+
+@pytest.fixture(scope="module", params=CASES)
+def oracle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    class_name, options = CASES[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield Oracle(folder, save_random_model(folder, class_name, options))
+    torch.set_num_threads(threads)
+
+
+class PagedRun:
+    """Sequences over one paged cache, with block tables in random order: what an engine does, by hand."""
+
+    def __init__(self, decoder: Decoder, num_sequences: int = 1, block_size: int = 4, max_len: int = 192) -> None:
+        config = decoder.config
+        blocks_each = -(-max_len // block_size)
+        shape = (num_sequences * blocks_each, config.num_kv_heads, block_size, config.head_dim)
+        order = np.random.default_rng(7).permutation(shape[0]).astype(np.int32)
+        self.decoder, self.block_size = decoder, block_size
+        # garbage in unwritten slots must not show
+        self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in config.layers]
+        self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in config.layers]
+        self.tables = order.reshape(num_sequences, blocks_each)
+        self.lens = [0] * num_sequences
+
+    def extend(self, chunks: dict[int, list[int]], rows: list[int] | None = None) -> torch.Tensor:
+        """Appends each sequence's chunk in one step; logits of `rows` (None: all)."""
+        config, sequences = self.decoder.config, list(chunks)
+        positions = [np.arange(self.lens[s], self.lens[s] + len(chunks[s])) for s in sequences]
+        slots = [
+            self.tables[s][p // self.block_size] * self.block_size + p % self.block_size
+            for s, p in zip(sequences, positions, strict=True)
+        ]
+        for s in sequences:
+            self.lens[s] += len(chunks[s])
+        plan = ops.plan_attention(
+            np.cumsum([0, *(len(chunks[s]) for s in sequences)], dtype=np.int32),
+            np.array([self.lens[s] for s in sequences], dtype=np.int32),
+            self.tables[sequences],
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            block_size=self.block_size,
+            device="cpu",
+        )
+        return self.decoder.forward(
+            torch.tensor([t for s in sequences for t in chunks[s]]),
+            torch.from_numpy(np.concatenate(positions)).long(),
+            self,
+            plan,
+            torch.from_numpy(np.concatenate(slots)).long(),
+            None if rows is None else torch.tensor(rows, dtype=torch.long),
+        )
+
+    def greedy(self, prompt: list[int], num_tokens: int) -> list[int]:
+        self.extend({0: prompt[:5]}, rows=[])
+        logits = self.extend({0: prompt[5:]}, rows=[len(prompt) - 6])
+        answer = [int(logits[0].argmax())]
+        while len(answer) < num_tokens:
+            answer.append(int(self.extend({0: answer[-1:]})[0].argmax()))
+        return answer
+
+
+def random_ids(num_tokens: int, seed: int = 0) -> list[int]:
+    return [int(t) for t in np.random.default_rng(seed).integers(0, SMALL["vocab_size"], num_tokens)]
+
+
+def test_logits_and_greedy_text_equal_transformers(oracle: Oracle) -> None:
+    decoder = Decoder.from_folder(oracle.folder)
+    token_ids = random_ids(60)
+    expected = oracle.logits(token_ids)
+
+    run = PagedRun(decoder)
+    chunks = [token_ids[:1], token_ids[1:20], token_ids[20:53], *([t] for t in token_ids[53:])]
+    found = torch.cat([run.extend({0: chunk}) for chunk in chunks])
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+    prompt = token_ids[:30]
+    assert PagedRun(decoder).greedy(prompt, 64) == oracle.greedy(prompt, 64)
+
+
+def test_a_ragged_batch_computes_what_each_sequence_alone_would(oracle: Oracle) -> None:
+    decoder = Decoder.from_folder(oracle.folder)
+    sequences = {0: random_ids(9, 1), 1: random_ids(1, 2), 2: random_ids(33, 3)}
+    run = PagedRun(decoder, num_sequences=3)
+    first = run.extend({0: sequences[0][:4], 2: sequences[2][:32]}, rows=[3, 35])
+    assert first.shape == (2, SMALL["vocab_size"])
+    second = run.extend({2: sequences[2][32:], 0: sequences[0][4:], 1: sequences[1]}, rows=[0, 5, 6])
+    for row, sequence in zip(second, (2, 0, 1), strict=True):
+        torch.testing.assert_close(row, oracle.logits(sequences[sequence])[-1], atol=1e-4, rtol=1e-4)
+
+
+def test_filled_rows_do_not_show(oracle: Oracle) -> None:
+    plain, filled = Decoder.from_folder(oracle.folder), Decoder.from_folder(oracle.folder, min_rows=8)
+    token_ids = random_ids(10)
+    for chunk, rows in ((token_ids[:1], [0]), (token_ids[1:4], [1]), (token_ids[4:], [0, 5])):
+        run_plain, run_filled = PagedRun(plain), PagedRun(filled)
+        torch.testing.assert_close(
+            run_filled.extend({0: chunk}, rows), run_plain.extend({0: chunk}, rows), atol=1e-4, rtol=1e-4
+        )
+
+
+def test_the_configuration_is_read_as_transformers_means_it(oracle: Oracle) -> None:
+    config, theirs = ModelConfig.from_folder(oracle.folder), oracle.model.config
+    assert config.num_layers == theirs.num_hidden_layers
+    assert config.num_kv_heads == theirs.num_key_value_heads
+    assert config.head_dim == getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
+    assert config.tie_word_embeddings == theirs.tie_word_embeddings
+    assert config.eos_ids == ()
