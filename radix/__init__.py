@@ -2,14 +2,18 @@
 
 from .blocks import BlockPool, OutOfBlocks
 from .eviction import POLICIES
+from .explain import Explanation
 from .node import Node
 from .pins import Pin, PinBudgetExceeded
+from .results import Event, Inserted, Match, Statistics
 from .tokens import pack, unpack
-from .tree import Inserted, Match, RadixTree
+from .tree import RadixTree
 
 __all__ = [
     "POLICIES",
     "BlockPool",
+    "Event",
+    "Explanation",
     "Inserted",
     "Match",
     "Node",
@@ -17,6 +21,7 @@ __all__ = [
     "Pin",
     "PinBudgetExceeded",
     "RadixTree",
+    "Statistics",
     "pack",
     "unpack",
 ]

@@ -17,13 +17,14 @@ def audit_tree(
     *,
     block_size: int,
     tick: int,
+    num_nodes: int,
     num_cached_blocks: int,
     num_leased_blocks: int,
 ) -> None:
-    """Raise AssertionError, naming the place, if an invariant of the tree does not hold. O(tree), iterative."""
+    """Raise AssertionError, naming the place, if an invariant of the tree does not hold. O(tree)."""
     queued = _audit_queue(queue)
     seen_blocks: dict[int, Node] = {}
-    num_leased = 0
+    num_leased = num_blocks = 0
     nodes: set[Node] = set()
     for namespace, root in roots.items():
         assert root.namespace == namespace, f"root of {namespace!r} says it is of {root.namespace!r}"
@@ -38,10 +39,9 @@ def audit_tree(
             if node is root:
                 continue
             for block in unpack_blocks(node.blocks):
-                assert block not in seen_blocks, (
-                    f"block {block} is in {_name(node)} and {_name(seen_blocks[block])}"
-                )
+                assert block not in seen_blocks, f"block {block} is in {_name(node)} and {_name(seen_blocks[block])}"
                 seen_blocks[block] = node
+            num_blocks += node.num_blocks
             assert node.last_used <= tick, f"{_name(node)}: used in the future"
             assert node.is_queued == (node in queued), f"{_name(node)}: is_queued is {node.is_queued}"
             if node.num_holds:
@@ -50,16 +50,12 @@ def audit_tree(
                 assert node.is_queued, f"{_name(node)}: a free leaf that the eviction queue does not know"
     strangers = queued - nodes
     assert not strangers, f"the eviction queue knows {len(strangers)} nodes that are not in the tree"
-    assert len(seen_blocks) == num_cached_blocks, (
-        f"{len(seen_blocks)} blocks in tree, counted {num_cached_blocks}"
-    )
+    assert len(seen_blocks) == num_cached_blocks, f"{len(seen_blocks)} blocks in tree, counted {num_cached_blocks}"
     assert num_leased == num_leased_blocks, f"{num_leased} blocks leased, counted {num_leased_blocks}"
     for pin in pins:
         assert pin.node in nodes, "a pin holds a node that is not in the tree"
         assert pin.node.num_leases > 0, f"{_name(pin.node)}: pinned without a lease"
-    assert pins.num_blocks == pins.count_blocks(), (
-        f"{pins.count_blocks()} blocks pinned, counted {pins.num_blocks}"
-    )
+    assert pins.num_blocks == pins.count_blocks(), f"{pins.count_blocks()} blocks pinned, counted {pins.num_blocks}"
     assert pins.num_blocks <= pins.max_blocks, "more blocks pinned than the budget allows"
 
 
@@ -69,9 +65,7 @@ def _audit_queue(queue: EvictionQueue) -> set[Node]:
     for index, entry in enumerate(entries):
         assert index == 0 or entries[(index - 1) >> 1] <= entry, f"the eviction queue is no heap at {index}"
         key, node = entry
-        assert key <= queue.policy(node), (
-            f"{_name(node)}: queued under {key}, above its key {queue.policy(node)}"
-        )
+        assert key <= queue.policy(node), f"{_name(node)}: queued under {key}, above its key {queue.policy(node)}"
     queued = {node for _, node in entries}
     assert len(queued) == len(entries), "a node is in the eviction queue twice"
     return queued
@@ -83,6 +77,15 @@ def _audit_links(node: Node, block_size: int) -> None:
     assert len(node.tokens) == len(node.blocks) * block_size, f"{place}: run and blocks differ in length"
     assert len(node.tokens) % (4 * block_size) == 0, f"{place}: run is not of whole blocks"
     assert node.num_leases >= 0, f"{place}: {node.num_leases} leases"
+    if node.siblings is not None:
+        assert list(node.siblings) == sorted(node.children), f"{place}: index of children is out of date"
+    if node.skip is not None:
+        run, end = node.skip
+        assert end.skipped_by is node, f"{place}: its skip is not known at its end"
+        assert node.path_tokens() + run == end.path_tokens(), f"{place}: its skip leads astray"
+    if node.skipped_by is not None:
+        assert node.skipped_by.skip is not None, f"{place}: skipped by a node without a skip"
+        assert node.skipped_by.skip[1] is node, f"{place}: skipped by a node that skips elsewhere"
     num_holds = int(node.num_leases > 0)
     for key, child in node.children.items():
         assert child.parent is node, f"{_name(child)}: its parent is another node than {place}"

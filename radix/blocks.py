@@ -1,8 +1,8 @@
 """The pool of KV block ids.
 
-A block is an int in `[0, num_blocks)`; what it holds is somebody else's business. Every block has exactly one
-owner at a time: this pool (free), a request (allocated) or the tree (allocated, then given to `RadixTree.insert`).
-The pool cannot tell the last two apart and does not try: whoever evicts or drops a block frees it here, once.
+A block is an int in `[0, num_blocks)`; what it holds is somebody else's business. Every block has one owner at a
+time: this pool (free), a request (allocated), or the tree (allocated, then given to `RadixTree.insert`). The pool
+cannot tell the last two apart and does not try: whoever evicts or drops a block frees it here, once.
 
 Cost: `allocate(n)` and `free(n ids)` are O(n) and independent of the size of the pool.
 """
@@ -58,7 +58,11 @@ class BlockPool:
         return blocks
 
     def free(self, blocks: Iterable[int]) -> None:
-        """Give ids back. An id that is free already or not of this pool raises ValueError; ids before it are freed."""
+        """Give ids back.
+
+        Raises:
+            ValueError: an id is free already, or not of this pool; the ids before it have been freed.
+        """
         free, is_free = self._free, self._is_free
         for block in blocks:
             if not 0 <= block < self.num_blocks:

@@ -1,7 +1,7 @@
 """What goes first: eviction policies, and the queue of leaves that obeys them.
 
-A policy maps a leaf to a key; the leaf with the smallest key goes first. Keys of a node may only grow while it
-is in the tree (recency, counts, maxima do), because the queue is lazy: an entry keeps the key it was pushed
+A policy maps a leaf to a key; the leaf with the smallest key goes first. The key of a node may only grow while
+it is in the tree (recency, counts and maxima do), because the queue is lazy: an entry keeps the key it was pushed
 with, and only when it surfaces is it compared with the present one and, if stale, put back deeper. So a match
 costs the queue nothing, and an eviction O(log leaves) amortised: each correction was paid for by a match.
 """
@@ -41,9 +41,9 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
 class EvictionQueue:
     """A lazy heap with at most one entry per node.
 
-    Invariant: every leaf without holds has an entry, whose key is at most its present key. Entries of nodes that
-    have since got children or holds are dropped when they surface; the tree pushes such a node again when it
-    becomes an unheld leaf again.
+    Invariant: every leaf without holds has an entry, whose key is at most its present key. Entries of nodes
+    that have since got children or holds are dropped when they surface; the tree pushes such a node again when
+    it becomes an unheld leaf again.
     """
 
     __slots__ = ("_entries", "policy")
@@ -83,9 +83,3 @@ class EvictionQueue:
     def pop(self) -> None:
         """Drop the entry that `first` has just returned."""
         heappop(self._entries)[1].is_queued = False
-
-    def clear(self) -> None:
-        """Forget all entries."""
-        for _, node in self._entries:
-            node.is_queued = False
-        self._entries.clear()

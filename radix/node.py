@@ -1,14 +1,16 @@
 """One node of the radix tree: a run of whole blocks below its parent.
 
-`tokens` and `blocks` are both packed int32, so `len(tokens) == len(blocks) * block_size`. The node stands for the
-prefix that ends with its run. A root has an empty run and is the only node without a parent; a node that has
-been evicted has lost its parent but keeps its run, which is how the two are told apart.
+`tokens` and `blocks` are both packed int32, so `len(tokens) == len(blocks) * block_size`. The node stands for
+the prefix that ends with its run. A root has an empty run and is the only node without a parent; a node that
+has been evicted has lost its parent and tokens but keeps its blocks, which is how the two are told apart.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from collections.abc import Sequence
+
+from .siblings import Siblings
 
 
 class Node:
@@ -18,15 +20,18 @@ class Node:
         namespace: the namespace of the root above.
         parent: None for a root and for a node no longer in the tree.
         children: by the bytes of their first block.
+        siblings: the keys of `children` in order, built when there are many and somebody asked; else None.
         tokens, blocks: the run, packed int32; one block id per whole block of tokens.
         num_leases: leases and pins that end here.
-        num_holds: 1 if `num_leases`, plus the number of children with `num_holds`; the run is protected while it
-            is not zero.
+        num_holds: 1 if `num_leases`, plus the number of children with `num_holds`; the run is protected while
+            it is not zero.
         last_used: tick of the last match or insert that *ended* here or at an evicted descendant.
         used_at: the same in seconds of the tree's clock.
         num_hits: matches that ended here or at an evicted descendant.
         priority: the highest given to an insert that ended here or at an evicted descendant.
         is_queued: whether the eviction queue has an entry for this node.
+        skip: (run, descendant): a shortcut over many short edges; `run` is all their tokens.
+        skipped_by: the ancestor whose `skip` leads here.
 
     Usage is written at the end of a path only, and handed to the parent when a leaf goes. A node becomes a leaf
     only after all its descendants have handed theirs up, so at every leaf the figures are what marking whole
@@ -44,6 +49,9 @@ class Node:
         "num_leases",
         "parent",
         "priority",
+        "siblings",
+        "skip",
+        "skipped_by",
         "tokens",
         "used_at",
     )
@@ -52,6 +60,7 @@ class Node:
         self.namespace = namespace
         self.parent = parent
         self.children: dict[bytes, Node] = {}
+        self.siblings: Siblings | None = None
         self.tokens = tokens
         self.blocks = blocks
         self.num_leases = 0
@@ -61,10 +70,12 @@ class Node:
         self.num_hits = 0
         self.priority = 0
         self.is_queued = False
+        self.skip: tuple[bytes, Node] | None = None
+        self.skipped_by: Node | None = None
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: Node) -> bool:
         """Ties in the eviction queue go to the one used longer ago."""
-        return bool(self.last_used < other.last_used)
+        return self.last_used < other.last_used
 
     @property
     def num_blocks(self) -> int:
@@ -77,7 +88,7 @@ class Node:
         return self.parent is None and bool(self.blocks)
 
     def path_blocks(self) -> bytes:
-        """Packed block ids from the root to the end of this run. O(depth) joins."""
+        """Packed block ids from the root to the end of this run; ValueError if the node was evicted. O(depth)."""
         runs = []
         node = self
         while node.parent is not None:
@@ -91,18 +102,23 @@ class Node:
         return b"".join(runs)
 
     def path_tokens(self) -> bytes:
-        """Packed tokens from the root to the end of this run."""
+        """Packed tokens from the root to the end of this run. O(depth)."""
         runs = []
-        node = self
-        while node.parent is not None:
+        node: Node | None = self
+        while node is not None:
             runs.append(node.tokens)
             node = node.parent
         runs.reverse()
         return b"".join(runs)
 
 
+def pack_blocks(blocks: Sequence[int]) -> bytes:
+    """Block ids as packed native int32; bytes are taken to be packed already."""
+    if isinstance(blocks, bytes):
+        return blocks
+    return (blocks if isinstance(blocks, array) and blocks.typecode == "i" else array("i", blocks)).tobytes()
+
+
 def unpack_blocks(blocks: bytes) -> list[int]:
     """Packed block ids as a list."""
-    ids = array("i")
-    ids.frombytes(blocks)
-    return ids.tolist()
+    return array("i", blocks).tolist()

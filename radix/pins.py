@@ -1,8 +1,8 @@
 """Pins: prefixes that stay although nobody runs on them, within a budget and for a time.
 
-A pin is a lease that the tree holds itself. It protects its path until it is unpinned; past its `expires_at` it
-is given up as soon as an eviction needs room, and not before, since keeping an unneeded cache costs nothing.
-Several pins may share blocks; the budget counts each block once.
+A pin is a lease that the tree holds itself. It protects its path until it is unpinned; past its `expires_at`
+it is given up when an eviction finds no other room, and not before, since keeping an unneeded cache costs
+nothing. Several pins may share blocks; the budget counts each block once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class PinBudgetExceeded(PhloemError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pin:
-    """A held prefix: `num_tokens` tokens of it were cached when it was pinned; 0 means that nothing is held."""
+    """A held prefix of `num_tokens` tokens: what was cached when it was pinned. With 0 it holds nothing."""
 
     node: Node
     num_tokens: int
@@ -28,7 +28,10 @@ class Pin:
 
 
 class PinBook:
-    """Who is pinned until when, and how many distinct blocks that is. O(pins x depth) per change: pins are few."""
+    """Who is pinned until when, and how many distinct blocks that is.
+
+    O(pins x depth) per change: pins are few.
+    """
 
     __slots__ = ("_pins", "max_blocks", "num_blocks")
 
@@ -50,7 +53,8 @@ class PinBook:
         if num_blocks > self.max_blocks:
             del self._pins[pin]
             raise PinBudgetExceeded(
-                f"pinning would hold {num_blocks} blocks, the budget is {self.max_blocks}: unpin something first"
+                f"all pins together would hold {num_blocks} blocks, the budget is {self.max_blocks}:"
+                " unpin something first, or raise the budget"
             )
         self.num_blocks = num_blocks
 
@@ -77,8 +81,3 @@ class PinBook:
                 num_blocks += node.num_blocks
                 node = node.parent
         return num_blocks
-
-    def clear(self) -> None:
-        """Strike all out."""
-        self._pins.clear()
-        self.num_blocks = 0

@@ -1,6 +1,6 @@
 """Token sequences as bytes: little-endian int32, four bytes per token.
 
-Bytes are hashed, sliced and compared at memcpy speed from plain Python, so a run of tokens is a dictionary key
+Bytes are hashed, sliced and compared at memcpy speed from plain Python, so a run of tokens is a dictionary key,
 and an edge is compared by one `startswith`. Only the one edge on a path that differs pays for a search of the
 first difference.
 """
@@ -16,7 +16,7 @@ XOR_BYTES = 64
 
 
 def pack(token_ids: Iterable[int]) -> bytes:
-    """Token ids as little-endian int32 bytes. Cheapest from `array('i')`; ids must fit int32 (OverflowError)."""
+    """Token ids as little-endian int32 bytes; OverflowError if one does not fit. Cheapest from `array('i')`."""
     ids = token_ids if isinstance(token_ids, array) and token_ids.typecode == "i" else array("i", token_ids)
     if sys.byteorder == "big":
         ids = ids[:]

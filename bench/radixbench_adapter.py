@@ -1,0 +1,70 @@
+"""phloem's radix tree behind the protocol of `radixbench.py` (a yardstick for prefix caches).
+
+    python radixbench.py check --targets project --project-path bench --project radixbench_adapter:cache
+
+The yardstick counts tokens and hands over one KV index per token; the tree stores one id per block. A block's id
+here is the index of its first token (indices within a block are consecutive); `indices` expands ids to tokens.
+All conversion except that of the token container is inside the timed calls.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from phloem.radix import Match, RadixTree
+
+Indices = npt.NDArray[np.int32]
+
+
+class Cache:
+    """One tree, one namespace, counting in tokens."""
+
+    tokens_as = "bytes32"
+    indices_as = "int32"
+
+    def __init__(self, page_size: int) -> None:
+        self.tree = RadixTree(page_size)
+        self._page_size = page_size
+        self._within_block = np.arange(page_size, dtype=np.int32)
+        self._freed: list[list[int]] = []
+
+    def match(self, tokens: bytes) -> tuple[int, Match]:
+        match = self.tree.match(tokens, "bench")
+        return match.num_tokens, match
+
+    def insert(self, tokens: bytes, indices: Indices) -> int:
+        page_size = self._page_size
+        num_whole = len(indices) - len(indices) % page_size
+        return self.tree.insert(tokens, indices[:num_whole:page_size].tobytes(), "bench").num_new_tokens
+
+    def evict(self, num_tokens: int) -> int:
+        blocks = self.tree.evict(-(-num_tokens // self._page_size))
+        self._freed.append(blocks)
+        return len(blocks) * self._page_size
+
+    def lock(self, match: Match) -> None:
+        self.tree.lease(match.node)
+
+    def unlock(self, match: Match) -> None:
+        self.tree.release(match.node)
+
+    def indices(self, match: Match) -> Indices:
+        return self._expand(np.frombuffer(match.packed_blocks, dtype=np.int32))
+
+    def pop_freed(self) -> list[Indices]:
+        freed, self._freed = self._freed, []
+        return [self._expand(np.array(blocks, dtype=np.int32)) for blocks in freed]
+
+    def cached_tokens(self) -> int:
+        return self.tree.num_cached_blocks * self._page_size
+
+    def _expand(self, blocks: Indices) -> Indices:
+        if self._page_size == 1:
+            return blocks
+        return (blocks[:, None] + self._within_block).ravel()
+
+
+def cache(capacity_tokens: int, page_size: int) -> Cache:
+    """The yardstick's entry point. The tree needs no capacity: the driver evicts."""
+    return Cache(page_size)

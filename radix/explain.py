@@ -1,0 +1,66 @@
+"""Why a prefix was not cached: read off the tree and the record of what was evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .ghosts import GhostRecord
+from .node import Node
+from .walk import reach
+
+Reason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where the longest cached prefix of some tokens ends, and why there.
+
+    Attributes:
+        num_tokens: tokens asked about.
+        num_cached_tokens: the prefix that `match` would find: whole blocks.
+        num_agreeing_tokens: how far the tree agrees to the token (a donor block included).
+        reason: why `num_cached_tokens` is not `num_tokens`:
+            "complete": it is.
+            "block_rounding": what is left does not fill a block.
+            "evicted": the next block was here until `evicted_at`.
+            "other_namespace": the next block is in `other_namespace`. For operators: that a tenant's neighbour
+            has sent the same text is nothing to tell the tenant.
+            "never_seen": none of these (or evicted longer ago than the record reaches).
+        evicted_at: seconds of the tree's clock, or None.
+        other_namespace: the one that has the longest prefix, or None.
+    """
+
+    num_tokens: int
+    num_cached_tokens: int
+    num_agreeing_tokens: int
+    reason: Reason
+    evicted_at: float | None
+    other_namespace: str | None
+
+
+def explain_miss(
+    roots: Mapping[str, Node], ghosts: GhostRecord, tokens: bytes, namespace: str, block_bytes: int
+) -> Explanation:
+    """Follow `tokens` in their namespace, ask the ghosts at the end, then try all other namespaces."""
+    root = roots.get(namespace) or Node(namespace, None, b"", b"")
+    node, agreed, cached = reach(root, tokens, block_bytes)
+    next_block = tokens[cached : cached + block_bytes]
+    evicted_at = None if node is None else ghosts.evicted_at(node, next_block)
+    elsewhere, furthest = None, cached
+    for other, other_root in roots.items():
+        if other != namespace:
+            reached = reach(other_root, tokens, block_bytes)[2]
+            if reached > furthest:
+                elsewhere, furthest = other, reached
+    reason: Reason = "never_seen"
+    if not next_block:
+        reason = "complete"
+    elif len(next_block) < block_bytes:
+        reason = "block_rounding"
+    elif evicted_at is not None:
+        reason = "evicted"
+    elif elsewhere is not None:
+        reason = "other_namespace"
+    return Explanation(len(tokens) >> 2, cached >> 2, agreed >> 2, reason, evicted_at, elsewhere)
