@@ -1,0 +1,114 @@
+"""Streams around the step thread: order, abort on leaving, errors to the right caller, an end for everyone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from phloem.errors import EngineStopped, RequestError
+from phloem.runtime.async_engine import AsyncEngine
+from phloem.runtime.request import SamplingParams
+
+from .fakes import fake_engine, greedy_truth
+
+GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
+ENDLESS = SamplingParams(max_tokens=200, temperature=1.0, ignore_eos=True)
+
+
+@pytest.fixture
+def served() -> Iterator[AsyncEngine]:
+    engine = AsyncEngine(fake_engine(num_blocks=512))
+    yield engine
+    engine.stop()
+
+
+def wait_until_idle(served: AsyncEngine) -> None:
+    while served.call(lambda: served.engine.has_work).result(timeout=20):
+        pass
+
+
+def test_many_coroutines_get_their_own_answers(served: AsyncEngine) -> None:
+    async def ask(first: int) -> list[int]:
+        return list((await served.complete([first, 1, 2], GREEDY))[0].token_ids)
+
+    async def ask_all() -> list[list[int]]:
+        return await asyncio.gather(*(ask(i) for i in range(32)))
+
+    answers = asyncio.run(ask_all())
+    assert answers == [greedy_truth([i, 1, 2], 12) for i in range(32)]
+
+
+def test_threads_share_one_engine(served: AsyncEngine) -> None:
+    answers: dict[int, list[int]] = {}
+
+    def ask(first: int) -> None:
+        answers[first] = list(served.submit([first], GREEDY).result().token_ids)
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert answers == {i: greedy_truth([i], 12) for i in range(8)}
+
+
+def test_leaving_a_generator_aborts_its_request(served: AsyncEngine) -> None:
+    async def leave() -> None:
+        stream = served.generate([1], ENDLESS)
+        async for _ in stream:
+            break
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(leave())
+    wait_until_idle(served)
+    assert served.statistics().num_held_blocks == 0
+    assert served.statistics().completion_tokens < 200
+
+
+def test_cancelling_a_task_aborts_its_request(served: AsyncEngine) -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(served.complete([1], ENDLESS))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    wait_until_idle(served)
+    assert served.statistics().num_held_blocks == 0
+
+
+def test_a_refused_request_raises_at_its_caller(served: AsyncEngine) -> None:
+    with pytest.raises(RequestError, match="empty"):
+        served.submit([])
+    with pytest.raises(RequestError, match="empty"):
+        asyncio.run(served.complete(""))
+    assert list(served.submit([3], GREEDY).result().token_ids) == greedy_truth([3], 12)
+
+
+def test_stopping_ends_every_stream() -> None:
+    served = AsyncEngine(fake_engine())
+    stream = served.submit([1], ENDLESS)
+    next(iter(stream))
+    served.stop()
+    with pytest.raises(EngineStopped):
+        stream.completions()
+    with pytest.raises(EngineStopped):
+        served.submit([1], GREEDY)
+    assert not served.is_alive
+
+
+def test_a_dead_step_thread_tells_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = AsyncEngine(fake_engine())
+    monkeypatch.setattr(served.engine._scheduler, "plan", lambda: 1 / 0)
+    stream = served.submit([1], GREEDY)
+    with pytest.raises(EngineStopped, match="ZeroDivisionError"):
+        stream.completions()
+    assert not served.is_alive
+
+
+def test_scores_equal_the_engines(served: AsyncEngine) -> None:
+    assert served.score([1, 2, 3], [[4], [5, 6]]) == fake_engine().score([1, 2, 3], [[4], [5, 6]])

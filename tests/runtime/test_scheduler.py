@@ -1,0 +1,84 @@
+"""Order and fairness, seen from outside: who is computed when, and how much of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from phloem.runtime.request import SamplingParams
+
+from .fakes import fake_engine
+
+ONE = SamplingParams(max_tokens=1, temperature=0.0)
+
+
+def finish_order(engine, ids: list[str]) -> list[str]:  # type: ignore[no-untyped-def]
+    order: list[str] = []
+    while engine.has_work:
+        order += [delta.request_id for delta in engine.step() if delta.finish_reason]
+    return [request_id for request_id in order if request_id in ids]
+
+
+def test_a_shuffled_queue_reaches_the_best_possible_hit_rate() -> None:
+    """Families of prompts, a pool that holds little more than one: each family's prefix is computed once."""
+    families, members, shared = 8, 6, 40
+    batch = [[family, *range(shared - 1), 100 + member] for family in range(families) for member in range(members)]
+    random.Random(0).shuffle(batch)
+    engine = fake_engine(num_blocks=16, max_running_requests=2, max_overtakes=1000)
+    engine.generate(batch, ONE)
+    unique = families * (shared + members)
+    assert engine.statistics().num_computed_tokens == unique
+
+
+def test_arrival_order_alone_would_compute_far_more() -> None:
+    """The counter-proof of the test above: with overtaking forbidden the same queue thrashes."""
+    batch = [[family, *range(39), 100 + member] for member in range(6) for family in range(8)]
+    engine = fake_engine(num_blocks=16, max_running_requests=2, max_overtakes=0)
+    engine.generate(batch, ONE)
+    assert engine.statistics().num_computed_tokens > 2 * 8 * (40 + 6)
+
+
+@pytest.mark.parametrize("bound", [0, 5, 20])
+def test_a_cold_request_is_overtaken_a_bounded_number_of_times(bound: int) -> None:
+    engine = fake_engine(max_running_requests=1, max_overtakes=bound, num_blocks=128)
+    hot = list(range(30))
+    engine.generate([*hot, 1], ONE)
+    for i in range(3):
+        engine.add([*hot, i], ONE)
+    cold = engine.add([255] * 30, ONE, request_id="cold")
+    overtaken = 0
+    while True:
+        engine.add([*hot, overtaken % 250], ONE)  # endless hot traffic
+        done = [delta.request_id for delta in engine.step() if delta.finish_reason]
+        if cold in done:
+            break
+        overtaken += len(done)
+        assert overtaken <= bound + 3
+
+
+def test_priority_goes_first() -> None:
+    engine = fake_engine(max_running_requests=1)
+    low = engine.add([1], ONE)
+    high = engine.add([2], ONE, priority=5)
+    assert finish_order(engine, [low, high]) == [high, low]
+
+
+def test_a_long_prompt_does_not_stop_others_from_decoding() -> None:
+    engine = fake_engine(num_blocks=512, max_batch_tokens=8)
+    quick = engine.add([1], SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
+    engine.step()
+    engine.add([7] * 400, ONE)
+    for _ in range(10):
+        assert quick in [delta.request_id for delta in engine.step()]
+
+
+def test_preempted_requests_resume_from_the_tree() -> None:
+    """What was computed before a preemption is found again, so little is computed twice."""
+    engine = fake_engine(num_blocks=24)
+    batch = [[i, *range(10)] for i in range(8)]
+    completions = engine.generate(batch, SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True))
+    now = engine.statistics()
+    assert now.num_preemptions > 0
+    needed = sum(completion.usage.prompt_tokens + 29 for completion in completions)
+    assert now.num_computed_tokens < 1.5 * needed
