@@ -137,7 +137,7 @@ def refine_partition(table: Any, blocks: Any, max_rounds: int) -> Any:
 
     Args:
         table: int32[num_states, num_classes].
-        blocks: int32[num_states], the first partition (by acceptance); block ids 0 .. k - 1.
+        blocks: int32[num_states], the first partition (by acceptance); block ids below num_states + 3.
         max_rounds: number of refinement rounds; stops earlier once nothing changes.
 
     Returns:
@@ -147,9 +147,10 @@ def refine_partition(table: Any, blocks: Any, max_rounds: int) -> Any:
     size = 1
     while size < 2 * num_states + 2:
         size *= 2
-    num_blocks = 0
+    present = np.zeros(num_states + 3, np.bool_)
     for state in range(num_states):
-        num_blocks = max(num_blocks, blocks[state] + 1)
+        present[blocks[state]] = True
+    num_blocks = present.sum()
     hashes = np.empty(num_states, np.uint64)
     for _ in range(max_rounds):
         slots = np.full(size, -1, np.int32)

@@ -1,0 +1,445 @@
+"""Reads a regular expression into a tree. What it means as an automaton is `regex.py`'s business.
+
+Two dialects: "python" (the `re` module: \\w \\d \\s in Unicode) and "json-schema" (ECMA-262: \\w and \\d in ASCII).
+They also differ in `[]`, `[^]`, `{,n}` and what `.` leaves out. In both, `$` is the very end of the text (or of a
+line under the m flag). Groups are only brackets here: names and numbers are read and dropped; lazy quantifiers
+mean the same set of texts as greedy ones.
+
+Refused with the offset: backreferences, conditionals, atomic groups, possessive quantifiers, unknown escapes.
+The parser keeps its own stack: nesting depth costs memory, not Python's call stack.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from ..errors import ConstraintTooLarge, InvalidRegex
+from .alphabet import MAX_CODE_POINT, Interval, complement, normalised
+from .unicode_sets import (
+    ASCII_DIGITS,
+    ASCII_WORD,
+    ECMA_SPACE,
+    Intervals,
+    general_category,
+    ignoring_case,
+    unicode_digits,
+    unicode_space,
+    unicode_word,
+)
+
+Dialect = OneOf["json-schema", "python"]
+
+PYTHON_LINE_BREAKS: Intervals = ((10, 10),)
+ECMA_LINE_BREAKS: Intervals = ((10, 10), (13, 13), (0x2028, 0x2029))
+
+MAX_PATTERN_LEN = 200_000
+MAX_REPEAT = 10_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharSet:
+    """One character out of sorted disjoint intervals."""
+
+    intervals: Intervals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Concat:
+    """Parts in order; none is the empty text."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Either:
+    """Any of the options."""
+
+    options: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """The item between minimum and maximum times (None: no bound)."""
+
+    item: Node
+    minimum: int
+    maximum: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assertion:
+    """`start`, `end`, `line_start`, `line_end`, `word_boundary` or `inside_word` (no word boundary).
+
+    `intervals` are the word characters or the line breaks of the dialect, for the kinds that ask about them.
+    """
+
+    kind: str
+    intervals: Intervals = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """A look-ahead or look-behind: consumes nothing, asks for (or forbids) `body` next to this place."""
+
+    body: Node
+    is_ahead: bool
+    is_negative: bool
+
+
+Node = CharSet | Concat | Either | Times | Assertion | Look
+
+_REPEAT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
+_GROUP_NAME = re.compile(r"\w+")
+_FLAGS = re.compile(r"([imsxauL]*)(?:-([imsx]+))?([:)])")
+_CONTROL = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "a": 7, "e": 27}
+
+
+def parse(pattern: str, dialect: Dialect) -> Node:
+    """The tree of a pattern; InvalidRegex with the offset if it does not parse."""
+    if len(pattern) > MAX_PATTERN_LEN:
+        raise ConstraintTooLarge(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_LEN} are read")
+    return _Parser(pattern, dialect).parse()
+
+
+@dataclass(slots=True)
+class _Level:
+    """An open group: its finished options, the parts of the current one, and what closing it makes of them."""
+
+    offset: int
+    outer_flags: frozenset[str]
+    kind: str
+    options: list[Node]
+    parts: list[Node]
+
+    def close(self) -> Node:
+        body = Either((*self.options, _concat(self.parts))) if self.options else _concat(self.parts)
+        if self.kind == "group":
+            return body
+        return Look(body, is_ahead="<" not in self.kind, is_negative="!" in self.kind)
+
+
+def _concat(parts: list[Node]) -> Node:
+    return parts[0] if len(parts) == 1 else Concat(tuple(parts))
+
+
+class _Parser:
+    def __init__(self, pattern: str, dialect: Dialect) -> None:
+        self.pattern = pattern
+        self.is_python = dialect == "python"
+        self.flags: frozenset[str] = frozenset()
+        self.position = 0
+        self.sets: dict[Intervals, CharSet] = {}
+        self.line_breaks: Intervals = PYTHON_LINE_BREAKS if self.is_python else ECMA_LINE_BREAKS
+
+    def _word(self) -> Intervals:
+        return unicode_word() if self.is_python else ASCII_WORD
+
+    def error(self, message: str, offset: int | None = None) -> InvalidRegex:
+        offset = self.position if offset is None else offset
+        shown = self.pattern if len(self.pattern) <= 80 else self.pattern[:77] + "..."
+        return InvalidRegex(f"{message} at offset {offset} of the pattern {shown!r}", pointer=f"offset {offset}")
+
+    def parse(self) -> Node:
+        pattern = self.pattern
+        levels = [_Level(0, self.flags, "group", [], [])]
+        while self.position < len(pattern):
+            c = pattern[self.position]
+            if c == "|":
+                self.position += 1
+                levels[-1].options.append(_concat(levels[-1].parts))
+                levels[-1].parts = []
+            elif c == "(":
+                level = self._open_group(levels[-1])
+                if level is not None:
+                    levels.append(level)
+            elif c == ")":
+                if len(levels) == 1:
+                    raise self.error("a ')' without a '('")
+                level = levels.pop()
+                self.position += 1
+                self.flags = level.outer_flags
+                levels[-1].parts.append(self._quantified(level.close()))
+            elif c in " \t\n\r\v\f#" and "x" in self.flags:
+                self._skip_blank()
+            else:
+                node = self._atom(c)
+                levels[-1].parts.append(node if isinstance(node, Assertion) else self._quantified(node))
+        if len(levels) > 1:
+            raise self.error("a '(' that is never closed", levels[-1].offset)
+        return levels[0].close()
+
+    # ---------------------------------------------------------------- groups
+
+    def _open_group(self, outer: _Level) -> _Level | None:
+        """Reads `(` and what belongs to it. None if it was a comment or sets flags for the rest of the group."""
+        offset, pattern = self.position, self.pattern
+        self.position += 1
+        outer_flags = self.flags
+        kind = "group"
+        if pattern.startswith("?", self.position):
+            rest = pattern[self.position + 1 : self.position + 3]
+            if rest.startswith("#"):
+                end = pattern.find(")", self.position)
+                if end < 0:
+                    raise self.error("a comment that is never closed", offset)
+                self.position = end + 1
+                return None
+            if rest[:1] in ("=", "!"):
+                kind = rest[0]
+                self.position += 2
+            elif rest in ("<=", "<!"):
+                kind = rest
+                self.position += 3
+            elif rest == "P=":
+                raise self.error("a backreference is not regular", offset)
+            elif rest == "P<" or rest.startswith("<"):
+                self._group_name(2 if rest.startswith("P") else 1)
+            elif rest.startswith(">"):
+                raise self.error("an atomic group changes what matches by how it searches; remove it", offset)
+            elif rest.startswith("("):
+                raise self.error("a conditional group is not regular", offset)
+            elif self._flags(offset):
+                return None
+        return _Level(offset, outer_flags, kind, [], [])
+
+    def _group_name(self, skip: int) -> None:
+        self.position += 1 + skip
+        match = _GROUP_NAME.match(self.pattern, self.position)
+        if match is None or not self.pattern.startswith(">", match.end()):
+            raise self.error("a group name is missing or not closed by '>'")
+        self.position = match.end() + 1
+
+    def _flags(self, offset: int) -> bool:
+        """Reads `?ims-x:` or `?ims)`; True if it was the latter, which holds for the rest of the group."""
+        match = _FLAGS.match(self.pattern, self.position + 1)
+        if match is None:
+            raise self.error("an unknown kind of group", offset)
+        self.position = match.end()
+        self.flags = (self.flags | frozenset(match[1])) - frozenset(match[2] or "")
+        return match[3] == ")"
+
+    def _skip_blank(self) -> None:
+        """Under the x flag: white space, and comments up to the end of the line."""
+        if self.pattern[self.position] == "#":
+            end = self.pattern.find("\n", self.position)
+            self.position = len(self.pattern) if end < 0 else end
+        else:
+            self.position += 1
+
+    # ---------------------------------------------------------------- quantifiers
+
+    def _quantified(self, node: Node) -> Node:
+        """The node with the quantifiers that follow it."""
+        if "x" in self.flags:
+            while self.pattern[self.position : self.position + 1] in tuple(" \t\n\r\v\f#"):
+                self._skip_blank()
+        offset = self.position
+        bounds = self._quantifier()
+        if bounds is None:
+            return node
+        minimum, maximum = bounds
+        if self.pattern.startswith("?", self.position):
+            self.position += 1
+        elif self.pattern.startswith("+", self.position):
+            raise self.error("a possessive quantifier changes what matches by how it searches; remove the '+'")
+        follower = self.position
+        if self._quantifier() is not None:
+            raise self.error("a quantifier after a quantifier", follower)
+        if maximum is not None and maximum < minimum:
+            raise self.error(f"the bounds {{{minimum},{maximum}}} are the wrong way round", offset)
+        if max(minimum, maximum or 0) > MAX_REPEAT:
+            raise ConstraintTooLarge(
+                f"a repetition at offset {offset} asks for more than {MAX_REPEAT} times", pointer=f"offset {offset}"
+            )
+        if isinstance(node, Look):  # asked once or many times, the answer is the same
+            return node if minimum > 0 else Either((Concat(()), node)) if maximum != 0 else Concat(())
+        return Times(node, minimum, maximum)
+
+    def _quantifier(self) -> tuple[int, int | None] | None:
+        c = self.pattern[self.position : self.position + 1]
+        if c in ("*", "+", "?"):
+            self.position += 1
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[c]
+        if c != "{":
+            return None
+        match = _REPEAT.match(self.pattern, self.position)
+        if match is None or not (match[1] or (match[3] and self.is_python)):
+            return None  # a literal brace
+        if len(match[1]) > 9 or len(match[3]) > 9:
+            raise ConstraintTooLarge(
+                f"a repetition at offset {self.position} asks for more than {MAX_REPEAT} times",
+                pointer=f"offset {self.position}",
+            )
+        self.position = match.end()
+        minimum = int(match[1] or 0)
+        if not match[2]:
+            return minimum, minimum
+        return minimum, int(match[3]) if match[3] else None
+
+    # ---------------------------------------------------------------- single characters and classes
+
+    def _set(self, intervals: Intervals) -> CharSet:
+        if "i" in self.flags:
+            intervals = ignoring_case(intervals, ascii_only=not self.is_python or "a" in self.flags)
+        found = self.sets.get(intervals)
+        if found is None:
+            found = self.sets[intervals] = CharSet(intervals)
+        return found
+
+    def _atom(self, c: str) -> Node:
+        offset = self.position
+        self.position += 1
+        if c == ".":
+            if "s" in self.flags:
+                return self._set(((0, MAX_CODE_POINT),))
+            return self._set(tuple(complement(self.line_breaks)))
+        if c in "^$":
+            edge = "start" if c == "^" else "end"
+            return Assertion("line_" + edge, self.line_breaks) if "m" in self.flags else Assertion(edge)
+        if c == "[":
+            return self._class(offset)
+        if c in "*+?":
+            raise self.error("a quantifier with nothing to repeat", offset)
+        if c == "{" and _REPEAT.match(self.pattern, offset) and self._would_repeat(offset):
+            raise self.error("a quantifier with nothing to repeat", offset)
+        if c != "\\":
+            return self._set(((ord(c), ord(c)),))
+        following = self.pattern[self.position : self.position + 1]
+        kind = {"b": "word_boundary", "B": "inside_word", "A": "start", "Z": "end", "z": "end"}.get(following)
+        if kind is not None:
+            self.position += 1
+            return Assertion(kind, self._word() if following in "bB" else ())
+        return self._set(self._escape(offset, in_class=False))
+
+    def _would_repeat(self, offset: int) -> bool:
+        position, self.position = self.position, offset
+        bounds = self._quantifier()
+        self.position = position
+        return bounds is not None
+
+    def _class(self, offset: int) -> CharSet:
+        """Reads the rest of `[...]`."""
+        pattern = self.pattern
+        negated = pattern.startswith("^", self.position)
+        self.position += negated
+        members: list[Interval] = []
+        first = True
+        while True:
+            if self.position >= len(pattern):
+                raise self.error("a '[' that is never closed", offset)
+            if pattern[self.position] == "]" and not (first and self.is_python):
+                self.position += 1
+                break
+            first = False
+            low = self._class_member()
+            if (
+                pattern.startswith("-", self.position)
+                and not pattern.startswith("-]", self.position)
+                and self.position + 1 < len(pattern)
+            ):
+                dash = self.position
+                self.position += 1
+                high = self._class_member()
+                if len(low) == 1 and len(high) == 1 and low[0][0] == low[0][1] and high[0][0] == high[0][1]:
+                    if high[0][0] < low[0][0]:
+                        raise self.error("a range that runs backwards", dash)
+                    members.append((low[0][0], high[0][0]))
+                elif self.is_python:
+                    raise self.error("a range whose end is a class", dash)
+                else:
+                    members.extend((*low, (0x2D, 0x2D), *high))
+            else:
+                members.extend(low)
+        intervals = tuple(normalised(members))
+        if negated:
+            if "i" in self.flags:
+                intervals = ignoring_case(intervals, ascii_only=not self.is_python or "a" in self.flags)
+            intervals = tuple(complement(intervals))
+            found = self.sets.setdefault(intervals, CharSet(intervals))
+            return found
+        return self._set(intervals)
+
+    def _class_member(self) -> Intervals:
+        offset = self.position
+        c = self.pattern[offset]
+        self.position += 1
+        if c != "\\":
+            return ((ord(c), ord(c)),)
+        return self._escape(offset, in_class=True)
+
+    def _escape(self, offset: int, *, in_class: bool) -> Intervals:
+        """Reads what follows a backslash: a set, often of one."""
+        c = self.pattern[self.position : self.position + 1]
+        if not c:
+            raise self.error("a backslash at the very end", offset)
+        self.position += 1
+        ascii_only = not self.is_python or "a" in self.flags
+        if c in "dDwWsS":
+            if c in "dD":
+                intervals = ASCII_DIGITS if ascii_only else unicode_digits()
+            elif c in "wW":
+                intervals = ASCII_WORD if ascii_only else unicode_word()
+            elif self.is_python:
+                intervals = ((9, 13), (32, 32)) if ascii_only else unicode_space()
+            else:
+                intervals = ECMA_SPACE
+            return tuple(complement(intervals)) if c.isupper() else intervals
+        if c in "pP":
+            return self._property(offset, c == "P")
+        if c in _CONTROL:
+            point = _CONTROL[c]
+        elif c == "b" and in_class:
+            point = 8
+        elif c in "xuU":
+            point = self._hexadecimal(offset, {"x": 2, "u": 4, "U": 8}[c])
+        elif c == "c" and re.match("[A-Za-z]", self.pattern[self.position :]):
+            point = ord(self.pattern[self.position]) & 31
+            self.position += 1
+        elif c.isdigit() and c.isascii():
+            point = self._octal(offset, c, in_class)
+        elif c == "k" and self.pattern.startswith("<", self.position):
+            raise self.error("a backreference is not regular", offset)
+        elif c.isalpha() and c.isascii() and self.is_python:
+            raise self.error(f"an unknown escape \\{c}", offset)
+        else:
+            point = ord(c)
+        return ((point, point),)
+
+    def _octal(self, offset: int, first: str, in_class: bool) -> int:
+        match = re.compile("[0-7]{1,3}").match(self.pattern, offset + 1)
+        if match is None or (first != "0" and len(match[0]) < 3 and not in_class):
+            raise self.error("a backreference is not regular", offset)
+        self.position = match.end()
+        return int(match[0], 8) & 0xFF
+
+    def _hexadecimal(self, offset: int, num_digits: int) -> int:
+        match = re.compile(r"\{([0-9A-Fa-f]{1,8})\}").match(self.pattern, self.position)
+        digits = match[1] if match else self.pattern[self.position : self.position + num_digits]
+        if (len(digits) != num_digits and not match) or not re.fullmatch("[0-9A-Fa-f]+", digits):
+            raise self.error(f"an escape that needs {num_digits} hexadecimal digits", offset)
+        self.position = match.end() if match else self.position + num_digits
+        point = int(digits, 16)
+        if 0xD800 <= point < 0xDC00 and num_digits == 4:
+            low = re.compile(r"\\u([dD][c-fC-F][0-9A-Fa-f]{2})").match(self.pattern, self.position)
+            if low is not None:
+                self.position = low.end()
+                point = 0x10000 + ((point - 0xD800) << 10) + int(low[1], 16) - 0xDC00
+        if point > MAX_CODE_POINT:
+            raise self.error("a code point beyond 10FFFF", offset)
+        return point
+
+    def _property(self, offset: int, negated: bool) -> Intervals:
+        match = re.compile(r"\{(\^?)([^{}]*)\}|([A-Z])").match(self.pattern, self.position)
+        if match is None:
+            raise self.error("a Unicode class without a name", offset)
+        self.position = match.end()
+        name = match[3] or match[2]
+        intervals = general_category(name)
+        if intervals is None:
+            raise self.error(
+                f"the Unicode class {name!r}, which is not a general category (scripts and blocks are not known)",
+                offset,
+            )
+        return tuple(complement(intervals)) if negated != bool(match[1]) else intervals

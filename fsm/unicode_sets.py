@@ -1,0 +1,192 @@
+"""Sets of code points by name: \\d \\w \\s, general categories, letter case.
+
+The facts come from Python's own `unicodedata`, so they are those of the Unicode version that Python was built
+with. Every table is computed on first use (5 to 40 ms) and kept; nothing is shipped as data.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+
+from .alphabet import MAX_CODE_POINT, Interval, complement, normalised
+
+Intervals = tuple[Interval, ...]
+
+ASCII_DIGITS: Intervals = ((0x30, 0x39),)
+ASCII_WORD: Intervals = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+ECMA_SPACE: Intervals = (
+    (0x09, 0x0D),
+    (0x20, 0x20),
+    (0xA0, 0xA0),
+    (0x1680, 0x1680),
+    (0x2000, 0x200A),
+    (0x2028, 0x2029),
+    (0x202F, 0x202F),
+    (0x205F, 0x205F),
+    (0x3000, 0x3000),
+    (0xFEFF, 0xFEFF),
+)
+
+# Planes 4 to 13 hold no assigned character, planes 15 and 16 only private ones.
+_SCANNED = ((0, 0x3FFFF), (0xE0000, 0xE0FFF))
+
+_LONG_NAMES = {
+    "letter": "L",
+    "casedletter": "LC",
+    "uppercaseletter": "Lu",
+    "lowercaseletter": "Ll",
+    "titlecaseletter": "Lt",
+    "modifierletter": "Lm",
+    "otherletter": "Lo",
+    "mark": "M",
+    "combiningmark": "M",
+    "nonspacingmark": "Mn",
+    "spacingmark": "Mc",
+    "enclosingmark": "Me",
+    "number": "N",
+    "decimalnumber": "Nd",
+    "digit": "Nd",
+    "letternumber": "Nl",
+    "othernumber": "No",
+    "punctuation": "P",
+    "punct": "P",
+    "connectorpunctuation": "Pc",
+    "dashpunctuation": "Pd",
+    "openpunctuation": "Ps",
+    "closepunctuation": "Pe",
+    "initialpunctuation": "Pi",
+    "finalpunctuation": "Pf",
+    "otherpunctuation": "Po",
+    "symbol": "S",
+    "mathsymbol": "Sm",
+    "currencysymbol": "Sc",
+    "modifiersymbol": "Sk",
+    "othersymbol": "So",
+    "separator": "Z",
+    "spaceseparator": "Zs",
+    "lineseparator": "Zl",
+    "paragraphseparator": "Zp",
+    "other": "C",
+    "control": "Cc",
+    "format": "Cf",
+    "surrogate": "Cs",
+    "privateuse": "Co",
+    "unassigned": "Cn",
+}
+
+
+@functools.cache
+def _categories() -> dict[str, Intervals]:
+    """The intervals of every two-letter general category."""
+    found: dict[str, list[Interval]] = {}
+    for low, high in _SCANNED:
+        names = list(map(unicodedata.category, map(chr, range(low, high + 1))))
+        begin = low
+        for position in range(1, len(names) + 1):
+            if position == len(names) or names[position] != names[position - 1]:
+                found.setdefault(names[position - 1], []).append((begin, low + position - 1))
+                begin = low + position
+    found["Cn"].extend([(0x40000, 0xDFFFF), (0xE1000, 0xEFFFF), (0xFFFFE, 0xFFFFF), (0x10FFFE, 0x10FFFF)])
+    found["Co"].extend([(0xF0000, 0xFFFFD), (0x100000, 0x10FFFD)])
+    return {name: tuple(normalised(intervals)) for name, intervals in found.items()}
+
+
+@functools.lru_cache(maxsize=256)
+def general_category(name: str) -> Intervals | None:
+    """The set of a general category (`Lu`, `L`, `LC`, `Uppercase_Letter`, `gc=Lu`), or None if it is none."""
+    for prefix in ("General_Category=", "gc=", "General_Category:", "gc:"):
+        name = name.removeprefix(prefix)
+    plain = name.replace("_", "").replace(" ", "").replace("-", "").lower()
+    if plain == "any":
+        return ((0, MAX_CODE_POINT),)
+    if plain == "ascii":
+        return ((0, 0x7F),)
+    if plain == "assigned":
+        return tuple(complement(_categories()["Cn"]))
+    name = _LONG_NAMES.get(plain, name)
+    wanted = ("Lu", "Ll", "Lt") if name in ("LC", "L&") else None
+    members = [
+        interval
+        for category, intervals in _categories().items()
+        if (category in wanted if wanted else category == name or category[0] == name)
+        for interval in intervals
+    ]
+    return tuple(normalised(members)) if members else None
+
+
+@functools.cache
+def unicode_digits() -> Intervals:
+    """What Python's `\\d` matches: general category Nd."""
+    return _categories()["Nd"]
+
+
+@functools.cache
+def unicode_word() -> Intervals:
+    """What Python's `\\w` matches: letters, numbers with a value as text, and the underscore."""
+    return _runs("isalnum", extra=(0x5F,))
+
+
+@functools.cache
+def unicode_space() -> Intervals:
+    """What Python's `\\s` matches."""
+    return _runs("isspace", extra=())
+
+
+def _runs(predicate: str, extra: tuple[int, ...]) -> Intervals:
+    test = getattr(str, predicate)
+    points: list[Interval] = [(point, point) for point in extra]
+    for low, high in _SCANNED:
+        begin = -1
+        for point in range(low, high + 2):
+            inside = point <= high and test(chr(point))
+            if inside and begin < 0:
+                begin = point
+            elif not inside and begin >= 0:
+                points.append((begin, point - 1))
+                begin = -1
+    return tuple(normalised(points))
+
+
+@functools.cache
+def _case_variants() -> dict[int, tuple[int, ...]]:
+    """For every character with case: all characters that differ from it in case alone (itself included)."""
+    groups: dict[str, set[int]] = {}
+    for low, high in _SCANNED:
+        for point in range(low, high + 1):
+            character = chr(point)
+            lower, upper = character.lower(), character.upper()
+            if lower != character or upper != character:
+                key = lower if len(lower) == 1 else character
+                back = upper.lower() if len(upper) == 1 else key
+                group = groups.setdefault(back if len(back) == 1 else key, set())
+                group.update((point, ord(key)))
+                if len(upper) == 1:
+                    group.add(ord(upper))
+    variants: dict[int, set[int]] = {}
+    for group in groups.values():
+        joined = set(group)
+        for point in group:
+            joined |= variants.get(point, set())
+        for point in joined:
+            variants[point] = joined
+    return {point: tuple(sorted(group)) for point, group in variants.items() if len(group) > 1}
+
+
+def ignoring_case(intervals: Intervals, *, ascii_only: bool) -> Intervals:
+    """The set together with all case variants of its members.
+
+    Args:
+        ascii_only: only A-Z and a-z have case (ECMA-262 without the u flag keeps ASCII apart from the rest).
+    """
+    members: list[Interval] = list(intervals)
+    if ascii_only:
+        for first, last in intervals:
+            for low, high, shift in ((0x41, 0x5A, 32), (0x61, 0x7A, -32)):
+                if first <= high and last >= low:
+                    members.append((max(first, low) + shift, min(last, high) + shift))
+        return tuple(normalised(members))
+    for point, group in _case_variants().items():
+        if any(first <= point <= last for first, last in intervals):
+            members.extend((variant, variant) for variant in group)
+    return tuple(normalised(members))
