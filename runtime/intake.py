@@ -113,9 +113,7 @@ class Intake:
             RequestError: empty, or an id out of the vocabulary (with its position).
         """
         if isinstance(prompt, str):
-            token_ids = self._tokenizer.encode(prompt)
-            if self._tokenizer.adds_bos and self._tokenizer.bos_id is not None:
-                token_ids = [self._tokenizer.bos_id, *token_ids]
+            token_ids = self._tokenizer.encode_prompt(prompt)
         else:
             token_ids = list(prompt)
             for position, token_id in enumerate(token_ids):
