@@ -6,6 +6,7 @@
     ├── ConfigError              a setting, flag or folder that cannot work
     ├── ModelError               a checkpoint that cannot be loaded
     ├── EngineStopped            the engine has shut down; nothing more will be computed
+    ├── ProgramError             a generation program is written wrongly, or one of its expressions failed
     └── RequestError             this one request cannot be served; others are unharmed
         ├── PromptTooLong        the prompt (or prompt + max_tokens) cannot ever fit
         ├── QueueFull            too many requests are waiting; try again later
@@ -38,6 +39,13 @@ class ModelError(PhloemError):
 
 class EngineStopped(PhloemError):
     """The engine was shut down while, or before, the request ran."""
+
+
+class ProgramError(PhloemError):
+    """A generation program is written wrongly, or one of its expressions has failed.
+
+    The message names the program, the line and the expression; `__cause__` is the failure, if there was one.
+    """
 
 
 class RequestError(PhloemError):

@@ -43,6 +43,8 @@ class Stream:
     def __iter__(self) -> Iterator[Delta]:
         while self._num_open:
             event = self._events.get()
+            if not self._num_open:
+                return  # aborted by another thread
             if isinstance(event, EngineStopped):
                 self._num_open = 0
                 raise event
@@ -64,9 +66,10 @@ class Stream:
         return self.completions()[0]
 
     def abort(self) -> None:
-        """Ends the request; its blocks are free before the next step. Iterating ends too."""
+        """Ends the request; its blocks are free before the next step. Iterating ends too, on any thread."""
         self._num_open = 0
         self._owner.abort(self.request_id)
+        self._events.put(EngineStopped("aborted"))  # wakes whoever is iterating
 
 
 class AsyncEngine:
@@ -102,9 +105,8 @@ class AsyncEngine:
         **options: Any,
     ) -> Stream:
         """Starts a request and returns its stream. Errors of the request are raised here, before it is queued."""
-        requests = self.engine.prepare(prompt, sampling, constraint, **options)
-        stream = Stream(self, len(requests), constraint)
-        stream.request_id = self._enqueue(requests, stream._events.put).result()
+        stream, started = self._submit(prompt, sampling, constraint, **options)
+        started.result()
         return stream
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
@@ -139,11 +141,13 @@ class AsyncEngine:
     ) -> list[list[TokenLogprob]]:
         """Log-probabilities of every token of each continuation; the prompt is computed once."""
         prefix = self.engine.intake.token_ids(prompt)
-        streams = [
-            self.submit([*prefix, *continuation], scoring_params(len(prefix)), namespace=namespace)
+        submitted = [
+            self._submit([*prefix, *continuation], scoring_params(len(prefix)), None, namespace=namespace)
             for continuation in continuations
         ]
-        return [list(stream.result().prompt_logprobs) for stream in streams]
+        for _, started in submitted:
+            started.result()
+        return [list(stream.result().prompt_logprobs) for stream, _ in submitted]
 
     def statistics(self) -> EngineStatistics:
         return self.engine.statistics()
@@ -211,6 +215,18 @@ class AsyncEngine:
         await asyncio.to_thread(self.stop)
 
     # -- the step thread ---------------------------------------------------------------------------------------
+
+    def _submit(
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None,
+        constraint: ConstraintSpec | None,
+        **options: Any,
+    ) -> tuple[Stream, Future[str]]:
+        requests = self.engine.prepare(prompt, sampling, constraint, **options)
+        stream = Stream(self, len(requests), constraint)
+        stream.request_id = requests[0].id
+        return stream, self._enqueue(requests, stream._events.put)
 
     def _enqueue(self, requests: list[Request], deliver: Callable[[Event], None]) -> Future[str]:
         def enqueue() -> str:
