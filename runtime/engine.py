@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeGuard, cast, overload
 
 from ..errors import ConfigError, EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler
@@ -298,24 +298,41 @@ class Engine:
 
     # -- whole answers -----------------------------------------------------------------------------------------
 
+    @overload
     def generate(
         self,
-        prompts: str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]],
+        prompts: Prompt,
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> Completion: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: SamplingParams | None = None,
+        constraint: ConstraintSpec | None = None,
+        **options: Any,
+    ) -> list[Completion]: ...
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling: SamplingParams | None = None,
+        constraint: ConstraintSpec | None = None,
+        **options: Any,
+    ) -> Completion | list[Completion]:
         """Runs one prompt (text or ids) to its `Completion`, or a list of prompts to a list of them.
 
-        With `sampling.n > 1` every prompt yields n completions, flattened in order. `options` are those of `add`.
-        A request that fails raises its error; the others of the call are aborted.
+        With `sampling.n > 1` every prompt yields n completions and the result is always a list, in order. `options` are
+        those of `add`. A request that fails raises its error; the others of the call are aborted.
         """
         sampling = sampling or SamplingParams()
-        single = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
-        batch: list[Prompt] = [prompts] if single else list(prompts)  # type: ignore[list-item]
+        batch: Sequence[Prompt] = [prompts] if _is_one_prompt(prompts) else cast(Sequence[Prompt], prompts)
         prepared = [self.prepare(prompt, sampling, constraint, **options) for prompt in batch]
         completions = self._run(prepared, constraint)
-        return completions[0] if single and sampling.n == 1 else completions
+        return completions[0] if _is_one_prompt(prompts) and sampling.n == 1 else completions
 
     def _run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]:
         """Enqueues as the queue has room, steps until all are done, keeps order."""
@@ -432,6 +449,10 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_one_prompt(prompts: Prompt | Sequence[Prompt]) -> TypeGuard[Prompt]:
+    return isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
 
 
 def _load(model: str, settings: dict[str, Any]) -> tuple[EngineConfig, LoadedModel]:

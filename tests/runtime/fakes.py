@@ -104,11 +104,12 @@ class ByteTokenizer:
 
     vocab_size = VOCAB_SIZE
     eos_ids = (EOS,)
-    bos_id = None
-    adds_bos = False
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         return list(text.encode())
+
+    def encode_prompt(self, text: str) -> list[int]:
+        return self.encode(text)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token for token in token_ids if token < 256).decode(errors="replace")
