@@ -21,7 +21,7 @@ class EngineConfig:
         dtype: "auto" (the checkpoint's on CUDA, float32 on the CPU), "float32", "bfloat16", "float16".
         block_size: tokens per KV block (1, 16, 64 …).
         num_blocks: size of the KV pool; None: from `kv_memory_bytes`.
-        kv_memory_bytes: memory for the KV pool; None: 80 % of what is free on a GPU, at most 1 GiB on the CPU.
+        kv_memory_bytes: memory for the KV pool; None: 80 % of what is free on a GPU, at most 256 MiB on the CPU.
         max_model_len: most tokens of prompt and output together; None: what the model was made for.
         max_batch_tokens: most tokens that one step computes; long prompts are cut into chunks of it.
         max_running_requests: most sequences in a step.

@@ -12,7 +12,7 @@ from .kv_cache import KVCache
 from .models import Decoder, ModelConfig, resolve_model
 from .tokenizer import Tokenizer
 
-CPU_POOL_BYTES = 1 << 30
+CPU_POOL_BYTES = 256 << 20
 GPU_POOL_SHARE = 0.8
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -1,0 +1,101 @@
+"""What jump-forward saves, and that it changes nothing: every schema of a folder, greedily, with and without.
+
+    python bench/jump.py CASES [--limit 400] [--max-tokens 200] [--temperature 0]
+
+CASES is a folder of files `{"schema": …}` (the layout of MaskBench and JSONSchemaBench). The bundled model answers one
+prompt under each schema that compiles. Printed: tokens drafted and accepted, steps saved, and whether output is
+identical token by token; and that every draft is the canonical tokenisation of its text. Exits with 1 if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+import phloem as ph
+
+PROMPT = "Tarvin Ledmo, 42, lives in Quolsat.\n\nExtract the person as JSON."
+
+
+def read_schemas(folder: Path, limit: int) -> dict[str, object]:
+    """Schemas by file name; with a limit, evenly spread over the folder."""
+    files = sorted(folder.glob("*.json"))
+    step = max(1, len(files) // limit)
+    return {path.stem: json.loads(path.read_text(encoding="utf-8"))["schema"] for path in files[::step][:limit]}
+
+
+def answer(
+    engine: ph.Engine, specs: dict[str, ph.ConstraintSpec], params: ph.SamplingParams
+) -> tuple[dict[str, tuple[int, ...]], dict[str, ph.Usage]]:
+    """Runs all of them in one batch; token ids and usage by name."""
+    prompt = engine.tokenizer.apply_chat_template([{"role": "user", "content": PROMPT}])
+    tokens: dict[str, tuple[int, ...]] = {}
+    usage: dict[str, ph.Usage] = {}
+    for name, spec in specs.items():
+        engine.add(prompt, params, spec, request_id=name)
+        tokens[name] = ()
+    while engine.has_work:
+        for delta in engine.step():
+            if delta.error is not None:
+                raise delta.error
+            tokens[delta.request_id] += delta.token_ids
+            usage[delta.request_id] = delta.usage
+    return tokens, usage
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("--limit", type=int, default=400)
+    parser.add_argument("--max-tokens", type=int, default=200)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+
+    engines = {jump: ph.Engine("nano", device="cpu", jump=jump) for jump in ("off", "verified", "canonical")}
+    params = ph.SamplingParams(max_tokens=options.max_tokens, temperature=options.temperature, seed=1)
+    specs: dict[str, ph.ConstraintSpec] = {}
+    refused = 0
+    for name, schema in read_schemas(options.cases, options.limit).items():
+        spec = ph.json_schema(schema)  # type: ignore[arg-type]
+        try:
+            engines["off"].prepare(PROMPT, params, spec)
+        except ph.RequestError:
+            refused += 1
+        else:
+            specs[name] = spec
+
+    tokenizer = engines["off"].tokenizer
+    runs = {jump: answer(engine, specs, params) for jump, engine in engines.items()}
+    print(f"{len(specs)} schemas ({refused} refused), temperature {options.temperature:g}\n")
+    print(
+        f"{'jump':10}{'tokens':>9}{'drafted':>9}{'accepted':>9}{'':>7}{'request steps':>15}{'saved':>8}{'forwards':>10}"
+    )
+    base = sum(usage.num_steps for usage in runs["off"][1].values())
+    for jump, (_, usage) in runs.items():
+        tokens = sum(u.completion_tokens for u in usage.values())
+        drafted = sum(u.drafted_tokens for u in usage.values())
+        accepted = sum(u.jumped_tokens for u in usage.values())
+        steps = sum(u.num_steps for u in usage.values())
+        share = f"{accepted / drafted:.1%}" if drafted else ""
+        forwards = engines[jump].statistics().num_forwards
+        print(
+            f"{jump:10}{tokens:>9}{drafted:>9}{accepted:>9}{share:>7}{steps:>15}{1 - steps / base:>8.1%}{forwards:>10}"
+        )
+
+    different = [name for name in specs if runs["off"][0][name] != runs["verified"][0][name]]
+    print(
+        f"\nverified differs from off in {len(different)} of {len(specs)}" + "".join(f"\n  {n}" for n in different[:10])
+    )
+    ended = [t[:-1] if t and t[-1] in tokenizer.eos_ids else t for t in runs["canonical"][0].values()]
+    canonical = sum(tuple(tokenizer.encode(tokenizer.decode(ids))) == ids for ids in ended)
+    print(f"whole outputs of the canonical mode that are canonical: {canonical} of {len(specs)}")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
