@@ -42,7 +42,10 @@ class SentencePieceModel:
             raise ModelError(f"{path}: not a sentencepiece model ({reason}); download it again") from None
         self._read_pieces(path, added)
         breakers = sorted(self.special_ids, key=len, reverse=True)
-        self._special_pattern = re.compile("|".join(map(re.escape, breakers)) or "(?!)")
+        alternatives = "|".join(map(re.escape, breakers)) or "(?!)"
+        self._special_pattern = re.compile(alternatives)
+        # a look-ahead finds overlapping occurrences too
+        self._break_pattern = re.compile(f"(?={alternatives})")
         bos = self._at_start.bos_id()
         self.bos_id = bos if bos >= 0 else -1
         eos = self._at_start.eos_id()
@@ -70,7 +73,7 @@ class SentencePieceModel:
         """sentencepiece itself finds user-defined pieces in text; cutting one in two keeps it text."""
         ids: list[int] = []
         position = 0
-        for match in self._special_pattern.finditer(text):
+        for match in self._break_pattern.finditer(text):
             middle = match.start() + 1
             ids += self._plain(text[position:middle], at_start=at_start and position == 0)
             position = middle

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError, RequestError
+from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .models.json_file import Fields, read_json_object
 from .sentencepiece_model import SentencePieceModel
@@ -34,6 +35,7 @@ class Tokenizer:
         eos_ids: tokens that end a generation, from all files that name one.
         bos_id: -1: there is none.
         special_ids: text of every special token → id.
+        chat_template: the checkpoint's own, or ChatML (`chat_template.is_default`).
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Tokenizer:
         eos_ids: Iterable[int],
         start_ids: Sequence[int],
         bos_id: int,
+        chat_template: ChatTemplate,
     ) -> None:
         """start_ids: what `encode_prompt` puts before every text."""
         missing = vocab_size - len(backend.token_bytes)
@@ -53,6 +56,7 @@ class Tokenizer:
         self.vocab_size = vocab_size
         self.eos_ids = tuple(sorted(set(eos_ids)))
         self.bos_id = bos_id
+        self.chat_template = chat_template
         self.special_ids: Mapping[str, int] = backend.special_ids
         self._special_texts = {token_id: text for text, token_id in backend.special_ids.items()}
 
@@ -89,6 +93,7 @@ class Tokenizer:
             eos_ids=(token_id for token_id in eos_ids if 0 <= token_id < vocab_size),
             start_ids=_start_ids(backend, settings, bos_id),
             bos_id=bos_id,
+            chat_template=ChatTemplate.from_folder(folder, ids),
         )
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
@@ -112,6 +117,25 @@ class Tokenizer:
             _check_utf8(piece)
             ids += self._backend.encode_template(piece, at_start=index == 0)
         return ids
+
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Token ids of a conversation; see `ChatTemplate.render` for arguments and errors."""
+        pieces = self.chat_template.render(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            continue_final=continue_final,
+            tools=tools,
+            options=options,
+        )
+        return self.encode_pieces(pieces)
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of `token_ids`: their bytes as UTF-8, ill-formed ones as U+FFFD; special tokens are silent."""
