@@ -16,7 +16,7 @@ def audit_tree(
     pins: PinBook,
     *,
     block_size: int,
-    tick: int,
+    last_use: float,
     num_nodes: int,
     num_cached_blocks: int,
     num_leased_blocks: int,
@@ -42,7 +42,7 @@ def audit_tree(
                 assert block not in seen_blocks, f"block {block} is in {_name(node)} and {_name(seen_blocks[block])}"
                 seen_blocks[block] = node
             num_blocks += node.num_blocks
-            assert node.last_used <= tick, f"{_name(node)}: used in the future"
+            assert node.last_used <= last_use, f"{_name(node)}: used in the future"
             assert node.is_queued == (node in queued), f"{_name(node)}: is_queued is {node.is_queued}"
             if node.num_holds:
                 num_leased += node.num_blocks
@@ -78,7 +78,7 @@ def _audit_links(node: Node, block_size: int) -> None:
     assert len(node.tokens) % (4 * block_size) == 0, f"{place}: run is not of whole blocks"
     assert node.num_leases >= 0, f"{place}: {node.num_leases} leases"
     if node.siblings is not None:
-        assert list(node.siblings) == sorted(node.children), f"{place}: index of children is out of date"
+        assert sorted(node.siblings) == sorted(node.children), f"{place}: index of children is out of date"
     if node.skip is not None:
         run, end = node.skip
         assert end.skipped_by is node, f"{place}: its skip is not known at its end"
@@ -91,6 +91,7 @@ def _audit_links(node: Node, block_size: int) -> None:
         assert child.parent is node, f"{_name(child)}: its parent is another node than {place}"
         assert child.tokens, f"{_name(child)}: empty run"
         assert key == child.tokens[: 4 * block_size], f"{_name(child)}: filed under another first block"
+        assert key == child.key, f"{_name(child)}: its key is not its first block"
         assert child.namespace == node.namespace, f"{_name(child)}: namespace differs from its parent's"
         num_holds += child.num_holds > 0
     assert node.num_holds == num_holds, f"{place}: {num_holds} holds, counted {node.num_holds}"

@@ -54,7 +54,7 @@ def _children_to_draw(node: Node, margin: str) -> list[tuple[Node, str, str]]:
 
 
 def _describe(node: Node, now: float, label: Callable[[list[int]], str] | None) -> str:
-    parts = [_count(node.num_blocks, "block"), _age(now - node.used_at)]
+    parts = [_count(node.num_blocks, "block"), _age(now - node.last_used)]
     if node.num_leases:
         parts.append(_count(node.num_leases, "lease"))
     if node.priority:

@@ -18,17 +18,17 @@ from .node import Node
 Policy = Callable[[Node], Any]
 
 
-def least_recently_used(node: Node) -> int:
-    """The tick of the last use."""
+def least_recently_used(node: Node) -> float:
+    """The time of the last use."""
     return node.last_used
 
 
-def least_frequently_used(node: Node) -> tuple[int, int]:
+def least_frequently_used(node: Node) -> tuple[int, float]:
     """Number of hits, then recency."""
     return node.num_hits, node.last_used
 
 
-def lowest_priority(node: Node) -> tuple[int, int]:
+def lowest_priority(node: Node) -> tuple[int, float]:
     """The highest priority that ever asked for it, then recency."""
     return node.priority, node.last_used
 
@@ -65,21 +65,19 @@ class EvictionQueue:
             node.is_queued = True
             heappush(self._entries, (self.policy(node), node))
 
-    def first(self) -> Node | None:
-        """The leaf to go first, left in the queue; None if nothing can go."""
+    def take(self) -> Node | None:
+        """Take the leaf that is to go first out of the queue; None if nothing can go."""
         entries, policy = self._entries, self.policy
         while entries:
             key, node = entries[0]
-            if node.children or node.num_holds:
+            if not node.children and not node.num_holds:
+                present = policy(node)
+                if present != key:
+                    heapreplace(entries, (present, node))
+                    continue
                 heappop(entries)
                 node.is_queued = False
-                continue
-            present = policy(node)
-            if present == key:
                 return node
-            heapreplace(entries, (present, node))
+            heappop(entries)
+            node.is_queued = False
         return None
-
-    def pop(self) -> None:
-        """Drop the entry that `first` has just returned."""
-        heappop(self._entries)[1].is_queued = False

@@ -1,15 +1,21 @@
-"""Why a prefix was not cached: read off the tree and the record of what was evicted."""
+"""Why a prefix was not cached: read off the tree and the record of what was evicted.
+
+A ghost is (where it hung, its first block, when it went). It hangs on the node that survived it, which is where a
+later walk for the same tokens ends. So nothing is hashed along the path: recording is one append, and only
+whoever asks for an explanation searches.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .ghosts import GhostRecord
 from .node import Node
 from .walk import reach
 
+GhostRecord = deque[tuple[Node, bytes, float]]
 Reason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen"]
 
 
@@ -44,10 +50,10 @@ def explain_miss(
     roots: Mapping[str, Node], ghosts: GhostRecord, tokens: bytes, namespace: str, block_bytes: int
 ) -> Explanation:
     """Follow `tokens` in their namespace, ask the ghosts at the end, then try all other namespaces."""
-    root = roots.get(namespace) or Node(namespace, None, b"", b"")
+    root = roots.get(namespace) or Node(namespace, None, b"", b"", b"")
     node, agreed, cached = reach(root, tokens, block_bytes)
     next_block = tokens[cached : cached + block_bytes]
-    evicted_at = None if node is None else ghosts.evicted_at(node, next_block)
+    evicted_at = None if node is None else _evicted_at(ghosts, node, next_block)
     elsewhere, furthest = None, cached
     for other, other_root in roots.items():
         if other != namespace:
@@ -64,3 +70,16 @@ def explain_miss(
     elif elsewhere is not None:
         reason = "other_namespace"
     return Explanation(len(tokens) >> 2, cached >> 2, agreed >> 2, reason, evicted_at, elsewhere)
+
+
+def _evicted_at(ghosts: GhostRecord, above: Node, first_block: bytes) -> float | None:
+    """When the run below `above` that began with `first_block` last went; None if that is not on record."""
+    for place, block, when in reversed(ghosts):
+        if block == first_block and (place is above or _are_roots_of_one_namespace(place, above)):
+            return when
+    return None
+
+
+def _are_roots_of_one_namespace(one: Node, other: Node) -> bool:
+    """A root that was dropped and made again is the same place."""
+    return not one.blocks and not other.blocks and one.namespace == other.namespace

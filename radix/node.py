@@ -21,12 +21,13 @@ class Node:
         parent: None for a root and for a node no longer in the tree.
         children: by the bytes of their first block.
         siblings: the keys of `children` in order, built when there are many and somebody asked; else None.
+        key: the bytes of the run's first block, under which the parent files this node.
         tokens, blocks: the run, packed int32; one block id per whole block of tokens.
         num_leases: leases and pins that end here.
         num_holds: 1 if `num_leases`, plus the number of children with `num_holds`; the run is protected while
             it is not zero.
-        last_used: tick of the last match or insert that *ended* here or at an evicted descendant.
-        used_at: the same in seconds of the tree's clock.
+        last_used: when a match or insert last *ended* here or at an evicted descendant: seconds of the tree's
+            clock, made strictly increasing.
         num_hits: matches that ended here or at an evicted descendant.
         priority: the highest given to an insert that ended here or at an evicted descendant.
         is_queued: whether the eviction queue has an entry for this node.
@@ -42,6 +43,7 @@ class Node:
         "blocks",
         "children",
         "is_queued",
+        "key",
         "last_used",
         "namespace",
         "num_hits",
@@ -53,20 +55,19 @@ class Node:
         "skip",
         "skipped_by",
         "tokens",
-        "used_at",
     )
 
-    def __init__(self, namespace: str, parent: Node | None, tokens: bytes, blocks: bytes) -> None:
+    def __init__(self, namespace: str, parent: Node | None, key: bytes, tokens: bytes, blocks: bytes) -> None:
         self.namespace = namespace
         self.parent = parent
         self.children: dict[bytes, Node] = {}
         self.siblings: Siblings | None = None
+        self.key = key
         self.tokens = tokens
         self.blocks = blocks
         self.num_leases = 0
         self.num_holds = 0
-        self.last_used = 0
-        self.used_at = 0.0
+        self.last_used = 0.0
         self.num_hits = 0
         self.priority = 0
         self.is_queued = False

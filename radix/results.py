@@ -6,36 +6,59 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from .node import Node, unpack_blocks
+from .walk import closest_child
 
 
-class Match(NamedTuple):
+class Match:
     """The longest cached prefix of some tokens.
+
+    What is not known from the walk is looked up when it is first asked for. Valid until the next `evict`, unless
+    `node` is leased; ask for the partial block before evicting, and lease `partial_node` to keep it.
 
     Attributes:
         node: the end of the prefix, to be leased; a root if nothing matched.
         num_tokens: its length, a multiple of the block size.
-        partial_node: the node whose first block agrees furthest with the tokens behind the prefix, or None.
-        partial_block: that block, a donor for copy-on-write; -1 if there is none.
-        num_partial_tokens: how many tokens of the donor agree, counted from its start: 0 to block_size - 1.
-
-    The nodes are safe to use until the next `evict`; whoever needs them longer leases them.
     """
 
-    node: Node
-    num_tokens: int
-    partial_node: Node | None
-    partial_block: int
-    num_partial_tokens: int
+    __slots__ = ("_block_bytes", "_partial", "_tokens", "node", "num_tokens")
+
+    def __init__(self, node: Node, num_tokens: int, tokens: bytes, block_bytes: int) -> None:
+        self.node = node
+        self.num_tokens = num_tokens
+        self._tokens = tokens
+        self._block_bytes = block_bytes
+        self._partial: tuple[Node | None, int] | None = None
 
     @property
     def blocks(self) -> list[int]:
-        """Ids of the whole blocks, root to leaf. Read off the tree at every access: ask before evicting."""
+        """Ids of the whole blocks, root to leaf; ValueError if they have been evicted."""
         return unpack_blocks(self.node.path_blocks())
 
     @property
     def packed_blocks(self) -> bytes:
         """`blocks` as packed int32, at memcpy speed: `numpy.frombuffer(match.packed_blocks, numpy.int32)`."""
         return self.node.path_blocks()
+
+    @property
+    def partial_node(self) -> Node | None:
+        """The node whose first block agrees furthest with the tokens behind the prefix, or None."""
+        return self._find_partial()[0]
+
+    @property
+    def partial_block(self) -> int:
+        """That block, a donor for copy-on-write; -1 if there is none."""
+        donor = self._find_partial()[0]
+        return -1 if donor is None else unpack_blocks(donor.blocks[:4])[0]
+
+    @property
+    def num_partial_tokens(self) -> int:
+        """How many tokens of the donor agree, from its start: 0 to block_size - 1."""
+        return self._find_partial()[1] >> 2
+
+    def _find_partial(self) -> tuple[Node | None, int]:
+        if self._partial is None:
+            self._partial = closest_child(self.node, self._tokens, self.num_tokens << 2, self._block_bytes)
+        return self._partial
 
 
 class Inserted(NamedTuple):

@@ -30,18 +30,22 @@ recurses. Not thread-safe: one thread owns the tree.
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from .audit import audit_tree
 from .draw import draw_tree
 from .eviction import POLICIES, EvictionQueue
-from .explain import Explanation, explain_miss
-from .ghosts import GhostRecord
+from .explain import Explanation, GhostRecord, explain_miss
 from .node import Node, pack_blocks, unpack_blocks
 from .pins import Pin, PinBook
 from .results import Event, Inserted, Match, Statistics
-from .walk import closest_child, differing_blocks, drop_skip, reach, split, walk
+from .walk import add_child, differing_blocks, drop_skip, reach, remove_child, split, walk
+
+# Up to so many blocks a leaf may be longer than what is wanted and still be evicted whole.
+MAX_SURPLUS_BLOCKS = 16
 
 
 class RadixTree:
@@ -60,13 +64,14 @@ class RadixTree:
         "_block_bytes",
         "_clock",
         "_ghosts",
-        "_num_asked_tokens",
+        "_last_use",
+        "_num_asked_bytes",
         "_num_cached",
         "_num_duplicates",
         "_num_evicted",
         "_num_inserted",
         "_num_leased",
-        "_num_matched_tokens",
+        "_num_matched_bytes",
         "_num_matches",
         "_num_nodes",
         "_num_splits",
@@ -74,7 +79,6 @@ class RadixTree:
         "_pins",
         "_queue",
         "_roots",
-        "_tick",
         "block_size",
     )
 
@@ -99,14 +103,14 @@ class RadixTree:
         self._roots: dict[str, Node] = {}
         self._queue = EvictionQueue(POLICIES[policy])
         self._pins = PinBook(max_pinned_blocks)
-        self._ghosts = GhostRecord(max_ghosts)
-        self._tick = 0
+        self._ghosts: GhostRecord = deque(maxlen=max_ghosts)
+        self._last_use = -math.inf
         self._num_cached = 0
         self._num_leased = 0
         self._num_nodes = 0
         self._num_matches = 0
-        self._num_asked_tokens = 0
-        self._num_matched_tokens = 0
+        self._num_asked_bytes = 0
+        self._num_matched_bytes = 0
         self._num_inserted = 0
         self._num_duplicates = 0
         self._num_evicted = 0
@@ -139,8 +143,8 @@ class RadixTree:
         """A snapshot of all counts."""
         return Statistics(
             num_matches=self._num_matches,
-            num_asked_tokens=self._num_asked_tokens,
-            num_matched_tokens=self._num_matched_tokens,
+            num_asked_tokens=self._num_asked_bytes >> 2,
+            num_matched_tokens=self._num_matched_bytes >> 2,
             num_inserted_blocks=self._num_inserted,
             num_duplicate_blocks=self._num_duplicates,
             num_evicted_blocks=self._num_evicted,
@@ -155,36 +159,32 @@ class RadixTree:
     # ---------------------------------------------------------------- match, insert
 
     def match(self, tokens: bytes, namespace: str) -> Match:
-        """Find the longest cached prefix of whole blocks, and how far the block behind it agrees.
+        """Find the longest cached prefix of whole blocks; the answer also knows a donor for the block behind it.
 
         Refreshes the recency of the prefix and counts as a hit on it. Splits a node if the prefix ends inside
         one. `tokens` are packed int32 (`pack`).
         """
-        self._num_matches += 1
-        self._num_asked_tokens += len(tokens) >> 2
-        root = self._roots.get(namespace)
-        if root is None:
-            return Match(Node(namespace, None, b"", b""), 0, None, -1, 0)
-        node, offset, edge, agreed = walk(root, tokens, self._block_bytes)
-        donor: Node | None
-        if edge is not None:
-            partial = agreed % self._block_bytes
-            node = self._split(edge, agreed - partial)
-            offset += agreed - partial
-            donor = edge if partial else None
+        block_bytes = self._block_bytes
+        offset = 0
+        node = self._roots.get(namespace)
+        if node is None:
+            node = Node(namespace, None, b"", b"", b"")
         else:
-            donor, partial = closest_child(node, tokens, offset, self._block_bytes)
-        if offset:
-            self._num_matched_tokens += offset >> 2
-            self._tick = node.last_used = self._tick + 1
-            node.used_at = self._clock()
-            node.num_hits += 1
-        if donor is None:
-            return Match(node, offset >> 2, None, -1, 0)
-        return Match(node, offset >> 2, donor, unpack_blocks(donor.blocks[:4])[0], partial >> 2)
+            node, offset, edge, agreed = walk(node, tokens, block_bytes)
+            if edge is not None:
+                agreed -= agreed % block_bytes
+                node = self._split(edge, agreed)
+                offset += agreed
+            if offset:
+                node.num_hits += 1
+                node.last_used = self._now()
+        self._num_matches += 1
+        self._num_asked_bytes += len(tokens)
+        self._num_matched_bytes += offset
+        return Match(node, offset >> 2, tokens, block_bytes)
 
     def peek(self, tokens: bytes, namespace: str) -> int:
-        """How many tokens a `match` would spare, those of the donor block included. Changes and counts nothing."""
+        """How many tokens a `match` would spare, those of the donor included. Changes and counts nothing."""
         root = self._roots.get(namespace)
         return 0 if root is None else reach(root, tokens, self._block_bytes)[1] >> 2
 
@@ -202,32 +202,36 @@ class RadixTree:
         Raises:
             ValueError: the number of ids is not the number of whole blocks; nothing was changed.
         """
-        end = len(tokens) - len(tokens) % self._block_bytes
-        row = pack_blocks(blocks)
+        block_bytes = self._block_bytes
+        end = len(tokens) - len(tokens) % block_bytes
+        row = blocks if isinstance(blocks, bytes) else pack_blocks(blocks)
         if len(row) * self.block_size != end:
             raise ValueError(
                 f"{len(row) >> 2} block ids for {len(tokens) >> 2} tokens,"
-                f" which are {end // self._block_bytes} whole blocks of {self.block_size}"
+                f" which are {end // block_bytes} whole blocks of {self.block_size}"
             )
-        root = self._roots.get(namespace)
-        if root is None:
-            root = Node(namespace, None, b"", b"")
+        node = self._roots.get(namespace)
+        if node is None:
+            node = Node(namespace, None, b"", b"", b"")
             if end:
-                self._roots[namespace] = root
-        node, offset, edge, agreed = walk(root, tokens, self._block_bytes)
+                self._roots[namespace] = node
+        node, offset, edge, agreed = walk(node, tokens, block_bytes)
         if edge is not None:
-            agreed -= agreed % self._block_bytes
+            agreed -= agreed % block_bytes
             node = self._split(edge, agreed)
             offset += agreed
-        known = offset // self.block_size
-        duplicates = differing_blocks(row, node, known)
-        self._num_duplicates += len(duplicates)
+        duplicates = differing_blocks(row, node, offset // self.block_size) if offset else []
         if offset < end:
-            node = self._add_leaf(node, tokens[offset:end], row[known:])
+            start = offset // self.block_size
+            node = Node(namespace, node, tokens[offset : offset + block_bytes], tokens[offset:end], row[start:])
+            add_child(node)
+            self._num_nodes += 1
+            self._num_cached += (len(row) - start) >> 2
+            self._num_inserted += (len(row) - start) >> 2
+        self._num_duplicates += len(duplicates)
+        node.last_used = self._now()
         if priority > node.priority:
             node.priority = priority
-        self._tick = node.last_used = self._tick + 1
-        node.used_at = self._clock()
         if offset < end:
             self._queue.push(node)
             if self._on_event is not None:
@@ -240,23 +244,19 @@ class RadixTree:
         self._num_splits += 1
         return split(lower, at, self._block_bytes)
 
-    def _add_leaf(self, parent: Node, tokens: bytes, blocks: bytes) -> Node:
-        leaf = Node(parent.namespace, parent, tokens, blocks)
-        key = tokens[: self._block_bytes]
-        parent.children[key] = leaf
-        if parent.siblings is not None:
-            parent.siblings.add(key)
-        num_blocks = len(blocks) >> 2
-        self._num_cached += num_blocks
-        self._num_inserted += num_blocks
-        self._num_nodes += 1
-        return leaf
+    def _now(self) -> float:
+        """The time of a use: the clock's, but later than any use before, so that no two uses tie."""
+        now = self._clock()
+        if now <= self._last_use:
+            now = math.nextafter(self._last_use, math.inf)
+        self._last_use = now
+        return now
 
     # ---------------------------------------------------------------- lease, release, pin
 
     def lease(self, node: Node) -> None:
         """Protect the prefix that ends at `node`. Counted: every lease needs its release."""
-        if node.is_evicted:
+        if node.parent is None and node.blocks:
             raise ValueError("cannot lease an evicted prefix: lease it before evicting")
         node.num_leases += 1
         if node.num_leases > 1:
@@ -323,59 +323,56 @@ class RadixTree:
     # ---------------------------------------------------------------- evict, clear
 
     def evict(self, num_blocks: int) -> list[int]:
-        """Take `num_blocks` blocks out of the tree, from the ends of the leaves that the policy puts first.
+        """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
 
-        A leaf longer than needed is shortened from its end, so exactly `num_blocks` ids come back unless less
-        is evictable. Never touches a leased or pinned path; when all else has gone, expired pins go too.
+        Fewer come back only if all else is leased or pinned; expired pins are given up before that. A leaf goes
+        whole if it holds no more than twice what is wanted, or `MAX_SURPLUS_BLOCKS` more: the next eviction would
+        take the rest anyway. A longer one is shortened from its end, exactly.
         """
         freed: list[bytes] = []
         wanted = 4 * num_blocks
         now = self._clock()
         while wanted > 0:
-            leaf = self._queue.first()
+            leaf = self._queue.take()
             if leaf is None:
                 if self._unpin_expired():
                     continue
                 break
-            kept = max(len(leaf.blocks) - wanted, 0)
-            freed.append(leaf.blocks[kept:])
-            wanted -= len(freed[-1])
+            blocks = leaf.blocks
+            if len(blocks) > 2 * wanted and len(blocks) > wanted + 4 * MAX_SURPLUS_BLOCKS:
+                blocks = blocks[-wanted:]
             if self._on_event is not None:
-                run = unpack_blocks(freed[-1])
-                prefix = leaf.path_tokens()
-                start = len(prefix) - len(freed[-1]) * self.block_size
-                self._on_event(Event("evicted", leaf.namespace, prefix, start >> 2, run))
-            if kept:
-                self._shorten(leaf, kept, now)
+                self._on_event(_evicted(leaf, blocks))
+            if len(blocks) < len(leaf.blocks):
+                self._shorten(leaf, len(leaf.blocks) - len(blocks), now)
             else:
-                self._queue.pop()
                 self._remove(leaf, now)
+            freed.append(blocks)
+            wanted -= len(blocks)
         ids = unpack_blocks(b"".join(freed))
         self._num_cached -= len(ids)
         self._num_evicted += len(ids)
         return ids
 
     def _shorten(self, leaf: Node, kept: int, now: float) -> None:
-        """Drop the end of a leaf's run, down to `kept` bytes of block ids."""
+        """Cut the run of a leaf down to `kept` bytes of block ids."""
         cut = kept * self.block_size
-        self._ghosts.add(leaf, leaf.tokens[cut : cut + self._block_bytes], now)
+        self._ghosts.append((leaf, leaf.tokens[cut : cut + self._block_bytes], now))
         leaf.blocks = leaf.blocks[:kept]
         leaf.tokens = leaf.tokens[:cut]
-        drop_skip(leaf)
+        if leaf.skipped_by is not None:
+            drop_skip(leaf)
+        self._queue.push(leaf)
 
     def _remove(self, leaf: Node, now: float) -> None:
         """Unlink a leaf and hand its usage up; its parent may become a leaf, an empty root is dropped."""
         parent = leaf.parent
         assert parent is not None
-        key = leaf.tokens[: self._block_bytes]
-        self._ghosts.add(parent, key, now)
+        self._ghosts.append((parent, leaf.key, now))
         self._num_nodes -= 1
-        leaf.parent = None
-        leaf.tokens = b""
-        drop_skip(leaf)
-        del parent.children[key]
-        if parent.siblings is not None:
-            parent.siblings.remove(key)
+        if leaf.skipped_by is not None:
+            drop_skip(leaf)
+        remove_child(leaf)
         if parent.parent is None:
             if not parent.children:
                 del self._roots[parent.namespace]
@@ -383,7 +380,6 @@ class RadixTree:
         parent.num_hits += leaf.num_hits
         if leaf.last_used > parent.last_used:
             parent.last_used = leaf.last_used
-            parent.used_at = leaf.used_at
         if leaf.priority > parent.priority:
             parent.priority = leaf.priority
         if not parent.children and not parent.num_holds:
@@ -412,8 +408,15 @@ class RadixTree:
             self._queue,
             self._pins,
             block_size=self.block_size,
-            tick=self._tick,
+            last_use=self._last_use,
             num_nodes=self._num_nodes,
             num_cached_blocks=self._num_cached,
             num_leased_blocks=self._num_leased,
         )
+
+
+def _evicted(leaf: Node, blocks: bytes) -> Event:
+    """The event for the end of a leaf's run, before it is cut off."""
+    tokens = leaf.path_tokens()
+    start = len(tokens) - len(blocks) * len(leaf.tokens) // len(leaf.blocks)
+    return Event("evicted", leaf.namespace, tokens, start >> 2, unpack_blocks(blocks))

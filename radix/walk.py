@@ -76,7 +76,7 @@ def closest_child(node: Node, tokens: bytes, offset: int, block_bytes: int) -> t
     if len(node.children) > MAX_CHILDREN_TO_SCAN:
         if node.siblings is None:
             node.siblings = Siblings(candidates)
-        candidates = node.siblings.neighbours(tokens[offset : offset + block_bytes])
+        candidates = node.siblings.closest(tokens[offset : offset + block_bytes])
     best, most = None, 0
     for key in candidates:
         if key.startswith(first):
@@ -94,17 +94,37 @@ def split(lower: Node, at: int, block_bytes: int) -> Node:
     parent = lower.parent
     assert parent is not None
     cut = 4 * at // block_bytes
-    upper = Node(lower.namespace, parent, lower.tokens[:at], lower.blocks[:cut])
-    parent.children[lower.tokens[:block_bytes]] = upper
+    upper = Node(lower.namespace, parent, lower.key, lower.tokens[:at], lower.blocks[:cut])
+    parent.children[upper.key] = upper
+    lower.key = lower.tokens[at : at + block_bytes]
     lower.tokens = lower.tokens[at:]
     lower.blocks = lower.blocks[cut:]
     lower.parent = upper
-    upper.children[lower.tokens[:block_bytes]] = lower
+    upper.children[lower.key] = lower
     upper.num_holds = 1 if lower.num_holds else 0
     upper.last_used = lower.last_used
-    upper.used_at = lower.used_at
     upper.priority = lower.priority
     return upper
+
+
+def add_child(node: Node) -> None:
+    """File a new node under its parent."""
+    parent = node.parent
+    assert parent is not None
+    parent.children[node.key] = node
+    if parent.siblings is not None:
+        parent.siblings.add(node.key)
+
+
+def remove_child(node: Node) -> None:
+    """Unlink a node without children. Its tokens go too: the record of what was evicted may keep the node."""
+    parent = node.parent
+    assert parent is not None
+    del parent.children[node.key]
+    if parent.siblings is not None:
+        parent.siblings.remove(node.key)
+    node.parent = None
+    node.tokens = b""
 
 
 def differing_blocks(row: bytes, node: Node, known: int) -> list[int]:
