@@ -1,0 +1,86 @@
+"""The HTTP application: routes, the gate before them, and errors in one shape. Knows the async engine, not the step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import PhloemError
+from .chat import chat_router
+from .completions import completions_router
+from .errors import ApiError
+from .gate import Gate
+from .info import info_router
+from .service import Service
+from .settings import ServerSettings
+
+if TYPE_CHECKING:
+    from ..async_engine import AsyncEngine
+
+
+def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None) -> FastAPI:
+    """An ASGI application that serves `async_engine`; the caller closes the engine.
+
+    `app.state.service` is its `Service`; its lifecycle says whether requests are taken.
+    """
+    service = Service(async_engine, settings or ServerSettings(), version("phloem"))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        service.open()
+        yield
+        service.close()
+
+    # No /docs: its page would load scripts from a foreign host. /openapi.json is there.
+    app = FastAPI(title="phloem", version=service.version, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.service = service
+    for router in (chat_router(service), completions_router(service), info_router(service)):
+        app.include_router(router)
+    _handle_errors(app, service)
+    app.add_middleware(Gate, settings=service.settings, metrics=service.metrics)
+    if service.settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(service.settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+        )
+    return app
+
+
+def _handle_errors(app: FastAPI, service: Service) -> None:
+    async def on_api_error(request: Request, error: Any) -> Response:
+        return _answer(error)
+
+    async def on_phloem_error(request: Request, error: Any) -> Response:
+        return _answer(service.explain(error, request.state.request_id))
+
+    async def on_http_error(request: Request, error: Any) -> Response:
+        return _answer(_http_error(request, error))
+
+    app.add_exception_handler(ApiError, on_api_error)
+    app.add_exception_handler(PhloemError, on_phloem_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+
+
+def _answer(error: ApiError) -> Response:
+    return error.response()
+
+
+def _http_error(request: Request, error: HTTPException) -> ApiError:
+    """404 and 405 of the router, in OpenAI's words."""
+    place = f"{request.method} {request.url.path[:200]}"
+    if error.status_code == 404:
+        return ApiError(404, f"Invalid URL ({place}).", code="unknown_url")
+    if error.status_code == 405:
+        text = f"Not allowed: {place}. (HINT: Perhaps you meant to use a different HTTP method?)"
+        return ApiError(405, text, code="method_not_supported", headers=error.headers)
+    return ApiError(error.status_code, str(error.detail), headers=error.headers)

@@ -1,0 +1,122 @@
+"""POST /v1/completions: raw text or token ids, one or many prompts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .body import read_request
+from .errors import dump_json, invalid
+from .outputs import Output, gather, shown_logprobs
+from .prepare import EngineCall, prepare_completions
+from .protocol import CompletionRequest
+from .replies import CompletionLogprobs, Header, text_choice, usage_body
+from .service import Service
+from .stream import DONE, EventStream, frame, until_gone
+
+
+def completions_router(service: Service) -> APIRouter:
+    router = APIRouter()
+
+    @router.post("/v1/completions")
+    async def completions(request: Request) -> Response:
+        body = await read_request(request, CompletionRequest, service.settings)
+        service.check_ready()
+        model = service.check_model(body.model)
+        limit = service.settings.max_outputs
+        if len(body.prompt) * body.n > limit:
+            raise invalid(f"{len(body.prompt)} prompts with n={body.n} are more than {limit} outputs.", "prompt")
+        header = Header("cmpl", "text_completion", model, service.fingerprint)
+        answer = CompletionAnswer(service, body, header, service.api_key(request.state))
+        if not body.stream:
+            with service.lifecycle.track():
+                reply = await until_gone(request, answer.whole())
+            return Response(dump_json(reply), media_type="application/json")
+        return EventStream(
+            answer.frames(),
+            partial(service.explain, request_id=request.state.request_id),
+            ping_interval=service.settings.ping_interval,
+            send_timeout=service.settings.send_timeout,
+        )
+
+    return router
+
+
+class CompletionAnswer:
+    """One request's way to its answer. Output i of prompt p is choice `p * n + i`."""
+
+    def __init__(self, service: Service, body: CompletionRequest, header: Header, api_key: str | None) -> None:
+        self._service = service
+        self._body = body
+        self._header = header
+        self._api_key = api_key
+        self._clock = service.metrics.clock()
+        self._tokenizer = service.engine.tokenizer
+
+    async def _prepare(self) -> list[EngineCall]:
+        return await self._service.on_worker(prepare_completions, self._service.engine, self._body, self._api_key)
+
+    async def whole(self) -> dict[str, Any]:
+        calls = await self._prepare()
+        n = self._body.n
+        async with aclosing(self._service.deltas(calls)) as deltas:
+            outputs = await gather(deltas, len(calls), n, self._tokenizer.eos_ids, self._clock)
+        choices = [
+            self._choice(prompt * n + index, calls[prompt], output)
+            for prompt, group in enumerate(outputs)
+            for index, output in enumerate(group)
+        ]
+        usages = [[output.usage for output in group] for group in outputs]
+        return self._header.body(choices) | {"usage": usage_body(usages)}
+
+    def _choice(self, index: int, call: EngineCall, output: Output) -> dict[str, Any]:
+        logprobs = None
+        if self._body.logprobs is not None:
+            scored = list(output.prompt_logprobs) + output.logprobs
+            first = call.prompt_ids[0] if self._body.echo else None
+            logprobs = CompletionLogprobs(self._tokenizer).body(scored, first_unscored=first)
+        return text_choice(index, self._echoed(call) + output.text, output.reason, logprobs)
+
+    def _echoed(self, call: EngineCall) -> str:
+        return self._tokenizer.decode(call.prompt_ids) if self._body.echo else ""
+
+    async def frames(self) -> AsyncGenerator[bytes]:
+        with self._service.lifecycle.track():
+            calls = await self._prepare()
+            n = self._body.n
+            usages: list[dict[int, Any]] = [{} for _ in calls]
+            logprobs = [CompletionLogprobs(self._tokenizer) for _ in range(len(calls) * n)]
+            async with aclosing(self._service.deltas(calls)) as deltas:
+                async for prompt, delta in deltas:
+                    index = prompt * n + delta.index
+                    self._clock.tick(index, delta.finish_reason)
+                    text = delta.text if delta.index in usages[prompt] else self._echoed(calls[prompt]) + delta.text
+                    usages[prompt][delta.index] = delta.usage
+                    shown = shown_logprobs(delta, self._tokenizer.eos_ids)
+                    if text or shown or delta.finish_reason is not None:
+                        scores = logprobs[index].body(shown) if self._body.logprobs is not None else None
+                        yield self._frame(text_choice(index, text, delta.finish_reason, scores), usages)
+            self._clock.end()
+            options = self._body.stream_options
+            if options is not None and options.include_usage:
+                yield frame(self._header.body([]) | {"usage": _usage(usages)})
+            yield DONE
+
+    def _frame(self, choice: dict[str, Any], usages: list[dict[int, Any]]) -> bytes:
+        body = self._header.body([choice])
+        options = self._body.stream_options
+        if options is not None and options.continuous_usage_stats:
+            body["usage"] = _usage([usage for usage in usages if usage])
+        elif options is not None and options.include_usage:
+            body["usage"] = None
+        return frame(body)
+
+
+def _usage(usages: list[dict[int, Any]]) -> dict[str, Any]:
+    return usage_body([[usage[index] for index in sorted(usage)] for usage in usages])

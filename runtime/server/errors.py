@@ -1,0 +1,163 @@
+"""Errors on the wire, in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`.
+
+::
+
+    400  a value, field, schema, pattern or prompt that cannot be served     invalid_request_error
+    401  no or wrong API key                                                 invalid_request_error
+    404  unknown model or URL                                                invalid_request_error
+    405  wrong method                                                        invalid_request_error
+    408  the client took too long to send its body                           invalid_request_error
+    413  body too large                                                      invalid_request_error
+    415  not JSON by its headers                                             invalid_request_error
+    429  the waiting queue is full (Retry-After)                             rate_limit_error
+    500  a fault of ours (the message has the request's id, nothing else)    server_error
+    503  starting, draining or stopped (Retry-After)                         server_error
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from ...errors import (
+    ConstraintError,
+    ConstraintTooLarge,
+    EmptyLanguage,
+    EngineStopped,
+    InvalidGrammar,
+    InvalidRegex,
+    InvalidSchema,
+    PhloemError,
+    PromptTooLong,
+    QueueFull,
+    RequestError,
+    UnsupportedSchema,
+)
+
+CONSTRAINT_CODES: Mapping[type[ConstraintError], str] = {
+    InvalidRegex: "invalid_regex",
+    InvalidSchema: "invalid_json_schema",
+    InvalidGrammar: "invalid_grammar",
+    UnsupportedSchema: "unsupported_json_schema",
+    EmptyLanguage: "empty_language",
+    ConstraintTooLarge: "constraint_too_large",
+}
+MAX_MESSAGE_CHARS = 2000
+
+
+class ApiError(Exception):
+    """An answer that is an error: status, body and headers."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        pointer: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message if len(message) <= MAX_MESSAGE_CHARS else message[:MAX_MESSAGE_CHARS] + " …"
+        self.kind = kind
+        self.param = param
+        self.code = code
+        self.pointer = pointer
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        if self.pointer is not None:
+            error["pointer"] = self.pointer
+        return {"error": error}
+
+    def response(self) -> Response:
+        return Response(dump_json(self.body()), self.status, headers=self.headers, media_type="application/json")
+
+
+def dump_json(value: object) -> bytes:
+    """`value` as UTF-8 JSON without spaces; half a surrogate pair in a text becomes U+FFFD."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+    """A 400 for the field `param`."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def model_not_found(name: str) -> ApiError:
+    shown = name if len(name) <= 100 else name[:100] + "…"
+    return ApiError(
+        404,
+        f"The model `{shown}` does not exist. GET /v1/models lists what is served.",
+        param="model",
+        code="model_not_found",
+    )
+
+
+def unavailable(message: str, retry_after: int) -> ApiError:
+    return ApiError(503, message, kind="server_error", code="unavailable", headers={"Retry-After": str(retry_after)})
+
+
+def internal(request_id: str) -> ApiError:
+    """A 500 that tells nothing but where to look in the log."""
+    return ApiError(
+        500,
+        f"The server had an error while processing the request; its log has the cause under {request_id}.",
+        kind="server_error",
+        code="internal_error",
+    )
+
+
+def api_error(error: PhloemError, *, retry_after: int = 1, param: str | None = None) -> ApiError:
+    """What to answer when the engine raised `error`; `param` is the field that it concerns, if the error has none."""
+    if isinstance(error, QueueFull):
+        return ApiError(
+            429,
+            str(error),
+            kind="rate_limit_error",
+            code="rate_limit_exceeded",
+            headers={"Retry-After": str(retry_after)},
+        )
+    if isinstance(error, EngineStopped):
+        return unavailable("The engine is shutting down; send the request to another server.", retry_after)
+    if isinstance(error, ConstraintError):
+        code = next((code for cls, code in CONSTRAINT_CODES.items() if isinstance(error, cls)), None)
+        return ApiError(400, str(error), param=param or error.param, code=code, pointer=error.pointer)
+    if isinstance(error, PromptTooLong):
+        return ApiError(400, str(error), param=param or error.param, code="context_length_exceeded")
+    if isinstance(error, RequestError):
+        return ApiError(400, str(error), param=error.param or param, code="invalid_value")
+    return ApiError(500, str(error), kind="server_error", code="internal_error")
+
+
+def field_path(location: tuple[int | str, ...]) -> str:
+    """`("messages", 0, "content")` → `messages[0].content`."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return path
+
+
+def validation_error(error: ValidationError) -> ApiError:
+    """The first fault that pydantic found, as OpenAI words it."""
+    fault = error.errors(include_url=False, include_context=True)[0]
+    path = field_path(fault["loc"])
+    message = fault["msg"]
+    if fault["type"] == "missing":
+        return invalid(f"Missing required parameter: '{path}'.", path, "missing_required_parameter")
+    if fault["type"].endswith(("_type", "_parsing")):
+        found = type(fault["input"]).__name__
+        names = {"str": "a string", "int": "an integer", "float": "a number", "list": "an array"}
+        found = {**names, "dict": "an object", "bool": "a boolean", "NoneType": "null"}.get(found, found)
+        text = f"Invalid type for '{path}': {message[:1].lower()}{message[1:]}, but got {found} instead."
+        return invalid(text, path or None, "invalid_type")
+    return invalid(f"Invalid '{path}': {message[:1].lower()}{message[1:]}.", path or None, "invalid_value")

@@ -1,0 +1,93 @@
+"""The outermost layer: every request passes here once, whatever route it is for (or none).
+
+It gives the request an id, asks for the API key (all paths but `/health` and `/ready`; unknown paths too), counts it,
+and turns an exception that nobody expected into a 500 that names the id and tells nothing else. The id is our own;
+a caller's `X-Request-Id` is only sent back.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import uuid
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .errors import ApiError, internal
+from .metrics import Metrics
+from .settings import ServerSettings
+from .stream import ClientGone
+
+OPEN_PATHS = frozenset({"/health", "/ready"})
+MAX_ID_CHARS = 128
+logger = logging.getLogger("phloem.server")
+
+
+class Gate:
+    """ASGI middleware. Sets `request_id` and `api_key` (the caller's key, or None) in `scope["state"]`."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
+        self._app = app
+        self._keys = [key.encode() for key in settings.api_keys]
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = f"req_{uuid.uuid4().hex}"
+        headers = Headers(scope=scope)
+        shown_id = _shown_id(headers.get("x-request-id"), request_id)
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), (b"x-request-id", shown_id.encode())]
+            await send(message)
+
+        try:
+            state = scope.setdefault("state", {})
+            state["request_id"] = request_id
+            state["api_key"] = self._authorized(scope["path"], headers)
+            await self._app(scope, receive, send_with_id)
+        except (ClientGone, ClientDisconnect):
+            status = 499
+        except ApiError as error:
+            if not status:
+                await error.response()(scope, receive, send_with_id)
+        except Exception:
+            logger.exception("%s: %s %s failed", request_id, scope["method"], scope["path"])
+            if not status:
+                await internal(request_id).response()(scope, receive, send_with_id)
+        finally:
+            self._metrics.count_http(scope, status)
+
+    def _authorized(self, path: str, headers: Headers) -> str | None:
+        """The caller's key, compared in constant time; raises `ApiError` 401."""
+        if not self._keys or path in OPEN_PATHS:
+            return None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        given = given.strip()
+        if scheme.lower() != "bearer" or not given:
+            raise _unauthorized(
+                "You didn't provide an API key. Send it in an Authorization header: 'Authorization: Bearer YOUR_KEY'.",
+                None,
+            )
+        candidate = given.encode("latin-1", "replace")
+        matches = [hmac.compare_digest(candidate, key) for key in self._keys]
+        if not any(matches):
+            raise _unauthorized("Incorrect API key provided.", "invalid_api_key")
+        return given
+
+
+def _unauthorized(message: str, code: str | None) -> ApiError:
+    return ApiError(401, message, code=code, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _shown_id(given: str | None, own: str) -> str:
+    usable = given is not None and given.isascii() and given.isprintable() and 0 < len(given) <= MAX_ID_CHARS
+    return given if usable and given is not None else own

@@ -1,0 +1,103 @@
+"""The small routes: models, health, metrics, version, tokenisation."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import RequestError
+from .body import read_request
+from .errors import api_error, dump_json, invalid, model_not_found, unavailable
+from .prepare import chat_prompt
+from .protocol import DetokenizeRequest, TokenizeRequest
+from .service import Service
+
+HUNG_AFTER = 120.0  # seconds without a sign of life from a busy step thread
+
+
+def info_router(service: Service) -> APIRouter:
+    router = APIRouter()
+    created = int(time.time())
+
+    def card(name: str) -> dict[str, Any]:
+        return {
+            "id": name,
+            "object": "model",
+            "created": created,
+            "owned_by": "phloem",
+            "root": service.settings.model_name,
+            "max_model_len": service.engine.max_model_len,
+        }
+
+    @router.get("/v1/models")
+    async def models() -> Response:
+        return _json({"object": "list", "data": [card(name) for name in service.model_names]})
+
+    @router.get("/v1/models/{name:path}")
+    async def model(name: str) -> Response:
+        if name not in service.model_names:
+            raise model_not_found(name)
+        return _json(card(name))
+
+    @router.get("/health")
+    async def health() -> Response:
+        """200 while the process can serve, also while it drains; 503 when the step thread is dead or hangs."""
+        silence = time.monotonic() - service.async_engine.last_step_at
+        busy = service.async_engine.statistics().num_running > 0
+        if not service.async_engine.is_alive or (busy and silence > HUNG_AFTER):
+            raise unavailable("The engine has stopped.", service.settings.retry_after)
+        return _json({"status": "ok"})
+
+    @router.get("/ready")
+    async def ready() -> Response:
+        """200 while new requests are taken."""
+        service.check_ready()
+        return _json({"status": "ready"})
+
+    @router.get("/version")
+    async def version() -> Response:
+        return _json({"version": service.version})
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @router.post("/tokenize")
+    async def tokenize(request: Request) -> Response:
+        body = await read_request(request, TokenizeRequest, service.settings)
+        service.check_model(body.model)
+        token_ids = await service.on_worker(_tokenize, service, body)
+        return _json({"tokens": token_ids, "count": len(token_ids), "max_model_len": service.engine.max_model_len})
+
+    @router.post("/detokenize")
+    async def detokenize(request: Request) -> Response:
+        body = await read_request(request, DetokenizeRequest, service.settings)
+        service.check_model(body.model)
+        vocab_size = service.engine.tokenizer.vocab_size
+        for position, token_id in enumerate(body.tokens):
+            if not 0 <= token_id < vocab_size:
+                raise invalid(f"{token_id} is not a token id in [0, {vocab_size}).", f"tokens[{position}]")
+        return _json({"prompt": service.engine.tokenizer.decode(body.tokens)})
+
+    return router
+
+
+def _json(body: object) -> Response:
+    return Response(dump_json(body), media_type="application/json")
+
+
+def _tokenize(service: Service, body: TokenizeRequest) -> list[int]:
+    if body.prompt is None:
+        return chat_prompt(service.engine, body)
+    if not body.prompt:
+        return []
+    try:
+        if body.add_special_tokens:
+            return service.engine.intake.token_ids(body.prompt)
+        return service.engine.tokenizer.encode(body.prompt)
+    except RequestError as error:
+        raise api_error(error, param="prompt") from error

@@ -1,0 +1,216 @@
+"""From a checked body to what the engine is asked: prompt ids, sampling, constraint, namespace.
+
+Everything here may be slow (template, tokenisation, compilation) and runs on a worker thread, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...errors import RequestError
+from ..constraint_spec import ConstraintSpec
+from ..request import SamplingParams
+from .constraints import Wanted, constraint_of
+from .errors import ApiError, api_error, invalid
+from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
+from .tools import ToolPlan, tool_plan
+
+
+class EngineFace(Protocol):
+    """What is read of an engine while preparing; all of it is safe on any thread."""
+
+    @property
+    def tokenizer(self) -> Any: ...
+
+    @property
+    def intake(self) -> Any: ...
+
+    @property
+    def max_model_len(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCall:
+    """One request to the engine."""
+
+    prompt_ids: list[int]
+    sampling: SamplingParams
+    spec: ConstraintSpec | None
+    namespace: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedChat:
+    call: EngineCall
+    tools: ToolPlan | None
+
+
+def namespace_of(salt: str | None, api_key: str | None) -> str:
+    """A namespace that says nothing of salt or key; "" for callers without either."""
+    if salt is None and api_key is None:
+        return ""
+    text = json.dumps([salt, api_key]).encode()
+    return hashlib.sha256(text).hexdigest()[:32]
+
+
+def prepare_chat(engine: EngineFace, body: ChatRequest, api_key: str | None) -> PreparedChat:
+    """Raises `ApiError` for whatever cannot be served."""
+    wanted = constraint_of(body)
+    plan = _tool_plan(body)
+    if plan is not None:
+        if wanted is not None:
+            text = f"A required tool call and '{wanted.param}' exclude each other; send one of them."
+            raise invalid(text, "tool_choice", "conflicting_constraints")
+        wanted = Wanted(plan.spec, "tools")
+    _check_constraint(engine, wanted)
+    prompt_ids = chat_prompt(engine, body)
+    budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
+    _check_length(engine, len(prompt_ids), budget, "messages")
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    sampling = _sampling(body, budget, logprobs, engine)
+    return PreparedChat(_call(prompt_ids, sampling, wanted, body, api_key), plan)
+
+
+def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
+    """One call per prompt. Raises `ApiError` for whatever cannot be served."""
+    wanted = constraint_of(body)
+    _check_constraint(engine, wanted)
+    calls = []
+    for prompt in body.prompt:
+        try:
+            prompt_ids = engine.intake.token_ids(prompt)
+        except RequestError as error:
+            raise api_error(error, param="prompt") from error
+        _check_length(engine, len(prompt_ids), body.max_tokens, "prompt")
+        echoed = body.echo and body.logprobs is not None and len(prompt_ids) > 1
+        sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=1 if echoed else None)
+        calls.append(_call(prompt_ids, sampling, wanted, body, api_key))
+    return calls
+
+
+def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest) -> list[int]:
+    """The messages through the chat template; raises `ApiError` if the template refuses them."""
+    messages = [_template_message(message) for message in body.messages or []]
+    tools = None
+    if isinstance(body, ChatRequest) and body.tools and body.tool_choice != "none":
+        tools = [tool.model_dump(exclude_unset=True) for tool in body.tools]
+    try:
+        prompt_ids: list[int] = engine.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=body.add_generation_prompt, tools=tools
+        )
+    except RequestError as error:
+        raise api_error(error, param="messages") from error
+    return prompt_ids
+
+
+def _template_message(message: Message) -> dict[str, Any]:
+    """What a chat template sees; `developer` is what newer clients call `system`."""
+    role = "system" if message.role == "developer" else message.role
+    shown: dict[str, Any] = {"role": role, "content": message.content or ""}
+    if message.name is not None:
+        shown["name"] = message.name
+    if message.tool_call_id is not None:
+        shown["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        shown["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": _template_function(call.function.name, call.function.arguments),
+            }
+            for call in message.tool_calls
+        ]
+    return shown
+
+
+def _template_function(name: str, arguments: str) -> dict[str, Any]:
+    """Templates expect the arguments as an object; text that is none stays text."""
+    try:
+        return {"name": name, "arguments": json.loads(arguments)}
+    except (ValueError, RecursionError):
+        return {"name": name, "arguments": arguments}
+
+
+def _tool_plan(body: ChatRequest) -> ToolPlan | None:
+    try:
+        return tool_plan(body)
+    except RequestError as error:
+        raise api_error(error, param="tools") from error
+
+
+def _check_constraint(engine: EngineFace, wanted: Wanted | None) -> None:
+    """Compiles it (the engine finds it in the compiler's cache afterwards)."""
+    if wanted is None:
+        return
+    try:
+        engine.intake.compile(wanted.spec)
+    except RequestError as error:
+        raise api_error(error, param=wanted.param) from error
+
+
+def _check_length(engine: EngineFace, prompt_len: int, max_tokens: int | None, param: str) -> None:
+    """OpenAI refuses a budget that the context cannot hold; the engine itself would cut it."""
+    limit = engine.max_model_len
+    if prompt_len + (max_tokens or 0) <= limit:
+        return
+    asked = f" and {max_tokens} for the answer" if max_tokens else ""
+    raise ApiError(
+        400,
+        f"This model's maximum context length is {limit} tokens, but the request has {prompt_len} tokens in '{param}'"
+        f"{asked}. Shorten the prompt or lower max_tokens.",
+        param=param,
+        code="context_length_exceeded",
+    )
+
+
+def _sampling(
+    body: Generation,
+    max_tokens: int | None,
+    logprobs: int | None,
+    engine: EngineFace,
+    *,
+    prompt_logprobs_from: int | None = None,
+) -> SamplingParams:
+    vocab_size = engine.tokenizer.vocab_size
+    for param, token_ids in (("logit_bias", body.logit_bias), ("stop_token_ids", body.stop_token_ids)):
+        for token_id in token_ids:
+            if not 0 <= token_id < vocab_size:
+                raise invalid(f"Invalid '{param}': {token_id} is not a token id in [0, {vocab_size}).", param)
+    try:
+        return SamplingParams(
+            max_tokens=max_tokens,
+            min_tokens=body.min_tokens,
+            temperature=body.temperature,
+            top_k=body.top_k,
+            top_p=body.top_p,
+            min_p=body.min_p,
+            seed=body.seed,
+            stop=tuple(body.stop),
+            stop_token_ids=tuple(body.stop_token_ids),
+            ignore_eos=body.ignore_eos,
+            presence_penalty=body.presence_penalty,
+            frequency_penalty=body.frequency_penalty,
+            repetition_penalty=body.repetition_penalty,
+            logit_bias=body.logit_bias,
+            logprobs=logprobs,
+            prompt_logprobs_from=prompt_logprobs_from,
+            n=body.n,
+        )
+    except RequestError as error:
+        raise api_error(error) from error
+
+
+def _call(
+    prompt_ids: list[int], sampling: SamplingParams, wanted: Wanted | None, body: Generation, api_key: str | None
+) -> EngineCall:
+    return EngineCall(
+        prompt_ids,
+        sampling,
+        wanted.spec if wanted is not None else None,
+        namespace_of(body.cache_salt, api_key),
+        body.priority,
+    )

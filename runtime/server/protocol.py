@@ -1,0 +1,309 @@
+"""The request bodies of `/v1/chat/completions` and `/v1/completions`, checked field by field.
+
+OpenAI's names, SGLang's `regex` and `ebnf`, vLLM's `structured_outputs` and its older `guided_*`. `null` means "not
+given" everywhere; unknown fields are ignored; types are strict (`"5"` is not a number). Whatever concerns the engine
+(vocabulary, context length, whether a schema can be enforced) is checked later; this module knows no engine.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..request import MAX_LOGPROBS, MAX_STOP_STRINGS
+
+MAX_N = 16
+MAX_STOP_CHARS = 1024
+MAX_LOGIT_BIAS = 1024
+
+
+def fault(kind: str, message: str) -> PydanticCustomError:
+    """A validation error whose message is `message` as it stands (braces and all)."""
+    return PydanticCustomError(kind, "{text}", {"text": message})
+
+
+def _stop_strings(value: object) -> object:
+    stop = [value] if isinstance(value, str) else value
+    if not isinstance(stop, list):
+        raise fault("stop_type", "Expected a string or an array of strings")
+    if len(stop) > MAX_STOP_STRINGS:
+        raise fault("stop", f"There are {len(stop)} stop strings; at most {MAX_STOP_STRINGS} are allowed")
+    for text in stop:
+        if not isinstance(text, str):
+            raise fault("stop_type", "Expected a string or an array of strings")
+        if not 0 < len(text) <= MAX_STOP_CHARS:
+            raise fault("stop", f"A stop string must have 1 to {MAX_STOP_CHARS} characters; one has {len(text)}")
+    return stop
+
+
+def _logit_bias(value: object) -> object:
+    if not isinstance(value, dict):
+        raise fault("logit_bias_type", "Expected an object of token ids and numbers")
+    if len(value) > MAX_LOGIT_BIAS:
+        raise fault("logit_bias", f"There are {len(value)} entries; at most {MAX_LOGIT_BIAS} are allowed")
+    biases: dict[int, float] = {}
+    for key, bias in value.items():
+        if not (isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 10):
+            raise fault("logit_bias", f"{str(key)[:40]!r} is not a token id")
+        if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -100 <= bias <= 100:
+            raise fault("logit_bias", f"The bias of token {key} must be a number between -100 and 100")
+        biases[int(key)] = float(bias)
+    return biases
+
+
+def _content(value: object) -> object:
+    """A message's content as text: a string, or an array of text parts (joined by line feeds)."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise fault("content_type", "Expected a string or an array of text parts")
+    texts = []
+    for part in value:
+        kind = part.get("type") if isinstance(part, dict) else None
+        text = part.get("text") if isinstance(part, dict) else None
+        if kind not in ("text", "input_text", "output_text"):
+            raise fault("content", f"Content parts of type {str(kind)[:40]!r} are not supported; send text")
+        if not isinstance(text, str):
+            raise fault("content_type", "Expected a string as the 'text' of a text part")
+        texts.append(text)
+    return "\n".join(texts)
+
+
+def _prompts(value: object) -> object:
+    """A text, token ids, or an array of either → a list of prompts."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not value:
+        raise fault("prompt_type", "Expected a non-empty string, array of strings, or array of token ids")
+    prompts = [value] if isinstance(value[0], int) else value
+    for prompt in prompts:
+        if isinstance(prompt, list):
+            if not all(type(token_id) is int and 0 <= token_id < 2**31 for token_id in prompt):
+                raise fault("prompt_type", "Expected token ids (integers from 0 to 2^31 - 1), nothing else among them")
+        elif not isinstance(prompt, str):
+            raise fault("prompt_type", "Expected a string, array of strings, or array of token ids")
+        if not prompt:
+            raise fault("prompt", "An empty prompt cannot be completed; give at least one token")
+    return prompts
+
+
+def _salt(value: object) -> object:
+    if not isinstance(value, str) or not 1 <= len(value) <= 128 or not (value.isascii() and value.isprintable()):
+        raise fault("cache_salt", "A cache salt is 1 to 128 printable ASCII characters")
+    return value
+
+
+StopStrings = Annotated[list[str], BeforeValidator(_stop_strings)]
+LogitBias = Annotated[dict[int, float], BeforeValidator(_logit_bias)]
+Content = Annotated[str, BeforeValidator(_content)]
+Prompts = Annotated[list[str | list[int]], BeforeValidator(_prompts)]
+Salt = Annotated[str, BeforeValidator(_salt)]
+Schema = dict[str, Any] | bool
+Finite = Field(allow_inf_nan=False)
+
+
+class Body(BaseModel):
+    """Strict in types, deaf to unknown fields; `null` is as good as leaving a field out."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, data: object) -> object:
+        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
+class StreamOptions(Body):
+    """`continuous_usage_stats` (vLLM, SGLang) puts usage on every chunk."""
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+
+
+class JsonSchemaFormat(Body):
+    name: str = Field("", max_length=64)
+    description: str = ""
+    strict: bool = False
+    schema_: Schema | None = Field(None, alias="schema")
+
+
+class ResponseFormat(Body):
+    """`schema` beside `type` is how some clients send it; OpenAI nests it under `json_schema`."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaFormat | None = None
+    schema_: Schema | None = Field(None, alias="schema")
+
+
+class StructuredOutputs(Body):
+    """vLLM's field: exactly one of the kinds."""
+
+    json_: Schema | str | None = Field(None, alias="json")
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    structural_tag: Any = None
+    whitespace_pattern: str | None = None
+
+
+class FunctionCall(Body):
+    name: str
+    arguments: str = "{}"
+
+
+class ToolCall(Body):
+    id: str = ""
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class Message(Body):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] = []
+    tool_call_id: str | None = None
+
+    @model_validator(mode="after")
+    def _has_content(self) -> Message:
+        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+            raise fault("content", f"The content of a message with role {self.role!r} must be given")
+        return self
+
+
+class FunctionTool(Body):
+    name: str = Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    strict: bool = False
+
+
+class Tool(Body):
+    type: Literal["function"]
+    function: FunctionTool
+
+
+class NamedFunction(Body):
+    name: str
+
+
+class NamedTool(Body):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class Generation(Body):
+    """The fields that both endpoints share."""
+
+    model: str | None = None
+    n: int = Field(1, ge=1, le=MAX_N)
+    best_of: int | None = None
+    temperature: float = Field(1.0, ge=0, le=2, allow_inf_nan=False)
+    top_p: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)
+    top_k: int = Field(0, ge=-1, lt=2**31)
+    min_p: float = Field(0.0, ge=0, le=1, allow_inf_nan=False)
+    presence_penalty: float = Field(0.0, ge=-2, le=2, allow_inf_nan=False)
+    frequency_penalty: float = Field(0.0, ge=-2, le=2, allow_inf_nan=False)
+    repetition_penalty: float = Field(1.0, gt=0, le=10, allow_inf_nan=False)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    stop: StopStrings = []
+    stop_token_ids: list[int] = Field([], max_length=64)
+    min_tokens: int = Field(0, ge=0)
+    ignore_eos: bool = False
+    logit_bias: LogitBias = {}
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    response_format: ResponseFormat | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    json_schema: Schema | str | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Schema | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_whitespace_pattern: str | None = None
+    cache_salt: Salt | None = None
+    priority: int = Field(0, ge=-(2**31), lt=2**31)
+
+    @model_validator(mode="after")
+    def _stream_options_need_stream(self) -> Generation:
+        if self.stream_options is not None and not self.stream:
+            raise fault("stream_options", "'stream_options' is only allowed when 'stream' is true")
+        if self.best_of is not None and self.best_of != 1:
+            raise fault("best_of", "'best_of' is not supported; use 'n' and choose among the outputs")
+        return self
+
+
+class ChatRequest(Generation):
+    messages: list[Message] = Field(min_length=1)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool = False
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    tools: list[Tool] = Field([], max_length=128)
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    functions: Any = None
+    function_call: Any = None
+    modalities: list[str] = []
+    add_generation_prompt: bool = True
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> ChatRequest:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise fault("top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true")
+        if self.max_tokens is not None and self.max_completion_tokens not in (None, self.max_tokens):
+            raise fault("max_tokens", "'max_tokens' and 'max_completion_tokens' differ; send one of them")
+        if self.functions is not None or self.function_call is not None:
+            raise fault("functions", "'functions' and 'function_call' are not supported; use 'tools' and 'tool_choice'")
+        if any(modality != "text" for modality in self.modalities):
+            raise fault("modalities", "Only the modality 'text' is supported")
+        names = [tool.function.name for tool in self.tools]
+        if len(set(names)) < len(names):
+            raise fault("tools", "Two tools have the same name")
+        if self.tool_choice not in (None, "none", "auto") and not names:
+            raise fault("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
+        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
+            raise fault("tool_choice", f"There is no tool named {self.tool_choice.function.name[:64]!r} in 'tools'")
+        return self
+
+
+class CompletionRequest(Generation):
+    prompt: Prompts
+    max_tokens: int | None = Field(16, ge=0)
+    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    echo: bool = False
+    suffix: str | None = None
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> CompletionRequest:
+        if self.suffix:
+            raise fault("suffix", "'suffix' is not supported")
+        if self.echo and self.stream and self.logprobs is not None:
+            raise fault("echo", "'echo' with 'logprobs' is not supported on a stream")
+        return self
+
+
+class TokenizeRequest(Body):
+    """Text, or messages to which the chat template is applied."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = Field(None, min_length=1)
+    add_generation_prompt: bool = True
+    add_special_tokens: bool = True
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> TokenizeRequest:
+        if (self.prompt is None) == (self.messages is None):
+            raise fault("prompt", "Give either 'prompt' or 'messages'")
+        return self
+
+
+class DetokenizeRequest(Body):
+    model: str | None = None
+    tokens: list[int] = Field(max_length=1 << 20)

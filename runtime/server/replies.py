@@ -1,0 +1,155 @@
+"""Bodies of answers, as plain dicts in OpenAI's shapes. Knows tokens and usage, no HTTP and no engine.
+
+Beyond OpenAI's fields, `usage.completion_tokens_details` says how the tokens came about: `jumped_tokens` (forced by
+the constraint and taken in a step they did not need), `drafted_tokens` and `sampled_tokens`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ..request import FinishReason, TokenLogprob, Usage
+
+LOWEST_LOGPROB = -9999.0  # JSON has no -Infinity; OpenAI sends this number
+
+
+class TokenTexts(Protocol):
+    """What is needed of a tokenizer to show single tokens."""
+
+    def token_bytes(self, token_id: int) -> bytes: ...
+
+    def token_text(self, token_id: int) -> str: ...
+
+
+class Header:
+    """The fields that every chunk or body of one answer shares."""
+
+    def __init__(self, prefix: str, kind: str, model: str, fingerprint: str) -> None:
+        self.id = f"{prefix}-{uuid.uuid4().hex}"
+        self.kind = kind
+        self.model = model
+        self.created = int(time.time())
+        self.fingerprint = fingerprint
+
+    def body(self, choices: list[dict[str, Any]], *, chunk: bool = False) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": f"{self.kind}.chunk" if chunk and self.kind == "chat.completion" else self.kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+            "choices": choices,
+        }
+
+
+def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
+    """`usages`: for each prompt the usage of its outputs. A prompt shared by n outputs counts once."""
+    total = Usage()
+    for outputs in usages:
+        total.prompt_tokens += outputs[0].prompt_tokens
+        total.cached_tokens += outputs[0].cached_tokens
+        for usage in outputs:
+            total.completion_tokens += usage.completion_tokens
+            total.drafted_tokens += usage.drafted_tokens
+            total.jumped_tokens += usage.jumped_tokens
+    return {
+        "prompt_tokens": total.prompt_tokens,
+        "completion_tokens": total.completion_tokens,
+        "total_tokens": total.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": total.cached_tokens},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "jumped_tokens": total.jumped_tokens,
+            "drafted_tokens": total.drafted_tokens,
+            "sampled_tokens": total.sampled_tokens,
+        },
+    }
+
+
+def finish_reason(reason: FinishReason | None, *, tool_calls: bool = False) -> str | None:
+    """OpenAI's word: "stop", "length" or "tool_calls"."""
+    if reason is FinishReason.STOP and tool_calls:
+        return "tool_calls"
+    return reason.value if reason is not None else None
+
+
+def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: TokenTexts) -> dict[str, Any]:
+    """The `logprobs` object of a chat choice."""
+    content = []
+    for entry in logprobs:
+        shown = _chat_token(entry.token_id, entry.logprob, tokenizer)
+        shown["top_logprobs"] = [_chat_token(token_id, logprob, tokenizer) for token_id, logprob in entry.top]
+        content.append(shown)
+    return {"content": content, "refusal": None}
+
+
+def _chat_token(token_id: int, logprob: float, tokenizer: TokenTexts) -> dict[str, Any]:
+    return {
+        "token": tokenizer.token_text(token_id),
+        "logprob": max(logprob, LOWEST_LOGPROB),
+        "bytes": list(tokenizer.token_bytes(token_id)),
+    }
+
+
+class CompletionLogprobs:
+    """The four parallel arrays of `/v1/completions`; keeps the text offset over the chunks of one output."""
+
+    def __init__(self, tokenizer: TokenTexts) -> None:
+        self._tokenizer = tokenizer
+        self._offset = 0
+
+    def body(self, logprobs: Sequence[TokenLogprob], *, first_unscored: int | None = None) -> dict[str, Any]:
+        """`first_unscored`: an echoed prompt's first token, which has no log-probability."""
+        tokens: list[str] = []
+        scores: list[float | None] = []
+        tops: list[dict[str, float] | None] = []
+        offsets: list[int] = []
+        entries: list[tuple[int, TokenLogprob | None]] = [(entry.token_id, entry) for entry in logprobs]
+        if first_unscored is not None:
+            entries.insert(0, (first_unscored, None))
+        for token_id, entry in entries:
+            text = self._tokenizer.token_text(token_id)
+            tokens.append(text)
+            offsets.append(self._offset)
+            self._offset += len(self._tokenizer.token_bytes(token_id).decode("utf-8", "replace"))
+            scores.append(max(entry.logprob, LOWEST_LOGPROB) if entry is not None else None)
+            tops.append(self._top(entry) if entry is not None else None)
+        return {"tokens": tokens, "token_logprobs": scores, "top_logprobs": tops, "text_offset": offsets}
+
+    def _top(self, entry: TokenLogprob) -> dict[str, float]:
+        return {self._tokenizer.token_text(token): max(logprob, LOWEST_LOGPROB) for token, logprob in entry.top}
+
+
+def chat_choice(
+    index: int,
+    text: str,
+    reason: FinishReason | None,
+    logprobs: dict[str, Any] | None,
+    tool_call: dict[str, Any] | None = None,
+    *,
+    named: bool = False,
+) -> dict[str, Any]:
+    """A whole chat answer. `named`: the caller chose the tool, and then OpenAI says "stop"."""
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if tool_call is not None:
+        message = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [tool_call]}
+    return {
+        "index": index,
+        "message": message,
+        "logprobs": logprobs,
+        "finish_reason": finish_reason(reason, tool_calls=tool_call is not None and not named),
+    }
+
+
+def chunk_choice(
+    index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
+) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+
+
+def text_choice(index: int, text: str, reason: FinishReason | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+    """A choice of `/v1/completions`, whole or a chunk."""
+    return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason(reason)}

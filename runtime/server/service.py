@@ -1,0 +1,148 @@
+"""What the routes share: the engine, the settings, who may use which model, and how answers are pulled.
+
+One instance per application; it is handed to each router explicitly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from ...errors import PhloemError, RequestError
+from ..request import Delta
+from .errors import ApiError, api_error, internal, invalid, model_not_found, unavailable
+from .lifecycle import Lifecycle
+from .metrics import Metrics
+from .prepare import EngineCall
+from .settings import ServerSettings
+
+if TYPE_CHECKING:
+    from ..async_engine import AsyncEngine
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+NUM_WORKERS = 4
+logger = logging.getLogger("phloem.server")
+
+
+class Service:
+    """Everything an endpoint needs."""
+
+    def __init__(self, async_engine: AsyncEngine, settings: ServerSettings, version: str) -> None:
+        self.async_engine = async_engine
+        self.engine = async_engine.engine
+        self.settings = settings
+        self.version = version
+        self.fingerprint = f"phloem-{version}"
+        self.lifecycle = Lifecycle()
+        self.metrics = Metrics(async_engine.statistics, settings)
+        self.model_names = (settings.model_name, *settings.aliases)
+        self._workers: ThreadPoolExecutor | None = None
+
+    def open(self) -> None:
+        """Starts the workers and takes requests."""
+        self._workers = ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="phloem-prepare")
+        self.lifecycle.open()
+
+    def close(self) -> None:
+        """Takes no more requests; does not wait for a worker that is busy."""
+        self.lifecycle.drain()
+        if self._workers is not None:
+            self._workers.shutdown(wait=False, cancel_futures=True)
+            self._workers = None
+
+    # -- admission ---------------------------------------------------------------------------------------------
+
+    def check_ready(self) -> None:
+        """Raises `ApiError` 503 unless requests are taken."""
+        if self.lifecycle.phase == "draining":
+            raise unavailable("The server is shutting down.", self.settings.retry_after)
+        if not self.lifecycle.is_ready or not self.async_engine.is_alive:
+            raise unavailable("The server is not ready.", self.settings.retry_after)
+
+    def check_model(self, name: str | None) -> str:
+        """The model's name as answered; a request without one means the served model."""
+        if name is None:
+            return self.settings.model_name
+        if name not in self.model_names:
+            raise model_not_found(name)
+        return name
+
+    def api_key(self, state: Any) -> str | None:
+        """The key that parts caches, if they are parted by key."""
+        return state.api_key if self.settings.isolates_keys else None
+
+    # -- work --------------------------------------------------------------------------------------------------
+
+    async def on_worker(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Runs slow CPU work off the event loop.
+
+        Raises:
+            ApiError: 400 when it took longer than `prepare_timeout` (the thread finishes on its own; compilers and
+                templates are bounded).
+        """
+        if self._workers is None:
+            raise unavailable("The server is not ready.", self.settings.retry_after)
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._workers, lambda: function(*args, **kwargs))
+        try:
+            async with asyncio.timeout(self.settings.prepare_timeout):
+                return await work
+        except TimeoutError as error:
+            text = f"Preparing the request took longer than {self.settings.prepare_timeout:g} seconds; simplify it."
+            raise invalid(text, code="prepare_timeout") from error
+
+    def explain(self, error: Exception, request_id: str) -> ApiError:
+        """How an exception is told to the client. A request that failed through no fault of its own is logged."""
+        if isinstance(error, ApiError):
+            return error
+        failed = type(error) is RequestError and error.param is None
+        if isinstance(error, PhloemError) and not failed:
+            return api_error(error, retry_after=self.settings.retry_after)
+        logger.error("%s failed", request_id, exc_info=error)
+        return internal(request_id)
+
+    async def deltas(self, calls: Sequence[EngineCall]) -> AsyncGenerator[tuple[int, Delta]]:
+        """The deltas of all calls as they come, each with its call's index. Closing it aborts them all."""
+        if len(calls) == 1:
+            async with aclosing(self._generate(calls[0])) as stream:
+                async for delta in stream:
+                    yield 0, delta
+            return
+        arrivals: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
+        pumps = [asyncio.ensure_future(self._pump(index, call, arrivals)) for index, call in enumerate(calls)]
+        try:
+            num_open = len(pumps)
+            while num_open:
+                index, arrival = await arrivals.get()
+                if arrival is None:
+                    num_open -= 1
+                elif isinstance(arrival, Exception):
+                    raise arrival
+                else:
+                    yield index, arrival
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _pump(
+        self, index: int, call: EngineCall, arrivals: asyncio.Queue[tuple[int, Delta | Exception | None]]
+    ) -> None:
+        try:
+            async with aclosing(self._generate(call)) as stream:
+                async for delta in stream:
+                    arrivals.put_nowait((index, delta))
+            arrivals.put_nowait((index, None))
+        except Exception as error:
+            arrivals.put_nowait((index, error))
+
+    def _generate(self, call: EngineCall) -> AsyncGenerator[Delta]:
+        stream: AsyncIterator[Delta] = self.async_engine.generate(
+            call.prompt_ids, call.sampling, call.spec, namespace=call.namespace, priority=call.priority
+        )
+        return cast("AsyncGenerator[Delta]", stream)

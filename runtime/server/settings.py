@@ -1,0 +1,72 @@
+"""How the server behaves: one frozen value, validated once. Nothing here concerns the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...errors import ConfigError
+
+CacheIsolation = Literal["auto", "key", "none"]
+MetricNames = Literal["phloem", "vllm", "sglang"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Settings of one HTTP application.
+
+    Attributes:
+        model_name: the name clients send as `model`; further names are `aliases`.
+        api_keys: accepted bearer keys; empty: no key is asked for.
+        cache_isolation: whether callers share cached prefixes. "key": one namespace per API key; "none": shared by
+            all; "auto": "key" as soon as there is more than one key.
+        max_body_bytes: larger request bodies are answered with 413.
+        max_json_depth: deepest nesting of a request body.
+        max_outputs: most outputs of one HTTP request (`n` times the number of prompts).
+        ping_interval: seconds of silence on a stream after which a comment line is sent.
+        body_timeout: seconds a client may take to send its body.
+        send_timeout: seconds a client may leave a sent chunk unread before its request is aborted.
+        prepare_timeout: seconds that tokenisation, template and constraint compilation may take.
+        drain_timeout: seconds that running requests get to finish after SIGTERM.
+        retry_after: seconds told to clients that are refused because the queue is full.
+        cors_origins: browser origins that may call the server; empty: none.
+        metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
+    """
+
+    model_name: str = "nano"
+    aliases: tuple[str, ...] = ()
+    api_keys: tuple[str, ...] = ()
+    cache_isolation: CacheIsolation = "auto"
+    max_body_bytes: int = 1 << 20
+    max_json_depth: int = 100
+    max_outputs: int = 64
+    ping_interval: float = 15.0
+    body_timeout: float = 30.0
+    send_timeout: float = 60.0
+    prepare_timeout: float = 30.0
+    drain_timeout: float = 30.0
+    retry_after: int = 1
+    cors_origins: tuple[str, ...] = ()
+    metric_names: MetricNames = "phloem"
+
+    def __post_init__(self) -> None:
+        if any(not key or not key.isascii() or not key.isprintable() or " " in key for key in self.api_keys):
+            raise ConfigError("api_key: a key must be non-empty printable ASCII without spaces")
+        if self.cache_isolation not in ("auto", "key", "none"):
+            raise ConfigError(f'cache_isolation: {self.cache_isolation!r} is not one of "auto", "key", "none"')
+        if self.cache_isolation == "key" and not self.api_keys:
+            raise ConfigError('cache_isolation: "key" needs at least one API key (--api-key)')
+        if self.metric_names not in ("phloem", "vllm", "sglang"):
+            raise ConfigError(f'metric_names: {self.metric_names!r} is not one of "phloem", "vllm", "sglang"')
+        if not self.model_name:
+            raise ConfigError("served_model_name: give a non-empty name")
+        for name in ("max_body_bytes", "max_json_depth", "max_outputs", "retry_after"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must be at least 1")
+        for name in ("ping_interval", "body_timeout", "send_timeout", "prepare_timeout"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must be above 0 seconds")
+
+    @property
+    def isolates_keys(self) -> bool:
+        return self.cache_isolation == "key" or (self.cache_isolation == "auto" and len(self.api_keys) > 1)

@@ -1,0 +1,176 @@
+"""An async engine that answers from a script: for what the protocol does, whatever the model says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from phloem.errors import PromptTooLong, RequestError
+from phloem.runtime.constraint_spec import ConstraintSpec
+from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
+from phloem.runtime.statistics import EngineStatistics
+
+EOS = 256
+
+
+class CharTokenizer:
+    """Every byte is a token; 256 ends an output."""
+
+    vocab_size = 257
+    eos_ids = (EOS,)
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return bytes(token_id for token_id in token_ids if token_id < 256).decode("utf-8", "replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id]) if token_id < 256 else b""
+
+    def token_text(self, token_id: int) -> str:
+        return self.token_bytes(token_id).decode("utf-8", "replace") if token_id < 256 else "<end>"
+
+    def apply_chat_template(
+        self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool = True, tools: Any = None
+    ) -> list[int]:
+        text = "".join(f"<{message['role']}>{message['content']}" for message in messages)
+        if tools:
+            text = f"<tools>{[tool['function']['name'] for tool in tools]}" + text
+        return self.encode(text + ("<assistant>" if add_generation_prompt else ""))
+
+
+class FakeIntake:
+    """Tokenises; "compiles" whatever is not in `broken`."""
+
+    def __init__(self, tokenizer: CharTokenizer, broken: dict[str, RequestError], seconds: float) -> None:
+        self._tokenizer = tokenizer
+        self._broken = broken
+        self._seconds = seconds
+
+    def token_ids(self, prompt: str | Sequence[int]) -> list[int]:
+        token_ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        for token_id in token_ids:
+            if not 0 <= token_id < self._tokenizer.vocab_size:
+                raise RequestError(f"prompt: {token_id} is not a token id", param="prompt")
+        return token_ids
+
+    def compile(self, spec: ConstraintSpec) -> None:
+        time.sleep(self._seconds)
+        if spec.source in self._broken:
+            raise self._broken[str(spec.source)]
+
+
+class FakeEngine:
+    def __init__(self, broken: dict[str, RequestError], compile_seconds: float) -> None:
+        self.tokenizer = CharTokenizer()
+        self.intake = FakeIntake(self.tokenizer, broken, compile_seconds)
+        self.max_model_len = 2000
+
+
+@dataclass
+class FakeAsyncEngine:
+    """Says `reply`, one byte at a time.
+
+    Attributes:
+        refusal: raised before the first delta.
+        failure: raised after `fails_after` tokens.
+        token_seconds: pause before every token.
+        broken: constraint sources that do not compile.
+        calls: what was asked.
+        num_open: generators that were started and have neither ended nor been closed.
+        num_aborted: generators that were closed early.
+    """
+
+    reply: str = "Hello wörld"
+    refusal: Exception | None = None
+    failure: Exception | None = None
+    fails_after: int = 3
+    token_seconds: float = 0.0
+    broken: dict[str, RequestError] = field(default_factory=dict)
+    compile_seconds: float = 0.0
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    num_open: int = 0
+    num_aborted: int = 0
+    is_alive: bool = True
+    last_step_at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.engine = FakeEngine(self.broken, self.compile_seconds)
+
+    def statistics(self) -> EngineStatistics:
+        return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 7, 7, 100, 1, 3, 90, 45, 30, 8, 6)
+
+    async def generate(
+        self,
+        prompt: Sequence[int],
+        sampling: SamplingParams,
+        constraint: ConstraintSpec | None = None,
+        *,
+        namespace: str = "",
+        priority: int = 0,
+    ) -> AsyncIterator[Delta]:
+        self.calls.append(
+            {
+                "prompt": self.engine.tokenizer.decode(prompt),
+                "sampling": sampling,
+                "constraint": constraint,
+                "namespace": namespace,
+                "priority": priority,
+            }
+        )
+        if self.refusal is not None:
+            raise self.refusal
+        if len(prompt) > self.engine.max_model_len:
+            raise PromptTooLong("too long", param="prompt")
+        self.num_open += 1
+        ended = False
+        try:
+            for position, delta in enumerate(self._deltas(prompt, sampling)):
+                if self.failure is not None and position == self.fails_after:
+                    raise self.failure
+                await asyncio.sleep(self.token_seconds)
+                yield delta
+            ended = True
+        finally:
+            self.num_open -= 1
+            self.num_aborted += not ended
+
+    def _deltas(self, prompt: Sequence[int], sampling: SamplingParams) -> list[Delta]:
+        tokens = [*self.reply.encode(), EOS]
+        reason = FinishReason.STOP
+        if sampling.max_tokens is not None and sampling.max_tokens < len(tokens):
+            tokens, reason = tokens[: sampling.max_tokens], FinishReason.LENGTH
+        return [delta for index in range(sampling.n) for delta in self._output(index, prompt, tokens, reason, sampling)]
+
+    def _output(
+        self, index: int, prompt: Sequence[int], tokens: list[int], reason: FinishReason, sampling: SamplingParams
+    ) -> list[Delta]:
+        usage = Usage(prompt_tokens=len(prompt), cached_tokens=len(prompt) // 2)
+        scored = ()
+        if sampling.prompt_logprobs_from is not None:
+            scored = tuple(TokenLogprob(token, -2.0) for token in prompt[sampling.prompt_logprobs_from :])
+        if not tokens:
+            return [Delta("fake", index, "", (), reason, usage, prompt_logprobs=scored)]
+        deltas = []
+        pending = b""
+        for position, token in enumerate(tokens):
+            pending += self.engine.tokenizer.token_bytes(token)
+            try:
+                text, pending = pending.decode(), b""
+            except UnicodeDecodeError:
+                text = ""
+            last = position == len(tokens) - 1
+            usage.completion_tokens += 1
+            logprobs = ()
+            if sampling.logprobs is not None:
+                top = tuple((other, -float(other + 1)) for other in range(sampling.logprobs))
+                logprobs = (TokenLogprob(token, -0.5 if position else float("-inf"), top),)
+            prompt_logprobs = scored if last else ()
+            deltas.append(
+                Delta("fake", index, text, (token,), reason if last else None, usage, logprobs, prompt_logprobs)
+            )
+        return deltas

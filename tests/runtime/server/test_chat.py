@@ -1,0 +1,195 @@
+"""Chat completions: shapes of answers and chunks, usage, log-probabilities, tools."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from phloem.errors import PromptTooLong, QueueFull, RequestError
+
+from .fakes import FakeAsyncEngine
+from .wire import client
+
+
+def test_an_answer_has_openais_shape() -> None:
+    answer = client().chat("Hi", temperature=0, max_tokens=50)
+    assert answer.status == 200
+    body = answer.json()
+    assert body["object"] == "chat.completion" and body["model"] == "fake" and body["id"].startswith("chatcmpl-")
+    assert body["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Hello wörld", "refusal": None},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+    ]
+    usage = body["usage"]
+    assert usage["prompt_tokens"] == len("<user>Hi<assistant>") and usage["completion_tokens"] == 13
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] // 2
+    assert usage["completion_tokens_details"]["jumped_tokens"] == 0
+
+
+def test_the_budget_ends_an_answer_with_length() -> None:
+    for name in ("max_tokens", "max_completion_tokens"):
+        choice = client().chat(**{name: 5}).json()["choices"][0]
+        assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello", "length")
+
+
+def test_a_stream_is_the_same_answer_in_pieces() -> None:
+    answer = client().chat(stream=True)
+    events = answer.events()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert events.pop() == "[DONE]"
+    assert {event["object"] for event in events} == {"chat.completion.chunk"}
+    assert len({event["id"] for event in events}) == 1
+    choices = [event["choices"][0] for event in events]
+    assert choices[0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
+    assert "".join(choice["delta"].get("content") or "" for choice in choices) == "Hello wörld"
+    assert [choice["finish_reason"] for choice in choices[-2:]] == [None, "stop"]
+    assert all("usage" not in event for event in events)
+
+
+def test_usage_comes_last_on_a_stream_that_asks_for_it() -> None:
+    events = client().chat(stream=True, stream_options={"include_usage": True}, n=2).events()
+    assert events[-1] == "[DONE]" and events[-2]["choices"] == []
+    assert events[-2]["usage"]["completion_tokens"] == 26
+    assert all(event["usage"] is None for event in events[:-2])
+    continuous = client().chat(stream=True, stream_options={"continuous_usage_stats": True}).events()
+    counts = [event["usage"]["completion_tokens"] for event in continuous[:-1]]
+    assert counts == sorted(counts) and counts[-1] == 13
+
+
+def test_n_outputs_share_one_prompt() -> None:
+    body = client().chat(n=3).json()
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2]
+    assert body["usage"]["prompt_tokens"] == len("<user>Hi<assistant>")
+    assert body["usage"]["completion_tokens"] == 3 * 13
+
+
+def test_logprobs_name_tokens_bytes_and_alternatives() -> None:
+    body = client().chat(logprobs=True, top_logprobs=2).json()
+    content = body["choices"][0]["logprobs"]["content"]
+    assert bytes(byte for entry in content for byte in entry["bytes"]).decode() == "Hello wörld"
+    assert content[0]["logprob"] == -9999.0 and content[1]["logprob"] == -0.5
+    assert [entry["logprob"] for entry in content[1]["top_logprobs"]] == [-1.0, -2.0]
+    streamed = client().chat(logprobs=True, stream=True).events()[:-1]
+    entries = [e for event in streamed for e in (event["choices"][0]["logprobs"] or {"content": []})["content"]]
+    assert [entry["bytes"] for entry in entries] == [entry["bytes"] for entry in content]
+
+
+def test_content_parts_and_roles_reach_the_template() -> None:
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+    ]
+    asked = client()
+    assert asked.post("/v1/chat/completions", {"messages": messages}).status == 200
+    assert asked.engine.calls[0]["prompt"] == "<system>Be brief.<user>a\nb<assistant>"
+
+
+def test_null_fields_are_fields_not_given() -> None:
+    fields = dict.fromkeys(
+        ["temperature", "top_p", "n", "stop", "seed", "max_tokens", "response_format", "stream", "logit_bias"]
+    )
+    assert client().chat(**fields).status == 200
+
+
+def test_sampling_fields_reach_the_engine() -> None:
+    asked = client()
+    assert (
+        asked.chat(
+            temperature=0.5, top_p=0.9, top_k=5, seed=7, stop=["x"], logit_bias={"65": 3}, presence_penalty=1
+        ).status
+        == 200
+    )
+    sampling = asked.engine.calls[0]["sampling"]
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed) == (0.5, 0.9, 5, 7)
+    assert (sampling.stop, dict(sampling.logit_bias), sampling.presence_penalty) == (("x",), {65: 3.0}, 1.0)
+    assert sampling.max_tokens is None
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("refusal", "status", "code"),
+    [
+        (PromptTooLong("prompt: 9 tokens do not fit 8", param="prompt"), 400, "context_length_exceeded"),
+        (QueueFull("8 requests are waiting"), 429, "rate_limit_exceeded"),
+        (RequestError("max_tokens: too few", param="max_tokens"), 400, "invalid_value"),
+        (RequestError("the step failed: secret"), 500, "internal_error"),
+        (ZeroDivisionError("secret"), 500, "internal_error"),
+    ],
+)
+def test_a_refused_request_gets_a_status_even_if_streamed(
+    refusal: Exception, status: int, code: str, streamed: bool
+) -> None:
+    answer = client(FakeAsyncEngine(refusal=refusal)).chat(stream=streamed)
+    assert (answer.status, answer.error["code"]) == (status, code)
+    assert "secret" not in answer.error["message"]
+    assert ("retry-after" in answer.headers) == (status == 429)
+    assert "x-request-id" in answer.headers
+
+
+def test_a_failure_in_mid_stream_is_an_error_frame() -> None:
+    answer = client(FakeAsyncEngine(failure=RequestError("the step failed: secret"))).chat(stream=True)
+    events = answer.events()
+    assert answer.status == 200 and events[-1] == "[DONE]"
+    assert events[-2]["error"]["type"] == "server_error" and "secret" not in events[-2]["error"]["message"]
+
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"$ref": "#/$defs/city"}, "hint": {"const": {"$ref": "#/kept"}}},
+            "$defs": {"city": {"type": "string"}},
+        },
+    },
+}
+CLOCK = {"type": "function", "function": {"name": "clock"}}
+
+
+def test_a_named_tool_is_called_with_the_output_as_its_arguments() -> None:
+    engine = FakeAsyncEngine(reply='{"city":"Ur"}')
+    asked = client(engine)
+    choice_of_tool = {"type": "function", "function": {"name": "weather"}}
+    choice = asked.chat(tools=[WEATHER, CLOCK], tool_choice=choice_of_tool).json()["choices"][0]
+    call = choice["message"]["tool_calls"][0]
+    assert choice["message"]["content"] is None and choice["finish_reason"] == "stop"
+    assert call["function"] == {"name": "weather", "arguments": '{"city":"Ur"}'} and call["id"].startswith("call_")
+    assert json.loads(engine.calls[0]["constraint"].source) == WEATHER["function"]["parameters"]
+    assert engine.calls[0]["prompt"].startswith("<tools>['weather', 'clock']")
+    events = client(engine).chat(tools=[WEATHER], tool_choice="required", stream=True).events()[:-1]
+    calls = [event["choices"][0]["delta"]["tool_calls"][0] for event in events[1:-1]]
+    assert calls[0]["function"]["name"] == "weather" and calls[0]["id"].startswith("call_")
+    assert "".join(call["function"]["arguments"] for call in calls) == '{"city":"Ur"}'
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_required_call_names_one_of_the_tools() -> None:
+    engine = FakeAsyncEngine(reply='{"name":"clock","arguments":{"a":"ö"}}')
+    choice = client(engine).chat(tools=[WEATHER, CLOCK], tool_choice="required").json()["choices"][0]
+    assert choice["message"]["tool_calls"][0]["function"] == {"name": "clock", "arguments": '{"a":"ö"}'}
+    assert choice["finish_reason"] == "tool_calls"
+    schema = json.loads(engine.calls[0]["constraint"].source)
+    properties = schema["$defs"]["weather"]["properties"]
+    assert properties["city"] == {"$ref": "#/$defs/weather/$defs/city"}
+    assert properties["hint"] == {"const": {"$ref": "#/kept"}}
+    [event] = [
+        event["choices"][0]["delta"]["tool_calls"][0]["function"]
+        for event in client(engine).chat(tools=[WEATHER, CLOCK], tool_choice="required", stream=True).events()[:-1]
+        if "tool_calls" in event["choices"][0]["delta"]
+    ]
+    assert event == {"name": "clock", "arguments": '{"a":"ö"}'}
+
+
+def test_tools_leave_the_output_free_unless_one_is_required() -> None:
+    asked = client()
+    assert asked.chat(tools=[WEATHER], tool_choice="auto").json()["choices"][0]["message"]["content"] == "Hello wörld"
+    assert asked.chat(tools=[WEATHER], tool_choice="none").status == 200
+    assert [call["constraint"] for call in asked.engine.calls] == [None, None]
+    assert ["<tools>" in call["prompt"] for call in asked.engine.calls] == [True, False]
