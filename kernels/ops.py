@@ -1,21 +1,17 @@
-"""The one place that chooses who computes: the CPU path for CPU tensors.
+"""The one place that chooses who computes: compiled loops for fp32 on the CPU, plain torch for the rest.
 
-Every function here has a twin of the same name and signature in `reference.py`.
+Every function here has a twin of the same name and signature in `reference.py`, where the contract of each is
+written. Results do not alias their inputs unless said so.
 """
 
 from __future__ import annotations
 
-from . import reference
-from .work_list import AttentionPlan, plan_attention
+import torch
+from torch import Tensor
 
-rms_norm = reference.rms_norm
-add_rms_norm = reference.add_rms_norm
-apply_rope = reference.apply_rope
-silu_mul = reference.silu_mul
-gelu_tanh_mul = reference.gelu_tanh_mul
-write_kv = reference.write_kv
-attention = reference.attention
-sample = reference.sample
+from . import cpu_elementwise, cpu_sample, reference
+from .cpu_attention import cpu_attention
+from .work_list import AttentionPlan, plan_attention
 
 __all__ = [
     "AttentionPlan",
@@ -29,3 +25,96 @@ __all__ = [
     "silu_mul",
     "write_kv",
 ]
+
+
+def _is_plain(*tensors: Tensor) -> bool:
+    """What the compiled CPU loops read: fp32, rows of whole vectors, dense last axis."""
+    return all(t.dtype == torch.float32 and t.stride(-1) == 1 and t.shape[-1] % 8 == 0 for t in tensors)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """RMS norm over the last axis: `[T, C]`, `[C]` -> `[T, C]`."""
+    if x.dim() == 2 and _is_plain(x, weight):
+        return cpu_elementwise.rms_norm(x, weight, eps)
+    return reference.rms_norm(x, weight, eps)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """`(rms_norm(x + residual), x + residual)`."""
+    if x.dim() == 2 and _is_plain(x, residual, weight):
+        return cpu_elementwise.add_rms_norm(x, residual, weight, eps)
+    return reference.add_rms_norm(x, residual, weight, eps)
+
+
+def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
+    """Rotate q `[T, H, D]` and k `[T, Hkv, D]` in place by their positions, half-rotated pairs."""
+    if _is_plain(q, k) and cos_sin.shape[1] % 16 == 0 and cos_sin.is_contiguous():
+        return cpu_elementwise.apply_rope(q, k, positions.contiguous(), cos_sin)
+    return reference.apply_rope(q, k, positions, cos_sin)
+
+
+def silu_mul(gate_up: Tensor) -> Tensor:
+    """`silu(gate) * up` of `[T, 2F]` = gate | up -> `[T, F]`."""
+    if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
+        return cpu_elementwise.silu_mul(gate_up)
+    return reference.silu_mul(gate_up)
+
+
+def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
+    """`gelu_tanh(gate) * up` of `[T, 2F]` = gate | up -> `[T, F]`."""
+    if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
+        return cpu_elementwise.gelu_tanh_mul(gate_up)
+    return reference.gelu_tanh_mul(gate_up)
+
+
+def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
+    """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped."""
+    if _is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
+        return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous())
+    return reference.write_kv(k, v, k_cache, v_cache, slots)
+
+
+def attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    plan: AttentionPlan,
+    *,
+    scale: float,
+    window: int = 0,
+    soft_cap: float = 0.0,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Causal attention of a ragged batch over its paged KV, as planned: q `[T, H, D]` -> `[T, H, D]`.
+
+    fp32 on the CPU: a row's bits depend on its query, position and keys alone, never on the batch, the
+    chunking, a cache hit or the sharing of prefixes.
+    """
+    if plan.cpu_work is not None and _is_plain(q, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
+        return cpu_attention(
+            plan.cpu_work,
+            plan.block_tables,
+            q,
+            k_cache,
+            v_cache,
+            scale=scale,
+            window=window,
+            soft_cap=soft_cap,
+            sinks=sinks,
+        )
+    return reference.attention(q, k_cache, v_cache, plan, scale=scale, window=window, soft_cap=soft_cap, sinks=sinks)
+
+
+def sample(
+    logits: Tensor,
+    mask_table: Tensor | None,
+    mask_rows: Tensor,
+    temperature: Tensor,
+    top_k: Tensor,
+    top_p: Tensor,
+    min_p: Tensor,
+    seeds: Tensor,
+    positions: Tensor,
+) -> Tensor:
+    """One token per row of logits `[R, V]` -> `[R]` int64; -1 where nothing is allowed."""
+    return cpu_sample.sample(logits, mask_table, mask_rows, temperature, top_k, top_p, min_p, seeds, positions)

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .cpu_attention import CpuWork, plan_cpu_work
+
 IntArray = npt.NDArray[np.int32]
 
 
@@ -23,6 +25,7 @@ class AttentionPlan:
     head_dim: int
     block_size: int
     device: torch.device
+    cpu_work: CpuWork | None  # the items, if the device is the CPU
 
     @property
     def num_requests(self) -> int:
@@ -43,8 +46,11 @@ def plan_attention(
     head_dim: int,
     block_size: int,
     device: torch.device | str = "cpu",
+    share_prefixes: bool = True,
 ) -> AttentionPlan:
     """Plan a step. query_starts `[B + 1]`, context_lens `[B]`, block_tables `[B, M]`: int32 numpy.
+
+    share_prefixes: let requests whose tables begin with the same blocks read those keys together.
 
     Raises:
         ValueError: lengths that contradict each other, or a table too narrow for its context.
@@ -53,8 +59,12 @@ def plan_attention(
     context_lens = np.ascontiguousarray(context_lens, np.int32)
     block_tables = np.ascontiguousarray(block_tables, np.int32)
     _check(query_starts, context_lens, block_tables, block_size, num_heads, num_kv_heads)
+    device = torch.device(device)
+    work = None
+    if device.type == "cpu":
+        work = plan_cpu_work(query_starts, context_lens, block_tables, block_size, share_prefixes)
     heads = (num_heads, num_kv_heads, head_dim)
-    return AttentionPlan(query_starts, context_lens, block_tables, *heads, block_size, torch.device(device))
+    return AttentionPlan(query_starts, context_lens, block_tables, *heads, block_size, device, work)
 
 
 def _check(

@@ -1,0 +1,155 @@
+"""Norms, rotary embedding, gated activation and KV write on the CPU: one compiled loop per op.
+
+A chain of torch calls pays a few microseconds each, which is most of a decode step of a small model; here an
+op is one call. fp32 with a dense last axis only (`ops` takes the reference otherwise). Rows are independent,
+and every sum has a written-down order (`simd`), so a row's bits do not depend on the batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from . import simd
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    out = torch.empty_like(x)
+    num_rows, width = x.shape
+    _norm_rows(
+        x.data_ptr(), 0, 0, weight.data_ptr(), out.data_ptr(), num_rows, width, x.stride(0), 0, out.stride(0), eps
+    )
+    return out
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    out, total = torch.empty_like(x), torch.empty_like(x)
+    num_rows, width = x.shape
+    pointers = (x.data_ptr(), residual.data_ptr(), total.data_ptr(), weight.data_ptr(), out.data_ptr())
+    _norm_rows(*pointers, num_rows, width, x.stride(0), residual.stride(0), out.stride(0), eps)
+    return out, total
+
+
+@njit(cache=True, nogil=True)
+def _norm_rows(x, residual, total, weight, out, num_rows, width, x_stride, residual_stride, out_stride, eps):  # type: ignore[no-untyped-def]  # numba infers
+    """residual 0: none. Four running sums of eight lanes each, joined as a tree."""
+    for row in range(num_rows):
+        source = x + 4 * row * x_stride
+        if residual != 0:
+            target = total + 4 * row * out_stride
+            for c in range(0, 4 * width, 32):
+                addend = simd.load(residual + 4 * row * residual_stride + c)
+                simd.store(target + c, simd.add(simd.load(source + c), addend))
+            source = target
+        zero = simd.splat(np.float32(0.0))
+        a, b, c, d = zero, zero, zero, zero
+        i = 0
+        while i + 128 <= 4 * width:
+            p = source + i
+            a = simd.fma(simd.load(p), simd.load(p), a)
+            b = simd.fma(simd.load(p + 32), simd.load(p + 32), b)
+            c = simd.fma(simd.load(p + 64), simd.load(p + 64), c)
+            d = simd.fma(simd.load(p + 96), simd.load(p + 96), d)
+            i += 128
+        while i < 4 * width:
+            a = simd.fma(simd.load(source + i), simd.load(source + i), a)
+            i += 32
+        mean = simd.total(simd.add(simd.add(a, b), simd.add(c, d))) / np.float32(width)
+        scale = simd.splat(np.float32(1.0) / np.sqrt(mean + np.float32(eps)))
+        target = out + 4 * row * out_stride
+        for i in range(0, 4 * width, 32):
+            simd.store(target + i, simd.mul(simd.mul(simd.load(source + i), scale), simd.load(weight + i)))
+
+
+def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
+    half = cos_sin.shape[1] // 2
+    num_tokens, num_heads, _ = q.shape
+    shape = (num_tokens, num_heads, k.shape[1], half)
+    tables = (positions.data_ptr(), cos_sin.data_ptr())
+    _rotate(q.data_ptr(), k.data_ptr(), *tables, *shape, *q.stride()[:2], *k.stride()[:2])
+
+
+@njit(cache=True, nogil=True)
+def _rotate(q, k, positions, cos_sin, num_tokens, num_heads, num_kv_heads, half, q_token, q_head, k_token, k_head):  # type: ignore[no-untyped-def]
+    for t in range(num_tokens):
+        cos = cos_sin + 8 * half * simd.load_int64(positions + 8 * t)
+        for h in range(num_heads + num_kv_heads):
+            head = q + 4 * (t * q_token + h * q_head)
+            if h >= num_heads:
+                head = k + 4 * (t * k_token + (h - num_heads) * k_head)
+            for d in range(0, 4 * half, 32):
+                low, high = head + d, head + 4 * half + d
+                x, y = simd.load(low), simd.load(high)
+                c, s = simd.load(cos + d), simd.load(cos + 4 * half + d)
+                simd.store(low, simd.sub(simd.mul(x, c), simd.mul(y, s)))
+                simd.store(high, simd.fma(y, c, simd.mul(x, s)))
+
+
+def silu_mul(gate_up: Tensor) -> Tensor:
+    return _gated(gate_up, gelu=False)
+
+
+def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
+    return _gated(gate_up, gelu=True)
+
+
+def _gated(gate_up: Tensor, *, gelu: bool) -> Tensor:
+    num_rows, width = gate_up.shape
+    out = torch.empty(num_rows, width // 2)
+    _gate_rows(gate_up.data_ptr(), out.data_ptr(), num_rows, width // 2, gate_up.stride(0), gelu)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _gate_rows(gate_up, out, num_rows, width, stride, gelu):  # type: ignore[no-untyped-def]
+    for row in range(num_rows):
+        source, target = gate_up + 4 * row * stride, out + 4 * row * width
+        for i in range(0, 4 * width, 32):
+            x = simd.load(source + i)
+            if gelu:  # x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+                cubic = simd.fma(simd.mul(x, x), simd.splat(np.float32(0.044715)), simd.splat(np.float32(1.0)))
+                t = simd.tanh(simd.mul(simd.mul(x, cubic), simd.splat(np.float32(0.7978845608028654))))
+                half = simd.splat(np.float32(0.5))
+                y = simd.mul(x, simd.fma(t, half, half))
+            else:
+                y = simd.mul(x, simd.sigmoid(x))
+            simd.store(target + i, simd.mul(y, simd.load(source + 4 * width + i)))
+
+
+def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
+    num_tokens, num_kv_heads, head_dim = k.shape
+    pointers = (k.data_ptr(), v.data_ptr(), k_cache.data_ptr(), v_cache.data_ptr(), slots.data_ptr())
+    shape = (num_tokens, num_kv_heads, head_dim, k_cache.shape[2])
+    _scatter(*pointers, *shape, *k.stride()[:2], *v.stride()[:2], *k_cache.stride()[:3])
+
+
+@njit(cache=True, nogil=True)
+def _scatter(  # type: ignore[no-untyped-def]
+    k,
+    v,
+    k_cache,
+    v_cache,
+    slots,
+    num_tokens,
+    num_kv_heads,
+    head_dim,
+    block_size,
+    k_token,
+    k_head,
+    v_token,
+    v_head,
+    cache_block,
+    cache_head,
+    cache_slot,
+):
+    for t in range(num_tokens):
+        slot = simd.load_int64(slots + 8 * t)
+        if slot < 0:
+            continue
+        for h in range(num_kv_heads):
+            target = 4 * (slot // block_size * cache_block + h * cache_head + slot % block_size * cache_slot)
+            for d in range(0, 4 * head_dim, 32):
+                simd.store(k_cache + target + d, simd.load(k + 4 * (t * k_token + h * k_head) + d))
+                simd.store(v_cache + target + d, simd.load(v + 4 * (t * v_token + h * v_head) + d))
