@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError, RequestError
+from ..fsm.vocabulary import Vocabulary
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .models.json_file import Fields, read_json_object
@@ -149,6 +150,19 @@ class Tokenizer:
         """One token for people and logprobs: special tokens by their name, ill-formed bytes as U+FFFD."""
         special = self._special_texts.get(token_id)
         return self._token_bytes[token_id].decode("utf-8", "replace") if special is None else special
+
+    def vocabulary(self) -> Vocabulary:
+        """The tokens as constraints see them; special ones spell nothing. Built anew on each call (0.2 s for 131,072).
+
+        Raises:
+            ModelError: no file of the folder names an end-of-sequence token, so that no output could ever end.
+        """
+        if not self.eos_ids:
+            raise ModelError(
+                "no end-of-sequence token: name eos_token_id in generation_config.json or config.json, or eos_token "
+                "in tokenizer_config.json"
+            )
+        return Vocabulary(self._token_bytes, self.eos_ids, self.encode)
 
     def detokenizer(self) -> Detokenizer:
         """A fresh incremental decoder for one output."""

@@ -179,6 +179,25 @@ def test_eos_ids_come_from_every_file(tmp_path: Path) -> None:
     assert tokenizer.token_bytes(499) == b""
 
 
+def test_the_vocabulary_spells_what_decoding_says(tokenizer: Tokenizer) -> None:
+    vocabulary = tokenizer.vocabulary()
+    assert vocabulary.size == tokenizer.vocab_size
+    assert vocabulary.eos_ids == tokenizer.eos_ids
+    assert all(vocabulary.tokens[i] == tokenizer.token_bytes(i) for i in range(vocabulary.size))
+    assert not any(vocabulary.tokens[i] for i in tokenizer.special_ids.values())
+    assert vocabulary.is_complete
+    assert vocabulary.encode is not None
+    text = '{"name": "Tavo Lindqvist"}'
+    assert b"".join(vocabulary.tokens[i] for i in vocabulary.encode(text)) == text.encode()
+
+
+def test_a_model_without_an_end_makes_no_vocabulary(tmp_path: Path) -> None:
+    byte_level_folder(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    with pytest.raises(ModelError, match="no end-of-sequence token: name eos_token_id in"):
+        Tokenizer.from_folder(tmp_path).vocabulary()
+
+
 def test_ordinary_added_tokens_are_text(tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_folder(byte_level_folder(tmp_path))
     assert len(tokenizer.encode("<tool>")) == 1
