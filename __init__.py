@@ -1,1 +1,212 @@
-"""phloem: a prefix-caching LLM runtime with structured generation."""
+"""phloem: a prefix-caching LLM runtime with structured generation.
+
+::
+
+    import phloem as ph
+
+    engine = ph.Engine()                                        # the bundled model; or a folder, or a hub id
+    engine.generate("Hello", ph.SamplingParams(max_tokens=32)).text
+    engine.generate(prompt, constraint=ph.json_schema(Person)).parsed
+
+    @ph.function
+    def tip(s, topic):
+        s += ph.user(f"A tip about {topic}.") + ph.assistant(ph.gen("tip"))
+
+    tip.run(topic="sleep", backend=engine)["tip"]
+
+Names load their module on first use, so `import phloem` itself is cheap and needs no torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from phloem.errors import (
+        ConfigError,
+        ConstraintError,
+        ConstraintTooLarge,
+        EmptyLanguage,
+        EngineStopped,
+        InvalidGrammar,
+        InvalidRegex,
+        InvalidSchema,
+        ModelError,
+        PhloemError,
+        ProgramError,
+        PromptTooLong,
+        QueueFull,
+        RequestError,
+        UnsupportedSchema,
+    )
+    from phloem.runtime.async_engine import AsyncEngine, Stream
+    from phloem.runtime.config import EngineConfig
+    from phloem.runtime.constraint_spec import (
+        ConstraintSpec,
+        choice,
+        grammar,
+        json_object,
+        json_schema,
+        regex,
+    )
+    from phloem.runtime.engine import Engine
+    from phloem.runtime.program import (
+        Expression,
+        ForkGroup,
+        Program,
+        ProgramState,
+        assistant,
+        assistant_begin,
+        assistant_end,
+        function,
+        gen,
+        gen_int,
+        gen_string,
+        greedy_token_selection,
+        select,
+        set_default_backend,
+        system,
+        system_begin,
+        system_end,
+        token_length_normalized,
+        unconditional_likelihood_normalized,
+        user,
+        user_begin,
+        user_end,
+    )
+    from phloem.runtime.request import Completion, Delta, FinishReason, SamplingParams, TokenLogprob, Usage
+    from phloem.runtime.statistics import EngineStatistics
+
+_MODULE_OF = {
+    **dict.fromkeys(
+        (
+            "ConfigError",
+            "ConstraintError",
+            "ConstraintTooLarge",
+            "EmptyLanguage",
+            "EngineStopped",
+            "InvalidGrammar",
+            "InvalidRegex",
+            "InvalidSchema",
+            "ModelError",
+            "PhloemError",
+            "ProgramError",
+            "PromptTooLong",
+            "QueueFull",
+            "RequestError",
+            "UnsupportedSchema",
+        ),
+        "phloem.errors",
+    ),
+    **dict.fromkeys(("AsyncEngine", "Stream"), "phloem.runtime.async_engine"),
+    "Engine": "phloem.runtime.engine",
+    "EngineConfig": "phloem.runtime.config",
+    "EngineStatistics": "phloem.runtime.statistics",
+    **dict.fromkeys(
+        ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex"),
+        "phloem.runtime.constraint_spec",
+    ),
+    **dict.fromkeys(
+        ("Completion", "Delta", "FinishReason", "SamplingParams", "TokenLogprob", "Usage"), "phloem.runtime.request"
+    ),
+    **dict.fromkeys(
+        (
+            "Expression",
+            "ForkGroup",
+            "Program",
+            "ProgramState",
+            "assistant",
+            "assistant_begin",
+            "assistant_end",
+            "function",
+            "gen",
+            "gen_int",
+            "gen_string",
+            "greedy_token_selection",
+            "select",
+            "set_default_backend",
+            "system",
+            "system_begin",
+            "system_end",
+            "token_length_normalized",
+            "unconditional_likelihood_normalized",
+            "user",
+            "user_begin",
+            "user_end",
+        ),
+        "phloem.runtime.program",
+    ),
+}
+
+__all__ = [
+    "AsyncEngine",
+    "Completion",
+    "ConfigError",
+    "ConstraintError",
+    "ConstraintSpec",
+    "ConstraintTooLarge",
+    "Delta",
+    "EmptyLanguage",
+    "Engine",
+    "EngineConfig",
+    "EngineStatistics",
+    "EngineStopped",
+    "Expression",
+    "FinishReason",
+    "ForkGroup",
+    "InvalidGrammar",
+    "InvalidRegex",
+    "InvalidSchema",
+    "ModelError",
+    "PhloemError",
+    "Program",
+    "ProgramError",
+    "ProgramState",
+    "PromptTooLong",
+    "QueueFull",
+    "RequestError",
+    "SamplingParams",
+    "Stream",
+    "TokenLogprob",
+    "UnsupportedSchema",
+    "Usage",
+    "__version__",
+    "assistant",
+    "assistant_begin",
+    "assistant_end",
+    "choice",
+    "function",
+    "gen",
+    "gen_int",
+    "gen_string",
+    "grammar",
+    "greedy_token_selection",
+    "json_object",
+    "json_schema",
+    "regex",
+    "select",
+    "set_default_backend",
+    "system",
+    "system_begin",
+    "system_end",
+    "token_length_normalized",
+    "unconditional_likelihood_normalized",
+    "user",
+    "user_begin",
+    "user_end",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads an exported name from its module the first time it is asked for."""
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'phloem' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,101 @@
+"""The text that opens and closes a message, read off the model's chat template.
+
+The template is asked to render conversations whose every content is one marker character M. What it puts between the
+markers are the role markers::
+
+    template([user M, assistant M])  =  <s><|user|> M <|end|><|assistant|> M <|end|>
+                                        `---------´   `------------------´   `-----´
+                                        begin(user)    glue                   end(assistant)
+
+    glue = end(user) + begin(assistant);  end(user) is what follows the last M of template([user M]).
+
+So a program's text is that of the chat template for the same messages, although the messages arrive piece by piece;
+what a program computed, a chat request finds in the cache, and the other way round. An assistant message opens with
+the template's generation prompt where there is one. Templates that move a system message into the user's turn
+(Llama 2, Gemma) work too: what cannot be told apart yet is part of the next `begin`.
+
+Knows the template by its output only, and no token ids. Cost: one or two renderings for each new sequence of roles;
+results are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ...errors import PhloemError, ProgramError
+from .expression import Role
+
+MARKER = "\ue000"  # a private-use character: no template has it
+
+
+class Template(Protocol):
+    """The part of a chat template that this module uses."""
+
+    def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> Sequence[str]: ...
+
+
+class ChatFormat:
+    """Role markers of one chat template. Shared by threads; its cache only ever gains equal values."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self._begins: dict[tuple[Role, ...], str] = {}
+        self._ends: dict[tuple[Role, ...], str] = {}
+
+    def begin(self, before: Sequence[Role], role: Role) -> str:
+        """The text that opens a message of `role` after messages of the roles `before`.
+
+        Raises:
+            ProgramError: the template refuses this sequence of roles, or does not grow at its end.
+        """
+        key = (*before, role)
+        if key not in self._begins:
+            self._begins[key] = self._find_begin(tuple(before), role)
+        return self._begins[key]
+
+    def end(self, roles: Sequence[Role]) -> str:
+        """The text that closes the last message of a conversation of these roles."""
+        key = tuple(roles)
+        if key not in self._ends:
+            pieces = self._render(key)
+            self._ends[key] = pieces[-1] if isinstance(pieces, list) else ""
+        return self._ends[key]
+
+    def _find_begin(self, before: tuple[Role, ...], role: Role) -> str:
+        closed = self.end(before) if before else ""
+        if role == "assistant" and before:
+            pieces = self._render(before, add_generation_prompt=True)
+            # Equal to `closed`: the template has no generation prompt, or needs none.
+            if isinstance(pieces, list) and pieces[-1].startswith(closed) and pieces[-1] != closed:
+                return pieces[-1].removeprefix(closed)
+        pieces = self._render((*before, role))
+        if not isinstance(pieces, list) and role == "system":
+            # A system message may show only in the turn that follows it.
+            follower = self._render((*before, role, "user"))
+            pieces = follower[:-1] if isinstance(follower, list) else pieces
+        if not isinstance(pieces, list):
+            raise ProgramError(f"the chat template refuses {_arrow((*before, role))}: {pieces}") from pieces
+        opening = pieces[len(before)]
+        if not opening.startswith(closed):
+            raise ProgramError(
+                f"the chat template rewrites earlier messages when {_arrow((*before, role))} is reached;"
+                " a program's text only grows, so this template cannot be used with roles"
+            )
+        return opening.removeprefix(closed)
+
+    def _render(self, roles: tuple[Role, ...], *, add_generation_prompt: bool = False) -> list[str] | PhloemError:
+        """The text around the contents: one piece more than there are messages. Or the reason why there is none."""
+        messages = [{"role": role, "content": MARKER} for role in roles]
+        try:
+            pieces = self._template.render(messages, add_generation_prompt=add_generation_prompt)
+        except PhloemError as error:
+            return error
+        around = "".join(pieces).split(MARKER)
+        if len(around) != len(roles) + 1:
+            return ProgramError(f"it shows {len(around) - 1} of {len(roles)} messages")
+        return around
+
+
+def _arrow(roles: Sequence[Role]) -> str:
+    return " → ".join(roles)

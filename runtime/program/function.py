@@ -1,0 +1,311 @@
+"""Programs: a function of a state, and the ways to run it.
+
+`run` calls the function once; `run_batch` runs it for many arguments at the same time over one engine, which batches
+the requests of all of them and computes a common prefix once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+from ...errors import ProgramError
+from ..request import SamplingParams
+from .api import logprobs_asked
+from .backend import AnyBackend, Backends
+from .interpreter import Interpreter
+from .run import Run
+from .state import ProgramState
+from .transcript import Transcript
+
+Arguments = Mapping[str, Any] | Sequence[Any]
+MIN_THREADS = 96  # programs mostly wait for the engine, so there are many more than cores
+
+
+class RunOptions(TypedDict, total=False):
+    """What `run` and `run_batch` take besides the program's own arguments.
+
+    The sampling fields are what `gen` uses where it says nothing itself; they mean what they mean in `SamplingParams`.
+    """
+
+    max_tokens: int | None
+    min_tokens: int
+    stop: str | Sequence[str]
+    stop_token_ids: Sequence[int]
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    frequency_penalty: float
+    presence_penalty: float
+    ignore_eos: bool
+    logprobs: int | None
+    seed: int | None
+    n: int
+    # SGLang's names for max_tokens and logprobs
+    max_new_tokens: int
+    return_logprob: bool
+    top_logprobs_num: int
+    # the engine (None: the default one) and whose cached prefixes it may share
+    backend: AnyBackend | None
+    namespace: str
+
+
+RUN_OPTIONS = frozenset(RunOptions.__annotations__)
+
+
+class Program:
+    """A function whose first parameter is the state `s`. Made by `@phloem.function`."""
+
+    def __init__(self, function: Callable[..., Any], backends: Backends, bound: Mapping[str, Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", "program")
+        self._signature = inspect.signature(function)
+        self._backends = backends
+        self._bound = MappingProxyType(dict(bound))
+        functools.update_wrapper(self, function)
+        if next(iter(self._signature.parameters), "") != "s":
+            raise ProgramError(
+                f"function {self.name}: the first parameter is the state and must be named s, as in"
+                f" def {self.name}(s, …)"
+            )
+
+    def bind(self, **arguments: Any) -> Program:
+        """The same program with some arguments given."""
+        return Program(self.function, self._backends, {**self._bound, **arguments})
+
+    def run(self, *args: Any, stream: bool = False, **kwargs: Any) -> ProgramState:
+        """Calls the function with a fresh state; returns the state when everything in it and its forks has run.
+
+        Args:
+            args, kwargs: the function's arguments after `s`, and any of `RunOptions` by name (`max_tokens`,
+                `temperature`, `stop`, `backend` …).
+            stream: return at once; the function runs on another thread. Follow it with `text_iter`.
+
+        Raises:
+            ProgramError: an expression has failed, here or in a fork; the message has its line. With `stream` it is
+                raised by whatever reads the state.
+        """
+        options, arguments = self._split(kwargs)
+        new_state = self._setup(options)
+        bound = self._bind(args, arguments)
+        return self._start(new_state(), bound) if stream else self._run(new_state(), bound)
+
+    __call__ = run
+
+    @overload
+    def run_batch(
+        self,
+        batch: Sequence[Arguments],
+        *,
+        num_threads: int | Literal["auto"] = "auto",
+        progress_bar: bool = False,
+        generator_style: Literal[False] = False,
+        return_errors: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> list[ProgramState]: ...
+
+    @overload
+    def run_batch(
+        self,
+        batch: Sequence[Arguments],
+        *,
+        num_threads: int | Literal["auto"] = "auto",
+        progress_bar: bool = False,
+        generator_style: Literal[True],
+        return_errors: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> Iterator[ProgramState]: ...
+
+    def run_batch(
+        self,
+        batch: Sequence[Arguments],
+        *,
+        num_threads: int | Literal["auto"] = "auto",
+        progress_bar: bool = False,
+        generator_style: bool = False,
+        return_errors: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> list[ProgramState] | Iterator[ProgramState]:
+        """Runs the function for every item of `batch`; the states come in the order of the items.
+
+        Args:
+            batch: for each item a dict of arguments, or a tuple of positional ones.
+            num_threads: how many programs run at the same time; "auto": 16 per core, at least 96.
+            progress_bar: shown on stderr.
+            generator_style: return an iterator that yields a state as soon as it and those before it are done, and
+                starts at most `num_threads` programs ahead. Leaving it early cancels what runs.
+            return_errors: a failed program does not raise: its state comes in its place, with `error()` set.
+
+        Raises:
+            ProgramError: of the first item, in order, that failed; what still runs is cancelled.
+        """
+        unknown = options.keys() - RUN_OPTIONS
+        if unknown:
+            raise ProgramError(f"run_batch: {', '.join(sorted(unknown))}: no such option")
+        if num_threads == "auto":
+            num_threads = max(MIN_THREADS, 16 * (os.cpu_count() or 1))
+        if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
+            raise ProgramError(f'run_batch: num_threads: expected "auto" or a positive integer, got {num_threads!r}')
+        new_state = self._setup(options)
+        items = [self._bind_item(index, item) for index, item in enumerate(batch)]
+        states = self._run_items(new_state, items, num_threads, return_errors)
+        if progress_bar:
+            states = _with_progress(states, self.name, len(items))
+        return states if generator_style else list(states)
+
+    # -- one run -----------------------------------------------------------------------------------------------
+
+    def _setup(self, options: RunOptions) -> Callable[[], ProgramState]:
+        """Checks the options once; the result makes a fresh state for each run.
+
+        Raises:
+            RequestError: a sampling field is out of range.
+        """
+        sampling: dict[str, Any] = dict(options)
+        backend, chat_format = self._backends.resolve(sampling.pop("backend", None))
+        namespace = sampling.pop("namespace", "")
+        max_new_tokens = sampling.pop("max_new_tokens", None)
+        if max_new_tokens is not None:
+            sampling.setdefault("max_tokens", max_new_tokens)
+        sampling["logprobs"] = logprobs_asked(
+            sampling.get("logprobs"), sampling.pop("return_logprob", None), sampling.pop("top_logprobs_num", None)
+        )
+        params = SamplingParams(**sampling)
+
+        def new_state() -> ProgramState:
+            run = Run(self.name, backend, chat_format, params, namespace)
+            return ProgramState(Interpreter(run, Transcript(run.tokenizer, chat_format)))
+
+        return new_state
+
+    def _run(self, state: ProgramState, arguments: inspect.BoundArguments) -> ProgramState:
+        """The function, then what is left to do in its forks. Whatever stops it cancels what is under way."""
+        run = state._interpreter.run
+        try:
+            state.ret_value = self.function(state, *arguments.args, **arguments.kwargs)
+            run.wait()
+            state.sync()
+        except BaseException:
+            run.cancel()
+            raise
+        failure = run.first_unseen()
+        if failure is not None:
+            raise failure
+        return state
+
+    def _start(self, state: ProgramState, arguments: inspect.BoundArguments) -> ProgramState:
+        interpreter = state._interpreter
+        interpreter.hold()
+
+        def body() -> None:
+            try:
+                self._run(state, arguments)
+            except Exception as error:
+                interpreter.fail(error)
+            finally:
+                interpreter.let_go()
+
+        threading.Thread(target=body, name=f"phloem-{self.name}", daemon=True).start()
+        return state
+
+    # -- a batch -----------------------------------------------------------------------------------------------
+
+    def _run_items(
+        self,
+        new_state: Callable[[], ProgramState],
+        items: Sequence[inspect.BoundArguments],
+        num_threads: int,
+        return_errors: bool,
+    ) -> Iterator[ProgramState]:
+        """States in order; at most `num_threads` programs are ahead of the one that is yielded next."""
+        if not items:
+            return
+        pending: deque[tuple[ProgramState, Future[ProgramState]]] = deque()
+        rest = iter(items)
+        with ThreadPoolExecutor(min(num_threads, len(items)), "phloem-batch") as pool:
+            try:
+                for index in range(len(items)):
+                    for arguments in itertools.islice(rest, num_threads - len(pending)):
+                        state = new_state()
+                        pending.append((state, pool.submit(self._run, state, arguments)))
+                    state, future = pending[0]
+                    error = future.exception()
+                    pending.popleft()
+                    if isinstance(error, Exception) and return_errors:
+                        state._interpreter.fail(error)
+                    elif error is not None:
+                        error.add_note(f"in item {index} of a batch of {len(items)}")
+                        raise error
+                    yield state
+            finally:
+                for state, future in pending:
+                    if not future.cancel():
+                        state._interpreter.run.cancel()
+
+    # -- arguments ---------------------------------------------------------------------------------------------
+
+    def _split(self, kwargs: Mapping[str, Any]) -> tuple[RunOptions, dict[str, Any]]:
+        """Keyword arguments that are options of the run, and those of the function."""
+        both = kwargs.keys() & RUN_OPTIONS & self._signature.parameters.keys()
+        if both:
+            name = sorted(both)[0]
+            raise ProgramError(
+                f"program {self.name}: {name}= could be the function's argument or the run's option;"
+                f" give the function's by position or with bind({name}=…)"
+            )
+        options = RunOptions(**{name: value for name, value in kwargs.items() if name in RUN_OPTIONS})  # type: ignore[typeddict-item]
+        return options, {name: value for name, value in kwargs.items() if name not in RUN_OPTIONS}
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        """The function's arguments without the state."""
+        signature = self._signature
+        own = signature.replace(parameters=list(signature.parameters.values())[1:])
+        try:
+            return own.bind(*args, **{**self._bound, **kwargs})
+        except TypeError as error:
+            raise ProgramError(f"program {self.name}: {error}") from None
+
+    def _bind_item(self, index: int, item: Arguments) -> inspect.BoundArguments:
+        try:
+            if isinstance(item, Mapping):
+                return self._bind((), item)
+            if isinstance(item, (list, tuple)):
+                return self._bind(item, {})
+        except ProgramError as error:
+            raise ProgramError(f"run_batch: item {index}: {error}") from None
+        raise ProgramError(
+            f"run_batch: item {index}: expected a dict of arguments or a tuple, got {type(item).__name__}"
+        )
+
+
+def _with_progress(states: Iterator[ProgramState], name: str, total: int) -> Iterator[ProgramState]:
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(states, description=name, total=total, console=Console(stderr=True))
+
+
+_backends = Backends()
+
+
+def function(definition: Callable[..., Any]) -> Program:
+    """Decorator: makes a program of `def name(s, …)`, to be run with `name.run(…)`."""
+    return Program(definition, _backends, {})
+
+
+def set_default_backend(backend: AnyBackend | None) -> None:
+    """The engine of every run that names none; None: there is none.
+
+    Raises:
+        ProgramError: it is not an engine.
+    """
+    _backends.set_default(backend)

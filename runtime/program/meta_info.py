@@ -1,0 +1,68 @@
+"""What is known about a generation or a selection besides its text: the dicts behind `s.get_meta_info(name)`.
+
+Keys follow SGLang's `meta_info`, so that programs which read them go on working. Knows no engine and no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..request import Completion, TokenLogprob
+
+
+class TokenDecoder(Protocol):
+    """The part of a tokenizer that this module uses."""
+
+    def decode(self, token_ids: Sequence[int]) -> str: ...
+
+
+def generation_info(tokenizer: TokenDecoder, completion: Completion) -> dict[str, Any]:
+    """Counts, the reason of the end and, if asked for, log-probabilities as `(logprob, token id, text)`."""
+    usage = completion.usage
+    info: dict[str, Any] = {
+        "id": completion.request_id,
+        "finish_reason": {"type": completion.finish_reason.value},
+        "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "drafted_tokens": usage.drafted_tokens,
+        "jumped_tokens": usage.jumped_tokens,
+    }
+    if completion.logprobs:
+        info["output_token_logprobs"] = _entries(tokenizer, completion.logprobs)
+        info["output_top_logprobs"] = [
+            [(logprob, token_id, tokenizer.decode([token_id])) for token_id, logprob in token.top]
+            for token in completion.logprobs
+        ]
+    return info
+
+
+def selection_info(
+    tokenizer: TokenDecoder, prompt_tokens: int, means: Sequence[float], scored: Sequence[Sequence[TokenLogprob]]
+) -> dict[str, Any]:
+    """The mean log-probability of each choice, and those of its tokens."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "normalized_prompt_logprobs": list(means),
+        "input_token_logprobs": [_entries(tokenizer, tokens) for tokens in scored],
+    }
+
+
+def parsed_value(completion: Completion, dtype: type | None) -> object:
+    """The text as a value: of the dtype, or what the constraint describes. None if the output was cut short."""
+    if dtype is None:
+        return completion.parsed
+    text = completion.text.strip()
+    if dtype is str:
+        return text[1:-1] if len(text) > 1 and text.endswith('"') else None
+    if dtype is bool:
+        return {"True": True, "False": False}.get(text)
+    try:
+        return dtype(text)
+    except ValueError:
+        return None
+
+
+def _entries(tokenizer: TokenDecoder, tokens: Sequence[TokenLogprob]) -> list[tuple[float, int, str]]:
+    return [(token.logprob, token.token_id, tokenizer.decode([token.token_id])) for token in tokens]

@@ -1,0 +1,180 @@
+"""One run of one program: what its states share, and what is still going on in any of them.
+
+A run has one root state and every fork below it. It counts the workers at work, so that its end can be awaited;
+it knows the requests under way, so that it can be cancelled; and it remembers failures that nobody has seen yet, so
+that none is lost. Knows the engine by the narrow face `Backend`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...errors import ProgramError
+from ..constraint_spec import ConstraintSpec
+from ..request import Completion, Delta, SamplingParams, TokenLogprob
+from .chat_format import ChatFormat
+from .transcript import TextTokenizer
+
+PACKAGE = __name__.rpartition(".")[0]
+
+
+class DeltaStream(Protocol):
+    """One request under way: blocks while iterated; `abort` from another thread ends the iteration."""
+
+    def __iter__(self) -> Iterator[Delta]: ...
+
+    def completions(self) -> list[Completion]: ...
+
+    def abort(self) -> None: ...
+
+
+class HasTokenizer(Protocol):
+    """The engine behind a backend."""
+
+    @property
+    def tokenizer(self) -> TextTokenizer: ...
+
+
+class Backend(Protocol):
+    """What programs need of an engine. All methods may be called from any thread; `AsyncEngine` is one."""
+
+    @property
+    def engine(self) -> HasTokenizer: ...
+
+    def submit(
+        self,
+        prompt: Sequence[int],
+        sampling: SamplingParams | None = None,
+        constraint: ConstraintSpec | None = None,
+        *,
+        namespace: str = "",
+    ) -> DeltaStream: ...
+
+    def score(
+        self, prompt: Sequence[int], continuations: Sequence[Sequence[int]], *, namespace: str = ""
+    ) -> list[list[TokenLogprob]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a program says something: shown in errors."""
+
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line}"
+
+
+def place_of_caller() -> Place:
+    """The nearest line outside this package that led here."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+class Run:
+    """Shared by all states of one run.
+
+    Attributes:
+        name: the program's name, for errors.
+        sampling: what `gen` uses for arguments it was not given.
+        namespace: which cached prefixes the run may share.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        backend: Backend,
+        chat_format: ChatFormat,
+        sampling: SamplingParams,
+        namespace: str = "",
+    ) -> None:
+        self.name = name
+        self.tokenizer = backend.engine.tokenizer
+        self.chat_format = chat_format
+        self.sampling = sampling
+        self.namespace = namespace
+        self._backend = backend
+        self._changed = threading.Condition()
+        self._num_working = 0
+        self._streams: set[DeltaStream] = set()
+        self._unseen: list[ProgramError] = []
+        self._cancelled = False
+
+    # -- workers -----------------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """A worker starts."""
+        with self._changed:
+            self._num_working += 1
+
+    def leave(self) -> None:
+        """A worker ends."""
+        with self._changed:
+            self._num_working -= 1
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Returns when no state of the run has anything left to do."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._num_working == 0)
+
+    # -- failures ----------------------------------------------------------------------------------------------
+
+    def failed(self, error: ProgramError) -> None:
+        """Remembers a failure until somebody sees it."""
+        with self._changed:
+            self._unseen.append(error)
+
+    def seen(self, error: ProgramError) -> None:
+        """The failure has reached the program."""
+        with self._changed:
+            if error in self._unseen:
+                self._unseen.remove(error)
+
+    def first_unseen(self) -> ProgramError | None:
+        """The oldest failure that has not reached the program."""
+        with self._changed:
+            return self._unseen[0] if self._unseen else None
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def submit(self, prompt: Sequence[int], sampling: SamplingParams, constraint: ConstraintSpec | None) -> DeltaStream:
+        """Starts a request; `release` it when it has ended."""
+        self.check()
+        stream = self._backend.submit(prompt, sampling, constraint, namespace=self.namespace)
+        with self._changed:
+            self._streams.add(stream)
+            cancelled = self._cancelled
+        if cancelled:
+            stream.abort()
+        return stream
+
+    def release(self, stream: DeltaStream) -> None:
+        """Forgets a request that has ended."""
+        with self._changed:
+            self._streams.discard(stream)
+
+    def score(self, prompt: Sequence[int], continuations: Sequence[Sequence[int]]) -> list[list[TokenLogprob]]:
+        """Log-probabilities of the continuations, all in one batch."""
+        self.check()
+        return self._backend.score(prompt, continuations, namespace=self.namespace)
+
+    def cancel(self) -> None:
+        """Aborts the requests under way; expressions that have not begun fail."""
+        with self._changed:
+            self._cancelled = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.abort()
+
+    def check(self) -> None:
+        """Raises ProgramError after `cancel`."""
+        if self._cancelled:
+            raise ProgramError("the run was cancelled")

@@ -1,0 +1,186 @@
+"""The `s` of a program: what a program's author appends to and reads from. All work is the interpreter's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from ...errors import ProgramError
+from .expression import Expression, Role, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, as_expression, concat
+from .fork import ForkGroup
+from .interpreter import Interpreter
+from .run import place_of_caller
+
+
+class ProgramState:
+    """A growing text with variables.
+
+    Appending (`s += …`) never blocks; reading waits for what is read, and raises `ProgramError` if the state has
+    failed.
+
+    Attributes:
+        ret_value: what the program's function returned.
+    """
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+        self._copied_from: ForkGroup | None = None
+        self.ret_value: Any = None
+
+    # -- appending ---------------------------------------------------------------------------------------------
+
+    def __iadd__(self, value: Expression | str) -> Self:
+        self._append(as_expression(value))
+        return self
+
+    def system(self, expression: Expression | str | None = None) -> AbstractContextManager[None]:
+        """`s.system("…")` appends a system message; `with s.system():` makes one of what the block appends."""
+        return self._role("system", expression)
+
+    def user(self, expression: Expression | str | None = None) -> AbstractContextManager[None]:
+        """As `system`, for the user."""
+        return self._role("user", expression)
+
+    def assistant(self, expression: Expression | str | None = None) -> AbstractContextManager[None]:
+        """As `system`, for the assistant."""
+        return self._role("assistant", expression)
+
+    def system_begin(self) -> None:
+        """Opens a system message."""
+        self._append(RoleBegin("system"))
+
+    def system_end(self) -> None:
+        """Closes the system message."""
+        self._append(RoleEnd("system"))
+
+    def user_begin(self) -> None:
+        """Opens a user message."""
+        self._append(RoleBegin("user"))
+
+    def user_end(self) -> None:
+        """Closes the user message."""
+        self._append(RoleEnd("user"))
+
+    def assistant_begin(self) -> None:
+        """Opens an assistant message."""
+        self._append(RoleBegin("assistant"))
+
+    def assistant_end(self) -> None:
+        """Closes the assistant message."""
+        self._append(RoleEnd("assistant"))
+
+    def var_scope(self, name: str) -> AbstractContextManager[None]:
+        """`with s.var_scope("x"):` stores all text appended in the block as `s["x"]`."""
+        return self._between(ScopeBegin(name), ScopeEnd(name))
+
+    # -- variables ---------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        """The variable; waits for the expression that sets it. KeyError if none does."""
+        return self._interpreter.read(self._interpreter.variables, name)
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._interpreter.set_variable(name, value)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether `s[name]` has or will have a value; does not wait."""
+        return isinstance(name, str) and self._interpreter.has_variable(name)
+
+    def parsed(self, name: str) -> Any:
+        """The variable as a value: a pydantic object or parsed JSON under `json_schema`, a number under `dtype=int`
+        … None if the output was cut short. Waits as `s[name]`."""
+        return self._interpreter.read(self._interpreter.parsed, name)
+
+    def get_meta_info(self, name: str) -> Any:
+        """Token counts, end reason and log-probabilities of the `gen` or `select`; a list when n > 1."""
+        return self._interpreter.read(self._interpreter.meta_info, name)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """All text so far, role markers included."""
+        return self._interpreter.text()
+
+    def messages(self) -> list[dict[str, str]]:
+        """The closed messages as `{"role": …, "content": …}`."""
+        return self._interpreter.messages()
+
+    def token_ids(self) -> list[int]:
+        """The ids of the text, exactly as the next `gen` will send them."""
+        return self._interpreter.token_ids()
+
+    def text_iter(self, var_name: str | None = None) -> Iterator[str]:
+        """The text, or a variable's, in the pieces in which it comes. Their concatenation is the whole.
+
+        After `run(stream=True)` it follows the program; of a finished state it yields everything at once.
+        """
+        return self._interpreter.increments(var_name)
+
+    def text_async_iter(self, var_name: str | None = None) -> AsyncIterator[str]:
+        """`text_iter` for `async for`."""
+        return self._interpreter.async_increments(var_name)
+
+    def sync(self) -> None:
+        """Waits until everything appended so far has run."""
+        self._interpreter.sync()
+
+    def error(self) -> ProgramError | None:
+        """Waits as `sync`; why the state has failed, or None."""
+        return self._interpreter.error()
+
+    # -- branches ----------------------------------------------------------------------------------------------
+
+    def fork(self, size: int = 1) -> ForkGroup:
+        """`size` states that go on from here, side by side; waits as `sync`.
+
+        They copy token ids, text and variables; the engine shares the blocks of the common prefix.
+        """
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ProgramError(f"fork: size: expected a positive integer, got {size!r}")
+        forks = [ProgramState(self._interpreter.copy()) for _ in range(size)]
+        return ForkGroup(self, forks)
+
+    def copy(self) -> ProgramState:
+        """A single fork. As `with s.copy() as t:` it is joined (`gather_variable`) at the end of the block."""
+        group = self.fork(1)
+        group[0]._copied_from = group
+        return group[0]
+
+    def __enter__(self) -> Self:
+        if self._copied_from is None:
+            raise ProgramError("only a copy can be used in `with`: with s.copy() as t")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self._copied_from is not None:
+            self._copied_from.join()
+
+    def __repr__(self) -> str:
+        return f"<ProgramState of {self._interpreter.run.name}>"
+
+    # -- helpers -----------------------------------------------------------------------------------------------
+
+    def _append(self, expression: Expression) -> None:
+        self._interpreter.append(expression.atoms(), place_of_caller())
+
+    def _role(self, role: Role, expression: Expression | str | None) -> AbstractContextManager[None]:
+        if expression is None:
+            return self._between(RoleBegin(role), RoleEnd(role))
+        self._append(concat(RoleBegin(role), expression, RoleEnd(role)))
+        return _refuse_block(role)
+
+    @contextmanager
+    def _between(self, opening: Expression, closing: Expression) -> Iterator[None]:
+        self._append(opening)
+        yield
+        self._append(closing)
+
+
+@contextmanager
+def _refuse_block(role: Role) -> Iterator[None]:
+    raise ProgramError(f"`with s.{role}(…)`: leave the argument away; the block is the message")
+    yield

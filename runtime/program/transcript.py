@@ -1,0 +1,241 @@
+"""The text of a state and its token ids, which grow together and never change.
+
+Text is tokenised once, when it is first needed, and in runs: whatever was appended since the last special token or
+generation becomes tokens together, as the chat template would tokenise it. What the model generated is appended as
+the ids it was generated as. Nothing is ever tokenised again, so each prompt extends the prompt before it, id by id,
+and every cached block of it is found::
+
+    s += user("Why ") ; s += …    <|user|> | Why is the sky blue? | <|end|> <|assistant|> | generated ids | …
+                                  special    one run                special                 as they are
+
+A run ends at special tokens, at the content of an assistant message, where the model generates, and at a fork. User
+text never becomes a special token; only role markers are special. Knows tokenizer and chat format; no engine, and no
+threads: the interpreter that owns it takes care of those.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...errors import ProgramError
+from .chat_format import ChatFormat, Template
+from .expression import Role
+
+
+class TextTokenizer(Protocol):
+    """The part of a tokenizer that programs use."""
+
+    @property
+    def bos_id(self) -> int: ...
+
+    @property
+    def chat_template(self) -> Template: ...
+
+    @property
+    def special_ids(self) -> Mapping[str, int]: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_prompt(self, text: str) -> list[int]: ...
+
+    def encode_pieces(self, pieces: Iterable[str]) -> list[int]: ...
+
+    def decode(self, token_ids: Sequence[int]) -> str: ...
+
+    def token_bytes(self, token_id: int) -> bytes: ...
+
+    def token_text(self, token_id: int) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A position in a transcript."""
+
+    num_tokens: int
+    num_chunks: int
+    num_messages: int
+    open_role: Role | None
+
+
+class Transcript:
+    """What a state has said so far.
+
+    Attributes:
+        chunks: the text in the pieces in which it became visible, role markers included.
+        open_role: the role of the message that is not closed yet.
+    """
+
+    def __init__(self, tokenizer: TextTokenizer, chat_format: ChatFormat) -> None:
+        self._tokenizer = tokenizer
+        self._format = chat_format
+        self._token_ids: array[int] = array("i")
+        self._run = ""  # text whose ids are not known yet
+        self._messages: list[tuple[Role, str]] = []
+        self._content_start = 0
+        self.chunks: list[str] = []
+        self.open_role: Role | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.chunks)
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The closed messages."""
+        return [{"role": role, "content": content} for role, content in self._messages]
+
+    # -- growing -----------------------------------------------------------------------------------------------
+
+    def append_text(self, text: str) -> None:
+        """Appends text to the current run."""
+        if text:
+            self._run += text
+            self.chunks.append(text)
+
+    def begin_role(self, role: Role) -> None:
+        """Opens a message."""
+        if self.open_role is not None:
+            raise ProgramError(f"{role} begins inside {self.open_role}; end that message first")
+        self._append_marker(self._format.begin([earlier for earlier, _ in self._messages], role))
+        if role == "assistant":
+            self._end_run()
+        self.open_role = role
+        self._content_start = len(self.chunks)
+
+    def end_role(self, role: Role) -> None:
+        """Closes the open message."""
+        if self.open_role != role:
+            raise ProgramError(f"{role} ends, but {self.open_role or 'no message'} is open")
+        self._messages.append((role, "".join(self.chunks[self._content_start :])))
+        self._append_marker(self._format.end([earlier for earlier, _ in self._messages]))
+        self.open_role = None
+
+    def show(self, text: str) -> None:
+        """Makes generated text visible before its ids are final; `append_generated` follows."""
+        self.chunks.append(text)
+
+    def append_generated(self, token_ids: Sequence[int], text: str, *, ended: bool) -> None:
+        """Appends the ids of generated text that was shown; see `kept_ids`."""
+        self._token_ids = self.prompt()
+        self._token_ids.extend(kept_ids(self._tokenizer, token_ids, text, ended=ended))
+
+    def append_scored(self, token_ids: Sequence[int], text: str) -> None:
+        """Appends text as the ids as which it was scored."""
+        self._token_ids = self.prompt()
+        self._token_ids.extend(token_ids)
+        self.chunks.append(text)
+
+    def append_from(self, other: Transcript, mark: Mark) -> None:
+        """Appends what `other` has gained since `mark`, as the same ids.
+
+        Raises:
+            ProgramError: `other` closed a message that was open at the mark, or left one open.
+        """
+        if other.open_role != mark.open_role or (mark.open_role and len(other._messages) != mark.num_messages):
+            raise ProgramError(
+                f"a fork that is appended must leave roles as it found them: {mark.open_role or 'no message'} was"
+                f" open when it began, {other.open_role or 'no message'} is open now"
+            )
+        self._end_run()
+        other._end_run()
+        gained = other._token_ids[mark.num_tokens :]
+        if self._token_ids and mark.num_tokens == 0 and gained and gained[0] == self._tokenizer.bos_id:
+            gained = gained[1:]
+        self._token_ids.extend(gained)
+        self.chunks += other.chunks[mark.num_chunks :]
+        self._messages += other._messages[mark.num_messages :]
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def token_ids(self) -> array[int]:
+        """The ids of everything so far. Ends the run."""
+        self._end_run()
+        return array("i", self._token_ids)
+
+    def prompt(self) -> array[int]:
+        """The ids to generate from; an empty state generates from the beginning-of-text token. Ends the run.
+
+        Raises:
+            ProgramError: the state is empty and the model has no such token.
+        """
+        token_ids = self.token_ids()
+        if not token_ids:
+            if self._tokenizer.bos_id < 0:
+                raise ProgramError("nothing to generate from: append some text first (this model has no BOS token)")
+            token_ids.append(self._tokenizer.bos_id)
+        return token_ids
+
+    def mark(self) -> Mark:
+        """The position reached. Ends the run."""
+        self._end_run()
+        return Mark(len(self._token_ids), len(self.chunks), len(self._messages), self.open_role)
+
+    def copy(self) -> Transcript:
+        """An independent transcript with the same content: ids are copied, nothing is tokenised twice. Ends the run."""
+        self._end_run()
+        twin = Transcript(self._tokenizer, self._format)
+        twin._token_ids = array("i", self._token_ids)
+        twin._messages = list(self._messages)
+        twin._content_start = self._content_start
+        twin.chunks = list(self.chunks)
+        twin.open_role = self.open_role
+        return twin
+
+    # -- tokenising --------------------------------------------------------------------------------------------
+
+    def _end_run(self) -> None:
+        if self._run:
+            encode = self._tokenizer.encode if self._token_ids else self._tokenizer.encode_prompt
+            self._token_ids.extend(encode(self._run))
+            self._run = ""
+
+    def _append_marker(self, text: str) -> None:
+        """Special tokens as ids; the marker's plain text before and after them joins the runs on either side."""
+        is_start = not self._token_ids and not self._run
+        ids = self._tokenizer.encode_pieces([text] if is_start else ["", text])
+        if not is_start and ids and ids[0] == self._tokenizer.bos_id:
+            text = text.removeprefix(self._tokenizer.token_text(ids.pop(0)))
+        if text:
+            self.chunks.append(text)
+        special = set(self._tokenizer.special_ids.values())
+        places = [at for at, token_id in enumerate(ids) if token_id in special]
+        if not places and not is_start:
+            self._run += text
+            return
+        first, last = (places[0], places[-1]) if places else (0, len(ids) - 1)
+        if is_start:
+            first = 0
+        self._run += self._tokenizer.decode(ids[:first])
+        self._end_run()
+        self._token_ids.extend(ids[first : last + 1])
+        self._run = self._tokenizer.decode(ids[last + 1 :])
+
+
+def kept_ids(tokenizer: TextTokenizer, token_ids: Sequence[int], text: str, *, ended: bool) -> list[int]:
+    """The ids of generated text: as generated, without the end token, cut where a stop string cut the text.
+
+    A stop string may begin inside a token. The tokens wholly inside the text stay as they are; what is left of the
+    cut one is tokenised on its own. `ended`: the output ended by itself, so its last id may be an end token.
+    """
+    ids = list(token_ids)
+    if ended and ids and not tokenizer.token_bytes(ids[-1]):
+        ids.pop()
+    if tokenizer.decode(ids) == text:
+        return ids
+    wanted = text.encode()
+    end = count = 0
+    for token_id in ids:
+        piece = tokenizer.token_bytes(token_id)
+        if wanted[end : end + len(piece)] != piece:
+            break
+        end += len(piece)
+        count += 1
+    # The last whole token may end inside a character: the rest of that character has no text of its own.
+    while count and end < len(wanted) and wanted[end] & 0xC0 == 0x80:
+        count -= 1
+        end -= len(tokenizer.token_bytes(ids[count]))
+    rest = wanted[end:].decode()
+    return [*ids[:count], *(tokenizer.encode(rest) if rest else [])]
