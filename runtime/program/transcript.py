@@ -196,7 +196,8 @@ class Transcript:
         """Special tokens as ids; the marker's plain text before and after them joins the runs on either side."""
         is_start = not self._token_ids and not self._run
         ids = self._tokenizer.encode_pieces([text] if is_start else ["", text])
-        if not is_start and ids and ids[0] == self._tokenizer.bos_id:
+        if not is_start and not self._messages and ids and ids[0] == self._tokenizer.bos_id:
+            # The template begins a sequence, but there is text before its first message.
             text = text.removeprefix(self._tokenizer.token_text(ids.pop(0)))
         if text:
             self.chunks.append(text)
