@@ -1,1 +1,7 @@
 """What may come next: constraints as byte automata, token masks and forced text. Knows no model and no tensors."""
+
+from .compiler import Compiler, Limits
+from .constraint import Constraint, Cursor
+from .vocabulary import Vocabulary
+
+__all__ = ["Compiler", "Constraint", "Cursor", "Limits", "Vocabulary"]

@@ -14,7 +14,7 @@ BOTH, EITHER, FIRST = 0, 1, 2  # which of a pair must be alive for the pair to b
 
 
 @njit(cache=True)
-def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: Any, alive: int, max_states: int) -> Any:
+def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: Any, alive: Any, max_states: Any) -> Any:
     """Reachable part of the product of two tables.
 
     Args:
@@ -77,7 +77,7 @@ def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: An
 
 
 @njit(cache=True, inline="never")
-def _slot(pairs: Any, slots: Any, a: int, b: int) -> int:
+def _slot(pairs: Any, slots: Any, a: Any, b: Any) -> Any:
     """The slot of the pair (a, b) in the open-addressing table: its own, or the free one where it belongs."""
     mask = slots.shape[0] - 1
     slot = (a * 0x9E3779B1 + b * 0x85EBCA77) & mask
@@ -132,7 +132,7 @@ def distances(table: Any, accepting: Any) -> Any:
 
 
 @njit(cache=True)
-def refine_partition(table: Any, blocks: Any, max_rounds: int) -> Any:
+def refine_partition(table: Any, blocks: Any, max_rounds: Any) -> Any:
     """Moore's partition refinement: splits blocks until equal blocks mean equal behaviour for `max_rounds` steps.
 
     Args:
@@ -189,7 +189,7 @@ def refine_partition(table: Any, blocks: Any, max_rounds: int) -> Any:
 
 
 @njit(cache=True)
-def reachable(table: Any, start: int) -> Any:
+def reachable(table: Any, start: Any) -> Any:
     """bool[num_states]: the states that can be reached from `start`; state 0 always counts as reached."""
     num_states, num_classes = table.shape
     seen = np.zeros(num_states, np.bool_)

@@ -12,9 +12,11 @@ import functools
 
 from ..errors import ConstraintTooLarge
 from .dfa import Dfa
+from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
 from .nfa import ANY_TEXT, determinise
-from .regex_syntax import Assertion, Concat, Dialect, Either, Node, parse
+from .regex_syntax import Assertion, CharSet, Concat, Dialect, Either, Look, Node, Times, parse
 
+EAGER_WORK = 20_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
 MINIMISE_UP_TO = 2_000  # states; beyond that a smaller table is not worth the time
 
 
@@ -33,6 +35,71 @@ def regex_to_dfa(pattern: str, *, search: bool = False, dialect: Dialect = "json
         shown = pattern if len(pattern) <= 80 else pattern[:77] + "..."
         raise ConstraintTooLarge(f"pattern {shown!r}: {error}", pointer=error.pointer) from None
     return dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa
+
+
+@functools.lru_cache(maxsize=256)
+def regex_to_expression(pattern: str, *, dialect: Dialect = "python") -> Expression:
+    """The whole texts that match, as an expression: an automaton where that is small, unfolded lazily where not.
+
+    So `(.{1,1000}){1,1000}` or `[ab]*a[ab]{30}` cost what the generated text visits of them.
+    Raises as `regex_to_dfa` does; a pattern with assertions inside must be small enough for an automaton.
+    """
+    tree = anchored(parse(pattern, dialect), search=False)
+    try:
+        dfa = determinise(tree, EAGER_WORK)
+    except ConstraintTooLarge:
+        lazy = _expression(tree)
+        return Embed(regex_to_dfa(pattern, dialect=dialect)) if lazy is None else lazy
+    return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
+
+
+def _expression(tree: Node) -> Expression | None:
+    """The expression of a tree, or None if it holds an assertion. Iterative, operands on a stack."""
+    tasks: list[tuple[Node, bool]] = [(tree, False)]
+    done: list[Expression] = []
+    texts: dict[Node, Expression] = {}
+    while tasks:
+        node, is_ready = tasks.pop()
+        if isinstance(node, CharSet):
+            if node not in texts:
+                texts[node] = _one_character(node)
+            done.append(texts[node])
+        elif isinstance(node, (Assertion, Look)):
+            return None
+        elif not is_ready:
+            tasks.append((node, True))
+            children = (node.item,) if isinstance(node, Times) else _children(node)
+            tasks.extend((child, False) for child in children)
+        elif isinstance(node, Times):
+            done.append(Repeat(done.pop(), node.minimum, node.maximum))
+        else:
+            children = _children(node)
+            operands = tuple(reversed(done[len(done) - len(children) :]))
+            del done[len(done) - len(children) :]
+            done.append(_joined(operands) if isinstance(node, Concat) else Alternation(operands))
+    return done.pop()
+
+
+def _children(node: Concat | Either) -> tuple[Node, ...]:
+    return node.parts if isinstance(node, Concat) else node.options
+
+
+def _joined(parts: tuple[Expression, ...]) -> Expression:
+    """The sequence of the parts, neighbouring literals as one."""
+    joined: list[Expression] = []
+    for part in parts:
+        if isinstance(part, Literal) and joined and isinstance(joined[-1], Literal):
+            joined[-1] = Literal(joined[-1].data + part.data)
+        else:
+            joined.append(part)
+    return joined[0] if len(joined) == 1 else Sequence(tuple(joined))
+
+
+def _one_character(node: CharSet) -> Expression:
+    if len(node.intervals) == 1 and node.intervals[0][0] == node.intervals[0][1]:
+        point = node.intervals[0][0]
+        return Alternation(()) if 0xD800 <= point <= 0xDFFF else Literal(chr(point).encode())
+    return Embed(determinise(node))
 
 
 def anchored(tree: Node, *, search: bool) -> Node:

@@ -1,0 +1,75 @@
+"""Any JSON at all, as a grammar; and what "white space" means in JSON constraints.
+
+    compact    {"a":[1,2],"b":null}            json.dumps(separators=(",", ":"))
+    spaced     {"a": [1, 2], "b": null}        json.dumps()
+    flexible   one space, or a line break with up to 16 blanks, wherever JSON allows white space; never more
+
+Strings are spelt as json.dumps(ensure_ascii=False) does. Duplicate keys are possible: a grammar cannot forbid them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Literal as OneOf
+
+from .dfa import Dfa
+from .expression import (
+    Alternation,
+    Embed,
+    Expression,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    Sequence,
+    alternation,
+    literal,
+)
+from .regex import regex_to_dfa
+
+Whitespace = OneOf["compact", "spaced", "flexible"]
+
+NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+BLANK = r"( |\n[ \t]{0,16})?"
+
+
+@functools.cache
+def string_text() -> Dfa:
+    """Any JSON string (one shared object)."""
+    return Dfa.any_text().json_string()
+
+
+@functools.cache
+def number_text() -> Dfa:
+    """Any JSON number (one shared object)."""
+    return regex_to_dfa(NUMBER)
+
+
+@functools.lru_cache(maxsize=16)
+def json_grammar(start: OneOf["value", "object"], whitespace: Whitespace) -> Grammar:
+    """The grammar of any JSON value or object."""
+    comma, colon, blank = _punctuation(whitespace)
+    member = Sequence((Embed(string_text()), colon, Rule("value")))
+    scalars = (Embed(string_text()), Embed(number_text()), literal("true"), literal("false"), literal("null"))
+    rules: dict[str, Expression] = {
+        "value": Alternation((*scalars, Rule("object"), Rule("array"))),
+        "member": member,
+        "object": _bracketed("{", Rule("member"), comma, blank, "}"),
+        "array": _bracketed("[", Rule("value"), comma, blank, "]"),
+    }
+    return Grammar(rules, start)
+
+
+def _punctuation(whitespace: Whitespace) -> tuple[Expression, Expression, Expression]:
+    """Comma, colon and what may stand next to brackets."""
+    if whitespace == "compact":
+        return Literal(b","), Literal(b":"), Literal(b"")
+    if whitespace == "spaced":
+        return Literal(b", "), Literal(b": "), Literal(b"")
+    blank = Embed(regex_to_dfa(BLANK))
+    return Sequence((blank, Literal(b","), blank)), Sequence((blank, Literal(b":"), blank)), blank
+
+
+def _bracketed(left: str, item: Expression, comma: Expression, blank: Expression, right: str) -> Expression:
+    items = Sequence((blank, item, Repeat(Sequence((comma, item)), 0, None), blank))
+    return Sequence((literal(left), alternation(items, blank), literal(right)))

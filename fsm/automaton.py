@@ -1,0 +1,229 @@
+"""Automaton: a network run as a byte automaton whose states and transitions are found when they are first needed.
+
+A *state* is an integer: the interned set of all configurations (position, stack) that the bytes so far allow; 0 is
+dead, `start` is the first. Regular constraints have finitely many, recursive ones as many as are visited.
+Every state can reach acceptance, so a byte that is not refused is never a dead end.
+
+This class owns the memory and grows it; the work is done in `automaton_kernels`. It does not know tokens except as
+byte strings with ids (the trie). Thread-safe: the compiled functions hold the interpreter lock, growth has its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ConstraintTooLarge
+from . import automaton_kernels as k
+from .alphabet import Ints
+from .network import Network
+from .vocabulary import Vocabulary
+
+NO_LIMIT = 1 << 30
+DEFAULT_MAX_BYTES = 256 << 20
+
+
+class Automaton:
+    """The states of one network over one vocabulary.
+
+    Args:
+        network: what may be written.
+        vocabulary: whose tokens the walks go through.
+        max_bytes: bound on the memory of states, rows and stacks together; beyond it ConstraintTooLarge.
+    """
+
+    def __init__(self, network: Network, vocabulary: Vocabulary, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self.network = network
+        self.vocabulary = vocabulary
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._memory = np.zeros(k.MEMORY_SIZE, np.int64)
+        self._arrays: dict[int, npt.NDArray[Any]] = {}
+        self._live = np.zeros(256, np.uint8)
+        memory = self._memory
+        fields = [text.fields for text in network.texts] or [np.zeros(k.TEXT_WIDTH, np.int64)]
+        for index, array in (
+            (k.KIND, network.kind),
+            (k.ARG, network.arg),
+            (k.NEXT, network.next_node),
+            (k.COST, network.cost),
+            (k.OPTIONS, network.options),
+            (k.LOOPS, network.loops),
+            (k.BYTE_SETS, network.byte_sets),
+            (k.TEXTS, np.concatenate(fields)),
+            (k.TRIE_BYTES, vocabulary.trie.data),
+            (k.TRIE_DEPTHS, vocabulary.trie.depths),
+            (k.TRIE_ENDS, vocabulary.trie.ends),
+            (k.TRIE_TOKENS, vocabulary.trie.tokens),
+            (k.TRIE_ROOTS, vocabulary.trie.roots),
+            (k.NEXT_SAME, vocabulary.trie.next_same),
+            (k.TOKEN_BYTES, vocabulary.token_bytes),
+            (k.TOKEN_OFFSETS, vocabulary.token_offsets),
+            (k.PATH, np.zeros(1024, np.int32)),
+        ):
+            self._place(index, array)
+        memory[k.TRIE_SIZE] = vocabulary.trie.num_nodes
+        memory[k.NUM_STACKS] = memory[k.NUM_STATES] = 1
+        self._place(k.STACKS, np.zeros(64 * k.STACK_WIDTH, np.int32))
+        self._place(k.STACK_SLOTS, np.zeros(128, np.int32))
+        self._place(k.STATES, np.zeros(256 * k.STATE_WIDTH, np.int32))
+        self._place(k.STATE_SLOTS, np.zeros(512, np.int32))
+        self._place(k.POOL, np.empty(1024, np.int64))
+        self._place(k.ROWS, np.empty(32 * 256, np.int32))
+        self._place_work(256)
+        memory[[k.CAP_STACKS, k.STACK_MASK]] = 64, 127
+        memory[[k.CAP_STATES, k.STATE_MASK]] = 256, 511
+        memory[[k.CAP_POOL, k.CAP_ROWS]] = 1024, 32
+        states = self._arrays[k.STATES]
+        states[[k.S_COST, k.S_ROW, k.S_BYTE]] = k.NEVER, -1, -1
+        self.start = self._call(lambda: k.enter(memory, network.start, 0))
+
+    # ---------------------------------------------------------------- questions about states
+
+    @property
+    def num_states(self) -> int:
+        """Number of states found so far, the dead one included."""
+        return int(self._memory[k.NUM_STATES])
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what was found so far."""
+        return sum(array.nbytes for index, array in self._arrays.items() if k.STACKS <= index <= k.FOUND)
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text may end here (EOS is allowed now)."""
+        return bool(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_ACCEPTS])
+
+    def min_bytes(self, state: int) -> int:
+        """Number of bytes that surely suffice to reach acceptance."""
+        return int(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_COST])
+
+    def configurations(self, state: int) -> list[tuple[int, int, int]]:
+        """(node, text state, stack) of every configuration."""
+        record = self._arrays[k.STATES][state * k.STATE_WIDTH : (state + 1) * k.STATE_WIDTH]
+        offset = int(record[k.S_OFFSET])
+        keys = self._arrays[k.POOL][offset : offset + int(record[k.S_SIZE])].tolist()
+        return [(key >> 43, key >> k.STACK_BITS & k.SUB_MASK, key & k.STACK_ID_MASK) for key in keys]
+
+    def live_bytes(self, state: int) -> npt.NDArray[np.uint8]:
+        """uint8[256], 1 for every byte that may follow. A fresh array."""
+        live = np.zeros(256, np.uint8)
+        k.live_bytes(self._memory, state, live)
+        return live
+
+    # ---------------------------------------------------------------- moving
+
+    def advance(self, state: int, token_id: int) -> int:
+        """The state after a token of the vocabulary; 0 if it is refused."""
+        target = int(k.advance(self._memory, state, token_id))
+        if target < 0:
+            return self._call(lambda: k.advance(self._memory, state, token_id))
+        return target
+
+    def advance_bytes(self, state: int, data: bytes) -> int:
+        """The state after some bytes; 0 if they are refused."""
+        array = np.frombuffer(data, np.uint8)
+        return self._call(lambda: k.advance_bytes(self._memory, state, array))
+
+    def enter(self, node: int, stack: int) -> int:
+        """The state in which exactly this position has been reached."""
+        return self._call(lambda: k.enter(self._memory, node, stack))
+
+    def without_texts(self, state: int) -> int:
+        """The state without its configurations inside text automata, not accepting; 0 if none is left."""
+        return self._call(lambda: k.without_texts(self._memory, state))
+
+    def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
+        """The bytes that must come next whatever is chosen, and the state behind them."""
+        run = np.empty(max_bytes, np.uint8)
+        while True:
+            count, target = k.forced_run(self._memory, state, run, self._live)
+            if target >= 0:
+                return run[:count].tobytes(), int(target)
+            self._grow(target)
+
+    # ---------------------------------------------------------------- walks through the vocabulary
+
+    def walk(self, state: int, limit: int, bits: Ints) -> int:
+        """Sets the bits of the tokens that may follow and leave at most `limit` bytes to acceptance.
+
+        Returns the greatest number of bytes to acceptance after any token that may follow.
+        """
+        return self._call(lambda: k.walk(self._memory, state, limit, bits))
+
+    def walk_exits(self, state: int, exits: Ints, starts: Ints, limit: int, bits: Ints) -> int:
+        """`walk`, but only below the given trie nodes, at which `state` has been reached."""
+        return self._call(lambda: k.walk_exits(self._memory, state, self._live, exits, starts, limit, bits))
+
+    def walk_text(
+        self, fields: npt.NDArray[np.int64], sub: int, limit: int, bits: Ints, exits: Ints
+    ) -> tuple[int, int]:
+        """`walk` inside one text automaton; see `automaton_kernels.walk_text`."""
+        num_exits, worst = k.walk_text(self._memory, fields, sub, limit, bits, exits)
+        return int(num_exits), int(worst)
+
+    # ---------------------------------------------------------------- memory
+
+    def _call(self, function: Callable[[], Any]) -> int:
+        """Calls until nothing more is needed."""
+        while True:
+            result = int(function())
+            if result >= 0:
+                return result
+            self._grow(result)
+
+    def _place(self, index: int, array: npt.NDArray[Any]) -> None:
+        self._arrays[index] = array
+        self._memory[index] = array.ctypes.data
+
+    def _place_work(self, capacity: int) -> None:
+        self._place(k.SEEN_KEYS, np.empty(4 * capacity, np.int64))
+        self._place(k.SEEN_STAMPS, np.zeros(4 * capacity, np.int64))
+        self._place(k.WORK, np.empty(capacity, np.int64))
+        self._place(k.FOUND, np.empty(capacity, np.int64))
+        self._memory[[k.SEEN_MASK, k.CAP_WORK, k.STAMP]] = 4 * capacity - 1, capacity, 0
+
+    def _grow(self, need: int) -> None:
+        """Doubles whatever is more than half full."""
+        with self._lock:
+            memory = self._memory
+            if need == k.TOO_LARGE or self.num_bytes > self._max_bytes:
+                raise ConstraintTooLarge(
+                    f"the automaton of the constraint has passed its bound of {self._max_bytes >> 20} MiB"
+                )
+            if need == k.NEED_WORK:
+                self._place_work(4 * int(memory[k.CAP_WORK]))
+                return
+            if 2 * memory[k.NUM_STACKS] >= memory[k.CAP_STACKS]:
+                self._double(k.STACKS, k.CAP_STACKS)
+                self._rehash(k.STACK_SLOTS, k.STACK_MASK, k.CAP_STACKS, k.rehash_stacks)
+            if 2 * memory[k.NUM_STATES] >= memory[k.CAP_STATES]:
+                self._double(k.STATES, k.CAP_STATES)
+                self._rehash(k.STATE_SLOTS, k.STATE_MASK, k.CAP_STATES, k.rehash_states)
+            if 2 * memory[k.POOL_USED] >= memory[k.CAP_POOL] or need == k.NEED_SPACE:
+                size = max(4 * int(memory[k.CAP_WORK]), 2 * int(memory[k.POOL_USED]), 1024)
+                if size > memory[k.CAP_POOL]:
+                    self._resize(k.POOL, size)
+                    memory[k.CAP_POOL] = size
+            if 2 * memory[k.NUM_ROWS] >= memory[k.CAP_ROWS]:
+                self._double(k.ROWS, k.CAP_ROWS)
+
+    def _double(self, index: int, capacity: int) -> None:
+        self._resize(index, 2 * len(self._arrays[index]))
+        self._memory[capacity] *= 2
+
+    def _resize(self, index: int, size: int) -> None:
+        old = self._arrays[index]
+        new = np.empty(size, old.dtype)
+        new[: len(old)] = old
+        self._place(index, new)
+
+    def _rehash(self, slots: int, mask: int, capacity: int, rehash: Callable[[Any], None]) -> None:
+        size = 2 * int(self._memory[capacity])
+        self._place(slots, np.zeros(size, np.int32))
+        self._memory[mask] = size - 1
+        rehash(self._memory)

@@ -1,0 +1,139 @@
+"""Compiler: from a description to a shared `Constraint`, with a cache bounded in bytes.
+
+One compiler per vocabulary. All methods may be called from any thread; compiling the same thing twice at the same
+time is possible and harmless. Errors are those of `phloem.errors`, with the place.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import EmptyLanguage, InvalidSchema
+from .any_json import Whitespace, json_grammar
+from .constraint import Constraint
+from .expression import Alternation, Grammar, Literal
+from .masks import MaskStore
+from .network import build_network
+from .regex import regex_to_expression
+from .vocabulary import Vocabulary
+
+MAX_SOURCE_LEN = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one constraint.
+
+    Attributes:
+        max_automaton_bytes: memory of the states that a constraint's requests have visited.
+    """
+
+    max_automaton_bytes: int = 64 << 20
+
+
+class Compiler:
+    """Compiles constraints for one vocabulary and keeps them.
+
+    Args:
+        vocabulary: the tokens.
+        max_cached_bytes: bound on kept constraints (a half) and on kept mask rows (the other half).
+        limits: bounds on a single constraint.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, *, max_cached_bytes: int = 256 << 20, limits: Limits | None = None
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.limits = limits or Limits()
+        self._store = MaskStore(vocabulary, max_cached_bytes // 2)
+        self._max_bytes = max_cached_bytes // 2
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], Constraint] = OrderedDict()
+
+    # ---------------------------------------------------------------- what can be compiled
+
+    def regex(self, pattern: str) -> Constraint:
+        """Texts that match a pattern from end to end (Python's dialect; see `regex_syntax`)."""
+        return self._compile("regex", pattern, lambda: Grammar({"text": regex_to_expression(pattern)}, "text"))
+
+    def choice(self, options: Sequence[str]) -> Constraint:
+        """One of the given texts."""
+        if not options:
+            raise EmptyLanguage("a choice needs at least one option", param="choice")
+
+        def grammar() -> Grammar:
+            return Grammar({"text": Alternation(tuple(Literal(option.encode()) for option in options))}, "text")
+
+        return self._compile("choice", json.dumps(list(options), ensure_ascii=False), grammar)
+
+    def json_schema(self, schema: object, *, whitespace: Whitespace = "compact") -> Constraint:
+        """JSON that is valid under a schema.
+
+        Args:
+            schema: a dict or bool, JSON text of one, or a pydantic model class.
+            whitespace: "compact", "spaced" or "flexible"; see `any_json`.
+        """
+        from .json_schema import schema_to_grammar
+
+        loaded = _load_schema(schema)
+        source = json.dumps(loaded, ensure_ascii=False)
+        return self._compile(
+            "json_schema", source, lambda: schema_to_grammar(loaded, whitespace=whitespace), whitespace
+        )
+
+    def json_object(self, *, whitespace: Whitespace = "compact") -> Constraint:
+        """Any JSON object."""
+        return self._compile("json_object", "", lambda: json_grammar("object", whitespace), whitespace)
+
+    def json_value(self, *, whitespace: Whitespace = "compact") -> Constraint:
+        """Any JSON value."""
+        return self._compile("json_value", "", lambda: json_grammar("value", whitespace), whitespace)
+
+    def from_grammar(self, grammar: Grammar, *, source: str = "") -> Constraint:
+        """A grammar built by hand; not cached."""
+        return self._build("grammar", source, grammar)
+
+    # ---------------------------------------------------------------- the cache
+
+    def _compile(self, kind: str, source: str, grammar: Callable[[], Grammar], option: str = "") -> Constraint:
+        key = (f"{kind}/{option}", source)
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                return kept
+        constraint = self._build(kind, source, grammar())
+        with self._lock:
+            self._kept[key] = constraint
+            total = sum(other.num_bytes for other in self._kept.values())
+            while total > self._max_bytes and len(self._kept) > 1:
+                total -= self._kept.popitem(last=False)[1].num_bytes
+        return constraint
+
+    def _build(self, kind: str, source: str, grammar: Grammar) -> Constraint:
+        network = build_network(grammar)
+        return Constraint(network, kind, source, self._store, self.limits.max_automaton_bytes)
+
+
+def _load_schema(schema: object) -> Any:
+    """The schema as plain JSON data."""
+    if isinstance(schema, str):
+        if len(schema) > MAX_SOURCE_LEN:
+            raise InvalidSchema(f"the schema has {len(schema)} characters; at most {MAX_SOURCE_LEN} are read")
+        try:
+            return json.loads(schema)
+        except (ValueError, RecursionError) as error:
+            raise InvalidSchema(f"the schema is not JSON: {error}", param="schema") from None
+    if isinstance(schema, (bool, Mapping)):
+        return schema
+    describe = getattr(schema, "model_json_schema", None)
+    if describe is None:
+        raise InvalidSchema(
+            f"a schema is a dict, a bool, JSON text or a pydantic model, not {type(schema).__name__}", param="schema"
+        )
+    return describe()

@@ -1,0 +1,180 @@
+"""Constraint and Cursor: what one request may write, and where it stands.
+
+`Constraint` is compiled once and shared by any number of requests and threads. `Cursor` belongs to one request and
+is a list of automaton states, one per token, so rolling back is cutting the list and forking is copying it.
+
+    cursor = constraint.cursor()
+    while not cursor.is_finished:
+        token_id = sample(logits, mask=cursor.row())
+        cursor.advance(token_id)
+
+A cursor never changes the text: it says what may come next. It knows no logits, no model and no prompt.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import EmptyLanguage
+from .alphabet import Ints
+from .automaton import Automaton
+from .jump import Drafts
+from .masks import Masks, MaskStore
+from .network import Network
+
+FINISHED = -1  # in a cursor's list of states: EOS was taken
+
+
+class Constraint:
+    """What a text must look like, over one vocabulary.
+
+    Args:
+        network: the compiled grammar.
+        kind: "regex", "choice", "json_schema", "json_object", "json_value" or "grammar".
+        source: what it was compiled from, for people to read.
+        store: rows of the vocabulary, shared with other constraints.
+        max_automaton_bytes: bound on the automaton's own memory.
+    """
+
+    def __init__(self, network: Network, kind: str, source: str, store: MaskStore, max_automaton_bytes: int) -> None:
+        self.kind = kind
+        self.source = source
+        self.vocabulary = store.vocabulary
+        self.automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
+        self.masks = Masks(self.automaton, store)
+        self.drafts = Drafts(self.automaton)
+        if self.automaton.start == 0:
+            raise EmptyLanguage(f"no text at all satisfies the {kind} constraint")
+
+    def cursor(self) -> Cursor:
+        """A new cursor at the beginning of the text."""
+        return Cursor(self, [self.automaton.start], [])
+
+    def min_tokens(self) -> int:
+        """A number of tokens that surely suffices for a complete text (EOS not counted)."""
+        return self.automaton.min_bytes(self.automaton.start)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the automaton so far; rows belong to the store."""
+        return self.automaton.num_bytes + 16 * self.automaton.network.num_nodes
+
+    def __repr__(self) -> str:
+        source = self.source if len(self.source) <= 60 else self.source[:57] + "..."
+        return f"Constraint({self.kind}: {source})"
+
+
+class Cursor:
+    """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
+
+    __slots__ = ("_advance", "_masks", "_state", "_states", "_tokens", "constraint")
+
+    def __init__(self, constraint: Constraint, states: list[int], tokens: list[int]) -> None:
+        self.constraint = constraint
+        self._masks = constraint.masks
+        self._advance = constraint.automaton.advance
+        self._states = states
+        self._state = states[-1]
+        self._tokens = tokens
+
+    # ---------------------------------------------------------------- where it stands
+
+    @property
+    def is_accepting(self) -> bool:
+        """The text so far is complete: EOS is allowed now (also after EOS was taken)."""
+        return self._state == FINISHED or self.constraint.automaton.is_accepting(self._state)
+
+    @property
+    def is_finished(self) -> bool:
+        """EOS was taken; nothing may follow."""
+        return self._state == FINISHED
+
+    @property
+    def num_consumed(self) -> int:
+        """Number of tokens taken, EOS included."""
+        return len(self._tokens)
+
+    @property
+    def state(self) -> int:
+        """The automaton's state, -1 once finished. Equal states have equal futures."""
+        return self._state
+
+    def min_tokens_to_accept(self) -> int:
+        """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
+        if self._state == FINISHED:
+            return 0
+        return self.constraint.automaton.min_bytes(self._state)
+
+    # ---------------------------------------------------------------- what may come next
+
+    def row(self) -> Ints:
+        """int32[num_words], read-only: token t may follow iff bit t & 31 of word t >> 5 is set. EOS iff accepting.
+
+        All zero once finished. The array is shared and stays valid; states with the same future share it.
+        """
+        if self._state == FINISHED:
+            return np.zeros(self.constraint.vocabulary.num_words, np.int32)
+        return self._masks.row(self._state).bits
+
+    def bitmask(self, out: Ints) -> None:
+        """Writes `row()` into `out` (int32[num_words])."""
+        out[:] = self.row()
+
+    def bitmask_within(self, out: Ints, remaining: int) -> None:
+        """As `bitmask`, but only tokens after which `remaining - 1` further tokens surely suffice.
+
+        As long as `min_tokens_to_accept() <= remaining` holds before, the mask is not empty and it holds after any
+        allowed token with `remaining - 1`: so a text begun with enough budget always ends complete.
+        """
+        if self._state == FINISHED:
+            out[:] = 0
+        else:
+            out[:] = self._masks.row_within(self._state, remaining - 1)
+
+    def forced_bytes(self) -> bytes:
+        """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
+        if self._state == FINISHED:
+            return b""
+        return self.constraint.drafts.run(self._state).data
+
+    def draft(self) -> list[int]:
+        """The forced bytes in canonical tokens, cut where later bytes could still merge; [] if there are none.
+
+        Needs `Vocabulary.encode`; without it always [].
+        """
+        if self._state == FINISHED:
+            return []
+        return self.constraint.drafts.draft(self._state, self._tokens)
+
+    # ---------------------------------------------------------------- moving
+
+    def advance(self, token_id: int) -> bool:
+        """Takes a token. False if it is not allowed; the cursor then has not moved."""
+        state = self._state
+        if state == FINISHED or not 0 <= token_id < self.constraint.vocabulary.size:
+            return False
+        if token_id in self.constraint.vocabulary.eos_ids:
+            if not self.is_accepting:
+                return False
+            target = FINISHED
+        else:
+            target = self._advance(state, token_id)
+            if target == 0 or (target == state and not self.constraint.vocabulary.tokens[token_id]):
+                return False
+        self._states.append(target)
+        self._tokens.append(token_id)
+        self._state = target
+        return True
+
+    def rollback(self, num_tokens: int) -> None:
+        """Takes back the last `num_tokens` tokens (EOS counts as one)."""
+        if not 0 <= num_tokens <= len(self._tokens):
+            raise ValueError(f"cannot take back {num_tokens} of {len(self._tokens)} tokens")
+        if num_tokens:
+            del self._states[-num_tokens:]
+            del self._tokens[-num_tokens:]
+            self._state = self._states[-1]
+
+    def fork(self) -> Cursor:
+        """An independent cursor at the same place."""
+        return Cursor(self.constraint, self._states.copy(), self._tokens.copy())
