@@ -46,6 +46,15 @@ CONSTRAINT_CODES: Mapping[type[ConstraintError], str] = {
     EmptyLanguage: "empty_language",
     ConstraintTooLarge: "constraint_too_large",
 }
+TYPE_NAMES: Mapping[type, str] = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    list: "an array",
+    dict: "an object",
+    bool: "a boolean",
+    type(None): "null",
+}
 MAX_MESSAGE_CHARS = 2000
 
 
@@ -118,7 +127,7 @@ def internal(request_id: str) -> ApiError:
 
 
 def api_error(error: PhloemError, *, retry_after: int = 1, param: str | None = None) -> ApiError:
-    """What to answer when the engine raised `error`; `param` is the field that it concerns, if the error has none."""
+    """What to answer when the engine raised `error`; `param`: the request field that it concerns, if known."""
     if isinstance(error, QueueFull):
         return ApiError(
             429,
@@ -135,7 +144,7 @@ def api_error(error: PhloemError, *, retry_after: int = 1, param: str | None = N
     if isinstance(error, PromptTooLong):
         return ApiError(400, str(error), param=param or error.param, code="context_length_exceeded")
     if isinstance(error, RequestError):
-        return ApiError(400, str(error), param=error.param or param, code="invalid_value")
+        return ApiError(400, str(error), param=param or error.param, code="invalid_value")
     return ApiError(500, str(error), kind="server_error", code="internal_error")
 
 
@@ -152,12 +161,12 @@ def validation_error(error: ValidationError) -> ApiError:
     fault = error.errors(include_url=False, include_context=True)[0]
     path = field_path(fault["loc"])
     message = fault["msg"]
+    if not path:  # the fields contradict each other; the fault is named after the one to change
+        return invalid(f"{message}.", fault["type"], "invalid_value")
     if fault["type"] == "missing":
         return invalid(f"Missing required parameter: '{path}'.", path, "missing_required_parameter")
+    shown = f"{message[:1].lower()}{message[1:]}"
     if fault["type"].endswith(("_type", "_parsing")):
-        found = type(fault["input"]).__name__
-        names = {"str": "a string", "int": "an integer", "float": "a number", "list": "an array"}
-        found = {**names, "dict": "an object", "bool": "a boolean", "NoneType": "null"}.get(found, found)
-        text = f"Invalid type for '{path}': {message[:1].lower()}{message[1:]}, but got {found} instead."
-        return invalid(text, path or None, "invalid_type")
-    return invalid(f"Invalid '{path}': {message[:1].lower()}{message[1:]}.", path or None, "invalid_value")
+        found = TYPE_NAMES.get(type(fault["input"]), type(fault["input"]).__name__)
+        return invalid(f"Invalid type for '{path}': {shown}, but got {found} instead.", path, "invalid_type")
+    return invalid(f"Invalid '{path}': {shown}.", path, "invalid_value")

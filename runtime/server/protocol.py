@@ -95,13 +95,34 @@ def _salt(value: object) -> object:
     return value
 
 
+def _schema(value: object) -> object:
+    if not isinstance(value, (dict, bool)):
+        raise fault("schema_type", "Expected a JSON Schema (an object or a boolean)")
+    return value
+
+
+def _schema_or_text(value: object) -> object:
+    return value if isinstance(value, str) else _schema(value)
+
+
+def _tool_choice(value: object) -> object:
+    if isinstance(value, str):
+        if value not in ("none", "auto", "required"):
+            raise fault("tool_choice", 'Expected "none", "auto", "required" or an object that names a tool')
+        return value
+    function = value.get("function") if isinstance(value, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise fault("tool_choice", 'Expected {"type": "function", "function": {"name": …}}')
+    return {"type": "function", "function": {"name": function["name"]}}
+
+
 StopStrings = Annotated[list[str], BeforeValidator(_stop_strings)]
 LogitBias = Annotated[dict[int, float], BeforeValidator(_logit_bias)]
 Content = Annotated[str, BeforeValidator(_content)]
 Prompts = Annotated[list[str | list[int]], BeforeValidator(_prompts)]
 Salt = Annotated[str, BeforeValidator(_salt)]
-Schema = dict[str, Any] | bool
-Finite = Field(allow_inf_nan=False)
+Schema = Annotated[dict[str, Any] | bool, BeforeValidator(_schema)]
+SchemaOrText = Annotated[dict[str, Any] | bool | str, BeforeValidator(_schema_or_text)]
 
 
 class Body(BaseModel):
@@ -140,7 +161,7 @@ class ResponseFormat(Body):
 class StructuredOutputs(Body):
     """vLLM's field: exactly one of the kinds."""
 
-    json_: Schema | str | None = Field(None, alias="json")
+    json_: SchemaOrText | None = Field(None, alias="json")
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
@@ -195,6 +216,9 @@ class NamedTool(Body):
     function: NamedFunction
 
 
+ToolChoice = Annotated[Literal["none", "auto", "required"] | NamedTool, BeforeValidator(_tool_choice)]
+
+
 class Generation(Body):
     """The fields that both endpoints share."""
 
@@ -219,9 +243,9 @@ class Generation(Body):
     response_format: ResponseFormat | None = None
     regex: str | None = None
     ebnf: str | None = None
-    json_schema: Schema | str | None = None
+    json_schema: SchemaOrText | None = None
     structured_outputs: StructuredOutputs | None = None
-    guided_json: Schema | str | None = None
+    guided_json: SchemaOrText | None = None
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
@@ -245,7 +269,7 @@ class ChatRequest(Generation):
     logprobs: bool = False
     top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     tools: list[Tool] = Field([], max_length=128)
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     functions: Any = None
     function_call: Any = None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from .fakes import FakeAsyncEngine
-from .wire import Answer, Client, client, exchange
+from .wire import Answer, client, exchange
 
 BODY = {"messages": [{"role": "user", "content": "Hi"}]}
 
