@@ -21,35 +21,24 @@ fp32 only; `ops.attention` takes the reference for other types.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit, prange
+from numba import config as numba_config
+from numba import njit, prange, set_num_threads
 from torch import Tensor
 
 from . import simd
-from .sharing import forest, order_by_prefix, shared_lens
+from .cpu_work import IS_LAST, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, TABLE_ROW, TILE, CpuWork
 
 IntArray = npt.NDArray[np.int32]
 
-TILE = 64  # keys per tile; the grid of prefix sharing on the CPU
-MAX_ITEM_TOKENS = 32  # of one item: their queries and sums stay in L2 beside the tile
+NUM_KV_HEADS = 11  # its place among `numbers`
 _NO_SINKS = np.empty(0, np.float32)
-
-# columns of an item
-TABLE_ROW, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, IS_LAST = range(6)
-
-
-@dataclass(frozen=True, slots=True)
-class CpuWork:
-    """The work list of one step."""
-
-    items: IntArray  # [N, 6], see the column names above
-    chain_starts: IntArray  # [C + 1] chain c = items[chain_starts[c] : chain_starts[c + 1]]
-    rows: IntArray  # [T] token of each row; requests in prefix order
-    positions: IntArray  # [T] absolute position of each row's token
+_WORTH_THREADS = 1 << 22  # multiply-adds of a call: about a millisecond, some fifty times a thread team's start
+_ONE_TEAM = threading.Lock()  # numba's fallback threading layer aborts the process when two threads enter it
 
 
 def cpu_attention(
@@ -69,84 +58,36 @@ def cpu_attention(
     _, num_kv_heads, block_size, _ = k_cache.shape
     out = torch.empty(q.shape)
     states = np.empty((num_tokens * num_heads, 2), np.float32)
-    run = _run_parallel if torch.get_num_threads() > 1 else _run_serial
-    run(
-        work.chain_starts,
-        num_kv_heads,
-        work.items,
-        work.rows,
-        work.positions,
-        block_tables,
-        q.data_ptr(),
-        q.stride()[:2],
-        k_cache.data_ptr(),
-        v_cache.data_ptr(),
-        k_cache.stride()[:3],
-        block_size,
-        out.data_ptr(),
-        states,
-        _NO_SINKS if sinks is None else sinks.float().numpy(),
-        num_heads // num_kv_heads,
-        num_heads,
-        head_dim,
-        np.float32(scale) * simd.LOG2_E,
-        window,
-        np.float32(soft_cap) * simd.LOG2_E,
+    numbers = np.array(
+        (
+            q.data_ptr(),
+            *q.stride()[:2],
+            k_cache.data_ptr(),
+            v_cache.data_ptr(),
+            *k_cache.stride()[:3],
+            block_size,
+            out.data_ptr(),
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            window,
+        ),
+        np.int64,
     )
-    return out
-
-
-def plan_cpu_work(
-    query_starts: IntArray, context_lens: IntArray, block_tables: IntArray, block_size: int, share: bool
-) -> CpuWork:
-    """Lay out one step. share: read keys that several requests share once (never changes a bit)."""
-    num_requests = len(context_lens)
-    q_lens = query_starts[1:] - query_starts[:-1]
-    if share and num_requests > 1:
-        order = order_by_prefix(block_tables)
-        shared = shared_lens(order, block_tables, context_lens, q_lens, block_size, TILE)
+    factors = np.array((scale, soft_cap), np.float32) * simd.LOG2_E
+    lists = (work.chain_starts, work.items, work.rows, work.positions, block_tables)
+    sink_logits = _NO_SINKS if sinks is None else sinks.float().numpy()
+    num_threads = min(torch.get_num_threads(), numba_config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set at run time
+    large = work.num_pairs * num_heads * head_dim * 2 > _WORTH_THREADS
+    if large and num_threads > 1 and _ONE_TEAM.acquire(blocking=False):
+        try:
+            set_num_threads(num_threads)
+            _run_parallel(*lists, states, sink_logits, numbers, factors)
+        finally:
+            _ONE_TEAM.release()
     else:
-        order = np.arange(num_requests, dtype=np.int32)
-        shared = np.zeros(num_requests, np.int32)
-    return CpuWork(*_lay_out(forest(shared, context_lens[order]), order, query_starts, context_lens))
-
-
-@njit(cache=True)
-def _lay_out(
-    nodes: IntArray, order: IntArray, query_starts: IntArray, context_lens: IntArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    num_tokens = query_starts[-1]
-    rows, positions = np.empty(num_tokens, np.int32), np.empty(num_tokens, np.int32)
-    row_starts = np.zeros(len(order) + 1, np.int32)
-    for i in range(len(order)):
-        b, row = order[i], row_starts[i]
-        for token in range(query_starts[b], query_starts[b + 1]):
-            rows[row] = token
-            positions[row] = context_lens[b] - query_starts[b + 1] + token
-            row += 1
-        row_starts[i + 1] = row
-    capacity = 0
-    for n in range(len(nodes)):
-        capacity += (row_starts[nodes[n, 1]] - row_starts[nodes[n, 0]]) // MAX_ITEM_TOKENS + 1
-    items, chain_starts = np.empty((capacity, 6), np.int32), np.empty(capacity + 1, np.int32)
-    num_items, num_chains, tree = 0, 0, -1
-    for n in range(len(nodes)):
-        first, last, key_begin, key_end, node_tree = nodes[n, 0], nodes[n, 1], nodes[n, 2], nodes[n, 3], nodes[n, 4]
-        is_leaf = last - first == 1 and key_end == context_lens[order[first]]
-        is_alone = is_leaf and key_begin == 0  # its row tiles depend on nobody: a chain each
-        for row in range(row_starts[first], row_starts[last], MAX_ITEM_TOKENS):
-            row_end = min(row + MAX_ITEM_TOKENS, row_starts[last])
-            end = min(key_end, positions[row_end - 1] + 1) if is_leaf else key_end
-            if is_alone or tree != node_tree:
-                chain_starts[num_chains] = num_items
-                num_chains += 1
-                tree = node_tree
-            item = items[num_items]
-            item[TABLE_ROW], item[KEY_BEGIN], item[KEY_END] = order[first], key_begin, end
-            item[ROW_BEGIN], item[ROW_END], item[IS_LAST] = row, row_end, is_leaf
-            num_items += 1
-    chain_starts[num_chains] = num_items
-    return items[:num_items], chain_starts[: num_chains + 1], rows, positions
+        _run_serial(*lists, states, sink_logits, numbers, factors)
+    return out
 
 
 @njit(inline="always")
@@ -248,93 +189,85 @@ def _attend_tile(q, out, state, k, v, offsets, begin, end, scores, scale, soft_c
 
 
 @njit
-def _run_chain(  # type: ignore[no-untyped-def]  # numba infers
-    begin,
-    end,
-    kv_head,
-    items,
-    rows,
-    positions,
-    block_tables,
-    q,
-    q_strides,
-    k,
-    v,
-    cache_strides,
-    block_size,
-    out,
-    states,
-    sinks,
-    group,
-    num_heads,
-    head_dim,
-    scale,
-    window,
-    soft_cap,
+def _run_chain(  # type: ignore[no-untyped-def]
+    chain, kv_head, chain_starts, items, rows, positions, block_tables, states, sinks, numbers, factors
 ):
-    """Items begin to end - 1 of the list for one KV head; pointers are byte addresses, strides count floats."""
+    """All items of one chain for one KV head; numbers and factors as `cpu_attention` packs them."""
+    q, q_token, q_head = numbers[0], 4 * numbers[1], 4 * numbers[2]
+    k, v, block_stride, head_stride, slot_stride, block_size = numbers[3:9]
+    out, num_heads, num_kv_heads, head_dim, window = numbers[9:]
+    group = num_heads // num_kv_heads
     offsets = np.empty(TILE, np.int64)
     scratch = np.empty(TILE, np.float32)
-    scores = scratch.ctypes.data
-    for i in range(begin, end):
-        table, key_begin, key_end = items[i, TABLE_ROW], items[i, KEY_BEGIN], items[i, KEY_END]
+    for i in range(chain_starts[chain], chain_starts[chain + 1]):
         row_begin, row_end = items[i, ROW_BEGIN], items[i, ROW_END]
-        if key_begin == 0:
-            for r in range(row_begin, row_end):
-                for h in range(kv_head * group, (kv_head + 1) * group):
-                    o = rows[r] * num_heads + h
-                    states[o, 0] = sinks[h] * simd.LOG2_E if len(sinks) else -np.inf
-                    states[o, 1] = 1.0 if len(sinks) else 0.0
-                    for d in range(0, 4 * head_dim, 32):
-                        simd.store(out + 4 * o * head_dim + d, simd.splat(np.float32(0.0)))
-        first_key = key_begin
+        if items[i, KEY_BEGIN] == 0:
+            _open_rows(rows[row_begin:row_end], kv_head, group, num_heads, head_dim, out, states, sinks)
+        first_key = items[i, KEY_BEGIN]
         if window > 0:
-            oldest = positions[row_begin]
+            oldest = np.min(positions[row_begin:row_end])
+            first_key = max(first_key, (oldest - window + 1) // TILE * TILE)
+        for tile in range(first_key, items[i, KEY_END], TILE):
+            num_keys = min(TILE, items[i, KEY_END] - tile)
+            table = block_tables[items[i, TABLE_ROW]]
+            base = kv_head * head_stride
+            _locate_keys(offsets, table, tile, num_keys, base, block_stride, slot_stride, block_size)
             for r in range(row_begin, row_end):
-                oldest = min(oldest, positions[r])
-            first_key = max(key_begin, (oldest - window + 1) // TILE * TILE)
-        for tile in range(first_key, key_end, TILE):
-            num_keys = min(TILE, key_end - tile)
-            _locate_keys(offsets, block_tables[table], tile, num_keys, kv_head, cache_strides, block_size)
-            for r in range(row_begin, row_end):
-                keys_end = min(num_keys, positions[r] + 1 - tile)
-                keys_begin = max(0, positions[r] - window + 1 - tile) if window > 0 else 0
-                if keys_begin >= keys_end:
+                end = min(num_keys, positions[r] + 1 - tile)
+                begin = max(0, positions[r] - window + 1 - tile) if window > 0 else 0
+                if begin >= end:
                     continue
                 for h in range(kv_head * group, (kv_head + 1) * group):
                     o = rows[r] * num_heads + h
                     _attend_tile(
-                        q + 4 * (rows[r] * q_strides[0] + h * q_strides[1]),
+                        q + rows[r] * q_token + h * q_head,
                         out + 4 * o * head_dim,
                         states.ctypes.data + 8 * o,
                         k,
                         v,
                         offsets,
-                        keys_begin,
-                        keys_end,
-                        scores,
-                        scale,
-                        soft_cap,
+                        begin,
+                        end,
+                        scratch.ctypes.data,
+                        factors[0],
+                        factors[1],
                         head_dim,
                     )
         if items[i, IS_LAST]:
-            for r in range(row_begin, row_end):
-                for h in range(kv_head * group, (kv_head + 1) * group):
-                    o = rows[r] * num_heads + h
-                    for d in range(0, 4 * head_dim, 32):
-                        p = out + 4 * o * head_dim + d
-                        simd.store(p, simd.div(simd.load(p), simd.splat(states[o, 1])))
+            _close_rows(rows[row_begin:row_end], kv_head, group, num_heads, head_dim, out, states)
+
+
+@njit
+def _open_rows(rows, kv_head, group, num_heads, head_dim, out, states, sinks):  # type: ignore[no-untyped-def]
+    """Nothing seen yet; a sink is a logit that has been seen, with no value."""
+    for token in rows:
+        for h in range(kv_head * group, (kv_head + 1) * group):
+            o = token * num_heads + h
+            states[o, 0] = sinks[h] * simd.LOG2_E if len(sinks) else -np.inf
+            states[o, 1] = 1.0 if len(sinks) else 0.0
+            for d in range(0, 4 * head_dim, 32):
+                simd.store(out + 4 * o * head_dim + d, simd.splat(np.float32(0.0)))
+
+
+@njit
+def _close_rows(rows, kv_head, group, num_heads, head_dim, out, states):  # type: ignore[no-untyped-def]
+    for token in rows:
+        for h in range(kv_head * group, (kv_head + 1) * group):
+            o = token * num_heads + h
+            for d in range(0, 4 * head_dim, 32):
+                p = out + 4 * o * head_dim + d
+                simd.store(p, simd.div(simd.load(p), simd.splat(states[o, 1])))
 
 
 @njit(inline="always")
-def _locate_keys(offsets, block_table, first_key, num_keys, kv_head, strides, block_size):  # type: ignore[no-untyped-def]
+def _locate_keys(offsets, table, first_key, num_keys, base, block_stride, slot_stride, block_size):  # type: ignore[no-untyped-def]
     """Byte offsets of a tile's keys in a cache; the rest of the last group of eight repeats the last key."""
     n = 0
     while n < num_keys:
         block, within = divmod(first_key + n, block_size)
-        base = block_table[block] * strides[0] + kv_head * strides[1]
+        start = base + table[block] * block_stride
         for slot in range(within, min(block_size, within + num_keys - n)):
-            offsets[n] = 4 * (base + slot * strides[2])
+            offsets[n] = 4 * (start + slot * slot_stride)
             n += 1
     while n % 8:
         offsets[n] = offsets[n - 1]
@@ -342,14 +275,15 @@ def _locate_keys(offsets, block_table, first_key, num_keys, kv_head, strides, bl
 
 
 @njit(cache=True, nogil=True)
-def _run_serial(chain_starts, num_kv_heads, *arguments):  # type: ignore[no-untyped-def]
-    for c in range(len(chain_starts) - 1):
-        for h in range(num_kv_heads):
-            _run_chain(chain_starts[c], chain_starts[c + 1], h, *arguments)
+def _run_serial(chain_starts, items, rows, positions, tables, states, sinks, numbers, factors):  # type: ignore[no-untyped-def]
+    for chain in range(len(chain_starts) - 1):
+        for h in range(numbers[NUM_KV_HEADS]):
+            _run_chain(chain, h, chain_starts, items, rows, positions, tables, states, sinks, numbers, factors)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _run_parallel(chain_starts, num_kv_heads, *arguments):  # type: ignore[no-untyped-def]
+def _run_parallel(chain_starts, items, rows, positions, tables, states, sinks, numbers, factors):  # type: ignore[no-untyped-def]
+    num_kv_heads = numbers[NUM_KV_HEADS]
     for task in prange((len(chain_starts) - 1) * num_kv_heads):
-        c = task // num_kv_heads
-        _run_chain(chain_starts[c], chain_starts[c + 1], task % num_kv_heads, *arguments)
+        c, h = task // num_kv_heads, task % num_kv_heads
+        _run_chain(c, h, chain_starts, items, rows, positions, tables, states, sinks, numbers, factors)

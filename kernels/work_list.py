@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .cpu_attention import CpuWork, plan_cpu_work
+from .cpu_work import CpuWork, plan_cpu_work
 
 IntArray = npt.NDArray[np.int32]
 
