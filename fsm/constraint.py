@@ -90,6 +90,12 @@ class Cursor:
         return self._state == FINISHED
 
     @property
+    def must_stop(self) -> bool:
+        """The text is complete and cannot go on: nothing but EOS is allowed (also after EOS was taken)."""
+        automaton, state = self.constraint.automaton, self._state
+        return state == FINISHED or (automaton.is_accepting(state) and not automaton.live_bytes(state).any())
+
+    @property
     def num_consumed(self) -> int:
         """Number of tokens taken, EOS included."""
         return len(self._tokens)

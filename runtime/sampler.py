@@ -152,7 +152,7 @@ class Sampler:
         remaining = request.remaining_tokens
         for token_id in (*draft, None):
             mask = np.zeros(self._num_words, np.int32)
-            cursor.bitmask_within(mask, remaining - num_advanced)
+            cursor.bitmask_within(mask[: cursor.constraint.vocabulary.num_words], remaining - num_advanced)
             masks.append(mask)
             if token_id is None or not cursor.advance(token_id):
                 break
