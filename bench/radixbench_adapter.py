@@ -62,7 +62,11 @@ class Cache:
     def _expand(self, blocks: Indices) -> Indices:
         if self._page_size == 1:
             return blocks
-        return (blocks[:, None] + self._within_block).ravel()
+        indices = blocks.repeat(self._page_size)
+        if len(indices) > len(self._within_block):
+            self._within_block = np.tile(np.arange(self._page_size, dtype=np.int32), 2 * len(blocks))
+        indices += self._within_block[: len(indices)]
+        return indices
 
 
 def cache(capacity_tokens: int, page_size: int) -> Cache:

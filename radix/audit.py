@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from .eviction import EvictionQueue
 from .node import Node, unpack_blocks
 from .pins import PinBook
-from .tokens import unpack
 
 
 def audit_tree(
@@ -22,7 +21,7 @@ def audit_tree(
     num_leased_blocks: int,
 ) -> None:
     """Raise AssertionError, naming the place, if an invariant of the tree does not hold. O(tree)."""
-    queued = _audit_queue(queue)
+    queued = queue.audit()
     seen_blocks: dict[int, Node] = {}
     num_leased = num_blocks = 0
     nodes: set[Node] = set()
@@ -39,41 +38,29 @@ def audit_tree(
             if node is root:
                 continue
             for block in unpack_blocks(node.blocks):
-                assert block not in seen_blocks, f"block {block} is in {_name(node)} and {_name(seen_blocks[block])}"
-                seen_blocks[block] = node
+                other = seen_blocks.setdefault(block, node)
+                assert other is node, f"block {block} is in {node.name} and {other.name}"
             num_blocks += node.num_blocks
-            assert node.last_used <= last_use, f"{_name(node)}: used in the future"
-            assert node.is_queued == (node in queued), f"{_name(node)}: is_queued is {node.is_queued}"
+            assert node.last_used <= last_use, f"{node.name}: used in the future"
+            assert node.is_queued == (node in queued), f"{node.name}: is_queued is {node.is_queued}"
             if node.num_holds:
                 num_leased += node.num_blocks
             elif not node.children:
-                assert node.is_queued, f"{_name(node)}: a free leaf that the eviction queue does not know"
+                assert node.is_queued, f"{node.name}: a free leaf that the eviction queue does not know"
     strangers = queued - nodes
     assert not strangers, f"the eviction queue knows {len(strangers)} nodes that are not in the tree"
     assert len(seen_blocks) == num_cached_blocks, f"{len(seen_blocks)} blocks in tree, counted {num_cached_blocks}"
     assert num_leased == num_leased_blocks, f"{num_leased} blocks leased, counted {num_leased_blocks}"
     for pin in pins:
         assert pin.node in nodes, "a pin holds a node that is not in the tree"
-        assert pin.node.num_leases > 0, f"{_name(pin.node)}: pinned without a lease"
+        assert pin.node.num_leases > 0, f"{pin.node.name}: pinned without a lease"
     assert pins.num_blocks == pins.count_blocks(), f"{pins.count_blocks()} blocks pinned, counted {pins.num_blocks}"
     assert pins.num_blocks <= pins.max_blocks, "more blocks pinned than the budget allows"
 
 
-def _audit_queue(queue: EvictionQueue) -> set[Node]:
-    """Check the heap; returns the nodes that have an entry."""
-    entries = queue.entries()
-    for index, entry in enumerate(entries):
-        assert index == 0 or entries[(index - 1) >> 1] <= entry, f"the eviction queue is no heap at {index}"
-        key, node = entry
-        assert key <= queue.policy(node), f"{_name(node)}: queued under {key}, above its key {queue.policy(node)}"
-    queued = {node for _, node in entries}
-    assert len(queued) == len(entries), "a node is in the eviction queue twice"
-    return queued
-
-
 def _audit_links(node: Node, block_size: int) -> None:
     """Check a node against its children, and the counts that depend on them alone."""
-    place = _name(node)
+    place = node.name
     assert len(node.tokens) == len(node.blocks) * block_size, f"{place}: run and blocks differ in length"
     assert len(node.tokens) % (4 * block_size) == 0, f"{place}: run is not of whole blocks"
     assert node.num_leases >= 0, f"{place}: {node.num_leases} leases"
@@ -88,21 +75,10 @@ def _audit_links(node: Node, block_size: int) -> None:
         assert node.skipped_by.skip[1] is node, f"{place}: skipped by a node that skips elsewhere"
     num_holds = int(node.num_leases > 0)
     for key, child in node.children.items():
-        assert child.parent is node, f"{_name(child)}: its parent is another node than {place}"
-        assert child.tokens, f"{_name(child)}: empty run"
-        assert key == child.tokens[: 4 * block_size], f"{_name(child)}: filed under another first block"
-        assert key == child.key, f"{_name(child)}: its key is not its first block"
-        assert child.namespace == node.namespace, f"{_name(child)}: namespace differs from its parent's"
+        assert child.parent is node, f"{child.name}: its parent is another node than {place}"
+        assert child.tokens, f"{child.name}: empty run"
+        assert key == child.tokens[: 4 * block_size], f"{child.name}: filed under another first block"
+        assert key == child.key, f"{child.name}: its key is not its first block"
+        assert child.namespace == node.namespace, f"{child.name}: namespace differs from its parent's"
         num_holds += child.num_holds > 0
     assert node.num_holds == num_holds, f"{place}: {num_holds} holds, counted {node.num_holds}"
-
-
-def _name(node: Node) -> str:
-    """Namespace, depth and the first tokens of the run; safe on a corrupt tree."""
-    depth, above = 0, node.parent
-    seen = {node}
-    while above is not None and above not in seen:
-        seen.add(above)
-        depth += 1
-        above = above.parent
-    return f"node {unpack(node.tokens[:16])} at depth {depth} of {node.namespace!r}"

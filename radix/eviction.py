@@ -1,15 +1,21 @@
 """What goes first: eviction policies, and the queue of leaves that obeys them.
 
-A policy maps a leaf to a key; the leaf with the smallest key goes first. The key of a node may only grow while
-it is in the tree (recency, counts and maxima do), because the queue is lazy: an entry keeps the key it was pushed
-with, and only when it surfaces is it compared with the present one and, if stale, put back deeper. So a match
-costs the queue nothing, and an eviction O(log leaves) amortised: each correction was paid for by a match.
+A policy maps a leaf to a key; the leaf with the smallest key goes first. The key of a node may only grow while it
+is in the tree (recency, counts and maxima do), because the queue is lazy: an entry keeps the key it was pushed
+with, and only when it surfaces is it compared with the present one and, if stale, put back. So a match costs the
+queue nothing, and each correction was paid for by a match.
+
+Most pushes come in order: a new leaf is the most recently used of all. These wait in a plain line, O(1); only what
+is pushed out of order (a leaf that was used again, a parent that became a leaf, a lease that ended) goes into a
+heap, O(log leaves). The smaller of the two heads goes first.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from heapq import heappop, heappush, heapreplace
+from heapq import heappop, heappush
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -17,67 +23,63 @@ from .node import Node
 
 Policy = Callable[[Node], Any]
 
-
-def least_recently_used(node: Node) -> float:
-    """The time of the last use."""
-    return node.last_used
-
-
-def least_frequently_used(node: Node) -> tuple[int, float]:
-    """Number of hits, then recency."""
-    return node.num_hits, node.last_used
-
-
-def lowest_priority(node: Node) -> tuple[int, float]:
-    """The highest priority that ever asked for it, then recency."""
-    return node.priority, node.last_used
-
-
 POLICIES: Mapping[str, Policy] = MappingProxyType(
-    {"lru": least_recently_used, "lfu": least_frequently_used, "priority": lowest_priority}
+    {
+        "lru": attrgetter("last_used"),
+        "lfu": attrgetter("num_hits", "last_used"),
+        "priority": attrgetter("priority", "last_used"),
+    }
 )
 
 
 class EvictionQueue:
-    """A lazy heap with at most one entry per node.
+    """Candidates for eviction, at most one entry (key, node) per node.
 
     Invariant: every leaf without holds has an entry, whose key is at most its present key. Entries of nodes
     that have since got children or holds are dropped when they surface; the tree pushes such a node again when
     it becomes an unheld leaf again.
     """
 
-    __slots__ = ("_entries", "policy")
+    __slots__ = ("_heap", "_line", "policy")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._entries: list[tuple[Any, Node]] = []
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def entries(self) -> list[tuple[Any, Node]]:
-        """The heap itself, for the audit."""
-        return self._entries
+        self._line: deque[tuple[Any, Node]] = deque()
+        self._heap: list[tuple[Any, Node]] = []
 
     def push(self, node: Node) -> None:
         """Make an unheld leaf a candidate; no effect if it has an entry already."""
         if not node.is_queued:
             node.is_queued = True
-            heappush(self._entries, (self.policy(node), node))
+            line = self._line
+            entry = self.policy(node), node
+            if not line or line[-1] < entry:
+                line.append(entry)
+            else:
+                heappush(self._heap, entry)
 
     def take(self) -> Node | None:
         """Take the leaf that is to go first out of the queue; None if nothing can go."""
-        entries, policy = self._entries, self.policy
-        while entries:
-            key, node = entries[0]
-            if not node.children and not node.num_holds:
-                present = policy(node)
-                if present != key:
-                    heapreplace(entries, (present, node))
-                    continue
-                heappop(entries)
-                node.is_queued = False
-                return node
-            heappop(entries)
+        line, heap = self._line, self._heap
+        while line or heap:
+            key, node = heappop(heap) if not line or (heap and heap[0] < line[0]) else line.popleft()
             node.is_queued = False
+            if not node.children and not node.num_holds:
+                if self.policy(node) == key:
+                    return node
+                self.push(node)
         return None
+
+    def audit(self) -> set[Node]:
+        """Raise AssertionError if the order is broken; returns the nodes that have an entry."""
+        for before, after in zip(self._line, list(self._line)[1:], strict=False):
+            assert before < after, "the line of the eviction queue is out of order"
+        for index, entry in enumerate(self._heap):
+            assert self._heap[(index - 1) >> 1] <= entry or not index, f"the heap is none at {index}"
+        entries = [*self._line, *self._heap]
+        for key, node in entries:
+            present = self.policy(node)
+            assert key <= present, f"{node.name}: queued under {key}, above its key {present}"
+        queued = {node for _, node in entries}
+        assert len(queued) == len(entries), "a node is in the eviction queue twice"
+        return queued

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Sequence
 
 from .siblings import Siblings
+from .tokens import unpack
 
 
 class Node:
@@ -87,6 +88,17 @@ class Node:
     def is_evicted(self) -> bool:
         """Whether the node has left the tree."""
         return self.parent is None and bool(self.blocks)
+
+    @property
+    def name(self) -> str:
+        """For messages: namespace, depth and first tokens. Safe on a corrupt tree."""
+        depth, above = 0, self.parent
+        seen = {self}
+        while above is not None and above not in seen:
+            seen.add(above)
+            depth += 1
+            above = above.parent
+        return f"node {unpack(self.tokens[:16])} at depth {depth} of {self.namespace!r}"
 
     def path_blocks(self) -> bytes:
         """Packed block ids from the root to the end of this run; ValueError if the node was evicted. O(depth)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from .node import Node, unpack_blocks
 from .walk import closest_child
@@ -61,7 +61,7 @@ class Match:
         return self._partial
 
 
-class Inserted(NamedTuple):
+class Inserted:
     """What became of an insert.
 
     Attributes:
@@ -70,9 +70,12 @@ class Inserted(NamedTuple):
         duplicates: given ids for positions that the tree holds under other ids: still the caller's to free.
     """
 
-    node: Node
-    num_new_tokens: int
-    duplicates: list[int]
+    __slots__ = ("duplicates", "node", "num_new_tokens")
+
+    def __init__(self, node: Node, num_new_tokens: int, duplicates: list[int]) -> None:
+        self.node = node
+        self.num_new_tokens = num_new_tokens
+        self.duplicates = duplicates
 
 
 @dataclass(frozen=True, slots=True)

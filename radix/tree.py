@@ -42,7 +42,7 @@ from .explain import Explanation, GhostRecord, explain_miss
 from .node import Node, pack_blocks, unpack_blocks
 from .pins import Pin, PinBook
 from .results import Event, Inserted, Match, Statistics
-from .walk import add_child, differing_blocks, drop_skip, reach, remove_child, split, walk
+from .walk import differing_blocks, drop_skip, reach, split, walk
 
 # Up to so many blocks a leaf may be longer than what is wanted and still be evicted whole.
 MAX_SURPLUS_BLOCKS = 16
@@ -69,7 +69,6 @@ class RadixTree:
         "_num_cached",
         "_num_duplicates",
         "_num_evicted",
-        "_num_inserted",
         "_num_leased",
         "_num_matched_bytes",
         "_num_matches",
@@ -111,7 +110,6 @@ class RadixTree:
         self._num_matches = 0
         self._num_asked_bytes = 0
         self._num_matched_bytes = 0
-        self._num_inserted = 0
         self._num_duplicates = 0
         self._num_evicted = 0
         self._num_splits = 0
@@ -145,7 +143,7 @@ class RadixTree:
             num_matches=self._num_matches,
             num_asked_tokens=self._num_asked_bytes >> 2,
             num_matched_tokens=self._num_matched_bytes >> 2,
-            num_inserted_blocks=self._num_inserted,
+            num_inserted_blocks=self._num_cached + self._num_evicted,
             num_duplicate_blocks=self._num_duplicates,
             num_evicted_blocks=self._num_evicted,
             num_splits=self._num_splits,
@@ -177,7 +175,10 @@ class RadixTree:
                 offset += agreed
             if offset:
                 node.num_hits += 1
-                node.last_used = self._now()
+                now = self._clock()
+                if now <= self._last_use:
+                    now = math.nextafter(self._last_use, math.inf)
+                node.last_used = self._last_use = now
         self._num_matches += 1
         self._num_asked_bytes += len(tokens)
         self._num_matched_bytes += offset
@@ -223,15 +224,22 @@ class RadixTree:
         duplicates = differing_blocks(row, node, offset // self.block_size) if offset else []
         if offset < end:
             start = offset // self.block_size
-            node = Node(namespace, node, tokens[offset : offset + block_bytes], tokens[offset:end], row[start:])
-            add_child(node)
+            key = tokens[offset : offset + block_bytes]
+            parent = node
+            node = parent.children[key] = Node(namespace, parent, key, tokens[offset:end], row[start:])
+            if parent.siblings is not None:
+                parent.siblings.add(key)
             self._num_nodes += 1
             self._num_cached += (len(row) - start) >> 2
-            self._num_inserted += (len(row) - start) >> 2
-        self._num_duplicates += len(duplicates)
-        node.last_used = self._now()
+        if duplicates:
+            self._num_duplicates += len(duplicates)
         if priority > node.priority:
             node.priority = priority
+        # The time of a use is the clock's, but later than that of any use before, so that no two uses tie.
+        now = self._clock()
+        if now <= self._last_use:
+            now = math.nextafter(self._last_use, math.inf)
+        node.last_used = self._last_use = now
         if offset < end:
             self._queue.push(node)
             if self._on_event is not None:
@@ -243,14 +251,6 @@ class RadixTree:
         self._num_nodes += 1
         self._num_splits += 1
         return split(lower, at, self._block_bytes)
-
-    def _now(self) -> float:
-        """The time of a use: the clock's, but later than any use before, so that no two uses tie."""
-        now = self._clock()
-        if now <= self._last_use:
-            now = math.nextafter(self._last_use, math.inf)
-        self._last_use = now
-        return now
 
     # ---------------------------------------------------------------- lease, release, pin
 
@@ -372,7 +372,11 @@ class RadixTree:
         self._num_nodes -= 1
         if leaf.skipped_by is not None:
             drop_skip(leaf)
-        remove_child(leaf)
+        del parent.children[leaf.key]
+        if parent.siblings is not None:
+            parent.siblings.remove(leaf.key)
+        leaf.parent = None
+        leaf.tokens = b""  # the record of what was evicted may keep the node
         if parent.parent is None:
             if not parent.children:
                 del self._roots[parent.namespace]

@@ -107,31 +107,12 @@ def split(lower: Node, at: int, block_bytes: int) -> Node:
     return upper
 
 
-def add_child(node: Node) -> None:
-    """File a new node under its parent."""
-    parent = node.parent
-    assert parent is not None
-    parent.children[node.key] = node
-    if parent.siblings is not None:
-        parent.siblings.add(node.key)
-
-
-def remove_child(node: Node) -> None:
-    """Unlink a node without children. Its tokens go too: the record of what was evicted may keep the node."""
-    parent = node.parent
-    assert parent is not None
-    del parent.children[node.key]
-    if parent.siblings is not None:
-        parent.siblings.remove(node.key)
-    node.parent = None
-    node.tokens = b""
-
-
 def differing_blocks(row: bytes, node: Node, known: int) -> list[int]:
     """Ids in the first `known` bytes of the packed ids `row` other than those on the path to `node`."""
     duplicates: list[int] = []
     end = known
-    while node.parent is not None:
+    while end:
+        assert node.parent is not None
         start = end - len(node.blocks)
         if not row.startswith(node.blocks, start):
             pairs = zip(unpack_blocks(row[start:end]), unpack_blocks(node.blocks), strict=True)
