@@ -1,0 +1,213 @@
+"""Programs on a real engine with the bundled model: what they cost, and that their answers are the engine's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import phloem as ph
+from phloem.errors import EngineStopped, ProgramError, PromptTooLong
+from phloem.runtime.program import ProgramState
+
+pytestmark = pytest.mark.timeout(120)
+
+SYSTEM = "You read documents. Answer briefly, or give JSON."
+DOCUMENT = (
+    "Meet Ravel Tamsen, 41 years old. Home is Dorvik. Ravel works as a baker. The work is done from home. "
+    "Ticket 4711 by tamsen. The lamp is broken. Priority: high. It is open."
+)
+GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 12}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ph.Engine]:
+    with ph.Engine(num_blocks=2048, check_invariants=True, seed=1) as engine:
+        yield engine
+
+
+@pytest.fixture
+def fresh(engine: ph.Engine) -> ph.Engine:
+    """The engine with nothing in its cache."""
+    engine.flush_cache()
+    return engine
+
+
+def ask(s: ProgramState, question: str) -> None:
+    s += ph.system(SYSTEM) + ph.user(f"{DOCUMENT}\n\n{question}") + ph.assistant(ph.gen("answer"))
+
+
+QUESTIONS = ["Who is it?", "Which city?", "What is the job?", "How old is Ravel?", "What is broken?"]
+
+
+def messages(question: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{DOCUMENT}\n\n{question}"}]
+
+
+def test_a_program_says_what_a_chat_request_says_and_shares_its_cache(fresh: ph.Engine) -> None:
+    state = ph.function(ask).run("Which city?", backend=fresh, **GREEDY)
+    completion = fresh.chat(messages("Which city?"), ph.SamplingParams(**GREEDY))
+    assert state["answer"] == completion.text
+    num_tokens = completion.usage.prompt_tokens
+    assert state.get_meta_info("answer")["prompt_tokens"] == num_tokens
+    assert state.get_meta_info("answer")["cached_tokens"] == 0
+    assert completion.usage.cached_tokens >= (num_tokens - 1) // 16 * 16
+
+
+def test_a_batch_answers_in_order_as_one_by_one(fresh: ph.Engine) -> None:
+    program = ph.function(ask)
+    items = [{"question": question} for question in QUESTIONS * 4]
+    alone = [fresh.chat(messages(question), ph.SamplingParams(**GREEDY)).text for question in QUESTIONS]
+    batch = program.run_batch(items, backend=fresh, **GREEDY)
+    assert [state["answer"] for state in batch] == alone * 4
+    lazily = program.run_batch(items, backend=fresh, generator_style=True, num_threads=3, **GREEDY)
+    assert [state["answer"] for state in lazily] == alone * 4
+
+
+def test_forks_compute_their_common_prefix_once(fresh: ph.Engine) -> None:
+    num_forks = 6
+
+    @ph.function
+    def program(s: ProgramState) -> None:
+        s += ph.system(SYSTEM)
+        s += ph.user_begin() + DOCUMENT + "\n\n"
+        forks = s.fork(num_forks)
+        forks += lambda i: QUESTIONS[i % 5] + ph.user_end() + ph.assistant(ph.gen("answer"))
+        forks.join()
+        s["prefix"] = len(forks[0].token_ids())
+
+    before = fresh.statistics()
+    state = program.run(backend=fresh, **GREEDY)
+    infos = state.get_meta_info("answer")
+    shared = (min(info["prompt_tokens"] for info in infos) - 24) // 16 * 16
+    assert shared > 64
+    assert sorted(info["cached_tokens"] >= shared for info in infos) == [False] + [True] * (num_forks - 1)
+    computed = fresh.statistics().num_computed_tokens - before.num_computed_tokens
+    assert computed < shared + num_forks * (24 + 16 + 12)
+
+
+def test_every_turn_finds_all_earlier_turns_in_the_cache(fresh: ph.Engine) -> None:
+    @ph.function
+    def chat(s: ProgramState) -> None:
+        s += ph.system(SYSTEM)
+        for turn, question in enumerate(QUESTIONS):
+            s += ph.user(question if turn else f"{DOCUMENT}\n\n{question}")
+            s += ph.assistant(ph.gen(f"answer {turn}", stop="e"))
+            s[f"length {turn}"] = len(s.token_ids())
+
+    state = chat.run(backend=fresh, **GREEDY)
+    for turn in range(1, len(QUESTIONS)):
+        info = state.get_meta_info(f"answer {turn}")
+        earlier = state.get_meta_info(f"answer {turn - 1}")
+        # Only what was cut off at a stop string, and the rest of a block, is computed again.
+        assert info["cached_tokens"] >= (earlier["prompt_tokens"] - 1) // 16 * 16
+        assert info["cached_tokens"] >= (state[f"length {turn - 1}"] - 20) // 16 * 16
+
+
+def test_text_and_ids_agree_after_stop_strings(fresh: ph.Engine) -> None:
+    @ph.function
+    def program(s: ProgramState) -> None:
+        s += ph.user("Repeat: banana") + ph.assistant(ph.gen("a", stop="a", max_tokens=30) + "|" + ph.gen("b"))
+
+    for seed in range(5):
+        state = program.run(backend=fresh, seed=seed, temperature=1.5, max_tokens=8)
+        assert "a" not in state["a"]
+        # Special tokens, the markers' and any that the model said, have no text of their own.
+        assert fresh.tokenizer.decode(state.token_ids()) == re.sub(r"<\|\w+\|>|<s>", "", state.text())
+
+
+@pytest.mark.parametrize("method", [ph.token_length_normalized, ph.greedy_token_selection])
+def test_select_equals_scoring_each_choice_from_scratch(fresh: ph.Engine, method: Any) -> None:
+    choices = ["Dorvik", "a baker", "Dorvan", "the lamp", "41"]
+
+    @ph.function
+    def program(s: ProgramState) -> None:
+        s += ph.system(SYSTEM) + ph.user(f"{DOCUMENT}\n\nWhich city?")
+        s += ph.assistant(ph.select("city", choices, choices_method=method))
+
+    with ph.Engine(num_blocks=256, prefix_cache=False) as uncached:
+        prompt = uncached.tokenizer.apply_chat_template(messages("Which city?"))
+        alone = [uncached.score(prompt, [uncached.tokenizer.encode(choice)])[0] for choice in choices]
+    means = [sum(token.logprob for token in tokens) / len(tokens) for tokens in alone]
+    state = program.run(backend=fresh)
+    info = state.get_meta_info("city")
+    assert info["normalized_prompt_logprobs"] == pytest.approx(means, abs=1e-4)
+    assert info["prompt_tokens"] == len(prompt)
+    if method is ph.token_length_normalized:
+        assert state["city"] == choices[means.index(max(means))]
+    else:
+        first = [tokens[0].logprob for tokens in alone]
+        assert state["city"].startswith(choices[first.index(max(first))][0])
+
+
+def test_constraints_hold_inside_programs(fresh: ph.Engine) -> None:
+    @ph.function
+    def program(s: ProgramState) -> None:
+        s += "It was on " + ph.gen("date", regex=r"20\d\d-\d\d-\d\d") + " at " + ph.gen_int("hour") + " o'clock, "
+        s += ph.gen("sure", dtype=bool) + ph.gen("pick", constraint=ph.choice(["!", "?"]))
+
+    for seed in range(4):
+        state = program.run(backend=fresh, seed=seed, max_tokens=16)
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", state["date"])
+        assert state.parsed("hour") is None or isinstance(state.parsed("hour"), int)
+        assert isinstance(state.parsed("sure"), bool) and state["pick"] in "!?"
+
+
+def test_n_outputs_differ_and_reproduce(fresh: ph.Engine) -> None:
+    program = ph.function(lambda s: s.__iadd__(ph.user("Repeat: a") + ph.assistant(ph.gen("x", n=4))))
+    first = program.run(backend=fresh, seed=3, temperature=2.0, max_tokens=8)["x"]
+    assert len(set(first)) > 1
+    assert program.run(backend=fresh, seed=3, temperature=2.0, max_tokens=8)["x"] == first
+
+
+@pytest.mark.parametrize("name", [None, "answer"])
+def test_increments_concatenate_to_the_text(fresh: ph.Engine, name: str | None) -> None:
+    state = ph.function(ask).run("Who is it?", backend=fresh, stream=True, temperature=1.0, seed=2)
+    text = "".join(state.text_iter(name))
+    assert text == (state.text() if name is None else state["answer"])
+
+
+def test_a_prompt_that_cannot_fit_raises_at_its_line(fresh: ph.Engine) -> None:
+    with pytest.raises(ProgramError, match=r"test_on_engine.py:\d+, gen\('answer'\): prompt: \d+ tokens") as caught:
+        ph.function(ask).run("x " * 5000, backend=fresh)
+    assert isinstance(caught.value.__cause__, PromptTooLong)
+
+
+def test_failures_in_a_large_batch_neither_hang_nor_leak(fresh: ph.Engine) -> None:
+    @ph.function
+    def sometimes(s: ProgramState, index: int) -> None:
+        s += f"Number {index}"
+        forks = s.fork(3)
+        forks += lambda i: ph.gen("x", regex="[" if index % 7 == 3 and i == 1 else "[0-9]+", max_tokens=4)
+        forks.join()
+        if index % 7 == 5:
+            raise ValueError(index)
+
+    states = sometimes.run_batch([(i,) for i in range(70)], backend=fresh, return_errors=True)
+    failed = [index for index, state in enumerate(states) if state.error() is not None]
+    assert failed == [index for index in range(70) if index % 7 in (3, 5)]
+    with pytest.raises(ProgramError):
+        sometimes.run_batch([(i,) for i in range(70)], backend=fresh)
+    ph.function(ask).run("Who is it?", backend=fresh, **GREEDY)
+    now = fresh.statistics()
+    assert now.num_running == now.num_waiting == 0
+    assert now.num_free_blocks + now.num_cached_blocks == now.num_blocks
+
+
+def test_an_engine_that_stops_ends_its_programs() -> None:
+    driver = ph.AsyncEngine(ph.Engine(num_blocks=256))
+
+    @ph.function
+    def endless(s: ProgramState) -> None:
+        s += "a"
+        forks = s.fork(3)
+        forks += ph.gen("x", max_tokens=2000, ignore_eos=True)
+        next(iter(forks[0].text_iter("x")))
+        driver.stop()
+        forks.join()
+
+    with pytest.raises(ProgramError, match="the engine has stopped") as caught:
+        endless.run(backend=driver)
+    assert isinstance(caught.value.__cause__, EngineStopped)

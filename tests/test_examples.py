@@ -1,0 +1,114 @@
+"""Every example runs as it stands, is short, and says what its comments promise."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import phloem as ph
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+ALL = sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def run(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *args: str) -> str:
+    """Runs an example as a script would be run; returns what it printed."""
+    monkeypatch.setattr(sys, "argv", [name, *args])
+    try:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    finally:
+        ph.set_default_backend(None)
+    return capsys.readouterr().out
+
+
+def load(name: str) -> ModuleType:
+    """The example as a module, without running it."""
+    spec = importlib.util.spec_from_file_location(name.removesuffix(".py"), EXAMPLES / name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_examples_are_these() -> None:
+    assert ALL == [
+        "batch_jsonl.py",
+        "fork_and_join.py",
+        "hello.py",
+        "json_person.py",
+        "regex_constraint.py",
+        "shared_prompt_chat.py",
+    ]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_example_is_short_and_says_how_to_run_it(name: str) -> None:
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 60
+    assert f"python examples/{name}" in text
+
+
+def test_hello(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, cached = run("hello.py", capsys, monkeypatch).splitlines()
+    assert first and second
+    hits, total = map(int, re.findall(r"[0-9]+", cached))
+    assert 16 <= hits < total
+
+
+def test_json_person(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text, sentence, counts = run("json_person.py", capsys, monkeypatch).splitlines()
+    person = json.loads(text)
+    assert list(person) == ["name", "age", "job", "city", "remote"]
+    assert person["name"] in sentence and str(person["age"]) in sentence
+    tokens, jumped = map(int, re.findall(r"[0-9]+", counts))
+    assert 0 < jumped < tokens
+
+
+def test_regex_constraint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [line.split("? ")[1].strip() for line in run("regex_constraint.py", capsys, monkeypatch).splitlines()]
+    patterns = [r"[0-9]{4}", r"[1-9][0-9]* (EUR|USD|GBP)", r"EUR|USD|GBP", r"yes|no"]
+    assert all(re.fullmatch(pattern, answer) for pattern, answer in zip(patterns, answers, strict=True))
+
+
+def test_fork_and_join(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    *answers, hits = run("fork_and_join.py", capsys, monkeypatch).splitlines()
+    assert [answer.split("?")[0] for answer in answers] == [
+        "What is it called",
+        "When is it",
+        "Which city",
+        "How many seats",
+        "What is the venue",
+    ]
+    assert answers[-1].endswith(" Hall")
+    cached = [int(number) for number in re.findall(r"[0-9]+", hits)]
+    assert len(cached) == 4 and sum(count >= 48 for count in cached) == 3
+
+
+def test_batch_jsonl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = run("batch_jsonl.py", capsys, monkeypatch).splitlines()
+    ticket = load("batch_jsonl.py").Ticket
+    assert len([ticket.model_validate_json(line) for line in lines]) == 5
+
+
+def test_batch_jsonl_takes_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "two.jsonl"
+    file.write_text('{"text": "Ticket 12 by gor."}\n{"text": "Ticket 13 by gor."}\n', encoding="utf-8")
+    assert len(run("batch_jsonl.py", capsys, monkeypatch, str(file)).splitlines()) == 2
+
+
+def test_shared_prompt_chat(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    out = run("shared_prompt_chat.py", capsys, monkeypatch)
+    counts = [tuple(map(int, pair)) for pair in re.findall(r"\(cached: ([0-9]+) of ([0-9]+) prompt tokens\)", out)]
+    assert len(counts) == 5
+    assert counts[0][0] == 0 and all(96 <= cached < total for cached, total in counts[1:])
