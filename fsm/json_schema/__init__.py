@@ -1,1 +1,53 @@
-"""JSON Schema → rules over bytes, exactly or refused with a JSON pointer."""
+"""JSON Schema to a grammar that writes exactly the valid instances, or a refusal with the place.
+
+::
+
+    text --resolve--> sites --reading--> parts --branching--> branches --objects, arrays, strings, numbers--> Grammar
+
+Drafts 4 to 2020-12 by `$schema` (none: all keywords of all of them). What is written:
+
+- keys in the order of the schema, then keys it does not name; never a named key twice;
+- white space as asked for: "compact", "spaced" or "flexible" (bounded);
+- strings as json.dumps(ensure_ascii=False) spells them; integers without fraction or exponent.
+
+Nothing is weakened: what cannot be enforced is an `UnsupportedSchema` at its JSON pointer, what has no valid
+instance an `EmptyLanguage`, what would grow beyond the bounds a `ConstraintTooLarge`. Unknown keywords and unknown
+formats demand nothing; they are reported in `annotations`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal as OneOf
+
+from ...errors import InvalidSchema
+from ..expression import Grammar
+from .compile import SchemaCompiler
+from .layout import LAYOUTS
+from .resolve import check_depth
+from .sites import Annotation, Sites, shown
+
+__all__ = ["Annotation", "Whitespace", "schema_to_grammar"]
+
+Whitespace = OneOf["compact", "spaced", "flexible"]
+
+
+def schema_to_grammar(
+    schema: object, *, whitespace: Whitespace = "compact", annotations: list[Annotation] | None = None
+) -> Grammar:
+    """The grammar of all JSON texts that are valid under a schema, in the documented spelling.
+
+    Args:
+        schema: a dict or a boolean, as json.loads gives it. It must not change while this runs.
+        whitespace: how the text is laid out.
+        annotations: receives the keywords that are there and not enforced, because they demand nothing.
+
+    Raises:
+        InvalidSchema: it is not a JSON Schema; `pointer` says where.
+        UnsupportedSchema: a keyword cannot be enforced exactly; `pointer` says which.
+        EmptyLanguage: no value at all is valid.
+        ConstraintTooLarge: it passes a bound on depth, cases or states.
+    """
+    if type(schema) is not dict and type(schema) is not bool:
+        raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
+    check_depth(schema)
+    return SchemaCompiler(Sites(schema, annotations), LAYOUTS[whitespace]).grammar()

@@ -1,0 +1,303 @@
+"""From goals to branches: works off atoms and disjunctions until only simple constraints are left.
+
+This is a tableau. A sheet starts with the atoms of a goal; every atom adds its part (positive or negated), every
+disjunction copies the sheet once per option, and a sheet whose types have run out is thrown away::
+
+    goal {A, not B} --> sheet: part of A, options of "not B" --> one sheet per option --> branches
+
+`oneOf` becomes "this option and none of those that it may overlap"; overlap is ruled out by `disjoint`, so that the
+usual tagged union costs nothing. Exact for any nesting; bounded by `MAX_BRANCHES`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...errors import ConstraintTooLarge, InvalidSchema
+from .disjointness import Disjointness
+from .negation import negated
+from .parts import (
+    ANY_TYPE,
+    ARRAY,
+    OBJECT,
+    ArrayFacet,
+    Branch,
+    Disjunction,
+    Goal,
+    ObjectFacet,
+    Part,
+    Test,
+)
+from .reading import read
+from .resolve import Site
+from .sites import Sites
+from .unevaluated import unevaluated_array, unevaluated_object
+
+MAX_BRANCHES = 2_000
+"""Most sheets that one goal may be split into."""
+
+Rank = tuple[int, ...]
+"""Where in the text a facet stands; it decides the order of the keys."""
+
+
+class _Sheet:
+    """A branch in the making."""
+
+    __slots__ = ("arrays", "disjunctions", "numbers", "objects", "seen", "strings", "todo", "types")
+
+    def __init__(self) -> None:
+        self.types = ANY_TYPE
+        self.numbers: tuple[Test, ...] = ()
+        self.strings: tuple[Test, ...] = ()
+        self.arrays: list[tuple[Rank, ArrayFacet]] = []
+        self.objects: list[tuple[Rank, ObjectFacet]] = []
+        self.seen: set[int] = set()
+        self.todo: list[tuple[Rank, Part]] = []
+        self.disjunctions: list[tuple[Rank, Disjunction]] = []
+
+    def copy(self) -> _Sheet:
+        other = _Sheet()
+        other.types, other.numbers, other.strings = self.types, self.numbers, self.strings
+        other.arrays, other.objects = self.arrays.copy(), self.objects.copy()
+        other.seen, other.todo = self.seen.copy(), self.todo.copy()
+        other.disjunctions = self.disjunctions.copy()
+        return other
+
+    def branch(self) -> Branch:
+        if len(self.objects) > 1:
+            self.objects.sort(key=lambda ranked: ranked[0])
+        arrays = tuple(facet for _, facet in self.arrays) if self.types & ARRAY else ()
+        objects = tuple(facet for _, facet in self.objects) if self.types & OBJECT else ()
+        return Branch(self.types, self.numbers, self.strings, arrays, objects)
+
+
+class Branching:
+    """Branches and parts of the goals of one schema text, each worked out once."""
+
+    def __init__(self, sites: Sites) -> None:
+        self.sites = sites
+        self._parts: dict[int, Part] = {}
+        self._branches: dict[tuple[Goal, bool], tuple[Branch, ...]] = {}
+        self._endful: set[int] = set()
+        self._disjointness = Disjointness(self)
+
+    def branches(self, goal: Goal, *, evaluating: bool = False) -> tuple[Branch, ...]:
+        """The branches of a goal; a value fulfils the goal if and only if it belongs to one of them.
+
+        Args:
+            evaluating: for `unevaluated…`: every combination of the options of an `anyOf` gets branches too.
+
+        Raises:
+            ConstraintTooLarge: more than `MAX_BRANCHES`.
+            InvalidSchema, UnsupportedSchema: what `read` finds in the schemas involved.
+        """
+        key = (goal, evaluating)
+        found = self._branches.get(key)
+        if found is None:
+            found = self._branches[key] = self._expanded(goal, evaluating)
+        return found
+
+    def disjoint(self, first: Goal, second: Goal) -> bool:
+        """Whether it is proved that no value fulfils both goals."""
+        return self._disjointness.goals(first, second)
+
+    def part(self, atom: int) -> Part:
+        """What an atom demands."""
+        found = self._parts.get(atom)
+        if found is not None:
+            return found
+        site = self.sites.table[atom >> 1]
+        if atom & 1:
+            positive = self.part(atom ^ 1)
+            options = tuple(negated(positive))
+            found = options[0] if len(options) == 1 else Part(site.pointer, disjunctions=(Disjunction(options),))
+        elif site.schema is True:
+            found = Part(site.pointer)
+        elif isinstance(site.schema, dict) and _is_evaluating(site.schema):
+            self._refuse_endless(atom)
+            found = self._evaluated(site)
+        else:
+            found = read(self.sites, site)
+        self._parts[atom] = found
+        if not found.is_simple and not atom & 1 and atom not in self._endful:
+            self._refuse_endless(atom)
+        return found
+
+    # ---------------------------------------------------------------- the tableau
+
+    def _expanded(self, goal: Goal, evaluating: bool) -> tuple[Branch, ...]:
+        if len(goal) == 1:
+            (atom,) = goal
+            part = self.part(atom)
+            if part.is_simple:
+                if not part.types:
+                    return ()
+                return (Branch(part.types, part.numbers, part.strings, part.arrays, part.objects),)
+        first = _Sheet()
+        first.todo = [((index,), Part("", atoms=(atom,))) for index, atom in enumerate(sorted(goal))]
+        pending = [first]
+        done: list[Branch] = []
+        num_sheets = 1
+        while pending:
+            sheet = pending.pop()
+            if not self._absorb(sheet):
+                continue
+            if not sheet.disjunctions:
+                done.append(sheet.branch())
+                continue
+            options = self._split(sheet, evaluating)
+            num_sheets += len(options)
+            if num_sheets > MAX_BRANCHES:
+                pointer = self.sites.table[min(goal) >> 1].pointer
+                raise ConstraintTooLarge(
+                    f"{pointer or '/'}: anyOf, oneOf and not combine to more than {MAX_BRANCHES} cases; "
+                    "say the cases directly",
+                    pointer=pointer,
+                )
+            pending += reversed(options)
+        return tuple(done)
+
+    def _absorb(self, sheet: _Sheet) -> bool:
+        """Moves the parts that wait into the sheet; False if nothing is left of it."""
+        while sheet.todo:
+            rank, part = sheet.todo.pop()
+            sheet.types &= part.types
+            if not sheet.types:
+                return False
+            sheet.numbers += part.numbers
+            sheet.strings += part.strings
+            own = (*rank, 1 if part.own_first else 3)
+            sheet.arrays += [(own, facet) for facet in part.arrays]
+            sheet.objects += [(own, facet) for facet in part.objects]
+            for index, atom in enumerate(part.atoms):
+                if atom == 1 or atom ^ 1 in sheet.seen:
+                    return False
+                if atom != 0 and atom not in sheet.seen:
+                    sheet.seen.add(atom)
+                    sheet.todo.append(((*rank, 2, index), self.part(atom)))
+            for index, disjunction in enumerate(part.disjunctions):
+                place = (*rank, 2, len(part.atoms) + index)
+                if len(disjunction.options) == 1:
+                    sheet.todo.append((place, disjunction.options[0]))
+                elif not disjunction.options:
+                    return False
+                else:
+                    sheet.disjunctions.append((place, disjunction))
+        return True
+
+    def _split(self, sheet: _Sheet, evaluating: bool) -> list[_Sheet]:
+        """One sheet per option of the first disjunction."""
+        rank, disjunction = sheet.disjunctions.pop(0)
+        options = disjunction.options
+        if disjunction.exclusive:
+            options = tuple(self._only(index, options) for index in range(len(options)))
+        elif disjunction.inclusive and evaluating:
+            options = _combinations(options)
+        sheets: list[_Sheet] = []
+        for option in options:
+            if not option.types & sheet.types:
+                continue
+            if any(atom ^ 1 in sheet.seen for atom in option.atoms):
+                continue
+            other = sheet.copy()
+            other.todo.append((rank, option))
+            sheets.append(other)
+        return sheets
+
+    def _only(self, index: int, options: tuple[Part, ...]) -> Part:
+        """The option, and not one of those that it may overlap."""
+        option = options[index]
+        goal = frozenset(option.atoms)
+        refused: list[Disjunction] = []
+        for position, other in enumerate(options):
+            if position != index and not self.disjoint(goal, frozenset(other.atoms)):
+                atoms = tuple(Part(other.pointer, atoms=(atom ^ 1,)) for atom in other.atoms)
+                refused.append(Disjunction(atoms))
+        if not refused:
+            return option
+        return replace(option, disjunctions=(*option.disjunctions, *refused))
+
+    # ---------------------------------------------------------------- unevaluated…
+
+    def _evaluated(self, site: Site) -> Part:
+        """The part of a schema with `unevaluatedProperties` or `unevaluatedItems`: its branches, each closed."""
+        assert isinstance(site.schema, dict)
+        names = ("unevaluatedProperties", "unevaluatedItems")
+        rest = {name: value for name, value in site.schema.items() if name not in names}
+        branches = self.branches(self.sites.derived(site, rest), evaluating=True)
+        goals = [
+            self.sites.goal(site.schema.get(name, True), f"{site.pointer}/{name}", site.resource) for name in names
+        ]
+        options: list[Part] = []
+        for branch in branches:
+            objects, arrays = branch.objects, branch.arrays
+            if branch.types & OBJECT:
+                objects += unevaluated_object(objects, goals[0], site.pointer)
+            if branch.types & ARRAY:
+                arrays += unevaluated_array(arrays, goals[1], site)
+            options.append(Part(site.pointer, branch.types, branch.numbers, branch.strings, arrays, objects))
+        return Part(site.pointer, disjunctions=(Disjunction(tuple(options)),))
+
+    def _refuse_endless(self, atom: int) -> None:
+        """Refuses a schema that applies itself in place: validating against it would never end.
+
+        A depth-first search over "applies to the same value"; every schema is entered once in all.
+        """
+        path = [atom]
+        rest = [self._applied(atom)]
+        on_path = {atom}
+        while path:
+            if not rest[-1]:
+                rest.pop()
+                done = path.pop()
+                on_path.discard(done)
+                self._endful.add(done)
+                continue
+            other = rest[-1].pop() & ~1
+            if other in on_path:
+                pointer = self.sites.table[other >> 1].pointer
+                raise InvalidSchema(
+                    f"{pointer or '/'}: the schema applies itself to the same value, without end", pointer=pointer
+                )
+            if other not in self._endful:
+                path.append(other)
+                rest.append(self._applied(other))
+                on_path.add(other)
+
+    def _applied(self, atom: int) -> list[int]:
+        """The atoms that a schema applies to the value itself."""
+        part = self._parts.get(atom)
+        if part is None:
+            site = self.sites.table[atom >> 1]
+            if not isinstance(site.schema, dict):
+                return []
+            part = read(self.sites, site)
+            if not _is_evaluating(site.schema):
+                self._parts[atom] = part
+        atoms = list(part.atoms)
+        pending = [option for disjunction in part.disjunctions for option in disjunction.options]
+        while pending:
+            option = pending.pop()
+            atoms += option.atoms
+            pending += [other for disjunction in option.disjunctions for other in disjunction.options]
+        return atoms
+
+
+def _is_evaluating(schema: dict[str, Any]) -> bool:
+    return "unevaluatedProperties" in schema or "unevaluatedItems" in schema
+
+
+def _combinations(options: tuple[Part, ...]) -> tuple[Part, ...]:
+    """A part for every set of options that may hold at once."""
+    if len(options) > 8:
+        pointer = options[0].pointer
+        raise ConstraintTooLarge(
+            f"{pointer}/anyOf: unevaluated… over more than 8 options; use oneOf", pointer=f"{pointer}/anyOf"
+        )
+    sets: list[Part] = []
+    for bits in range(1, 1 << len(options)):
+        chosen = [option for index, option in enumerate(options) if bits >> index & 1]
+        atoms = tuple(dict.fromkeys(atom for option in chosen for atom in option.atoms))
+        sets.append(Part(chosen[0].pointer, atoms=atoms))
+    return tuple(sets)

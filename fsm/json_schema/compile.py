@@ -1,0 +1,176 @@
+"""From goals to a grammar: one expression per goal, one rule per goal that holds objects or arrays.
+
+The compiler works through a list of goals, so schemas may be nested and recursive without limit; what a value is
+made of is decided by `Branching`, how it is written by the writers of strings, numbers, arrays and objects.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ...errors import ConstraintTooLarge, EmptyLanguage
+from ..dfa import Dfa
+from ..expression import Embed, Expression, Grammar, Literal, Rule, alternation
+from .arrays import ArrayWriter
+from .branching import Branching
+from .constants import is_writable, key_text
+from .layout import Layout
+from .numbers import ANY_NUMBER, number_expression, number_language
+from .objects import ObjectWriter
+from .others import Others
+from .parts import ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
+from .sites import Sites
+from .strings import ANY_STRING_EXPRESSION, string_expression, string_language
+
+MAX_RULES = 200_000
+
+_WORDS = ((NULL, b"null"), (TRUE, b"true"), (FALSE, b"false"))
+
+
+class SchemaCompiler:
+    """Compiles the goals of one schema text. Used once."""
+
+    def __init__(self, sites: Sites, layout: Layout) -> None:
+        self._branching = Branching(sites)
+        self._sites = sites
+        self._rules: dict[str, Expression] = {}
+        self._known: dict[Goal, Expression | None] = {}
+        self._pending: list[tuple[str, Goal]] = []
+        self._count = 0
+        others = Others(self.value, self.names)
+        self._arrays = ArrayWriter(layout, self.value, self.texts, self._reserve, self._rules.__setitem__)
+        self._objects = ObjectWriter(layout, self.value, others, self._reserve, self._rules.__setitem__)
+
+    def grammar(self) -> Grammar:
+        """The grammar of all values that fulfil the whole text.
+
+        Raises:
+            EmptyLanguage: there are none.
+        """
+        start = self.value(self._sites.root_goal())
+        if start is None:
+            raise EmptyLanguage("no value at all is valid under the schema; look for contradictions")
+        while self._pending:
+            name, goal = self._pending.pop()
+            self._rules[name] = alternation(*self._options(goal))
+        if isinstance(start, Rule):
+            return Grammar(self._rules, start.name)
+        self._rules["value"] = start
+        return Grammar(self._rules, "value")
+
+    # ---------------------------------------------------------------- goals
+
+    def value(self, goal: Goal) -> Expression | None:
+        """The values that fulfil a goal: a rule if they may be objects or arrays, else the expression itself."""
+        try:
+            return self._known[goal]
+        except KeyError:
+            pass
+        expression: Expression | None
+        if goal == NEVER:
+            expression = None
+        else:
+            types = 0
+            for branch in self._branching.branches(goal):
+                types |= branch.types
+            if types & (ARRAY | OBJECT):
+                name = self._reserve()
+                expression = Rule(name)
+                self._pending.append((name, goal))
+            else:
+                options = self._options(goal)
+                expression = alternation(*options) if options else None
+        self._known[goal] = expression
+        return expression
+
+    def names(self, goal: Goal) -> Dfa:
+        """The strings that fulfil a goal, as raw text."""
+        language = Dfa.nothing()
+        for branch in self._branching.branches(goal):
+            if branch.types & STRING:
+                language = language.union(string_language(branch.strings))
+        return language
+
+    def texts(self, goal: Goal, limit: int) -> list[str] | None:
+        """All values that fulfil a goal as JSON texts; None if they are more than `limit` or objects or arrays."""
+        found: dict[str, None] = {}
+        if goal == NEVER:
+            return []
+        for branch in self._branching.branches(goal):
+            if branch.types & (ARRAY | OBJECT):
+                return None
+            for bit, word in _WORDS:
+                if branch.types & bit:
+                    found[word.decode()] = None
+            for bit, tests in ((NUMBER, branch.numbers), (STRING, branch.strings)):
+                if branch.types & bit:
+                    texts = _listed(bit, tests, limit)
+                    if texts is None:
+                        return None
+                    found.update(dict.fromkeys(texts))
+        return list(found) if len(found) <= limit else None
+
+    # ---------------------------------------------------------------- branches
+
+    def _options(self, goal: Goal) -> list[Expression]:
+        branches = self._branching.branches(goal)
+        types = 0
+        for branch in branches:
+            types |= branch.types
+        options: list[Expression] = [Literal(word) for bit, word in _WORDS if types & bit]
+        if types & NUMBER:
+            options += _scalars(branches, NUMBER)
+        if types & STRING:
+            options += _scalars(branches, STRING)
+        if types & ARRAY:
+            seen: set[tuple[int, ...]] = set()
+            for branch in branches:
+                key = tuple(map(id, branch.arrays))
+                if branch.types & ARRAY and key not in seen:
+                    seen.add(key)
+                    array = self._arrays.array(branch.arrays)
+                    if array is not None:
+                        options.append(array)
+        if types & OBJECT:
+            options += self._objects.objects([branch.objects for branch in branches if branch.types & OBJECT])
+        return options
+
+    def _reserve(self) -> str:
+        """A name for a rule that will be defined."""
+        self._count += 1
+        if self._count > MAX_RULES:
+            raise ConstraintTooLarge(f"the schema unfolds to more than {MAX_RULES} rules; simplify it")
+        return str(self._count)
+
+
+def _scalars(branches: tuple[Branch, ...], bit: int) -> list[Expression]:
+    """The numbers or strings of all branches, without repetitions."""
+    all_tests = {
+        branch.numbers if bit == NUMBER else branch.strings: None for branch in branches if branch.types & bit
+    }
+    if () in all_tests:
+        return [ANY_NUMBER if bit == NUMBER else ANY_STRING_EXPRESSION]
+    options: list[Expression] = []
+    for tests in all_tests:
+        options += _written(bit, tests)
+    return options
+
+
+def _written(bit: int, tests: tuple[Test, ...]) -> list[Expression]:
+    if len(tests) == 1 and tests[0][0] == "among" and bit == STRING:
+        texts = tests[0][1]
+        assert isinstance(texts, frozenset)
+        return [Literal(key_text(text).encode()) for text in sorted(texts) if is_writable(text)]
+    expression: Embed | None = number_expression(tests) if bit == NUMBER else string_expression(tests)
+    return [] if expression is None else [expression]
+
+
+def _listed(bit: int, tests: tuple[Test, ...], limit: int) -> list[str] | None:
+    if not tests:
+        return None
+    if bit == NUMBER:
+        return number_language(tests).texts(limit)
+    texts = string_language(tests).texts(limit)
+    return None if texts is None else [json.dumps(text, ensure_ascii=False) for text in texts]
+
+

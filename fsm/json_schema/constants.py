@@ -1,0 +1,88 @@
+"""Constant values: what `const` and `enum` mean, and how a value is spelt.
+
+Equality is that of JSON Schema: numbers by value (1 equals 1.0), `true` is not 1, objects without order. A constant
+is *written* in one way only, that of json.dumps(ensure_ascii=False) with the keys in the order of the schema.
+Objects and arrays become schemas with one constant per member, so the rest of the compiler need not know them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeGuard
+
+from ...errors import InvalidSchema
+from .parts import ARRAY, FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Part
+from .sites import Sites, shown
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a JSON number; Python's booleans are not."""
+    return type(value) is int or type(value) is float
+
+
+def is_writable(text: str) -> bool:
+    """Whether a text can be written as UTF-8, that is: has no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def key_text(text: str) -> str:
+    """A string as JSON text, in the one spelling that is used everywhere."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
+    """Parts of which at least one holds for exactly the values equal to one of `values`."""
+    types = 0
+    strings: set[str] = set()
+    numbers: set[int | float] = set()
+    parts: list[Part] = []
+    for value in values:
+        if type(value) is str:
+            strings.add(value)
+        elif value is None:
+            types |= NULL
+        elif type(value) is bool:
+            types |= TRUE if value else FALSE
+        elif is_number(value):
+            if value != value or value in (float("inf"), float("-inf")):
+                raise InvalidSchema(f"{pointer}: {value!r} is no JSON number", pointer=pointer)
+            numbers.add(value)
+        elif type(value) is dict or type(value) is list:
+            goal = sites.synthetic(_spelt_out(value), pointer)
+            parts.append(Part(pointer, OBJECT if type(value) is dict else ARRAY, atoms=tuple(goal)))
+        else:
+            raise InvalidSchema(f"{pointer}: {shown(value)} is no JSON value", pointer=pointer)
+    if strings:
+        types |= STRING
+    if numbers:
+        types |= NUMBER
+    if types:
+        scalar = Part(
+            pointer,
+            types,
+            (("among", frozenset(numbers)),) if numbers else (),
+            (("among", frozenset(strings)),) if strings else (),
+        )
+        parts.insert(0, scalar)
+    return parts
+
+
+def _spelt_out(value: dict[str, Any] | list[Any]) -> dict[str, Any]:
+    """The schema of one object or array, one level deep."""
+    if type(value) is dict:
+        return {
+            "type": "object",
+            "properties": {key: {"const": item} for key, item in value.items()},
+            "required": list(value),
+            "additionalProperties": False,
+        }
+    return {
+        "type": "array",
+        "prefixItems": [{"const": item} for item in value],
+        "items": False,
+        "minItems": len(value),
+    }

@@ -1,0 +1,118 @@
+"""Proofs that two goals exclude each other, so that `oneOf` need not say so.
+
+A proof looks at types, at the languages of strings and numbers, and at members that both sides must have: a tag
+with different constants, a required key that the other side forbids, a different number of items. No proof means
+nothing: the caller then spells the exclusion out. Depth and effort are bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import ConstraintTooLarge
+from .keys import forbidden_keys, goal_of_key, required_keys
+from .numbers import number_language
+from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
+from .strings import string_language
+
+if TYPE_CHECKING:
+    from .branching import Branching
+
+MAX_DEPTH = 3
+MAX_PAIRS = 400
+
+
+class Disjointness:
+    """Proofs between the goals of one schema text; remembered."""
+
+    def __init__(self, branching: Branching) -> None:
+        self._branching = branching
+        self._known: dict[tuple[Goal, Goal], bool] = {}
+
+    def goals(self, first: Goal, second: Goal, depth: int = 0) -> bool:
+        """Whether no value fulfils both, as far as can be proved."""
+        if first == NEVER or second == NEVER or any(atom ^ 1 in second for atom in first):
+            return True
+        if first == second or depth > MAX_DEPTH or not first or not second:
+            return False
+        key = (first, second)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known.get((second, first))
+        if known is None:
+            lefts, rights = self._branching.branches(first), self._branching.branches(second)
+            if len(lefts) * len(rights) > MAX_PAIRS:
+                return False
+            known = all(self._branches(left, right, depth) for left in lefts for right in rights)
+            self._known[key] = known
+        return known
+
+    def _branches(self, left: Branch, right: Branch, depth: int) -> bool:
+        common = left.types & right.types
+        if common & ~(NUMBER | STRING | ARRAY | OBJECT):
+            return False
+        if common & NUMBER and not _numbers(left.numbers, right.numbers):
+            return False
+        if common & STRING and not _strings(left.strings, right.strings):
+            return False
+        if common & ARRAY and not self._arrays(left.arrays, right.arrays, depth):
+            return False
+        return not common & OBJECT or self._objects(left.objects, right.objects, depth)
+
+    def _objects(self, left: tuple[ObjectFacet, ...], right: tuple[ObjectFacet, ...], depth: int) -> bool:
+        if not left or not right:
+            return False
+        required = required_keys(left), required_keys(right)
+        if not required[0].isdisjoint(forbidden_keys(right)) or not required[1].isdisjoint(forbidden_keys(left)):
+            return True
+        return any(
+            self.goals(goal_of_key(left, key), goal_of_key(right, key), depth + 1)
+            for key in sorted(required[0] | required[1])
+        )
+
+    def _arrays(self, left: tuple[ArrayFacet, ...], right: tuple[ArrayFacet, ...], depth: int) -> bool:
+        facets = left + right
+        minimum = max((facet.minimum for facet in facets), default=0)
+        if any(facet.maximum is not None and facet.maximum < minimum for facet in facets):
+            return True
+        return any(
+            self.goals(goal_of_item(left, index), goal_of_item(right, index), depth + 1)
+            for index in range(min(minimum, 8))
+        )
+
+
+def goal_of_item(facets: tuple[ArrayFacet, ...], index: int) -> Goal:
+    """The goal of the item at an index, `contains` aside."""
+    goal: Goal = frozenset()
+    for facet in facets:
+        goal |= facet.prefix[index] if index < len(facet.prefix) else facet.items
+    return NEVER if 1 in goal else goal
+
+
+def _strings(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
+    if not left or not right:
+        return False
+    constants = _among(left), _among(right)
+    if constants[0] is not None and constants[1] is not None and constants[0].isdisjoint(constants[1]):
+        return True
+    try:
+        return string_language(left + right).is_empty()
+    except ConstraintTooLarge:
+        return False
+
+
+def _numbers(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
+    if not left or not right:
+        return False
+    constants = _among(left), _among(right)
+    if constants[0] is not None and constants[1] is not None:
+        return constants[0].isdisjoint(constants[1])
+    return number_language(left + right).is_empty()
+
+
+def _among(tests: tuple[Test, ...]) -> frozenset[object] | None:
+    for test in tests:
+        if test[0] == "among":
+            assert isinstance(test[1], frozenset)
+            return test[1]
+    return None

@@ -1,0 +1,60 @@
+"""Object keys: which goal a key has, which keys must or must not be there, and the language of all other keys."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from ..dfa import Dfa
+from .parts import NEVER, Clause, Goal, ObjectFacet
+from .strings import ANY_STRING, literal_language, pattern_language
+
+
+@functools.lru_cache(maxsize=4096)
+def is_matched(pattern: str, key: str) -> bool:
+    """Whether the pattern is found in the key."""
+    return pattern_language(pattern).accepts(key)
+
+
+def goal_of_key(facets: Iterable[ObjectFacet], key: str) -> Goal:
+    """What the value of a key must fulfil under all facets."""
+    goal: Goal = frozenset()
+    for facet in facets:
+        own = facet.properties.get(key)
+        if own is not None:
+            goal |= own
+        known = own is not None
+        for pattern, matched in facet.patterns:
+            if is_matched(pattern, key):
+                goal |= matched
+                known = True
+        if not known:
+            goal |= facet.additional
+    return NEVER if 1 in goal else goal
+
+
+def required_keys(facets: Iterable[ObjectFacet]) -> set[str]:
+    """Keys that must be there."""
+    return {key for facet in facets for key, present in _units(facet.clauses) if present}
+
+
+def forbidden_keys(facets: Iterable[ObjectFacet]) -> set[str]:
+    """Keys that a clause forbids (keys whose goal is NEVER are not meant)."""
+    return {key for facet in facets for key, present in _units(facet.clauses) if not present}
+
+
+def _units(clauses: Iterable[Clause]) -> list[tuple[str, bool]]:
+    return [literal for clause in clauses if len(clause) == 1 for literal in clause]
+
+
+@functools.lru_cache(maxsize=1024)
+def key_language(excluded: frozenset[str], matched: tuple[str, ...], unmatched: tuple[str, ...]) -> Dfa:
+    """The keys not in `excluded` that are matched by all of `matched` and by none of `unmatched`."""
+    language = ANY_STRING
+    for pattern in matched:
+        language = language.intersect(pattern_language(pattern))
+    for pattern in unmatched:
+        language = language.difference(pattern_language(pattern))
+    if excluded:
+        language = language.difference(literal_language(sorted(excluded)))
+    return language

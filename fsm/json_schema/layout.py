@@ -1,0 +1,88 @@
+"""White space and punctuation: the three layouts in which JSON is written, as ready-made expressions.
+
+::
+
+    compact    {"a":[1,2],"b":null}            json.dumps(separators=(",", ":"))
+    spaced     {"a": [1, 2], "b": null}        json.dumps()
+    flexible   one space, or a line break with up to 16 blanks, wherever JSON allows white space; never more
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..any_json import BLANK
+from ..expression import EMPTY_TEXT, Embed, Expression, Literal, Repeat, Sequence, alternation
+from ..regex import regex_to_dfa
+
+Parts = tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Punctuation of one style. Functions return parts to be put into a `Sequence`."""
+
+    comma_text: bytes
+    colon_text: bytes
+    blank: Expression | None
+
+    def key(self, text: str, *, after_comma: bool = False) -> Parts:
+        """A literal key with its colon, and with the comma before it."""
+        if self.blank is None:
+            comma = self.comma_text if after_comma else b""
+            return (Literal(comma + text.encode() + self.colon_text),)
+        comma_parts = self.comma if after_comma else ()
+        return (*comma_parts, Literal(text.encode()), *self.colon)
+
+    @property
+    def comma(self) -> Parts:
+        """What stands between two members or items."""
+        if self.blank is None:
+            return (Literal(self.comma_text),)
+        return (self.blank, Literal(b","), self.blank)
+
+    @property
+    def colon(self) -> Parts:
+        """What stands between a key and its value."""
+        if self.blank is None:
+            return (Literal(self.colon_text),)
+        return (self.blank, Literal(b":"), self.blank)
+
+    def bracketed(self, left: bytes, parts: Parts, right: bytes, *, may_be_empty: bool) -> Expression:
+        """The brackets around members or items; `may_be_empty`: also with nothing in them."""
+        inner: Expression = Sequence(parts) if len(parts) != 1 else parts[0]
+        if self.blank is None:
+            if may_be_empty:
+                return Sequence((Literal(left), Repeat(inner, 0, 1), Literal(right)))
+            return Sequence((Literal(left), *parts, Literal(right)))
+        filled = Sequence((self.blank, inner, self.blank))
+        body = alternation(filled, self.blank) if may_be_empty else filled
+        return Sequence((Literal(left), body, Literal(right)))
+
+    def empty(self, brackets: bytes) -> Expression:
+        """Brackets with nothing in them."""
+        if self.blank is None:
+            return Literal(brackets)
+        return Sequence((Literal(brackets[:1]), self.blank, Literal(brackets[1:])))
+
+    def listed(self, item: Parts, minimum: int, maximum: int | None) -> tuple[Parts, bool] | None:
+        """Items with commas between them: the parts of one or more, and whether there may be none.
+
+        None if there can be no item at all.
+        """
+        if maximum == 0:
+            return None
+        more = Repeat(
+            Sequence((*self.comma, *item)), max(minimum - 1, 0), None if maximum is None else maximum - 1
+        )
+        return (*item, more), minimum == 0
+
+
+COMPACT = Layout(b",", b":", None)
+SPACED = Layout(b", ", b": ", None)
+_BLANK = Embed(regex_to_dfa(BLANK))
+FLEXIBLE = Layout(b",", b":", _BLANK)
+
+LAYOUTS = {"compact": COMPACT, "spaced": SPACED, "flexible": FLEXIBLE}
+
+__all__ = ["EMPTY_TEXT", "LAYOUTS", "Layout", "Parts"]

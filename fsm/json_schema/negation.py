@@ -1,0 +1,134 @@
+"""What it means that a part does not hold: the other half of the algebra.
+
+De Morgan, keyword by keyword. A part is a conjunction, so its negation is a list of options; the tests on strings
+and numbers are negated as a whole (a regular language has a complement), so that scalars never split into options.
+"""
+
+from __future__ import annotations
+
+from ...errors import UnsupportedSchema
+from .parts import (
+    ANY_TYPE,
+    ANYTHING,
+    ARRAY,
+    NEVER,
+    NUMBER,
+    OBJECT,
+    STRING,
+    ArrayFacet,
+    Contains,
+    Disjunction,
+    Goal,
+    Keys,
+    ObjectFacet,
+    Part,
+    Test,
+)
+
+
+def negated(part: Part) -> list[Part]:
+    """Parts of which at least one holds exactly when `part` does not."""
+    options: list[Part] = []
+    types = ANY_TYPE & ~part.types
+    numbers: tuple[Test, ...] = ()
+    strings: tuple[Test, ...] = ()
+    if part.types & NUMBER and part.numbers:
+        types |= NUMBER
+        numbers = (("not", part.numbers),)
+    if part.types & STRING and part.strings:
+        types |= STRING
+        strings = (("not", part.strings),)
+    if types:
+        options.append(Part(part.pointer, types, numbers, strings))
+    if part.types & ARRAY:
+        for array in part.arrays:
+            options += [Part(part.pointer, ARRAY, arrays=(facet,)) for facet in _negated_array(array)]
+    if part.types & OBJECT:
+        for facet in part.objects:
+            options += [Part(part.pointer, OBJECT, objects=(other,)) for other in _negated_object(facet)]
+    options += [Part(part.pointer, atoms=(atom ^ 1,)) for atom in part.atoms]
+    for disjunction in part.disjunctions:
+        options += _negated_disjunction(part.pointer, disjunction)
+    return options
+
+
+def refusals(goal: Goal) -> list[Goal]:
+    """Goals of which at least one holds exactly when `goal` does not."""
+    if goal == NEVER:
+        return [ANYTHING]
+    return [frozenset((atom ^ 1,)) for atom in goal]
+
+
+def _negated_disjunction(pointer: str, disjunction: Disjunction) -> list[Part]:
+    none = tuple(Disjunction(tuple(negated(option))) for option in disjunction.options)
+    options = [Part(pointer, disjunctions=none)]
+    if disjunction.exclusive:
+        for index, first in enumerate(disjunction.options):
+            for second in disjunction.options[:index]:
+                options.append(Part(pointer, atoms=(*first.atoms, *second.atoms)))
+    return options
+
+
+def _negated_array(facet: ArrayFacet) -> list[ArrayFacet]:
+    def other(
+        prefix: tuple[Goal, ...] = (),
+        minimum: int = 0,
+        maximum: int | None = None,
+        contains: tuple[Contains, ...] = (),
+        repeated: bool = False,
+    ) -> ArrayFacet:
+        return ArrayFacet(
+            facet.pointer, prefix, ANYTHING, minimum, maximum, contains, repeated=repeated, evaluates=False
+        )
+
+    options: list[ArrayFacet] = []
+    if facet.minimum > 0:
+        options.append(other(maximum=facet.minimum - 1))
+    if facet.maximum is not None:
+        options.append(other(minimum=facet.maximum + 1))
+    for index, goal in enumerate(facet.prefix):
+        for refusal in refusals(goal):
+            options.append(other(prefix=(*(ANYTHING,) * index, refusal), minimum=index + 1))
+    for refusal in refusals(facet.items):
+        options.append(other(contains=(Contains(refusal, 1, None, len(facet.prefix)),)))
+    for contains in facet.contains:
+        if contains.minimum > 0:
+            fewer = Contains(contains.goal, 0, contains.minimum - 1, contains.first)
+            options.append(other(contains=(fewer,)))
+        if contains.maximum is not None:
+            more = Contains(contains.goal, contains.maximum + 1, None, contains.first)
+            options.append(other(contains=(more,)))
+    if facet.unique:
+        options.append(other(repeated=True))
+    if facet.repeated:
+        options.append(ArrayFacet(facet.pointer, unique=True, evaluates=False))
+    return options
+
+
+def _negated_object(facet: ObjectFacet) -> list[ObjectFacet]:
+    pointer = facet.pointer
+    options: list[ObjectFacet] = []
+    for clause in facet.clauses:
+        flipped = tuple(frozenset(((key, not present),)) for key, present in sorted(clause))
+        options.append(ObjectFacet(pointer, {}, clauses=flipped, evaluates=False))
+    for key, goal in facet.properties.items():
+        for refusal in refusals(goal):
+            present = frozenset(((key, True),))
+            options.append(ObjectFacet(pointer, {key: refusal}, clauses=(present,), evaluates=False))
+    witnesses: list[tuple[Keys, Goal]] = []
+    for pattern, goal in facet.patterns:
+        witnesses += [(Keys(matched=(pattern,)), refusal) for refusal in refusals(goal)]
+    rest = Keys(frozenset(facet.properties), tuple(pattern for pattern, _ in facet.patterns))
+    witnesses += [(rest, refusal) for refusal in refusals(facet.additional)]
+    witnesses += [(Keys(goal=refusal), ANYTHING) for refusal in refusals(facet.names)]
+    options += [ObjectFacet(pointer, {}, witnesses=(witness,), evaluates=False) for witness in witnesses]
+    if facet.witnesses:
+        raise UnsupportedSchema(
+            f"{pointer}: the negation of unevaluatedProperties over a negation is not supported; say it directly",
+            pointer=pointer,
+        )
+    if facet.minimum > 0:
+        options.append(ObjectFacet(pointer, {}, maximum=facet.minimum - 1, evaluates=False))
+    if facet.maximum is not None:
+        options.append(ObjectFacet(pointer, {}, minimum=facet.maximum + 1, evaluates=False))
+    return options

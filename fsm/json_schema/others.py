@@ -1,0 +1,213 @@
+"""The keys of an object that no schema names: their languages, their goals, and keys that must exist among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ..dfa import Dfa
+from ..expression import Embed, Expression
+from .keys import is_matched, key_language, required_keys
+from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
+from .strings import ANY_STRING, ANY_STRING_EXPRESSION, key_expression, pattern_language
+
+MAX_LISTED = 64
+"""Most keys of a finite language that are treated as if they were named, where counting needs it."""
+MAX_CELLS = 64
+
+Cell = tuple[Expression, Expression]
+"""A set of keys as JSON strings, and the values they may have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OtherKeys:
+    """The keys that are not named.
+
+    Attributes:
+        cells: disjoint sets of keys with their values.
+        witnesses: for each set of keys that must have a member: the cells it may come from.
+        listed: keys that are few and hence to be treated as named (then they are in no cell).
+    """
+
+    cells: tuple[Cell, ...] = ()
+    witnesses: tuple[tuple[Cell, ...], ...] = ()
+    listed: tuple[str, ...] = ()
+
+
+NO_KEYS = OtherKeys()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Others:
+    """Works out the keys that are not named.
+
+    Attributes:
+        value: compiles a goal; None if no value fulfils it.
+        names: the strings that fulfil a goal.
+    """
+
+    value: Callable[[Goal], "Expression | None"]
+    names: Callable[[Goal], Dfa]
+
+    def is_name(self, facets: tuple[ObjectFacet, ...], key: str) -> bool:
+        """Whether `propertyNames` allows the key."""
+        return all(facet.names == ANYTHING or self.names(facet.names).accepts(key) for facet in facets)
+
+    def settled(self, facets: tuple[ObjectFacet, ...]) -> Iterator[tuple[ObjectFacet, ...]]:
+        """The same objects as branches in which every witness is an unnamed key.
+
+        A witness is a named key (then it is required and gets the goal) or some other key.
+        """
+        if not any(facet.witnesses for facet in facets):
+            yield facets
+            return
+        named: dict[str, None] = {}
+        for facet in facets:
+            named.update(dict.fromkeys(facet.properties))
+        named.update(dict.fromkeys(sorted(required_keys(facets))))
+        few = self.of(tuple(replace(facet, witnesses=()) for facet in facets), frozenset(named), 2).listed
+        if few:
+            named.update(dict.fromkeys(few))
+            mentioned = tuple(frozenset(((key, True), (key, False))) for key in few)
+            facets = (*facets, ObjectFacet(facets[0].pointer, {}, clauses=mentioned, evaluates=False))
+        pending: list[tuple[tuple[ObjectFacet, ...], int]] = [(facets, 0)]
+        while pending:
+            current, index = pending.pop()
+            if index == len(current):
+                yield current
+                continue
+            facet = current[index]
+            open_witnesses = [witness for witness in facet.witnesses if not witness[0].unnamed]
+            if not open_witnesses:
+                pending.append((current, index + 1))
+                continue
+            keys, goal = open_witnesses[0]
+            rest = tuple(witness for witness in facet.witnesses if witness is not open_witnesses[0])
+            before, after = current[:index], current[index + 1 :]
+            elsewhere = replace(facet, witnesses=(*rest, (replace(keys, unnamed=True), goal)))
+            pending.append(((*before, elsewhere, *after), index))
+            for key in named:
+                if self._is_among(keys, key):
+                    found = ObjectFacet(
+                        facet.pointer, {key: goal}, clauses=(frozenset(((key, True),)),), evaluates=False
+                    )
+                    pending.append(((*before, replace(facet, witnesses=rest), *after, found), index))
+
+    def _is_among(self, keys: Keys, key: str) -> bool:
+        return (
+            key not in keys.excluded
+            and all(is_matched(pattern, key) for pattern in keys.matched)
+            and not any(is_matched(pattern, key) for pattern in keys.unmatched)
+            and (keys.goal == ANYTHING or self.names(keys.goal).accepts(key))
+        )
+
+    # ---------------------------------------------------------------- cells
+
+    def of(self, facets: tuple[ObjectFacet, ...], named: frozenset[str], minimum: int) -> OtherKeys:
+        """The keys besides the named ones.
+
+        Args:
+            minimum: `minProperties`; from 2 on, keys that are few are listed.
+        """
+        witnesses = [witness for facet in facets for witness in facet.witnesses]
+        patterns = list(dict.fromkeys(pattern for facet in facets for pattern, _ in facet.patterns))
+        limits = [facet.names for facet in facets if facet.names != ANYTHING]
+        if not patterns and not limits and not witnesses:
+            return self._simple(facets, named, minimum)
+        allowed = key_language(named, (), ())
+        for limit in limits:
+            allowed = allowed.intersect(self.names(limit))
+        languages: dict[Goal, Dfa] = {}
+        for language, matched in _split(allowed, patterns, facets[0].pointer):
+            goal = _goal_of_cell(facets, matched)
+            if goal != NEVER:
+                known = languages.get(goal)
+                languages[goal] = language if known is None else known.union(language)
+        if minimum > 1 and not witnesses:
+            listed = _listed(languages, MAX_LISTED)
+            if listed is not None:
+                return OtherKeys(listed=listed)
+        cells = self._cells(languages, ANYTHING)
+        found: list[tuple[Cell, ...]] = []
+        taken = [self._language(keys) for keys, _ in witnesses]
+        for index, (_, goal) in enumerate(witnesses):
+            for other in range(index):
+                if not taken[index].intersect(taken[other]).intersect(allowed).is_empty():
+                    raise UnsupportedSchema(
+                        f"{facets[0].pointer or '/'}: two conditions “some key …” that one key may fulfil are not "
+                        "supported; name the keys",
+                        pointer=facets[0].pointer,
+                    )
+            narrowed = {own: language.intersect(taken[index]) for own, language in languages.items()}
+            found.append(self._cells(narrowed, goal))
+        return OtherKeys(cells, tuple(found))
+
+    def _simple(self, facets: tuple[ObjectFacet, ...], named: frozenset[str], minimum: int) -> OtherKeys:
+        """No patterns: one cell at most."""
+        goal: Goal = frozenset().union(*(facet.additional for facet in facets))
+        if 1 in goal:
+            return NO_KEYS
+        value = self.value(goal)
+        if value is None:
+            return NO_KEYS
+        key = key_expression(key_language(named, (), ())) if named else ANY_STRING_EXPRESSION
+        return OtherKeys(((key, value),))
+
+    def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:
+        cells: list[Cell] = []
+        for goal, language in languages.items():
+            if language.is_empty():
+                continue
+            value = self.value(goal | extra)
+            if value is not None:
+                key: Embed = ANY_STRING_EXPRESSION if language is ANY_STRING else key_expression(language)
+                cells.append((key, value))
+        return tuple(cells)
+
+    def _language(self, keys: Keys) -> Dfa:
+        language = key_language(keys.excluded, keys.matched, keys.unmatched)
+        return language if keys.goal == ANYTHING else language.intersect(self.names(keys.goal))
+
+
+def _listed(languages: dict[Goal, Dfa], limit: int) -> tuple[str, ...] | None:
+    """All keys, in order; None if they are too many."""
+    keys: list[str] = []
+    for language in languages.values():
+        texts = language.texts(limit)
+        if texts is None:
+            return None
+        keys += texts
+    return tuple(sorted(keys)) if len(keys) <= limit else None
+
+
+def _split(allowed: Dfa, patterns: list[str], pointer: str) -> list[tuple[Dfa, frozenset[str]]]:
+    """The allowed keys by the set of patterns that match them; no empty sets."""
+    cells: list[tuple[Dfa, frozenset[str]]] = [(allowed, frozenset())]
+    for pattern in patterns:
+        language = pattern_language(pattern)
+        split: list[tuple[Dfa, frozenset[str]]] = []
+        for cell, matched in cells:
+            inside = cell.intersect(language)
+            if inside.is_empty():
+                split.append((cell, matched))
+                continue
+            split.append((inside, matched | {pattern}))
+            outside = cell.difference(language)
+            if not outside.is_empty():
+                split.append((outside, matched))
+        cells = split
+        if len(cells) > MAX_CELLS:
+            raise ConstraintTooLarge(
+                f"{pointer}/patternProperties: the patterns overlap in more than {MAX_CELLS} ways",
+                pointer=f"{pointer}/patternProperties",
+            )
+    return cells
+
+
+def _goal_of_cell(facets: tuple[ObjectFacet, ...], matched: frozenset[str]) -> Goal:
+    goal: Goal = frozenset()
+    for facet in facets:
+        own = [value for pattern, value in facet.patterns if pattern in matched]
+        goal = goal.union(*own) if own else goal | facet.additional
+    return NEVER if 1 in goal else goal

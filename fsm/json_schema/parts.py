@@ -1,0 +1,161 @@
+"""The vocabulary of the schema algebra: goals, facets, parts and branches.
+
+::
+
+    atom    an int: 2 * site            the value is valid under the schema at that site
+                    2 * site + 1        the value is not valid under it
+    goal    a frozenset of atoms, all of which must hold.  ANYTHING = {} ; NEVER = {1}
+    part    simple constraints of one schema object, plus atoms, plus disjunctions of further parts
+    branch  simple constraints only: what a part becomes once atoms and disjunctions are worked off
+
+Since a goal names schemas by number and not by copy, schemas that contain themselves need no special care:
+the goals of properties and items are expanded when they are compiled, and each of them once.
+
+Pure data; immutable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Goal: TypeAlias = frozenset[int]
+
+ANYTHING: Goal = frozenset()
+NEVER: Goal = frozenset((1,))
+
+NULL, TRUE, FALSE, NUMBER, STRING, ARRAY, OBJECT = 1, 2, 4, 8, 16, 32, 64
+BOOLEAN = TRUE | FALSE
+ANY_TYPE = 127
+
+TypeMask: TypeAlias = int
+"""A set of JSON types, `true` and `false` apart: an or of the constants above."""
+
+Test: TypeAlias = tuple[object, ...]
+"""One condition on a string or a number, hashable, so that the automata it leads to can be cached:
+`("pattern", p)`, `("length", a, b)`, `("format", f)`, `("integer",)`, `("minimum", x)`, `("among", frozenset)`,
+`("not", tests)` … (see string.py and number.py)."""
+
+Clause: TypeAlias = frozenset[tuple[str, bool]]
+"""A condition on which keys are there: at least one (key, is present) of these holds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """A set of object keys: those not in `excluded`, not matched by `unmatched`, matched by `matched`, and valid
+    (as strings) for `goal`; `unnamed`: only those among them that no schema names."""
+
+    excluded: frozenset[str] = frozenset()
+    unmatched: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
+    goal: Goal = ANYTHING
+    unnamed: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectFacet:
+    """What one schema says of an object.
+
+    Attributes:
+        properties: goal per named key, in the order of the schema.
+        patterns: (pattern, goal) for all keys in which the pattern is found.
+        additional: goal of every key that is neither named nor matched.
+        clauses: conditions on which keys are there (a required key is a clause of one).
+        names: goal that every key must fulfil as a string.
+        minimum, maximum: bounds on the number of keys.
+        witnesses: for each (keys, goal) there is a key of that set whose value fulfils the goal.
+        evaluates: whether its keys count as evaluated for `unevaluatedProperties`.
+        evaluates_rest: whether the additional ones do so too.
+    """
+
+    pointer: str
+    properties: dict[str, Goal]
+    patterns: tuple[tuple[str, Goal], ...] = ()
+    additional: Goal = ANYTHING
+    clauses: tuple[Clause, ...] = ()
+    names: Goal = ANYTHING
+    minimum: int = 0
+    maximum: int | None = None
+    witnesses: tuple[tuple[Keys, Goal], ...] = ()
+    evaluates: bool = True
+    evaluates_rest: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contains:
+    """Between `minimum` and `maximum` items from position `first` on fulfil the goal."""
+
+    goal: Goal
+    minimum: int = 1
+    maximum: int | None = None
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayFacet:
+    """What one schema says of an array.
+
+    Attributes:
+        prefix, items: goals of the first items, and of all after them.
+        minimum, maximum: bounds on the number of items.
+        contains: conditions on how many items fulfil a goal.
+        unique, repeated: no two items are equal; some two items are equal.
+        evaluates, evaluates_rest: what counts as evaluated for `unevaluatedItems`.
+    """
+
+    pointer: str
+    prefix: tuple[Goal, ...] = ()
+    items: Goal = ANYTHING
+    minimum: int = 0
+    maximum: int | None = None
+    contains: tuple[Contains, ...] = ()
+    unique: bool = False
+    repeated: bool = False
+    evaluates: bool = True
+    evaluates_rest: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Disjunction:
+    """At least one option holds.
+
+    Attributes:
+        inclusive: several may hold at once, and then all of them count as evaluated (`anyOf`).
+        exclusive: no two may hold at once (`oneOf`); the options then consist of atoms only.
+    """
+
+    options: tuple[Part, ...]
+    inclusive: bool = False
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A conjunction: types, tests, facets, atoms and disjunctions must all hold."""
+
+    pointer: str
+    types: TypeMask = ANY_TYPE
+    numbers: tuple[Test, ...] = ()
+    strings: tuple[Test, ...] = ()
+    arrays: tuple[ArrayFacet, ...] = ()
+    objects: tuple[ObjectFacet, ...] = ()
+    atoms: tuple[int, ...] = ()
+    disjunctions: tuple[Disjunction, ...] = ()
+    own_first: bool = True
+    """Whether `properties` stands before the keywords behind `atoms` and `disjunctions` in the text."""
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether nothing is left to be worked off."""
+        return not self.atoms and not self.disjunctions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """All values of the types in `types` that pass the tests and facets for their type."""
+
+    types: TypeMask
+    numbers: tuple[Test, ...] = ()
+    strings: tuple[Test, ...] = ()
+    arrays: tuple[ArrayFacet, ...] = ()
+    objects: tuple[ObjectFacet, ...] = ()

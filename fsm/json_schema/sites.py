@@ -1,0 +1,161 @@
+"""Numbers for the subschemas of one text, so that goals can name them; synthetic subschemas included.
+
+Every subschema that is met gets one number; atom 2 * number says that it holds, 2 * number + 1 that it does not.
+A schema that says nothing is the goal ANYTHING, and one that only refers is the goal of what it refers to, so
+that equal demands get equal goals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InvalidSchema
+from .parts import ANYTHING, NEVER, Goal
+from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site, escape
+
+FIRST_DRAFT = {
+    "$ref": 4, "type": 4, "enum": 4, "allOf": 4, "anyOf": 4, "oneOf": 4, "not": 4,
+    "minimum": 4, "maximum": 4, "exclusiveMinimum": 4, "exclusiveMaximum": 4, "multipleOf": 4,
+    "minLength": 4, "maxLength": 4, "pattern": 4, "format": 4,
+    "items": 4, "additionalItems": 4, "minItems": 4, "maxItems": 4, "uniqueItems": 4,
+    "properties": 4, "required": 4, "additionalProperties": 4, "patternProperties": 4,
+    "minProperties": 4, "maxProperties": 4, "dependencies": 4,
+    "const": 6, "contains": 6, "propertyNames": 6, "if": 7,
+    "dependentRequired": DRAFT_2019, "dependentSchemas": DRAFT_2019, "unevaluatedProperties": DRAFT_2019,
+    "unevaluatedItems": DRAFT_2019, "minContains": DRAFT_2019, "maxContains": DRAFT_2019,
+    "$recursiveRef": DRAFT_2019, "prefixItems": DRAFT_2020, "$dynamicRef": DRAFT_2020,
+}  # fmt: skip
+"""The keywords that demand something, and the draft they came with."""
+
+LAST_DRAFT = {"additionalItems": DRAFT_2019, "dependencies": 7, "$recursiveRef": DRAFT_2019}
+
+KEYWORDS = frozenset(FIRST_DRAFT)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A keyword that the schema has and that is not enforced, since it demands nothing."""
+
+    pointer: str
+    reason: str
+
+
+class Sites:
+    """The numbered subschemas of one text."""
+
+    __slots__ = ("_goals", "_numbers", "_synthetic", "annotations", "resolver", "table")
+
+    def __init__(self, schema: dict[str, Any] | bool, annotations: list[Annotation] | None) -> None:
+        self.resolver = Resolver(schema)
+        self.annotations = annotations
+        self._synthetic = Resource("", True, "", DRAFT_2020)
+        self.table: list[Site] = [Site(True, "", self._synthetic)]
+        self._goals: list[Goal] = [ANYTHING]
+        self._numbers: dict[tuple[int, int], int] = {}
+
+    def root_goal(self) -> Goal:
+        """The goal of the whole text."""
+        root = self.resolver.root
+        return self.goal(root.schema, "", root.resource)
+
+    def goal(self, schema: object, pointer: str, resource: Resource) -> Goal:
+        """The goal "valid under this subschema"."""
+        if schema is True:
+            return ANYTHING
+        if schema is False:
+            return NEVER
+        if type(schema) is not dict:
+            raise InvalidSchema(
+                f"{pointer or '/'}: a schema must be an object or a boolean, not {shown(schema)}", pointer=pointer
+            )
+        number = self._numbers.get((id(schema), id(resource)))
+        if number is not None:
+            return self._goals[number]
+        if KEYWORDS.isdisjoint(schema):
+            return ANYTHING
+        site = self.resolver.site(schema, pointer, resource)
+        key = (id(schema), id(site.resource))
+        if "$ref" in schema:
+            site = self._target(site)
+            if site.schema is True:
+                return ANYTHING
+            if site.schema is False:
+                return NEVER
+            if KEYWORDS.isdisjoint(site.schema):
+                return ANYTHING
+            target = (id(site.schema), id(site.resource))
+            number = self._numbers.get(target)
+            if number is not None:
+                self._numbers[key] = number
+                return self._goals[number]
+            self._numbers[target] = len(self.table)
+        number = self._numbers[key] = self._numbers[id(schema), id(resource)] = len(self.table)
+        goal = frozenset((2 * number,))
+        self.table.append(site)
+        self._goals.append(goal)
+        return goal
+
+    def synthetic(self, schema: dict[str, Any], pointer: str) -> Goal:
+        """The goal of a subschema that stands for another keyword; its errors are reported at `pointer`."""
+        site = Site(schema, pointer, self._synthetic)
+        number = self._numbers[id(schema), id(self._synthetic)] = len(self.table)
+        self.table.append(site)
+        self._goals.append(frozenset((2 * number,)))
+        return self._goals[number]
+
+    def derived(self, site: Site, schema: dict[str, Any]) -> Goal:
+        """The goal of a variant of a subschema (some of its keywords) at the same place."""
+        number = len(self.table)
+        self._numbers[id(schema), id(site.resource)] = number
+        self.table.append(Site(schema, site.pointer, site.resource))
+        self._goals.append(frozenset((2 * number,)))
+        return self._goals[number]
+
+    def reference(self, site: Site) -> Goal:
+        """The goal behind the `$ref` of a subschema that has other keywords too."""
+        target = self.resolver.follow(site, site.schema["$ref"])  # type: ignore[index]  # it has one
+        return self.goal(target.schema, target.pointer, target.resource)
+
+    def _target(self, site: Site) -> Site:
+        """Follows a subschema that is nothing but a `$ref`, and the next one, to one that is more."""
+        seen: set[int] = set()
+        while type(site.schema) is dict and "$ref" in site.schema and only_refers(site):
+            if id(site.schema) in seen:
+                raise InvalidSchema(
+                    f"{site.pointer}/$ref: the reference leads back to itself", pointer=f"{site.pointer}/$ref"
+                )
+            seen.add(id(site.schema))
+            site = self.resolver.follow(site, site.schema["$ref"])
+        return site
+
+    def note(self, pointer: str, reason: str) -> None:
+        """Reports a keyword that demands nothing."""
+        if self.annotations is not None:
+            self.annotations.append(Annotation(pointer, reason))
+
+
+def only_refers(site: Site) -> bool:
+    """Whether a subschema with `$ref` demands nothing else: up to draft 7 its siblings do not count."""
+    if 0 < site.resource.draft <= 7:
+        return True
+    return len(KEYWORDS.intersection(site.schema)) == 1  # type: ignore[arg-type]  # it is a dict
+
+
+def is_keyword(name: str, draft: int) -> bool:
+    """Whether the draft knows the keyword; an unspecified draft knows all."""
+    if draft == UNSPECIFIED:
+        return True
+    return FIRST_DRAFT[name] <= draft <= LAST_DRAFT.get(name, DRAFT_2020)
+
+
+def shown(value: object) -> str:
+    """A value of a schema for an error message, not too long."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def negation(goal: Goal) -> tuple[int, ...]:
+    """The atoms of which at least one must hold for the goal to fail."""
+    return tuple(atom ^ 1 for atom in goal)
+
