@@ -17,7 +17,7 @@ Cost: the template is built on first use, in time proportional to the number of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -133,13 +133,38 @@ class Alphabet:
     @cached_property
     def template(self) -> Ints:
         """int32[num_nodes, 256]: the byte trie of all characters, as drawn in the module's docstring."""
+        wide = self._uniform_class
+        if wide:
+            template = _uniform_spelling().copy()
+            template[template < 0] = -wide
+            template[0, :0x80] = -self.ascii_classes
+            return template
         return _Spelling(self.starts.tolist(), self.classes.tolist()).rows()
+
+    @cached_property
+    def ascii_classes(self) -> Ints:
+        """int32[128]: the class of each ASCII character."""
+        return self.classes[np.searchsorted(self.starts, np.arange(128), side="right") - 1]
+
+    @property
+    def _uniform_class(self) -> int:
+        """The class of all characters beyond ASCII if they have the same and no ASCII character has it, else 0."""
+        beyond = self.classes[int(np.searchsorted(self.starts, 0x80, side="right")) - 1 :]
+        first = int(beyond[0])
+        if ((beyond == first) | (beyond == 0)).all() and not (self.ascii_classes == first).any():
+            return first
+        return 0
 
     @cached_property
     def reach(self) -> npt.NDArray[np.bool_]:
         """bool[num_nodes, num_classes]: the classes that can still be completed from a node of the template."""
         template = self.template
         reach = np.zeros((len(template), self.num_classes), np.bool_)
+        wide = self._uniform_class
+        if wide:
+            reach[:, wide] = True
+            reach[0, self.ascii_classes] = True
+            return reach
         for node in range(len(template) - 1, -1, -1):  # children have greater numbers than their parents
             row = template[node]
             reach[node, -row[row < 0]] = True
@@ -152,12 +177,32 @@ class Alphabet:
         """int32[num_nodes, num_classes]: least number of bytes that complete a character of the class; 9: none."""
         template = self.template
         costs = np.full((len(template), self.num_classes), 9, np.int32)
+        wide = self._uniform_class
+        if wide:
+            costs[:, wide] = _uniform_costs()
+            costs[0, self.ascii_classes] = 1
+            return costs
         for node in range(len(template) - 1, -1, -1):
             row = template[node]
             for child in np.unique(row[row > 0]).tolist():
                 np.minimum(costs[node], costs[child] + 1, out=costs[node])
             costs[node, -row[row < 0]] = 1
         return np.minimum(costs, 9).astype(np.int32)
+
+
+@cache
+def _uniform_spelling() -> Ints:
+    """The template in which all characters beyond ASCII have class 1 and ASCII class 2."""
+    return _Spelling([0, 0x80, SURROGATES[0], SURROGATES[1] + 1], [2, 1, 0, 1]).rows()
+
+
+@cache
+def _uniform_costs() -> Ints:
+    """For each node of that template: least number of bytes that complete a character beyond ASCII."""
+    alphabet = Alphabet(
+        np.array([0, 0x80, SURROGATES[0], SURROGATES[1] + 1], np.int32), np.array([2, 1, 0, 3], np.int32), 4
+    )
+    return np.minimum(alphabet.byte_costs[:, 1], alphabet.byte_costs[:, 3])
 
 
 class _Spelling:

@@ -44,6 +44,7 @@ class Automaton:
         self._memory = np.zeros(k.MEMORY_SIZE, np.int64)
         self._arrays: dict[int, npt.NDArray[Any]] = {}
         self._live = np.zeros(256, np.uint8)
+        self._safe = np.zeros(3, np.uint64)
         memory = self._memory
         fields = [text.fields for text in network.texts] or [np.zeros(k.TEXT_WIDTH, np.int64)]
         for index, array in (
@@ -63,10 +64,13 @@ class Automaton:
             (k.NEXT_SAME, vocabulary.trie.next_same),
             (k.TOKEN_BYTES, vocabulary.token_bytes),
             (k.TOKEN_OFFSETS, vocabulary.token_offsets),
-            (k.PATH, np.zeros(1024, np.int32)),
+            (k.SUMMARY_OF, vocabulary.trie.summary_of),
+            (k.SUMMARIES, vocabulary.trie.summaries),
+            (k.ALL_TOKENS, vocabulary.all_words),
+            (k.PATH, np.zeros(k.PATH_SIZE, np.int32)),
         ):
             self._place(index, array)
-        memory[k.TRIE_SIZE] = vocabulary.trie.num_nodes
+        memory[[k.TRIE_SIZE, k.NUM_WORDS]] = vocabulary.trie.num_nodes, vocabulary.num_words
         memory[k.NUM_STACKS] = memory[k.NUM_STATES] = 1
         self._place(k.STACKS, np.zeros(64 * k.STACK_WIDTH, np.int32))
         self._place(k.STACK_SLOTS, np.zeros(128, np.int32))
@@ -97,6 +101,10 @@ class Automaton:
     def is_accepting(self, state: int) -> bool:
         """Whether the text may end here (EOS is allowed now)."""
         return bool(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_ACCEPTS])
+
+    def has_bytes(self, state: int) -> bool:
+        """Whether anything at all may follow."""
+        return bool(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_SIZE])
 
     def min_bytes(self, state: int) -> int:
         """Number of bytes that surely suffice to reach acceptance."""
@@ -162,9 +170,14 @@ class Automaton:
     def walk_text(
         self, fields: npt.NDArray[np.int64], sub: int, limit: int, bits: Ints, exits: Ints
     ) -> tuple[int, int]:
-        """`walk` inside one text automaton; see `automaton_kernels.walk_text`."""
-        num_exits, worst = k.walk_text(self._memory, fields, sub, limit, bits, exits)
+        """`walk` inside one text automaton, bits being overwritten; see `automaton_kernels.walk_text`."""
+        num_exits, worst = k.walk_text(self._memory, fields, sub, limit, bits, exits, self._safe)
         return int(num_exits), int(worst)
+
+    def group_exits(self, exits: Ints, num_exits: int) -> tuple[Ints, Ints]:
+        """The first exits grouped by their byte, and int32[257], where each group begins."""
+        starts = np.empty(257, np.int32)
+        return k.group_exits(self._memory, exits, num_exits, starts), starts
 
     # ---------------------------------------------------------------- memory
 

@@ -60,10 +60,25 @@ TOO_LARGE = -3
     WORK,
     FOUND,
 ) = range(16, 34)
-TRIE_BYTES, TRIE_DEPTHS, TRIE_ENDS, TRIE_TOKENS, TRIE_ROOTS, NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, TRIE_SIZE, PATH = (
-    range(40, 50)
-)
-MEMORY_SIZE = 50
+(
+    TRIE_BYTES,
+    TRIE_DEPTHS,
+    TRIE_ENDS,
+    TRIE_TOKENS,
+    TRIE_ROOTS,
+    NEXT_SAME,
+    TOKEN_BYTES,
+    TOKEN_OFFSETS,
+    TRIE_SIZE,
+    SUMMARY_OF,
+    SUMMARIES,
+    ALL_TOKENS,
+    NUM_WORDS,
+    PATH,
+) = range(40, 54)
+MEMORY_SIZE = 54
+# PATH holds, by depth of the trie: a state; the node of the template; and the states of the safe chain
+INNER_PATH, CHAIN, PATH_SIZE = 512, 1024, 1536
 
 # columns of a state record and of a stack record
 S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)
@@ -72,8 +87,21 @@ F_RETURN, F_COUNT, F_PARENT, F_COST = range(4)
 STACK_WIDTH = 4
 
 K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN = range(7)
-T_TABLE, T_ACCEPTS, T_TEMPLATE, T_REACH, T_LIVE, T_COSTS, T_NODE_COSTS, T_CLASSES, T_NODES, T_WORDS, T_START = range(11)
-TEXT_WIDTH = 12
+(
+    T_TABLE,
+    T_ACCEPTS,
+    T_TEMPLATE,
+    T_REACH,
+    T_LIVE,
+    T_COSTS,
+    T_NODE_COSTS,
+    T_IS_WIDE,
+    T_CLASSES,
+    T_NODES,
+    T_WORDS,
+    T_START,
+) = range(12)
+TEXT_WIDTH = 13
 NEVER = 1 << 29
 SUB_BITS, STACK_BITS = 23, 20
 SUB_MASK, STACK_ID_MASK = (1 << SUB_BITS) - 1, (1 << STACK_BITS) - 1
@@ -642,49 +670,179 @@ def walk_exits(memory: Any, state: Any, live: Any, exits: Any, starts: Any, limi
 
 
 @njit(cache=True)
-def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: Any) -> Any:
+def _safe_chain(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any) -> Any:
+    """The characters that lead on from a state in one way for many steps, as in the middle of a long text.
+
+    A set of classes is found that all lead from CHAIN[0] = state to CHAIN[1], all from there to CHAIN[2], and so on,
+    where no state of the chain costs more than `limit` or, if the exits are wanted, accepts. Then every text of at
+    most `num_steps` of these characters stays alive, and so do all tokens in a sub-tree made of them.
+
+    Fills safe (uint64[3]: ASCII bytes, 1 if all other characters belong to it) and returns (num_steps, worst cost).
+    """
+    table, template, accepts = _i32(text[T_TABLE]), _i32(text[T_TEMPLATE]), _u8(text[T_ACCEPTS])
+    costs, is_wide = _i32(text[T_COSTS]), _u8(text[T_IS_WIDE])
+    num_classes = text[T_CLASSES]
+    chain = _i32(memory[PATH] + CHAIN * 4)
+    safe[:] = 0
+    num_ascii = 0
+    # the heaviest target of the first step, counted in ASCII bytes (class by class: texts have few classes)
+    target, best = 0, 0
+    for class_id in range(1, num_classes):
+        candidate = table[state * num_classes + class_id]
+        if candidate == 0 or candidate == target:
+            continue
+        weight = 0
+        for byte in range(128):
+            spelt = template[byte]
+            if spelt < 0 and table[state * num_classes - spelt] == candidate:
+                weight += 1
+        if weight > best:
+            target, best = candidate, weight
+    if best < 8:
+        return 0, 0
+    all_wide = 1
+    for byte in range(128):
+        spelt = template[byte]
+        if spelt < 0 and table[state * num_classes - spelt] == target:
+            safe[byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
+            num_ascii += 1
+    for class_id in range(1, num_classes):
+        if is_wide[class_id] and table[state * num_classes + class_id] != target:
+            all_wide = 0
+    safe[2] = all_wide
+    steps = 0
+    worst = np.int64(0)
+    here = np.int64(state)
+    chain[0] = state
+    while steps < 255:
+        following = np.int64(0)
+        for byte in range(128):
+            spelt = template[byte]
+            if (safe[byte >> 6] >> np.uint64(byte & 63)) & np.uint64(1):
+                after = np.int64(table[here * num_classes - spelt])
+                if following == 0:
+                    following = after
+                if after != following or after == 0:
+                    return steps, worst
+        if all_wide:
+            for class_id in range(1, num_classes):
+                if is_wide[class_id] and table[here * num_classes + class_id] != following:
+                    return steps, worst
+        cost = np.int64(costs[following]) + 3
+        if cost > limit or (with_exits and accepts[following]):
+            return steps, worst
+        worst = max(worst, cost)
+        steps += 1
+        chain[steps] = following
+        if following == here:  # a loop: the rest of the chain is the same state again
+            for rest in range(steps, 256):
+                chain[rest] = following
+            return 255, worst
+        here = following
+    return steps, worst
+
+
+@njit(cache=True)
+def _set_tokens(memory: Any, node: Any, end: Any, bits: Any) -> None:
+    """Sets the bits of all tokens that end at trie nodes node .. end - 1."""
+    tokens, same = _i32(memory[TRIE_TOKENS]), _i32(memory[NEXT_SAME])
+    for index in range(node, end):
+        token = tokens[index]
+        while token >= 0:
+            bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
+            token = same[token]
+
+
+@njit(cache=True)
+def _clear_tokens(memory: Any, node: Any, end: Any, bits: Any) -> None:
+    """Clears the bits of all tokens that end at trie nodes node .. end - 1."""
+    tokens, same = _i32(memory[TRIE_TOKENS]), _i32(memory[NEXT_SAME])
+    for index in range(node, end):
+        token = tokens[index]
+        while token >= 0:
+            bits[token >> 5] &= ~(np.int32(1) << np.int32(token & 31))
+            token = same[token]
+
+
+@njit(cache=True)
+def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: Any, safe: Any) -> Any:
     """The walk inside one text automaton, whatever comes after it.
 
     Sets the bit of every token all of whose bytes belong to the text and that leaves at most `limit` bytes to its
-    end; fills exits (int32) with the trie nodes that follow a place where the text may end.
+    end, and clears all others; fills exits (int32; of length 0: not wanted) with the trie nodes that follow a place
+    where the text may end. Sub-trees made of the characters of a safe chain are not walked but taken whole; where
+    that is nearly everything, the row begins full and the walk clears what is refused.
 
-    Returns (number of exits, greatest cost met).
+    Returns (number of exits, greatest cost met, to within 3 bytes).
     """
     data, depths, ends = _u8(memory[TRIE_BYTES]), _u8(memory[TRIE_DEPTHS]), _i32(memory[TRIE_ENDS])
-    tokens, same = _i32(memory[TRIE_TOKENS]), _i32(memory[NEXT_SAME])
+    tokens = _i32(memory[TRIE_TOKENS])
+    summary_of, summaries = _i32(memory[SUMMARY_OF]), _u64(memory[SUMMARIES])
     path = _i32(memory[PATH])
     table, template, accepts = _i32(text[T_TABLE]), _i32(text[T_TEMPLATE]), _u8(text[T_ACCEPTS])
     num_nodes, num_classes = text[T_NODES], text[T_CLASSES]
     costs = _i32(text[T_COSTS])
+    with_exits = exits.shape[0] > 0
     path[0] = sub // num_nodes
-    path[256] = sub % num_nodes
-    num_exits, worst = 0, np.int64(0)
+    path[INNER_PATH] = sub % num_nodes
+    num_steps, worst = 0, np.int64(0)
+    if path[INNER_PATH] == 0:
+        num_steps, worst = _safe_chain(memory, text, np.int64(path[0]), limit, with_exits, safe)
+    unsafe0, unsafe1, unsafe2 = ~safe[0], ~safe[1], np.uint64(1) - safe[2]
+    is_full = False
+    if num_steps > 16 and safe[2]:
+        num_ascii = 0
+        for bit in range(64):
+            num_ascii += np.int64((safe[0] >> np.uint64(bit)) & np.uint64(1))
+            num_ascii += np.int64((safe[1] >> np.uint64(bit)) & np.uint64(1))
+        is_full = num_ascii > 80
+    if is_full:
+        bits[:] = carray(_pointer(memory[ALL_TOKENS]), (memory[NUM_WORDS],), np.int32)
+    else:
+        bits[:] = 0
+    num_exits = 0
     node, size = np.int64(0), memory[TRIE_SIZE]
     while node < size:
         depth = np.int64(depths[node])
-        state, inner = np.int64(path[depth - 1]), np.int64(path[depth + 255])
+        state, inner = np.int64(path[depth - 1]), np.int64(path[INNER_PATH + depth - 1])
+        if inner == 0 and depth <= num_steps and path[CHAIN + depth - 1] == state:
+            summary = np.int64(summary_of[node]) * 3
+            if summary >= 0:
+                extra = summaries[summary + 2]
+                if (
+                    (summaries[summary] & unsafe0) == 0
+                    and (summaries[summary + 1] & unsafe1) == 0
+                    and (extra & unsafe2) == 0
+                    and np.int64(extra >> np.uint64(1)) + depth - 1 <= num_steps
+                ):
+                    if not is_full:
+                        _set_tokens(memory, node, ends[node], bits)
+                    node = np.int64(ends[node])
+                    continue
         spelt = np.int64(template[inner * 256 + data[node]])
+        alive = False
         if spelt < 0:
             state, inner = np.int64(table[state * num_classes - spelt]), np.int64(0)
-            if state == 0:
-                node = ends[node]
-                continue
-        elif spelt > 0 and _text_alive(text, state, spelt):
+            alive = state != 0
+        elif spelt > 0:
             inner = spelt
-        else:
-            node = ends[node]
+            alive = _text_alive(text, state, spelt)
+        if not alive:
+            if is_full:
+                _clear_tokens(memory, node, ends[node], bits)
+            node = np.int64(ends[node])
             continue
         path[depth] = state
-        path[depth + 256] = inner
-        token = tokens[node]
-        if token >= 0:
+        path[INNER_PATH + depth] = inner
+        if tokens[node] >= 0:
             cost = np.int64(costs[state]) if inner == 0 else np.int64(_text_cost(text, state * num_nodes + inner))
             worst = max(worst, cost)
-            if cost <= limit:
-                while token >= 0:
-                    bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
-                    token = same[token]
-        if inner == 0 and accepts[state]:
+            if is_full:
+                if cost > limit:
+                    _clear_tokens(memory, node, node + 1, bits)
+            elif cost <= limit:
+                _set_tokens(memory, node, node + 1, bits)
+        if with_exits and inner == 0 and accepts[state]:
             child, end = node + 1, np.int64(ends[node])
             while child < end:
                 exits[num_exits] = child
@@ -692,3 +850,21 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
                 child = np.int64(ends[child])
         node += 1
     return num_exits, worst
+
+
+@njit(cache=True)
+def group_exits(memory: Any, exits: Any, num_exits: Any, starts: Any) -> Any:
+    """The exits grouped by their byte; fills starts (int32[257]) with where the group of each byte begins."""
+    data = _u8(memory[TRIE_BYTES])
+    starts[:] = 0
+    for index in range(num_exits):
+        starts[np.int64(data[exits[index]]) + 1] += 1
+    for byte in range(256):
+        starts[byte + 1] += starts[byte]
+    grouped = np.empty(num_exits, np.int32)
+    place = starts.copy()
+    for index in range(num_exits):
+        byte = np.int64(data[exits[index]])
+        grouped[place[byte]] = exits[index]
+        place[byte] += 1
+    return grouped

@@ -129,9 +129,7 @@ def optional(item: Expression) -> Repeat:
     return Repeat(item, 0, 1)
 
 
-def delimited(
-    item: Expression, separator: Expression, minimum: int = 0, maximum: int | None = None
-) -> Expression:
+def delimited(item: Expression, separator: Expression, minimum: int = 0, maximum: int | None = None) -> Expression:
     """`item separator item separator item`, between `minimum` and `maximum` items."""
     if maximum == 0:
         return EMPTY_TEXT

@@ -29,6 +29,7 @@ from .network import TEXT
 from .text_table import TextTable
 from .vocabulary import Vocabulary
 
+NO_EXITS = np.empty(0, np.int32)
 SHARE_FROM = 3  # rows made for one automaton before it is asked which of its states are alike
 SHARE_STATES = 16  # automata with fewer states are not worth asking
 
@@ -39,18 +40,19 @@ class TextMask:
 
     Attributes:
         row: int32[num_words].
+        worst: no token of the row leaves more bytes than this to the end of the text.
         exits, starts: the trie nodes that may follow an end of the text, grouped by byte; see `walk_exits`.
-        worst: greatest number of bytes to the end of the text after any token of the row.
+            None: not asked for yet.
     """
 
     row: Ints
-    exits: Ints
-    starts: Ints
     worst: int
+    exits: Ints | None
+    starts: Ints | None
 
     @property
     def num_bytes(self) -> int:
-        return self.row.nbytes + self.exits.nbytes + self.starts.nbytes
+        return self.row.nbytes + 1028 + (self.exits.nbytes if self.exits is not None else 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,43 +90,41 @@ class MaskStore:
 
     # ---------------------------------------------------------------- text masks
 
-    def text_mask(self, automaton: Automaton, table: TextTable, sub: int) -> TextMask:
+    def text_mask(self, automaton: Automaton, table: TextTable, sub: int, with_exits: bool) -> TextMask:
         """The mask inside a text automaton in byte state `sub`."""
         found = self._texts.get((table, sub))
-        if found is None:
-            found = self._shared_text_mask(automaton, table, sub)
+        if found is None or (with_exits and found.exits is None):
+            with self._lock:
+                found = self._make_text_mask(automaton, table, self._alike(table, sub), with_exits)
+                self._texts[table, sub] = found
         return found
 
-    def _shared_text_mask(self, automaton: Automaton, table: TextTable, sub: int) -> TextMask:
-        with self._lock:
-            sharing = self._sharing.setdefault(table, _Sharing())
-            if sharing.classes is None and sharing.num_made >= SHARE_FROM:
-                language = table.language
-                if isinstance(language, Dfa) and language.num_states >= SHARE_STATES:
-                    sharing.classes = language.horizon(self.vocabulary.max_token_len)
-            if sharing.classes is None:
-                mask = self._make_text_mask(automaton, table, sub)
-            else:
-                state, node = divmod(sub, table.num_nodes)
-                alike = int(sharing.classes[state]) * table.num_nodes + node
-                other = sharing.members.setdefault(alike, sub)
-                known = self._texts.get((table, other))
-                mask = known if known is not None else self._make_text_mask(automaton, table, sub)
-            sharing.num_made += 1
-            self._texts[table, sub] = mask
-            return mask
+    def _alike(self, table: TextTable, sub: int) -> int:
+        """The byte state whose mask stands for that of `sub`: the first one met that behaves alike."""
+        language = table.language
+        if not isinstance(language, Dfa) or language.num_states < SHARE_STATES:
+            return sub
+        sharing = self._sharing.setdefault(table, _Sharing())
+        sharing.num_made += 1
+        if sharing.num_made <= SHARE_FROM:
+            return sub
+        if sharing.classes is None:
+            sharing.classes = language.horizon(self.vocabulary.max_token_len)
+        state, node = divmod(sub, table.num_nodes)
+        return sharing.members.setdefault(int(sharing.classes[state]) * table.num_nodes + node, sub)
 
-    def _make_text_mask(self, automaton: Automaton, table: TextTable, sub: int) -> TextMask:
-        row = np.zeros(self.vocabulary.num_words, np.int32)
-        num_exits, worst = automaton.walk_text(table.fields, sub, NO_LIMIT, row, self._exits)
-        found = self._exits[:num_exits]
-        data = self.vocabulary.trie.data[found]
-        order = np.argsort(data, kind="stable")
-        starts = np.zeros(257, np.int32)
-        np.cumsum(np.bincount(data, minlength=256), out=starts[1:])
+    def _make_text_mask(self, automaton: Automaton, table: TextTable, sub: int, with_exits: bool) -> TextMask:
+        known = self._texts.get((table, sub))
+        if known is not None and (known.exits is not None or not with_exits):
+            return known
+        row = np.empty(self.vocabulary.num_words, np.int32)
+        scratch = self._exits if with_exits else self._exits[:0]
+        num_exits, worst = automaton.walk_text(table.fields, sub, NO_LIMIT, row, scratch)
         row.setflags(write=False)
-        mask = TextMask(row, found[order], starts, worst)
+        exits, starts = automaton.group_exits(scratch, num_exits) if with_exits else (None, None)
+        mask = TextMask(row, worst, exits, starts)
         self._account(mask.num_bytes)
+        self._texts[table, sub] = mask
         return mask
 
     # ---------------------------------------------------------------- rows
@@ -178,11 +178,12 @@ class Masks:
             if self._kind[node] != TEXT:
                 continue
             table = automaton.network.texts[self._arg[node]]
-            mask = store.text_mask(automaton, table, sub)
-            bits = mask.row.copy() if bits is None else np.bitwise_or(bits, mask.row, out=bits)
             after = automaton.enter(self._next_node[node], stack)
+            goes_on = automaton.has_bytes(after)
+            mask = store.text_mask(automaton, table, sub, goes_on)
+            bits = mask.row.copy() if bits is None else np.bitwise_or(bits, mask.row, out=bits)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
-            if len(mask.exits):
+            if goes_on and mask.exits is not None and mask.starts is not None and len(mask.exits):
                 worst = max(worst, automaton.walk_exits(after, mask.exits, mask.starts, NO_LIMIT, bits))
             rest = -1
         if bits is None:
@@ -202,18 +203,21 @@ class Masks:
             return row.bits
         automaton, store = self.automaton, self.store
         bits = np.zeros(store.vocabulary.num_words, np.int32)
-        exits = np.empty(store.vocabulary.trie.num_nodes + 1, np.int32)
+        inside = np.empty(store.vocabulary.num_words, np.int32)
         rest = state
         for node, sub, stack in automaton.configurations(state):
             if self._kind[node] != TEXT:
                 continue
             table = automaton.network.texts[self._arg[node]]
             after = automaton.enter(self._next_node[node], stack)
-            if limit >= automaton.min_bytes(after):
-                automaton.walk_text(table.fields, sub, limit - automaton.min_bytes(after), bits, exits)
-            mask = store.text_mask(automaton, table, sub)
-            if len(mask.exits):
-                automaton.walk_exits(after, mask.exits, mask.starts, limit, bits)
+            left = limit - automaton.min_bytes(after)
+            if left >= 0:
+                automaton.walk_text(table.fields, sub, left, inside, NO_EXITS)
+                bits |= inside
+            if automaton.has_bytes(after):
+                mask = store.text_mask(automaton, table, sub, True)
+                if mask.exits is not None and mask.starts is not None:
+                    automaton.walk_exits(after, mask.exits, mask.starts, limit, bits)
             rest = -1
         rest = automaton.without_texts(state) if rest < 0 else state
         if rest:

@@ -16,7 +16,6 @@ Sizes are bounded (`MAX_NODES`, `MAX_STATES`); beyond them ConstraintTooLarge is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,12 +23,14 @@ import numpy as np
 from ..errors import ConstraintTooLarge
 from .alphabet import MAX_CODE_POINT, Alphabet, Interval, Ints
 from .dfa import Dfa, explore
+from .nfa_kernels import TOO_MANY_STATES, TOO_MUCH_WORK, subset_construction
 from .regex_syntax import Assertion, CharSet, Concat, Either, Look, Node, Times
 from .unicode_sets import Intervals
 
 MAX_NODES = 60_000
 MAX_STATES = 20_000
-MAX_WORK = 3_000_000  # positions looked at while the subsets are built; about a second
+MAX_WORK = 20_000_000  # positions looked at while the subsets are built; a fraction of a second
+MAX_THREAD_WORK = 300_000  # the same where assertions are followed thread by thread
 MAX_LOOK_DEPTH = 20
 
 ANY: tuple[Interval, ...] = ((0, MAX_CODE_POINT),)
@@ -187,132 +188,34 @@ def universal_nodes(nfa: Nfa) -> frozenset[int]:
 def determinise(tree: Node, max_work: int = MAX_WORK) -> Dfa:
     """The language of a tree as a Dfa: the whole text must match.
 
-    `max_work` bounds the effort for a tree without assertions, in positions looked at (a third of a microsecond).
+    `max_work` bounds the effort for a tree without assertions, in positions looked at (some nanoseconds each).
     """
     nfa = build(tree)
     if nfa.assertions or nfa.looks:
         return _Threads(nfa, 0).dfa()
-    return _Positions(nfa, max_work).dfa()
+    return _plain_dfa(nfa, max_work)
 
 
 # -------------------------------------------------------------------------------- plain patterns
 
 
-class _Positions:
-    """Subset construction for a graph of SET, SPLIT and MATCH; a subset is an int with one bit per SET node."""
-
-    def __init__(self, nfa: Nfa, max_work: int = MAX_WORK) -> None:
-        self.nfa = nfa
-        self.max_work = max_work
-        self.alphabet, members = Alphabet.from_sets(nfa.sets)
-        self.members = members
-        self.bit_of: dict[int, int] = {}
-        self.node_of: list[int] = []
-        self.closures: dict[int, tuple[int, bool]] = {}
-        self.cells: dict[frozenset[int], list[tuple[list[int], list[int]]]] = {}
-        self.universal = universal_nodes(nfa)
-        self.universal_bits = 0
-        self.work = 0
-
-    def closure(self, node: int) -> tuple[int, bool]:
-        """The SET nodes that can be reached without reading, as bits, and whether MATCH can."""
-        kind, next_node, other = self.nfa.kind, self.nfa.next_node, self.nfa.other
-        while kind[node] == SPLIT and other[node] < 0:
-            node = next_node[node]
-        found = self.closures.get(node)
-        if found is not None:
-            return found
-        bits, matches = 0, False
-        seen = {node}
-        pending = [node]
-        while pending:
-            here = pending.pop()
-            if kind[here] == SET:
-                bit = self.bit_of.get(here)
-                if bit is None:
-                    bit = self.bit_of[here] = len(self.node_of)
-                    self.node_of.append(here)
-                bits |= 1 << bit
-                if here in self.universal:
-                    bits, matches = 1 << bit, True
-                    self.universal_bits |= bits
-                    break
-            elif kind[here] == MATCH:
-                matches = True
-            else:
-                for target in (next_node[here], other[here]):
-                    if target >= 0 and target not in seen:
-                        seen.add(target)
-                        pending.append(target)
-        self.work += len(seen)
-        self.closures[node] = bits, matches
-        return bits, matches
-
-    def dfa(self) -> Dfa:
-        start = self.closure(0)
-        numbers: dict[tuple[int, bool], int] = {(0, False): 0}
-        subsets = [(0, False)]
-        rows = [np.zeros(self.alphabet.num_classes, np.int32)]
-
-        def number_of(subset: tuple[int, bool]) -> int:
-            number = numbers.get(subset)
-            if number is None:
-                number = numbers[subset] = len(subsets)
-                subsets.append(subset)
-                if number > MAX_STATES:
-                    raise ConstraintTooLarge(f"the pattern needs more than {MAX_STATES} states; simplify it")
-            return number
-
-        first = number_of(start)
-        state = 1
-        while state < len(subsets):
-            row = np.zeros(self.alphabet.num_classes, np.int32)
-            for classes, bits, matches in self.step(subsets[state][0]):
-                row[classes] = number_of((bits, matches))
-            rows.append(row)
-            state += 1
-        accepting = np.array([matches for _, matches in subsets], np.bool_)
-        return Dfa.from_table(self.alphabet, np.stack(rows), accepting, first)
-
-    def step(self, bits: int) -> Iterator[tuple[list[int], int, bool]]:
-        """Groups of classes with the subset that they lead to."""
-        by_set: dict[int, tuple[int, bool]] = {}
-        arg, next_node = self.nfa.arg, self.nfa.next_node
-        count = 0
-        while bits:
-            low = bits & -bits
-            bits ^= low
-            node = self.node_of[low.bit_length() - 1]
-            more, matches = self.closure(next_node[node])
-            known = by_set.get(arg[node])
-            by_set[arg[node]] = (known[0] | more, known[1] or matches) if known else (more, matches)
-            count += 1
-        self.work += count + (count * len(self.node_of) >> 9)
-        if self.work > self.max_work:
-            raise ConstraintTooLarge("the pattern takes too long to determinise; simplify it")
-        for classes, sets in self.cells_of(frozenset(by_set)):
-            union, matches = 0, False
-            for number in sets:
-                union |= by_set[number][0]
-                matches = matches or by_set[number][1]
-            if union & self.universal_bits:
-                union &= self.universal_bits
-                union &= -union
-            yield classes, union, matches
-
-    def cells_of(self, sets: frozenset[int]) -> list[tuple[list[int], list[int]]]:
-        """The classes that these sets cover, grouped by which of the sets cover them."""
-        cells = self.cells.get(sets)
-        if cells is None:
-            cover: dict[int, list[int]] = {}
-            for number in sorted(sets):
-                for class_id in self.members[number]:
-                    cover.setdefault(class_id, []).append(number)
-            grouped: dict[tuple[int, ...], list[int]] = {}
-            for class_id, covering in cover.items():
-                grouped.setdefault(tuple(covering), []).append(class_id)
-            cells = self.cells[sets] = [(classes, list(key)) for key, classes in grouped.items()]
-        return cells
+def _plain_dfa(nfa: Nfa, max_work: int) -> Dfa:
+    """The Dfa of a graph of SET, SPLIT and MATCH nodes."""
+    alphabet, members = Alphabet.from_sets(nfa.sets)
+    has_class = np.zeros((len(nfa.sets), alphabet.num_classes), np.bool_)
+    for number, classes in enumerate(members):
+        has_class[number, classes] = True
+    universal = np.zeros(len(nfa.kind), np.bool_)
+    universal[list(universal_nodes(nfa))] = True
+    kind, arg, next_node, other = (np.array(x, np.int32) for x in (nfa.kind, nfa.arg, nfa.next_node, nfa.other))
+    table, accepting, status = subset_construction(
+        kind, arg, next_node, other, universal, has_class, MAX_STATES, max_work
+    )
+    if status == TOO_MANY_STATES:
+        raise ConstraintTooLarge(f"the pattern needs more than {MAX_STATES} states; simplify it")
+    if status == TOO_MUCH_WORK:
+        raise ConstraintTooLarge("the pattern takes too long to determinise; simplify it")
+    return Dfa.from_table(alphabet, table, accepting, min(1, len(table) - 1))
 
 
 # -------------------------------------------------------------------------------- patterns with assertions
@@ -441,7 +344,7 @@ class _Threads:
                     seen.add((target, obligations))
                     pending.append((target, obligations))
         self.work += len(seen)
-        if self.work > MAX_WORK:
+        if self.work > MAX_THREAD_WORK:
             raise ConstraintTooLarge("the pattern takes too long to determinise; simplify it")
         return arrived
 
@@ -472,12 +375,12 @@ def _look_automata(look: Look, depth: int) -> list[Dfa]:
         nfa = build(Concat((look.body, ANY_TEXT)))
         plain = not nfa.assertions and not nfa.looks
         kinds = [AT_START] if plain else [AT_START, AFTER_WORD, AFTER_BREAK, AFTER_OTHER]
-        found = [_Positions(nfa).dfa() if plain else _Threads(nfa, depth + 1, kind).dfa() for kind in kinds]
+        found = [_plain_dfa(nfa, MAX_WORK) if plain else _Threads(nfa, depth + 1, kind).dfa() for kind in kinds]
     else:
         nfa = build(Concat((ANY_TEXT, look.body)))
         if nfa.assertions or nfa.looks:
             raise ConstraintTooLarge("an assertion inside a look-behind is not supported; move it outside")
-        found = [_Positions(nfa).dfa()]
+        found = [_plain_dfa(nfa, MAX_WORK)]
     return [machine.complement_utf8() if look.is_negative else machine for machine in found]
 
 

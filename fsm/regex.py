@@ -16,8 +16,8 @@ from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequenc
 from .nfa import ANY_TEXT, determinise
 from .regex_syntax import Assertion, CharSet, Concat, Dialect, Either, Look, Node, Times, parse
 
-EAGER_WORK = 20_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
-MINIMISE_UP_TO = 2_000  # states; beyond that a smaller table is not worth the time
+EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
+MINIMISE_UP_TO = 256  # states; beyond that a smaller table is not worth the time
 
 
 @functools.lru_cache(maxsize=1024)

@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 
 MAX_STATES = 1 << 23  # byte states of one language: they share an integer with a position and a stack
 MAX_EXPANDED = 20_000  # states of a language that is not a Dfa
-NUM_FIELDS = 12
+NUM_FIELDS = 13
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextTable:
     """Arrays of one text automaton; Q table states, G classes, N template nodes, W words of G bits.
 
-    fields: int64[12], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
+    fields: int64[13], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
         template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
-        node_costs int32[N, G], then G, N, W, the first byte state and Q.
+        node_costs int32[N, G], is_wide uint8[G] (the class has characters beyond ASCII), then G, N, W, the first
+        byte state and Q.
     """
 
     language: Language
@@ -73,11 +74,15 @@ def _pack(
     accepts = accepting.astype(np.uint8)
     reach_bits, live_bits = _bits(reach), _bits(table > 0)
     costs = text_costs(table, accepts, byte_costs[0])
-    arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs)
+    is_wide = np.zeros(table.shape[1], np.uint8)
+    is_wide[-template[0, 0x80:][template[0, 0x80:] < 0]] = 1
+    if len(template) > 1:
+        is_wide[reach[template[0, 0x80:][template[0, 0x80:] > 0]].any(axis=0)] = 1
+    arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide)
     fields = np.zeros(NUM_FIELDS, np.int64)
     for index, array in enumerate(arrays):
         fields[index] = array.ctypes.data
-    fields[7:] = (table.shape[1], len(template), reach_bits.shape[1], start * len(template), len(table))
+    fields[8:] = (table.shape[1], len(template), reach_bits.shape[1], start * len(template), len(table))
     return TextTable(language, arrays, fields, int(costs[start]), len(template), start * len(template))
 
 

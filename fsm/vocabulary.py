@@ -32,6 +32,7 @@ class Vocabulary:
     Attributes:
         token_bytes: uint8, all tokens one after the other; token_offsets: int32[size + 1], where each begins.
         num_words: length of a bitmask row in int32 words.
+        all_words, eos_words: rows with the bits of all tokens that spell something, and of the EOS ids.
         is_complete: every byte is a token, so whatever can be spelt in bytes can be spelt in tokens.
     """
 
@@ -59,9 +60,14 @@ class Vocabulary:
         self.max_token_len = min(int(lens.max(initial=0)), MAX_TOKEN_LEN)
         roots = self.trie.roots
         self.is_complete = bool((roots >= 0).all() and (self.trie.tokens[roots] >= 0).all())
-        self.eos_words: Ints = np.zeros(self.num_words, np.int32)
-        for eos_id in self.eos_ids:
-            self.eos_words[eos_id >> 5] |= np.uint32(1 << (eos_id & 31)).astype(np.int32)
+        self.eos_words = self._words(np.array(self.eos_ids))
+        self.all_words = self._words(np.flatnonzero((lens > 0) & (lens <= MAX_TOKEN_LEN)))
+
+    def _words(self, token_ids: npt.NDArray[np.intp]) -> Ints:
+        """A row with the bits of these tokens."""
+        flags = np.zeros(self.num_words * 32, np.bool_)
+        flags[token_ids] = True
+        return np.packbits(flags, bitorder="little").view(np.int32)
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
