@@ -37,6 +37,9 @@ from .unevaluated import unevaluated_array, unevaluated_object
 MAX_BRANCHES = 2_000
 """Most sheets that one goal may be split into."""
 
+MAX_NESTING = 16
+"""Most goals that are expanded within each other to prove options of `oneOf` disjoint."""
+
 Rank = tuple[int, ...]
 """Where in the text a facet stands; it decides the order of the keys."""
 
@@ -79,6 +82,7 @@ class Branching:
         self.sites = sites
         self._parts: dict[int, Part] = {}
         self._branches: dict[tuple[Goal, bool], tuple[Branch, ...]] = {}
+        self._expanding: list[Goal] = []
         self._endful: set[int] = set()
         self._disjointness = Disjointness(self)
 
@@ -95,8 +99,16 @@ class Branching:
         key = (goal, evaluating)
         found = self._branches.get(key)
         if found is None:
-            found = self._branches[key] = self._expanded(goal, evaluating)
+            self._expanding.append(goal)
+            try:
+                found = self._branches[key] = self._expanded(goal, evaluating)
+            finally:
+                self._expanding.pop()
         return found
+
+    def is_expanding(self, goal: Goal) -> bool:
+        """Whether the branches of the goal are being worked out right now, or too many others are."""
+        return len(self._expanding) > MAX_NESTING or goal in self._expanding
 
     def disjoint(self, first: Goal, second: Goal) -> bool:
         """Whether it is proved that no value fulfils both goals."""

@@ -40,6 +40,8 @@ class Disjointness:
         if known is None:
             known = self._known.get((second, first))
         if known is None:
+            if self._branching.is_expanding(first) or self._branching.is_expanding(second):
+                return False
             lefts, rights = self._branching.branches(first), self._branching.branches(second)
             if len(lefts) * len(rights) > MAX_PAIRS:
                 return False
