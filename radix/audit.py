@@ -32,6 +32,7 @@ def audit_tree(
         stack = [root]
         while stack:
             node = stack.pop()
+            assert node not in nodes, f"{node.name} can be reached in two ways"
             nodes.add(node)
             stack += node.children.values()
             _audit_links(node, block_size)
@@ -49,36 +50,43 @@ def audit_tree(
                 assert node.is_queued, f"{node.name}: a free leaf that the eviction queue does not know"
     strangers = queued - nodes
     assert not strangers, f"the eviction queue knows {len(strangers)} nodes that are not in the tree"
-    assert len(seen_blocks) == num_cached_blocks, f"{len(seen_blocks)} blocks in tree, counted {num_cached_blocks}"
+    assert len(seen_blocks) == num_blocks, "a node holds a block twice"
+    assert num_blocks == num_cached_blocks, f"{num_blocks} blocks in tree, counted {num_cached_blocks}"
+    counted = len(nodes) - len(roots)
+    assert counted == num_nodes, f"{counted} nodes in tree, counted {num_nodes}"
     assert num_leased == num_leased_blocks, f"{num_leased} blocks leased, counted {num_leased_blocks}"
     for pin in pins:
         assert pin.node in nodes, "a pin holds a node that is not in the tree"
         assert pin.node.num_leases > 0, f"{pin.node.name}: pinned without a lease"
-    assert pins.num_blocks == pins.count_blocks(), f"{pins.count_blocks()} blocks pinned, counted {pins.num_blocks}"
+    pinned = pins.count_blocks()
+    assert pinned == pins.num_blocks, f"{pinned} blocks pinned, counted {pins.num_blocks}"
     assert pins.num_blocks <= pins.max_blocks, "more blocks pinned than the budget allows"
 
 
 def _audit_links(node: Node, block_size: int) -> None:
     """Check a node against its children, and the counts that depend on them alone."""
-    place = node.name
-    assert len(node.tokens) == len(node.blocks) * block_size, f"{place}: run and blocks differ in length"
-    assert len(node.tokens) % (4 * block_size) == 0, f"{place}: run is not of whole blocks"
-    assert node.num_leases >= 0, f"{place}: {node.num_leases} leases"
-    if node.siblings is not None:
-        assert sorted(node.siblings) == sorted(node.children), f"{place}: index of children is out of date"
-    if node.skip is not None:
-        run, end = node.skip
-        assert end.skipped_by is node, f"{place}: its skip is not known at its end"
-        assert node.path_tokens() + run == end.path_tokens(), f"{place}: its skip leads astray"
-    if node.skipped_by is not None:
-        assert node.skipped_by.skip is not None, f"{place}: skipped by a node without a skip"
-        assert node.skipped_by.skip[1] is node, f"{place}: skipped by a node that skips elsewhere"
+    assert len(node.tokens) == len(node.blocks) * block_size, f"{node.name}: run and blocks differ in length"
+    assert len(node.tokens) % (4 * block_size) == 0, f"{node.name}: run is not of whole blocks"
+    assert node.num_leases >= 0, f"{node.name}: {node.num_leases} leases"
     num_holds = int(node.num_leases > 0)
     for key, child in node.children.items():
-        assert child.parent is node, f"{child.name}: its parent is another node than {place}"
+        assert child.parent is node, f"{child.name}: its parent is another node than {node.name}"
         assert child.tokens, f"{child.name}: empty run"
         assert key == child.tokens[: 4 * block_size], f"{child.name}: filed under another first block"
         assert key == child.key, f"{child.name}: its key is not its first block"
         assert child.namespace == node.namespace, f"{child.name}: namespace differs from its parent's"
         num_holds += child.num_holds > 0
-    assert node.num_holds == num_holds, f"{place}: {num_holds} holds, counted {node.num_holds}"
+    assert node.num_holds == num_holds, f"{node.name}: {num_holds} holds, counted {node.num_holds}"
+    if node.siblings is not None:
+        assert sorted(node.siblings) == sorted(node.children), f"{node.name}: index of children is out of date"
+    if node.skip is not None:
+        run, end = node.skip
+        assert end.skipped_by is node, f"{node.name}: its skip is not known at its end"
+        runs = []
+        while end is not node and end.parent is not None:
+            runs.append(end.tokens)
+            end = end.parent
+        assert end is node and b"".join(reversed(runs)) == run, f"{node.name}: its skip leads astray"
+    if node.skipped_by is not None:
+        skip = node.skipped_by.skip
+        assert skip is not None and skip[1] is node, f"{node.name}: skipped by a node that does not skip here"
