@@ -18,7 +18,7 @@ from .chat import chat_router
 from .completions import completions_router
 from .errors import ApiError
 from .gate import Gate
-from .info import info_router
+from .info import admin_router, info_router
 from .service import Service
 from .settings import ServerSettings
 
@@ -44,6 +44,8 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
     app.state.service = service
     for router in (chat_router(service), completions_router(service), info_router(service)):
         app.include_router(router)
+    if service.settings.admin:
+        app.include_router(admin_router(service))
     _handle_errors(app, service)
     app.add_middleware(Gate, settings=service.settings, metrics=service.metrics)
     if service.settings.cors_origins:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import time
 from typing import Any
 
@@ -66,6 +68,12 @@ def info_router(service: Service) -> APIRouter:
     async def metrics() -> Response:
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    @router.get("/statistics")
+    async def statistics() -> Response:
+        """Queue, pool and counters, as on /metrics, for people."""
+        found = service.async_engine.statistics()
+        return _json({**dataclasses.asdict(found), "hit_rate": round(found.hit_rate, 4)})
+
     @router.post("/tokenize")
     async def tokenize(request: Request) -> Response:
         body = await read_request(request, TokenizeRequest, service.settings)
@@ -82,6 +90,23 @@ def info_router(service: Service) -> APIRouter:
             if not 0 <= token_id < vocab_size:
                 raise invalid(f"{token_id} is not a token id in [0, {vocab_size}).", f"tokens[{position}]")
         return _json({"prompt": service.engine.tokenizer.decode(body.tokens)})
+
+    return router
+
+
+def admin_router(service: Service) -> APIRouter:
+    """Routes that tell of, or touch, what all callers share."""
+    router = APIRouter()
+
+    @router.get("/cache")
+    async def cache() -> Response:
+        report = await asyncio.wrap_future(service.async_engine.call(service.engine.cache_report))
+        return Response(report, media_type="text/plain")
+
+    @router.post("/flush_cache")
+    async def flush_cache() -> Response:
+        num_freed = await asyncio.wrap_future(service.async_engine.call(service.engine.flush_cache))
+        return _json({"num_freed_blocks": num_freed})
 
     return router
 

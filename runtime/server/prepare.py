@@ -100,11 +100,21 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest) -> list
         tools = [tool.model_dump(exclude_unset=True) for tool in body.tools]
     try:
         prompt_ids: list[int] = engine.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=body.add_generation_prompt, tools=tools
+            messages,
+            add_generation_prompt=body.add_generation_prompt,
+            continue_final=body.continue_final_message,
+            tools=tools,
+            options=_template_options(engine, body.chat_template_kwargs),
         )
     except RequestError as error:
         raise api_error(error, param="messages") from error
     return prompt_ids
+
+
+def _template_options(engine: EngineFace, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Only what the model's template reads (`enable_thinking` …); clients send more than a model knows."""
+    known = engine.tokenizer.chat_template.option_names
+    return {name: value for name, value in wanted.items() if name in known}
 
 
 def _template_message(message: Message) -> dict[str, Any]:
@@ -116,23 +126,9 @@ def _template_message(message: Message) -> dict[str, Any]:
     if message.tool_call_id is not None:
         shown["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
-        shown["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": _template_function(call.function.name, call.function.arguments),
-            }
-            for call in message.tool_calls
-        ]
+        shown["content"] = message.content
+        shown["tool_calls"] = [call.model_dump() for call in message.tool_calls]
     return shown
-
-
-def _template_function(name: str, arguments: str) -> dict[str, Any]:
-    """Templates expect the arguments as an object; text that is none stays text."""
-    try:
-        return {"name": name, "arguments": json.loads(arguments)}
-    except (ValueError, RecursionError):
-        return {"name": name, "arguments": arguments}
 
 
 def _tool_plan(body: ChatRequest) -> ToolPlan | None:

@@ -54,7 +54,7 @@ def _logit_bias(value: object) -> object:
 
 
 def _content(value: object) -> object:
-    """A message's content as text: a string, or an array of text parts (joined by line feeds)."""
+    """A message's content as text: a string, or an array of text parts (joined)."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -68,7 +68,7 @@ def _content(value: object) -> object:
         if not isinstance(text, str):
             raise fault("content_type", "Expected a string as the 'text' of a text part")
         texts.append(text)
-    return "\n".join(texts)
+    return "".join(texts)
 
 
 def _prompts(value: object) -> object:
@@ -275,6 +275,8 @@ class ChatRequest(Generation):
     function_call: Any = None
     modalities: list[str] = []
     add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template_kwargs: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _fields_agree(self) -> ChatRequest:
@@ -319,6 +321,8 @@ class TokenizeRequest(Body):
     prompt: str | None = None
     messages: list[Message] | None = Field(None, min_length=1)
     add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template_kwargs: dict[str, Any] = {}
     add_special_tokens: bool = True
 
     @model_validator(mode="after")

@@ -30,6 +30,7 @@ class ServerSettings:
         drain_timeout: seconds that running requests get to finish after SIGTERM.
         retry_after: seconds told to clients that are refused because the queue is full.
         cors_origins: browser origins that may call the server; empty: none.
+        admin: whether `GET /cache` (the prefix tree, with token ids) and `POST /flush_cache` are served.
         metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
     """
 
@@ -48,6 +49,7 @@ class ServerSettings:
     retry_after: int = 1
     cors_origins: tuple[str, ...] = ()
     metric_names: MetricNames = "phloem"
+    admin: bool = False
 
     def __post_init__(self) -> None:
         if any(not key or not key.isascii() or not key.isprintable() or " " in key for key in self.api_keys):

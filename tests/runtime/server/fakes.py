@@ -16,9 +16,14 @@ from phloem.runtime.statistics import EngineStatistics
 EOS = 256
 
 
+class FakeTemplate:
+    option_names = frozenset({"enable_thinking"})
+
+
 class CharTokenizer:
     """Every byte is a token; 256 ends an output."""
 
+    chat_template = FakeTemplate()
     vocab_size = 257
     eos_ids = (EOS,)
 
@@ -35,12 +40,19 @@ class CharTokenizer:
         return self.token_bytes(token_id).decode("utf-8", "replace") if token_id < 256 else "<end>"
 
     def apply_chat_template(
-        self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool = True, tools: Any = None
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final: bool = False,
+        tools: Any = None,
+        options: dict[str, Any] | None = None,
     ) -> list[int]:
         text = "".join(f"<{message['role']}>{message['content']}" for message in messages)
         if tools:
             text = f"<tools>{[tool['function']['name'] for tool in tools]}" + text
-        return self.encode(text + ("<assistant>" if add_generation_prompt else ""))
+        text += "".join(f"<{name}={value}>" for name, value in (options or {}).items())
+        return self.encode(text + ("<assistant>" if add_generation_prompt and not continue_final else ""))
 
 
 class FakeIntake:

@@ -87,7 +87,7 @@ def test_content_parts_and_roles_reach_the_template() -> None:
     ]
     asked = client()
     assert asked.post("/v1/chat/completions", {"messages": messages}).status == 200
-    assert asked.engine.calls[0]["prompt"] == "<system>Be brief.<user>a\nb<assistant>"
+    assert asked.engine.calls[0]["prompt"] == "<system>Be brief.<user>ab<assistant>"
 
 
 def test_null_fields_are_fields_not_given() -> None:
@@ -193,3 +193,29 @@ def test_tools_leave_the_output_free_unless_one_is_required() -> None:
     assert asked.chat(tools=[WEATHER], tool_choice="none").status == 200
     assert [call["constraint"] for call in asked.engine.calls] == [None, None]
     assert ["<tools>" in call["prompt"] for call in asked.engine.calls] == [True, False]
+
+
+def test_template_options_are_those_that_the_template_reads() -> None:
+    asked = client()
+    options = {"enable_thinking": False, "tokenize": True, "__class__": 1}
+    assert asked.chat(chat_template_kwargs=options, chat_template="{{ 1 / 0 }}").status == 200
+    assert asked.engine.calls[0]["prompt"] == "<user>Hi<enable_thinking=False><assistant>"
+
+
+def test_the_last_message_may_be_continued() -> None:
+    asked = client()
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well"}]
+    assert asked.post("/v1/chat/completions", {"messages": messages, "continue_final_message": True}).status == 200
+    assert asked.engine.calls[0]["prompt"] == "<user>Hi<assistant>Well"
+
+
+def test_tool_turns_reach_the_template() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    ]
+    asked = client()
+    assert asked.post("/v1/chat/completions", {"messages": messages}).status == 200
+    assert asked.engine.calls[0]["prompt"].endswith("<tool>sunny<assistant>")

@@ -1,0 +1,107 @@
+"""The command line: `phloem serve | chat | generate | extract | bench | plan | inspect | doctor`.
+
+Results go to stdout, everything else to stderr. What goes wrong is one line, `error: …`, with place and remedy, and
+exit code 2 (what was asked cannot work) or 1 (it failed), never a traceback; `PHLOEM_DEBUG=1` shows it. Options may
+also be set as `PHLOEM_<NAME>`. Commands import torch and the engine only when they run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from ...errors import ConfigError, ConstraintError, ModelError, PhloemError, RequestError
+from .bench import bench
+from .chat import chat
+from .doctor import doctor
+from .extract import extract
+from .generate import generate
+from .inspect import inspect
+from .plan import plan
+from .serve import serve
+
+USAGE = 2
+FAILED = 1
+INTERRUPTED = 130
+# click's own base of usage errors; typer ships click under a private name
+_ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"phloem {version('phloem')}")
+        raise typer.Exit
+
+
+def _root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A prefix-caching LLM runtime with structured generation.
+
+    Every option can also be set in the environment, as PHLOEM_<NAME>.
+    """
+
+
+def command_line() -> typer.Typer:
+    """The commands, as a Typer application."""
+    app = typer.Typer(
+        name="phloem", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+    app.callback()(_root)
+    for command in (serve, chat, generate, extract, bench, plan, inspect, doctor):
+        app.command()(command)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console entry: runs a command and exits with its code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command; returns the exit code. Errors are told on stderr, in one line."""
+    try:
+        code = command_line()(args=list(arguments), prog_name="phloem", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except typer.Abort:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`); Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        if os.environ.get("PHLOEM_DEBUG"):
+            raise
+        text, code = _told(error, arguments)
+        typer.echo(f"error: {text}", err=True)
+        return code
+
+
+def _told(error: Exception, arguments: Sequence[str]) -> tuple[str, int]:
+    """An exception as one line and an exit code."""
+    if isinstance(error, _ClickException):
+        text = str(error.format_message()) if hasattr(error, "format_message") else str(error)
+        command = f" {arguments[0]}" if arguments and not arguments[0].startswith("-") else ""
+        known = "" if "No such command" in text else command
+        return f"{_line(text)} (see: phloem{known} --help)", USAGE
+    if isinstance(error, (ConfigError, ModelError, ConstraintError, RequestError)):
+        return _line(str(error)), USAGE
+    if isinstance(error, PhloemError):
+        return _line(str(error)), FAILED
+    if isinstance(error, (OSError, MemoryError)):
+        return _line(str(error) or type(error).__name__), FAILED
+    return f"internal: {type(error).__name__}: {_line(str(error))} (PHLOEM_DEBUG=1 shows where)", FAILED
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,83 @@
+"""`phloem inspect`: what a checkpoint is, or what a running server's cache holds."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import ConfigError
+from .options import ModelArgument, option
+
+
+def inspect(
+    model: ModelArgument = "nano",
+    cache: Annotated[
+        str | None, option("--cache", help="URL of a server: show its cache instead of a model.", env="CACHE")
+    ] = None,
+    api_key: Annotated[str | None, option("--api-key", help="Key for that server.", env="API_KEY")] = None,
+) -> None:
+    """Shows a checkpoint's shape and tokenizer, or a server's queue, pool and prefix tree."""
+    if cache is not None:
+        typer.echo(_server(cache, api_key))
+        return
+    from ..models import ModelConfig, resolve_model
+    from ..planner import count_parameters
+    from ..tokenizer import Tokenizer
+
+    folder = resolve_model(model)
+    config = ModelConfig.from_folder(folder)
+    tokenizer = Tokenizer.from_folder(folder)
+    kv_bytes = 2 * config.num_layers * config.num_kv_heads * config.head_dim * config.dtype.itemsize
+    template = tokenizer.chat_template
+    facts = [
+        ("folder", str(folder)),
+        ("files", _files(folder)),
+        ("architecture", config.architecture),
+        ("parameters", f"{sum(count_parameters(config)):,}"),
+        ("layers", str(config.num_layers)),
+        ("heads", f"{config.num_heads} query, {config.num_kv_heads} KV, head dim {config.head_dim}"),
+        ("width", f"{config.hidden_size}, inner {config.intermediate_size}"),
+        ("context", f"{config.max_position_embeddings:,} tokens"),
+        ("stored as", str(config.dtype).removeprefix("torch.")),
+        ("KV per token", f"{kv_bytes:,} bytes as stored"),
+        ("vocabulary", f"{tokenizer.vocab_size:,} tokens, {len(tokenizer.special_ids)} special"),
+        ("end tokens", ", ".join(f"{tokenizer.token_text(i)} ({i})" for i in tokenizer.eos_ids) or "none"),
+        ("chat template", template.place + (" (the folder has none)" if template.is_default else "")),
+    ]
+    typer.echo("\n".join(f"{name:<15}{value}" for name, value in facts))
+
+
+def _files(folder: Path) -> str:
+    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    return f"{len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:,.1f} MB"
+
+
+def _server(url: str, api_key: str | None) -> str:
+    base = url.rstrip("/").removesuffix("/v1")
+    if not base.startswith(("http://", "https://")):
+        raise ConfigError(f"--cache {url}: give a URL, for example http://127.0.0.1:8000")
+    statistics: dict[str, Any] = json.loads(_get(f"{base}/statistics", api_key))
+    lines = [f"{name:<22}{value}" for name, value in statistics.items()]
+    try:
+        tree = _get(f"{base}/cache", api_key)
+    except ConfigError:
+        tree = "(the prefix tree is shown by servers started with --enable-admin)"
+    return "\n".join([*lines, "", tree])
+
+
+def _get(url: str, api_key: str | None) -> str:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api_key}"} if api_key else {})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+    except urllib.error.HTTPError as error:
+        hint = "; give the server's key with --api-key" if error.code == 401 else ""
+        raise ConfigError(f"{url}: answered {error.code} {error.reason}{hint}") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error

@@ -1,0 +1,76 @@
+"""`phloem plan`: what fits, before anything is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...errors import ConfigError
+from .options import ModelArgument, option, size
+
+if TYPE_CHECKING:
+    import torch
+
+
+def plan(
+    model: ModelArgument = "nano",
+    memory: Annotated[
+        str | None,
+        option("--memory", help="Memory of the device (80GiB …); default: of the GPU here.", env="MEMORY"),
+    ] = None,
+    kv_memory: Annotated[
+        str | None, option("--kv-memory", help="Plan for a KV pool of this size instead.", env="KV_MEMORY")
+    ] = None,
+    block_size: Annotated[int, option("--block-size", help="Tokens per KV block.", env="BLOCK_SIZE")] = 16,
+    dtype: Annotated[str | None, option("--dtype", help="Type of the weights.", env="DTYPE")] = None,
+    kv_dtype: Annotated[str | None, option("--kv-dtype", help="Type of the KV cache.", env="KV_DTYPE")] = None,
+    context: Annotated[
+        list[int] | None, option("--context", help="Length of a request in tokens (repeatable).", env="CONTEXT")
+    ] = None,
+    prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.", env="PREFIX")] = 2000,
+    as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
+) -> None:
+    """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token."""
+    if memory is not None and kv_memory is not None:
+        raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
+    from .. import planner
+    from ..models import ModelConfig, resolve_model
+
+    config = ModelConfig.from_folder(resolve_model(model))
+    device_bytes = size(memory) if memory is not None else None
+    pool_bytes = size(kv_memory) if kv_memory is not None else None
+    if device_bytes is None and pool_bytes is None:
+        device_bytes, pool_bytes = _here()
+    capacity = planner.plan(
+        config,
+        device_memory_bytes=device_bytes,
+        pool_bytes=pool_bytes,
+        block_size=block_size,
+        weight_dtype=_dtype("--dtype", dtype),
+        kv_dtype=_dtype("--kv-dtype", kv_dtype),
+        context_lens=context or None,
+        prefix_len=prefix_len,
+    )
+    typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2) if as_json else planner.table(capacity))
+
+
+def _here() -> tuple[int | None, int | None]:
+    """(Memory of the GPU, None), or (None, what the engine sets aside for the pool on a CPU)."""
+    import torch
+
+    from ..loading import CPU_POOL_BYTES
+
+    if torch.cuda.is_available():
+        return int(torch.cuda.get_device_properties(0).total_memory), None
+    return None, CPU_POOL_BYTES
+
+
+def _dtype(flag: str, name: str | None) -> torch.dtype | None:
+    from ..loading import DTYPES
+
+    if name is not None and name not in DTYPES:
+        raise ConfigError(f"{flag}: {name!r} is not one of {', '.join(DTYPES)}")
+    return DTYPES[name] if name is not None else None

@@ -1,0 +1,76 @@
+"""Options of commands that generate: how to sample, and what the output must look like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from ...errors import ConfigError
+from .options import option, read_text
+
+if TYPE_CHECKING:
+    from ..constraint_spec import ConstraintSpec
+    from ..request import Usage
+
+SAMPLING = "Sampling"
+CONSTRAINT = "Constraint (at most one)"
+
+MaxTokens = Annotated[
+    int, option("--max-tokens", "-n", help="Most tokens to generate.", env="MAX_TOKENS", panel=SAMPLING)
+]
+Temperature = Annotated[
+    float,
+    option("--temperature", "-t", help="0 takes the most likely token.", env="TEMPERATURE", panel=SAMPLING),
+]
+TopP = Annotated[float, option("--top-p", help="Nucleus sampling.", env="TOP_P", panel=SAMPLING)]
+TopK = Annotated[int, option("--top-k", help="Keep the k likeliest tokens; 0: all.", env="TOP_K", panel=SAMPLING)]
+Seed = Annotated[int | None, option("--seed", help="Makes a sample reproducible.", env="SEED", panel=SAMPLING)]
+Stop = Annotated[
+    list[str] | None, option("--stop", help="Text that ends the output (may be repeated).", env="STOP", panel=SAMPLING)
+]
+Regex = Annotated[
+    str | None, option("--regex", help="The output matches this regular expression.", env="REGEX", panel=CONSTRAINT)
+]
+Choice = Annotated[
+    list[str] | None,
+    option("--choice", help="The output is one of these (repeat the option).", env="CHOICE", panel=CONSTRAINT),
+]
+SchemaFile = Annotated[
+    str | None,
+    option("--schema", help="File with a JSON Schema: the output is valid JSON.", env="SCHEMA", panel=CONSTRAINT),
+]
+JsonObject = Annotated[bool, option("--json", help="The output is a JSON object.", env="JSON", panel=CONSTRAINT)]
+GrammarFile = Annotated[
+    str | None,
+    option("--grammar", help="File with an EBNF grammar (root ::= …).", env="GRAMMAR", panel=CONSTRAINT),
+]
+
+
+def constraint_of(
+    regex: str | None, choice: list[str] | None, schema: str | None, json_object: bool, grammar: str | None
+) -> ConstraintSpec | None:
+    """The one constraint that the options ask for."""
+    from .. import constraint_spec
+
+    given = {"--regex": regex, "--choice": choice, "--schema": schema, "--json": json_object, "--grammar": grammar}
+    names = [name for name, value in given.items() if value]
+    if len(names) > 1:
+        raise ConfigError(f"{' and '.join(names)} exclude each other; give one of them")
+    if regex:
+        return constraint_spec.regex(regex)
+    if choice:
+        return constraint_spec.choice(choice)
+    if schema:
+        return constraint_spec.json_schema(read_text(schema, "--schema"))
+    if json_object:
+        return constraint_spec.json_object()
+    return constraint_spec.grammar(read_text(grammar, "--grammar")) if grammar else None
+
+
+def usage_line(usage: Usage, seconds: float) -> str:
+    """What an answer cost, in one line."""
+    rate = usage.completion_tokens / seconds if seconds > 0 else 0.0
+    jumped = f" ({usage.jumped_tokens} jumped)" if usage.jumped_tokens else ""
+    return (
+        f"prompt {usage.prompt_tokens} tokens ({usage.cached_tokens} cached), answer {usage.completion_tokens}"
+        f" tokens{jumped} in {seconds:.2f} s, {rate:.0f} tokens/s"
+    )

@@ -1,0 +1,144 @@
+"""`phloem serve`: the OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ...errors import ConfigError
+from .options import ModelArgument, Settings, load_engine, option, read_text, size, with_engine_options
+
+SERVER = "Server"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Isolation(StrEnum):
+    auto = "auto"
+    key = "key"
+    none = "none"
+
+
+class MetricNames(StrEnum):
+    phloem = "phloem"
+    vllm = "vllm"
+    sglang = "sglang"
+
+
+class LogLevel(StrEnum):
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+@with_engine_options
+def serve(
+    settings: Settings,
+    model: ModelArgument = "nano",
+    host: Annotated[
+        str, option("--host", help="Address to listen on; 0.0.0.0 is every interface.", env="HOST", panel=SERVER)
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, option("--port", help="Port; 0 picks a free one.", env="PORT", panel=SERVER, min=0, max=65535)
+    ] = 8000,
+    api_key: Annotated[
+        list[str] | None,
+        option("--api-key", help="Key that callers must send (may be repeated).", env="API_KEY", panel=SERVER),
+    ] = None,
+    api_key_file: Annotated[
+        str | None,
+        option("--api-key-file", help="File with one key per line.", env="API_KEY_FILE", panel=SERVER),
+    ] = None,
+    served_model_name: Annotated[
+        list[str] | None,
+        option(
+            "--served-model-name",
+            help="Name that callers send as `model` (more: aliases). Default: MODEL.",
+            env="SERVED_MODEL_NAME",
+            panel=SERVER,
+        ),
+    ] = None,
+    cache_isolation: Annotated[
+        Isolation,
+        option(
+            "--cache-isolation",
+            help="Whether API keys see each other's cached prefixes; auto: not if there are several keys.",
+            env="CACHE_ISOLATION",
+            panel=SERVER,
+        ),
+    ] = Isolation.auto,
+    max_body: Annotated[
+        str, option("--max-body-bytes", help="Largest request body (1MiB …).", env="MAX_BODY_BYTES", panel=SERVER)
+    ] = "1MiB",
+    drain_timeout: Annotated[
+        float,
+        option(
+            "--drain-timeout",
+            help="Seconds that running requests get after SIGTERM.",
+            env="DRAIN_TIMEOUT",
+            panel=SERVER,
+            min=0,
+        ),
+    ] = 30.0,
+    admin: Annotated[
+        bool,
+        option(
+            "--enable-admin",
+            help="Serve GET /cache (token prefixes) and POST /flush_cache.",
+            env="ENABLE_ADMIN",
+            panel=SERVER,
+        ),
+    ] = False,
+    cors_origin: Annotated[
+        list[str] | None,
+        option("--cors-origin", help="Browser origin that may call (repeatable).", env="CORS_ORIGIN", panel=SERVER),
+    ] = None,
+    metric_names: Annotated[
+        MetricNames,
+        option("--metric-names", help="Also use the metric names of …", env="METRIC_NAMES", panel=SERVER),
+    ] = MetricNames.phloem,
+    log_level: Annotated[LogLevel, option("--log-level", help="How much to log.", env="LOG_LEVEL", panel=SERVER)] = (
+        LogLevel.info
+    ),
+) -> None:
+    """Serves a model over HTTP, in OpenAI's protocol. SIGTERM finishes what runs, then exits."""
+    keys = tuple(api_key or ()) + (_keys(api_key_file) if api_key_file is not None else ())
+    names = served_model_name or [model]
+    from ..server import ServerSettings, create_app
+    from ..server.serve import listen, serve_app, url_of
+
+    server_settings = ServerSettings(
+        model_name=names[0],
+        aliases=tuple(names[1:]),
+        api_keys=keys,
+        cache_isolation=cache_isolation.value,
+        max_body_bytes=size(max_body),
+        drain_timeout=drain_timeout,
+        admin=admin,
+        cors_origins=tuple(cors_origin or ()),
+        metric_names=metric_names.value,
+    )
+    bound = listen(host, port)
+    engine = load_engine(model, settings)
+    from ..async_engine import AsyncEngine
+
+    served = AsyncEngine(engine)
+    try:
+        typer.echo(
+            f"phloem serves {names[0]} on {url_of(bound)}/v1 ({engine.statistics().num_blocks} blocks)", err=True
+        )
+        if not keys and host not in LOOPBACK:
+            typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
+        app = create_app(served, server_settings)
+        serve_app(app, bound, log_level=log_level.value, access_log=log_level == LogLevel.debug)
+    finally:
+        served.stop()
+
+
+def _keys(file: str) -> tuple[str, ...]:
+    keys = tuple(line.strip() for line in read_text(file, "--api-key-file").splitlines() if line.strip())
+    if not keys:
+        raise ConfigError(f"--api-key-file {file}: it holds no key")
+    return keys
