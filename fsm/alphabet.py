@@ -17,12 +17,15 @@ Cost: the template is built on first use, in time proportional to the number of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from .alphabet_kernels import spell
+
 Ints = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
 Interval = tuple[int, int]
 
 MAX_CODE_POINT = 0x10FFFF
@@ -131,171 +134,24 @@ class Alphabet:
         return found
 
     @cached_property
-    def template(self) -> Ints:
-        """int32[num_nodes, 256]: the byte trie of all characters, as drawn in the module's docstring."""
-        wide = self._uniform_class
-        if wide:
-            template = _uniform_spelling().copy()
-            template[template < 0] = -wide
-            template[0, :0x80] = -self.ascii_classes
-            return template
-        return _Spelling(self.starts.tolist(), self.classes.tolist()).rows()
-
-    @cached_property
-    def ascii_classes(self) -> Ints:
-        """int32[128]: the class of each ASCII character."""
-        return self.classes[np.searchsorted(self.starts, np.arange(128), side="right") - 1]
+    def _spelling(self) -> tuple[Ints, Bools, Ints]:
+        spelt: tuple[Ints, Bools, Ints] = spell(self.starts, self.classes, self.num_classes)
+        return spelt
 
     @property
-    def _uniform_class(self) -> int:
-        """The class of all characters beyond ASCII if they have the same and no ASCII character has it, else 0."""
-        beyond = self.classes[int(np.searchsorted(self.starts, 0x80, side="right")) - 1 :]
-        first = int(beyond[0])
-        if ((beyond == first) | (beyond == 0)).all() and not (self.ascii_classes == first).any():
-            return first
-        return 0
+    def template(self) -> Ints:
+        """int32[num_nodes, 256]: the byte trie of all characters, as drawn in the module's docstring."""
+        return self._spelling[0]
 
-    @cached_property
-    def reach(self) -> npt.NDArray[np.bool_]:
+    @property
+    def reach(self) -> Bools:
         """bool[num_nodes, num_classes]: the classes that can still be completed from a node of the template."""
-        template = self.template
-        reach = np.zeros((len(template), self.num_classes), np.bool_)
-        wide = self._uniform_class
-        if wide:
-            reach[:, wide] = True
-            reach[0, self.ascii_classes] = True
-            return reach
-        for node in range(len(template) - 1, -1, -1):  # children have greater numbers than their parents
-            row = template[node]
-            reach[node, -row[row < 0]] = True
-            for child in np.unique(row[row > 0]).tolist():
-                reach[node] |= reach[child]
-        return reach
+        return self._spelling[1]
 
-    @cached_property
+    @property
     def byte_costs(self) -> Ints:
         """int32[num_nodes, num_classes]: least number of bytes that complete a character of the class; 9: none."""
-        template = self.template
-        costs = np.full((len(template), self.num_classes), 9, np.int32)
-        wide = self._uniform_class
-        if wide:
-            costs[:, wide] = _uniform_costs()
-            costs[0, self.ascii_classes] = 1
-            return costs
-        for node in range(len(template) - 1, -1, -1):
-            row = template[node]
-            for child in np.unique(row[row > 0]).tolist():
-                np.minimum(costs[node], costs[child] + 1, out=costs[node])
-            costs[node, -row[row < 0]] = 1
-        return np.minimum(costs, 9).astype(np.int32)
-
-
-@cache
-def _uniform_spelling() -> Ints:
-    """The template in which all characters beyond ASCII have class 1 and ASCII class 2."""
-    return _Spelling([0, 0x80, SURROGATES[0], SURROGATES[1] + 1], [2, 1, 0, 1]).rows()
-
-
-@cache
-def _uniform_costs() -> Ints:
-    """For each node of that template: least number of bytes that complete a character beyond ASCII."""
-    alphabet = Alphabet(
-        np.array([0, 0x80, SURROGATES[0], SURROGATES[1] + 1], np.int32), np.array([2, 1, 0, 3], np.int32), 4
-    )
-    return np.minimum(alphabet.byte_costs[:, 1], alphabet.byte_costs[:, 3])
-
-
-class _Spelling:
-    """Builds the template: one node per distinct continuation, children numbered after their parents."""
-
-    def __init__(self, starts: list[int], classes: list[int]) -> None:
-        self.starts = starts
-        self.classes = classes
-        self.shared: dict[bytes, int] = {}
-        self.uniform: dict[tuple[int, int], int] = {}
-        self.nodes: list[Ints] = []
-
-    def rows(self) -> Ints:
-        root = np.zeros(256, np.int32)
-        self._fill_leaves(root, 0, 0, 0x80)
-        for lead in range(0xC2, 0xE0):
-            root[lead] = self._node((lead - 0xC0) << 6, 1)
-        for lead in range(0xE0, 0xF0):
-            root[lead] = self._node((lead - 0xE0) << 12, 2)
-        for lead in range(0xF0, 0xF5):
-            root[lead] = self._node((lead - 0xF0) << 18, 3)
-        # nodes were numbered children first (1, 2, ...): turn them round, so that parents come first
-        num_nodes = len(self.nodes)
-        table = np.stack([root, *self.nodes[::-1]])
-        inner = table > 0
-        table[inner] = num_nodes + 1 - table[inner]
-        return np.ascontiguousarray(table, np.int32)
-
-    def _fill_leaves(self, row: Ints, offset: int, first: int, count: int) -> None:
-        """Sets row[offset + i] for the code points first + i."""
-        position = _last_at_most(self.starts, first)
-        end = first + count
-        while first < end:
-            next_start = self.starts[position + 1] if position + 1 < len(self.starts) else MAX_CODE_POINT + 1
-            stop = min(next_start, end)
-            row[offset : offset + stop - first] = -self.classes[position]
-            offset += stop - first
-            first = stop
-            position += 1
-
-    def _node(self, first: int, levels: int) -> int:
-        """The node that spells the code points first .. first + 64**levels - 1 with `levels` more bytes."""
-        size = 64**levels
-        low = {2: 0x800, 3: 0x10000}.get(levels, 0x80)  # shorter spellings are not UTF-8
-        if first + size <= low or first > MAX_CODE_POINT:
-            return 0
-        position = _last_at_most(self.starts, first)
-        next_start = self.starts[position + 1] if position + 1 < len(self.starts) else MAX_CODE_POINT + 1
-        if first >= low and first + size <= next_start:
-            return self._uniform(self.classes[position], levels)
-        row = np.zeros(256, np.int32)
-        if levels == 1:
-            self._fill_leaves(row, 0x80, first, 64)
-        else:
-            step = size // 64
-            for index in range(64):
-                row[0x80 + index] = self._child(first + index * step, levels, low)
-        return self._share(row)
-
-    def _uniform(self, class_id: int, levels: int) -> int:
-        """The node below which every character has the same class."""
-        found = self.uniform.get((class_id, levels))
-        if found is None:
-            row = np.zeros(256, np.int32)
-            row[0x80:0xC0] = -class_id if levels == 1 else self._uniform(class_id, levels - 1)
-            found = self.uniform[class_id, levels] = self._share(row)
-        return found
-
-    def _share(self, row: Ints) -> int:
-        if not row.any():
-            return 0
-        key = row.tobytes()
-        found = self.shared.get(key)
-        if found is None:
-            self.nodes.append(row)
-            found = self.shared[key] = len(self.nodes)
-        return found
-
-    def _child(self, first: int, levels: int, low: int) -> int:
-        if first < low or first > MAX_CODE_POINT:
-            return 0
-        return self._node(first, levels - 1)
-
-
-def _last_at_most(starts: Sequence[int], value: int) -> int:
-    low, high = 0, len(starts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if starts[middle] <= value:
-            low = middle
-        else:
-            high = middle
-    return low
+        return self._spelling[2]
 
 
 def normalised(intervals: Iterable[Interval]) -> list[Interval]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import carray, njit  # type: ignore[attr-defined]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -109,7 +109,7 @@ FIRST_TEXT_STATE = 0  # as text state of a seed: "enter the text"
 ENDLESS = 1 << 40
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _pointer(typing_context: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
@@ -513,8 +513,10 @@ def without_texts(memory: Any, state: Any) -> Any:
 
 @njit(cache=True)
 def advance(memory: Any, state: Any, token: Any) -> Any:
-    """The state after all bytes of a token; 0: refused."""
+    """The state after all bytes of a token; 0: refused, or a token without bytes."""
     data, offsets = _u8(memory[TOKEN_BYTES]), _i32(memory[TOKEN_OFFSETS])
+    if offsets[token] == offsets[token + 1]:
+        return 0
     for position in range(offsets[token], offsets[token + 1]):
         state = _step(memory, state, data[position])
         if state <= 0:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..errors import EmptyLanguage, InvalidSchema
 from .any_json import Whitespace, json_grammar
 from .constraint import Constraint
@@ -20,8 +22,10 @@ from .expression import Alternation, Grammar, Literal
 from .masks import MaskStore
 from .network import build_network
 from .regex import regex_to_expression
+from .unicode_sets import ignoring_case
 from .vocabulary import Vocabulary
 
+RECOUNT_EVERY = 64  # compilations
 MAX_SOURCE_LEN = 4 << 20
 
 
@@ -54,6 +58,8 @@ class Compiler:
         self._max_bytes = max_cached_bytes // 2
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], Constraint] = OrderedDict()
+        self._num_bytes = 0
+        self._num_compiled = 0
 
     # ---------------------------------------------------------------- what can be compiled
 
@@ -98,6 +104,22 @@ class Compiler:
         """A grammar built by hand; not cached."""
         return self._build("grammar", source, grammar)
 
+    def warm_up(self) -> None:
+        """Does once what the first constraints would otherwise wait for.
+
+        Loads the compiled loops (seconds if numba has not cached them on this machine yet), the Unicode tables and
+        the rows inside JSON strings and numbers. Called from a background thread at start-up it costs nobody time.
+        """
+        for constraint in (self.json_value(), self.regex(r"\w+\d\s\p{Lu}"), self.choice(["a", "b"])):
+            cursor = constraint.cursor()
+            cursor.row()
+            for token_id in np.flatnonzero(np.unpackbits(cursor.row().view(np.uint8), bitorder="little"))[:4].tolist():
+                if cursor.advance(token_id):
+                    cursor.row()
+                    cursor.draft()
+                    cursor.rollback(1)
+        ignoring_case(((0x61, 0x61),), ascii_only=False)
+
     # ---------------------------------------------------------------- the cache
 
     def _compile(self, kind: str, source: str, grammar: Callable[[], Grammar], option: str = "") -> Constraint:
@@ -110,10 +132,18 @@ class Compiler:
         constraint = self._build(kind, source, grammar())
         with self._lock:
             self._kept[key] = constraint
-            total = sum(other.num_bytes for other in self._kept.values())
-            while total > self._max_bytes and len(self._kept) > 1:
-                total -= self._kept.popitem(last=False)[1].num_bytes
+            self._num_compiled += 1
+            self._num_bytes += constraint.num_bytes
+            if self._num_bytes > self._max_bytes or self._num_compiled % RECOUNT_EVERY == 0:
+                self._shrink()
         return constraint
+
+    def _shrink(self) -> None:
+        """Counts the kept constraints anew, as automata grow in use, and drops the least recently used."""
+        total = sum(other.num_bytes for other in self._kept.values())
+        while total > self._max_bytes and len(self._kept) > 1:
+            total -= self._kept.popitem(last=False)[1].num_bytes
+        self._num_bytes = total
 
     def _build(self, kind: str, source: str, grammar: Grammar) -> Constraint:
         network = build_network(grammar)

@@ -67,12 +67,14 @@ class Constraint:
 class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
 
-    __slots__ = ("_advance", "_masks", "_state", "_states", "_tokens", "constraint")
+    __slots__ = ("_masks", "_memory", "_size", "_state", "_states", "_step", "_tokens", "constraint")
 
     def __init__(self, constraint: Constraint, states: list[int], tokens: list[int]) -> None:
         self.constraint = constraint
         self._masks = constraint.masks
-        self._advance = constraint.automaton.advance
+        # what advance needs, bound once: it is called for every token
+        self._step, self._memory = constraint.automaton.stepper()
+        self._size = constraint.vocabulary.size
         self._states = states
         self._state = states[-1]
         self._tokens = tokens
@@ -157,20 +159,23 @@ class Cursor:
     def advance(self, token_id: int) -> bool:
         """Takes a token. False if it is not allowed; the cursor then has not moved."""
         state = self._state
-        if state == FINISHED or not 0 <= token_id < self.constraint.vocabulary.size:
+        if state == FINISHED or not 0 <= token_id < self._size:
             return False
-        if token_id in self.constraint.vocabulary.eos_ids:
-            if not self.is_accepting:
-                return False
-            target = FINISHED
-        else:
-            target = self._advance(state, token_id)
-            if target == 0 or (target == state and not self.constraint.vocabulary.tokens[token_id]):
+        target = self._step(self._memory, state, token_id)
+        if target <= 0:
+            target = self._rarely(state, token_id, target)
+            if target == 0:
                 return False
         self._states.append(target)
         self._tokens.append(token_id)
         self._state = target
         return True
+
+    def _rarely(self, state: int, token_id: int, result: int) -> int:
+        """The state after EOS, or after a token for which the automaton had no room; 0 if it is not allowed."""
+        if token_id in self.constraint.vocabulary.eos_ids:
+            return FINISHED if self.is_accepting else 0
+        return self.constraint.automaton.advance(state, token_id) if result < 0 else 0
 
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last `num_tokens` tokens (EOS counts as one)."""

@@ -16,6 +16,7 @@ from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequenc
 from .nfa import ANY_TEXT, determinise
 from .regex_syntax import Assertion, CharSet, Concat, Dialect, Either, Look, Node, Times, parse
 
+EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
 MINIMISE_UP_TO = 256  # states; beyond that a smaller table is not worth the time
 
@@ -45,12 +46,33 @@ def regex_to_expression(pattern: str, *, dialect: Dialect = "python") -> Express
     Raises as `regex_to_dfa` does; a pattern with assertions inside must be small enough for an automaton.
     """
     tree = anchored(parse(pattern, dialect), search=False)
+    if num_positions(tree, EAGER_POSITIONS) >= EAGER_POSITIONS:
+        lazy = _expression(tree)
+        if lazy is not None:
+            return lazy
     try:
         dfa = determinise(tree, EAGER_WORK)
     except ConstraintTooLarge:
         lazy = _expression(tree)
         return Embed(regex_to_dfa(pattern, dialect=dialect)) if lazy is None else lazy
     return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
+
+
+def num_positions(tree: Node, limit: int) -> int:
+    """Number of characters that the unfolded tree spells out, or at least `limit` if it is more."""
+    total = 0
+    pending: list[tuple[Node, int]] = [(tree, 1)]
+    while pending and total < limit:
+        node, times = pending.pop()
+        if isinstance(node, Times):
+            pending.append((node.item, times * max(node.minimum, node.maximum or 1, 1)))
+        elif isinstance(node, (Concat, Either)):
+            pending.extend((child, times) for child in _children(node))
+        elif isinstance(node, Look):
+            pending.append((node.body, times))
+        else:
+            total += times
+    return total
 
 
 def _expression(tree: Node) -> Expression | None:

@@ -90,6 +90,7 @@ class Look:
 
 Node = CharSet | Concat | Either | Times | Assertion | Look
 
+_PLAIN_RUN = re.compile(r"(?:[^\\.\[\](){}*+?|^$](?![*+?{]))+")  # characters that mean themselves, once
 _REPEAT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
 _GROUP_NAME = re.compile(r"\w+")
 _FLAGS = re.compile(r"([imsxauL]*)(?:-([imsx]+))?([:)])")
@@ -131,6 +132,7 @@ class _Parser:
         self.flags: frozenset[str] = frozenset()
         self.position = 0
         self.sets: dict[Intervals, CharSet] = {}
+        self.literals: dict[str, CharSet] = {}
         self.line_breaks: Intervals = PYTHON_LINE_BREAKS if self.is_python else ECMA_LINE_BREAKS
 
     def _word(self) -> Intervals:
@@ -163,6 +165,9 @@ class _Parser:
                 levels[-1].parts.append(self._quantified(level.close()))
             elif c in " \t\n\r\v\f#" and "x" in self.flags:
                 self._skip_blank()
+            elif not self.flags and (run := _PLAIN_RUN.match(pattern, self.position)):
+                levels[-1].parts.extend(map(self._literal, run[0]))
+                self.position = run.end()
             else:
                 node = self._atom(c)
                 levels[-1].parts.append(node if isinstance(node, Assertion) else self._quantified(node))
@@ -286,6 +291,12 @@ class _Parser:
         found = self.sets.get(intervals)
         if found is None:
             found = self.sets[intervals] = CharSet(intervals)
+        return found
+
+    def _literal(self, c: str) -> CharSet:
+        found = self.literals.get(c)
+        if found is None:
+            found = self.literals[c] = self._set(((ord(c), ord(c)),))
         return found
 
     def _atom(self, c: str) -> Node:

@@ -1,0 +1,126 @@
+"""Spelling an alphabet in UTF-8, compiled; `alphabet.py` is the only user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+UNREACHABLE = 9  # more bytes than any character has
+
+
+@njit(cache=True)
+def _share(rows: Any, num_rows: Any, row: Any, slots: Any) -> Any:
+    """The number (from 1) of a continuation row (int32[64]), which is added to rows if it is new."""
+    empty = True
+    hashed = np.uint64(0)
+    for value in row:
+        empty = empty and value == 0
+        hashed = (hashed ^ np.uint64(np.int64(value) + 0x10000)) * np.uint64(0x9E3779B97F4A7C15)
+        hashed ^= hashed >> np.uint64(29)
+    if empty:
+        return 0, num_rows
+    slot = np.int64(hashed & np.uint64(slots.shape[0] - 1))
+    while slots[slot] != 0:
+        same = True
+        for index in range(64):
+            if rows[slots[slot] - 1, index] != row[index]:
+                same = False
+                break
+        if same:
+            return slots[slot], num_rows
+        slot = (slot + 1) & (slots.shape[0] - 1)
+    for index in range(64):
+        rows[num_rows, index] = row[index]
+    slots[slot] = num_rows + 1
+    return num_rows + 1, num_rows + 1
+
+
+@njit(cache=True)
+def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
+    """The byte trie of an alphabet.
+
+    Returns:
+        template int32[num_nodes, 256], reach bool[num_nodes, num_classes] and byte_costs int32[num_nodes,
+        num_classes], all as described in `Alphabet`.
+    """
+    num_intervals = starts.shape[0]
+    # every block of 64 code points that is not of one class holds a boundary; three levels of nodes above them
+    capacity = 3 * (num_intervals + num_classes) + 8 * num_classes + 64
+    size = 256
+    while size < 4 * capacity:
+        size *= 2
+    slots = np.zeros(size, np.int32)
+    rows = np.zeros((capacity, 64), np.int32)
+    uniform = np.zeros((num_classes, 3), np.int32)  # the node of "all of this class", by level; 0: not made yet
+    num_rows = 0
+    root = np.zeros(256, np.int32)
+    low_row, middle_row, high_row = np.zeros(64, np.int32), np.zeros(64, np.int32), np.zeros(64, np.int32)
+    interval = 0
+    for point in range(0x80):
+        while interval + 1 < num_intervals and starts[interval + 1] <= point:
+            interval += 1
+        root[point] = -classes[interval]
+    for lead in range(0xC2, 0xF5):
+        levels = 1 if lead < 0xE0 else 2 if lead < 0xF0 else 3
+        base = (lead - 0xC0) << 6 if levels == 1 else (lead - 0xE0) << 12 if levels == 2 else (lead - 0xF0) << 18
+        least = 0x80 if levels == 1 else 0x800 if levels == 2 else 0x10000
+        high_row[:] = 0
+        for high in range(64 if levels == 3 else 1):
+            middle_row[:] = 0
+            for middle in range(64 if levels >= 2 else 1):
+                first = base + (high << 12) + (middle << 6)
+                if first < least or first > 0x10FFFF:
+                    continue
+                while interval + 1 < num_intervals and starts[interval + 1] <= first:
+                    interval += 1
+                class_id = classes[interval]
+                if interval + 1 == num_intervals or starts[interval + 1] >= first + 64:
+                    if class_id and uniform[class_id, 0] == 0:
+                        low_row[:] = -class_id
+                        uniform[class_id, 0], num_rows = _share(rows, num_rows, low_row, slots)
+                    node = uniform[class_id, 0]
+                else:
+                    at = interval
+                    for low in range(64):
+                        while at + 1 < num_intervals and starts[at + 1] <= first + low:
+                            at += 1
+                        low_row[low] = -classes[at]
+                    node, num_rows = _share(rows, num_rows, low_row, slots)
+                if levels == 1:
+                    root[lead] = node
+                else:
+                    middle_row[middle] = node
+            if levels >= 2:
+                node, num_rows = _share(rows, num_rows, middle_row, slots)
+                if levels == 2:
+                    root[lead] = node
+                else:
+                    high_row[high] = node
+        if levels == 3:
+            root[lead], num_rows = _share(rows, num_rows, high_row, slots)
+    # rows were numbered children first: turn them round, so that parents come first and the root is 0
+    num_nodes = num_rows + 1
+    template = np.zeros((num_nodes, 256), np.int32)
+    for byte in range(256):
+        template[0, byte] = root[byte] if root[byte] <= 0 else num_nodes - root[byte]
+    for row in range(num_rows):
+        for index in range(64):
+            value = rows[row, index]
+            template[num_nodes - 1 - row, 0x80 + index] = value if value <= 0 else num_nodes - value
+    reach = np.zeros((num_nodes, num_classes), np.bool_)
+    costs = np.full((num_nodes, num_classes), UNREACHABLE, np.int32)
+    for node in range(num_nodes - 1, -1, -1):
+        previous = 0
+        for byte in range(256):
+            value = template[node, byte]
+            if value < 0:
+                reach[node, -value] = True
+                costs[node, -value] = 1
+            elif value > 0 and value != previous:
+                previous = value
+                for class_id in range(num_classes):
+                    reach[node, class_id] |= reach[value, class_id]
+                    costs[node, class_id] = min(costs[node, class_id], costs[value, class_id] + 1)
+    return template, reach, costs
