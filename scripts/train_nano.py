@@ -53,6 +53,7 @@ class Recipe:
     long_every: int = 8  # of so many later steps, one has rows of four times the length
     prompt_weight: float = 0.1  # of the loss on what the model only reads; 1 on what it says
     report_minutes: float = 4.0
+    num_scored: int = 80  # documents per report
     compiled: bool = False  # needs a C++ compiler; a quarter faster
 
 
@@ -253,7 +254,7 @@ def train(recipe: Recipe, out: Path, source: Path | None = None, rank: int = 0) 
         if rank == 0 and (time.monotonic() - report_at > 60 * recipe.report_minutes or progress >= 1.0):
             report_at = time.monotonic()
             minutes = (report_at - start) / 60
-            shares, misses = scores(model, encoder, seed=90000 + len(losses), count=80)
+            shares, misses = scores(model, encoder, seed=90000 + len(losses), count=recipe.num_scored)
             recent = sum(losses[-100:]) / len(losses[-100:])
             print(f"{minutes:.1f} min, step {len(losses)}, {num_tokens / 1e6:.2f} M tokens, loss {recent:.4f}")
             print(f"  {summary(shares)}\n  first errors: {misses}", flush=True)
