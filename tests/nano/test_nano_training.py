@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -58,7 +59,7 @@ def test_the_rate_rises_stays_and_falls_to_zero() -> None:
     rates = [rate(step / 1000, decay_from=0.2) for step in range(1001)]
     assert rates[0] == 0 and max(rates) == 1 and rates[-1] == 0
     assert rates[20:200] == [1.0] * 180
-    assert all(later < earlier for earlier, later in zip(rates[201:], rates[202:], strict=False))
+    assert all(later < earlier for earlier, later in pairwise(rates[200:]))
 
 
 def test_rows_are_short_first_and_long_now_and_then() -> None:
