@@ -166,7 +166,7 @@ class Automaton:
     def walk(self, state: int, limit: int, bits: Ints) -> int:
         """Sets the bits of the tokens that may follow and leave at most `limit` bytes to acceptance.
 
-        Returns the greatest number of bytes to acceptance after any token that may follow.
+        Returns 1 + the greatest number of bytes to acceptance after any token that may follow; 0 if there is none.
         """
         return self._call(lambda: k.walk(self._memory, state, limit, bits))
 

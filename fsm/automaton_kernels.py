@@ -591,7 +591,7 @@ def forced_run(memory: Any, state: Any, run: Any, live: Any) -> Any:
 def walk(memory: Any, state: Any, limit: Any, bits: Any) -> Any:
     """Sets the bit of every token that may follow and leads to a state of cost <= limit.
 
-    Returns the greatest cost met, or the negative code for help.
+    Returns 1 + the greatest cost after a token that may follow (0: there is none), or the negative code for help.
     """
     path = _i32(memory[PATH])
     path[0] = state
@@ -635,7 +635,7 @@ def _walk_range(memory: Any, node: Any, end: Any, limit: Any, bits: Any) -> Any:
         token = tokens[node]
         if token >= 0:
             cost = np.int64(states[target * STATE_WIDTH + S_COST])
-            worst = max(worst, cost)
+            worst = max(worst, cost + 1)
             if cost <= limit:
                 while token >= 0:
                     bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
@@ -654,7 +654,7 @@ def walk_exits(memory: Any, state: Any, live: Any, exits: Any, starts: Any, limi
         exits: int32, trie nodes that may come next, grouped by their byte.
         starts: int32[257], where the group of each byte begins.
     """
-    if live_bytes(memory, state, live) == 0:
+    if live_bytes(memory, state, live) == 0 or starts[256] == 0:
         return 0
     ends, depths = _i32(memory[TRIE_ENDS]), _u8(memory[TRIE_DEPTHS])
     path = _i32(memory[PATH])

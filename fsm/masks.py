@@ -87,6 +87,7 @@ class MaskStore:
         self._texts: dict[tuple[TextTable, int], TextMask] = {}
         self._sharing: dict[TextTable, _Sharing] = {}
         self._exits = np.empty(vocabulary.trie.num_nodes + 1, np.int32)
+        self.scratch = np.zeros(vocabulary.num_words, np.int32)  # all zero whenever nobody is at work
 
     # ---------------------------------------------------------------- text masks
 
@@ -171,29 +172,38 @@ class Masks:
     def fresh_row(self, state: int) -> Row:
         """The row of a state, made anew."""
         automaton, store = self.automaton, self.store
-        bits: Ints | None = None
+        bits: Ints | None = None  # nothing yet
+        is_mine = False  # whether bits may be written to, or belongs to a text mask
         worst = 0
-        rest = state
-        for node, sub, stack in automaton.configurations(state):
+        num_texts = 0
+        configurations = automaton.configurations(state)
+        for node, sub, stack in configurations:
             if self._kind[node] != TEXT:
                 continue
+            num_texts += 1
             table = automaton.network.texts[self._arg[node]]
             after = automaton.enter(self._next_node[node], stack)
             goes_on = automaton.has_bytes(after)
             mask = store.text_mask(automaton, table, sub, goes_on)
-            bits = mask.row.copy() if bits is None else np.bitwise_or(bits, mask.row, out=bits)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
-            if goes_on and mask.exits is not None and mask.starts is not None and len(mask.exits):
-                worst = max(worst, automaton.walk_exits(after, mask.exits, mask.starts, NO_LIMIT, bits))
-            rest = -1
+            bits, is_mine = (mask.row, False) if bits is None else (bits | mask.row, True)
+            if goes_on and mask.exits is not None and mask.starts is not None:
+                scratch = store.scratch
+                cost = automaton.walk_exits(after, mask.exits, mask.starts, NO_LIMIT, scratch)
+                if cost:
+                    bits, is_mine = bits | scratch, True
+                    scratch[:] = 0
+                    worst = max(worst, cost - 1)
+        if num_texts < len(configurations):
+            rest = automaton.without_texts(state) if num_texts else state
+            if bits is None or not is_mine:
+                bits = np.zeros(store.vocabulary.num_words, np.int32) if bits is None else bits.copy()
+                is_mine = True
+            worst = max(worst, automaton.walk(rest, NO_LIMIT, bits) - 1)
         if bits is None:
-            bits = np.zeros(store.vocabulary.num_words, np.int32)
-        elif rest < 0:
-            rest = automaton.without_texts(state)
-        if rest:
-            worst = max(worst, automaton.walk(rest, NO_LIMIT, bits))
+            bits, is_mine = np.zeros(store.vocabulary.num_words, np.int32), True
         if automaton.is_accepting(state):
-            bits |= store.vocabulary.eos_words
+            bits = bits | store.vocabulary.eos_words
         return Row(bits, worst)
 
     def row_within(self, state: int, limit: int) -> Ints:

@@ -1,0 +1,64 @@
+"""phloem under the schema and regex yardstick that speaks the `project:` protocol.
+
+    PYTHONPATH=bench python maskbench.py schemas CASES TOKENIZER project:maskbench_adapter:matcher
+    PYTHONPATH=bench python maskbench.py regex         TOKENIZER project:maskbench_adapter:matcher
+
+A matcher is a cursor; one compiler is kept per vocabulary. Nothing is kept between schemas except what a server
+keeps as well: rows inside strings and numbers, and automata of patterns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import phloem
+from phloem.fsm import Compiler, Constraint, Vocabulary
+
+__version__ = getattr(phloem, "__version__", "0")
+
+
+class Matcher:
+    """A cursor with the names that the yardstick uses."""
+
+    def __init__(self, constraint: Constraint) -> None:
+        self._constraint = constraint
+        self.reset()
+
+    def reset(self) -> None:
+        cursor = self._constraint.cursor()
+        self._cursor = cursor
+        self.mask = cursor.row
+        self.advance = cursor.advance
+
+    def is_accepting(self) -> bool:
+        return self._cursor.is_accepting
+
+    def forced(self) -> bytes:
+        return self._cursor.forced_bytes()
+
+
+class _Adapter:
+    """Callable with the attributes of the protocol."""
+
+    whitespace = "compact"
+
+    def __init__(self) -> None:
+        self._compilers: dict[int, tuple[list[bytes], Compiler]] = {}
+
+    def compiler(self, vocab: list[bytes], eos_id: int) -> Compiler:
+        kept = self._compilers.get(id(vocab))
+        if kept is None:
+            kept = self._compilers[id(vocab)] = vocab, Compiler(Vocabulary(vocab, [eos_id]))
+        return kept[1]
+
+    def prepare(self, vocab: list[bytes], eos_id: int) -> None:
+        self.compiler(vocab, eos_id).warm_up()
+
+    def regex(self, pattern: str, vocab: list[bytes], eos_id: int) -> Matcher:
+        return Matcher(self.compiler(vocab, eos_id).regex(pattern))
+
+    def __call__(self, schema: Any, vocab: list[bytes], eos_id: int) -> Matcher:
+        return Matcher(self.compiler(vocab, eos_id).json_schema(schema))
+
+
+matcher = _Adapter()
