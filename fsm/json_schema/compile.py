@@ -10,12 +10,12 @@ import json
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..dfa import Dfa
-from ..expression import Embed, Expression, Grammar, Literal, Rule, alternation
+from ..expression import Expression, Grammar, Literal, Rule, alternation
 from .arrays import ArrayWriter
 from .branching import Branching
 from .constants import is_writable, key_text
 from .layout import Layout
-from .numbers import ANY_NUMBER, number_expression, number_language
+from .numbers import ANY_NUMBER, number_expressions, number_texts
 from .objects import ObjectWriter
 from .others import Others
 from .parts import ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
@@ -161,15 +161,15 @@ def _written(bit: int, tests: tuple[Test, ...]) -> list[Expression]:
         texts = tests[0][1]
         assert isinstance(texts, frozenset)
         return [Literal(key_text(text).encode()) for text in sorted(texts) if is_writable(text)]
-    expression: Embed | None = number_expression(tests) if bit == NUMBER else string_expression(tests)
+    if bit == NUMBER:
+        return [*number_expressions(tests)]
+    expression = string_expression(tests)
     return [] if expression is None else [expression]
 
 
 def _listed(bit: int, tests: tuple[Test, ...], limit: int) -> list[str] | None:
-    if not tests:
-        return None
     if bit == NUMBER:
-        return number_language(tests).texts(limit)
+        return number_texts(tests, limit)
     texts = string_language(tests).texts(limit)
     return None if texts is None else [json.dumps(text, ensure_ascii=False) for text in texts]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ConstraintTooLarge
 from .keys import forbidden_keys, goal_of_key, required_keys
-from .numbers import number_language
+from .numbers import is_impossible
 from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
 from .strings import string_language
 
@@ -109,7 +109,7 @@ def _numbers(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
     constants = _among(left), _among(right)
     if constants[0] is not None and constants[1] is not None:
         return constants[0].isdisjoint(constants[1])
-    return number_language(left + right).is_empty()
+    return is_impossible(left + right)
 
 
 def _among(tests: tuple[Test, ...]) -> frozenset[object] | None:

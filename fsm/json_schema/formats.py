@@ -58,7 +58,7 @@ _IDN_LABEL = rf"[A-Za-z0-9{_WIDE}](?:[A-Za-z0-9{_WIDE}-]{{0,61}}[A-Za-z0-9{_WIDE
 def _uri(extra: str, *, absolute: bool) -> str:
     """RFC 3986, with `extra` characters allowed where RFC 3987 allows them."""
     escaped = r"%[0-9A-Fa-f]{2}"
-    free = rf"A-Za-z0-9._~!$&'()*+,;=-{extra}"
+    free = rf"A-Za-z0-9._~!$&'()*+,;=\-{extra}"
     segment = rf"(?:[{free}:@]|{escaped})"
     user = rf"(?:(?:[{free}:]|{escaped})*@)?"
     literal = rf"\[(?:{_IPV6}|[Vv][0-9A-Fa-f]+\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\]"

@@ -1,13 +1,14 @@
 """Numbers: bounds, steps and constants as automata over the decimal text, exact at every digit.
 
-Texts come in two kinds. *Plain*: `-12.50`. *Scientific*: `1.5e-07`, one digit before the point and a signed exponent
-of two or three digits, as Python and JavaScript write very large and small numbers. A number without tests may be
-written in any JSON spelling; a tested one in those two, as far as the tests can be decided for them: with
-`multipleOf` or `integer` only plain texts are written. Leaving a spelling out is sound, taking a wrong value is not.
+Texts come in two kinds. *Plain*: `-12.50`. *Scientific*: `1.5e-07`, as Python and JavaScript write numbers below
+1e-4 and from 1e16 on. A number without tests may be written in any JSON spelling; a tested one in these two, as far
+as the tests can be decided for them. For plain texts the tests are automata; scientific texts come in four sets,
+small and big of either sign, which a test takes as a whole or not at all. Leaving a spelling out is sound, taking a
+wrong value is not.
 
 Readers turn fractions and exponents into binary floats. Rounding keeps the order, so `minimum` needs no care; for
-`exclusiveMinimum: b` a text like b + 1e-40 would be read as b, so fractions start at the middle between b and the
-next float. Whole texts are read as integers and compared exactly.
+`exclusiveMinimum: b` a text like b + 1e-40 would be read as b, so numbers start at the middle between b and the
+next float. Whole numbers are read as integers and compared exactly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -22,46 +24,73 @@ from typing import Any
 from ..dfa import Dfa
 from ..expression import Embed
 from ..regex import regex_to_dfa
-from .digits import compared_plain, compared_scientific, multiples
+from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .parts import Test
 
-ANY_NUMBER = Embed(
-    regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", search=False, dialect="json-schema")
-)
-ANY_INTEGER = Embed(regex_to_dfa(r"-?(?:0|[1-9][0-9]*)", search=False, dialect="json-schema"))
-
 _INTEGERS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)", search=False)
-_WITH_POINT = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]+", search=False)
-_FRACTIONS = regex_to_dfa(
-    r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*|-?[1-9](?:\.[0-9]+)?e-(?:0[1-9]|[1-9][0-9]|[12][0-9]{2}|30[0-7])", search=False
-)
+_PLAIN = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", search=False)
+_FRACTIONS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*", search=False)
 _SHORT = regex_to_dfa(r"-?[0-9.]{1,16}", search=False)
 """At most 15 digits and a point: every such decimal is a different float."""
 
+_SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
+_ALL_SCIENTIFIC = 15
+
+ANY_NUMBER = Embed(regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", search=False))
+ANY_INTEGER = Embed(_INTEGERS)
+
 _LARGE = 2**53
 _TINY = Fraction(1, 10**30)
+_INTEGER: Test = ("integer",)
+
+Texts = tuple[Dfa, int]
+"""Plain texts, and the sets of scientific ones."""
 
 
-@functools.lru_cache(maxsize=1024)
-def number_language(tests: tuple[Test, ...]) -> Dfa:
-    """The texts of numbers that pass every test (at least one)."""
-    language: Dfa | None = None
-    for test in tests:
-        other = _passing(test)
-        language = other if language is None else language.intersect(other)
-    assert language is not None
-    return language
-
-
-@functools.lru_cache(maxsize=1024)
-def number_expression(tests: tuple[Test, ...]) -> Embed | None:
-    """The same texts as an expression; None if there are none."""
+def number_expressions(tests: tuple[Test, ...]) -> list[Embed]:
+    """The texts of numbers that pass every test, as options; none if there are no such numbers."""
     if not tests:
-        return ANY_NUMBER
-    if tests == (("integer",),):
-        return ANY_INTEGER
-    language = number_language(tests)
-    return None if language.is_empty() else Embed(language)
+        return [ANY_NUMBER]
+    if tests == (_INTEGER,):
+        return [ANY_INTEGER]
+    return _expressions(tests)
+
+
+@functools.lru_cache(maxsize=1024)
+def number_language(tests: tuple[Test, ...]) -> Texts:
+    """The texts of numbers that pass every test (at least one)."""
+    constants = [test for test in tests if test[0] == "among"]
+    if constants:
+        rest = [test for test in tests if test is not constants[0]]
+        values: Any = constants[0][1]
+        texts = {text for value in values if _passes(value, rest) for text in _spellings(value, rest)}
+        return Dfa.from_literals(text.encode() for text in sorted(texts)), 0
+    whole = _INTEGER in tests
+    found: Texts | None = None
+    for test in tests:
+        if test == _INTEGER and len(tests) > 1:
+            continue
+        other = _passing(test, whole)
+        found = other if found is None else (found[0].intersect(other[0]), found[1] & other[1])
+    assert found is not None
+    return found
+
+
+def is_impossible(tests: tuple[Test, ...]) -> bool:
+    """Whether no number passes."""
+    plain, scientific = number_language(tests)
+    return plain.is_empty() and not scientific
+
+
+def number_texts(tests: tuple[Test, ...], limit: int) -> list[str] | None:
+    """One text per number that passes, None if they are more than `limit`."""
+    if not tests or tests == (_INTEGER,):
+        return None
+    plain, scientific = number_language(tests)
+    texts = None if scientific else plain.texts(limit)
+    if texts is None:
+        return None
+    return list({Fraction(Decimal(text)): text for text in texts}.values())
 
 
 def step_problem(step: int | float) -> str | None:
@@ -69,95 +98,185 @@ def step_problem(step: int | float) -> str | None:
     numerator, places = _scaled(step)
     if numerator * (places + 1) > 20_000:
         return f"{step!r} needs an automaton with more than 20000 states"
-    if Fraction(step) != Fraction(Decimal(repr(step))):
-        return f"{step!r} is no exact binary fraction, and readers round differently; use whole numbers or halves"
+    if Fraction(step) != _exact(step):
+        return f"{step!r} is no exact binary fraction, so readers round its multiples differently"
     return None
 
 
 @functools.lru_cache(maxsize=1024)
-def _passing(test: Test) -> Dfa:
-    kind: Any = test[0]
-    argument: Any = test[1] if len(test) > 1 else None
-    if kind == "integer":
-        return _INTEGERS
-    if kind == "minimum":
-        return _at_least(_exact(argument), 1)
-    if kind == "maximum":
-        return _at_least(_exact(argument), -1)
-    if kind == "exclusive-minimum":
-        return _beyond(argument, 1)
-    if kind == "exclusive-maximum":
-        return _beyond(argument, -1)
-    if kind == "multiple":
-        return _multiples(argument, True)
-    if kind == "among":
-        return Dfa.from_literals(text.encode() for number in argument for text in _spellings(number))
-    assert kind == "not", kind
-    return functools.reduce(Dfa.union, map(_failing, argument))
+def _expressions(tests: tuple[Test, ...]) -> list[Embed]:
+    plain, scientific = number_language(tests)
+    found = [] if plain.is_empty() else [Embed(plain)]
+    return found if not scientific else [*found, _scientific(scientific)]
+
+
+@functools.cache
+def _scientific(sets: int) -> Embed:
+    small, big = r"e-(?:0[5-9]|[1-9][0-9]|[12][0-9]{2}|30[0-7])", r"e\+(?:1[6-9]|[2-9][0-9]|[12][0-9]{2}|30[0-7])"
+    options = [
+        rf"{sign}[1-9](?:\.[0-9]+)?{exponent}"
+        for bit, sign, exponent in (
+            (_SMALL, "", small),
+            (_BIG, "", big),
+            (_MINUS_SMALL, "-", small),
+            (_MINUS_BIG, "-", big),
+        )
+        if sets & bit
+    ]
+    return Embed(regex_to_dfa("|".join(options), search=False))
+
+
+# -------------------------------------------------------------------- tests as texts
 
 
 @functools.lru_cache(maxsize=1024)
-def _failing(test: Test) -> Dfa:
+def _passing(test: Test, whole: bool) -> Texts:
+    """The texts that pass; `whole`: whole numbers without point and exponent only."""
     kind: Any = test[0]
     argument: Any = test[1] if len(test) > 1 else None
     if kind == "integer":
-        return _FRACTIONS
-    if kind == "minimum":
-        return _beyond(argument, -1)
-    if kind == "maximum":
-        return _beyond(argument, 1)
-    if kind == "exclusive-minimum":
-        return _at_least(_exact(argument), -1)
-    if kind == "exclusive-maximum":
-        return _at_least(_exact(argument), 1)
+        return _INTEGERS, 0
+    if kind in ("minimum", "maximum"):
+        return _reaching(argument, GREATER if kind == "minimum" else LESS, whole)
+    if kind in ("exclusive-minimum", "exclusive-maximum"):
+        return _beyond(argument, GREATER if kind == "exclusive-minimum" else LESS, whole)
     if kind == "multiple":
-        return _multiples(argument, False)
-    if kind == "among":
-        sides = (_beyond(number, -1).union(_beyond(number, 1)) for number in sorted(argument))
-        return functools.reduce(Dfa.intersect, sides)
+        return _multiples(argument, True, whole), 0
     assert kind == "not", kind
-    return number_language(argument)
+    return _union(_failing(other, whole) for other in argument)
 
 
-def _at_least(bound: Fraction, direction: int) -> Dfa:
-    """Texts of numbers >= bound (direction 1) or <= bound (direction -1)."""
-    wanted = frozenset((0, direction))
-    return compared_plain(bound, wanted).union(compared_scientific(bound, wanted))
+@functools.lru_cache(maxsize=1024)
+def _failing(test: Test, whole: bool) -> Texts:
+    kind: Any = test[0]
+    argument: Any = test[1] if len(test) > 1 else None
+    if kind == "integer":
+        return (Dfa.nothing(), 0) if whole else (_FRACTIONS, _SMALL | _MINUS_SMALL)
+    if kind in ("minimum", "maximum"):
+        return _beyond(argument, LESS if kind == "minimum" else GREATER, whole)
+    if kind in ("exclusive-minimum", "exclusive-maximum"):
+        return _reaching(argument, LESS if kind == "exclusive-minimum" else GREATER, whole)
+    if kind == "multiple":
+        return _multiples(argument, False, whole), 0
+    assert kind == "among", kind
+    sides = [_union((_beyond(n, LESS, whole), _beyond(n, GREATER, whole))) for n in sorted(argument)]
+    plain = functools.reduce(Dfa.intersect, (side[0] for side in sides))
+    return plain, functools.reduce(int.__and__, (side[1] for side in sides))
 
 
-def _beyond(number: int | float, direction: int) -> Dfa:
-    """Texts of numbers > number (direction 1) or < number (direction -1), also after rounding to a float."""
+def _union(found: Iterable[Texts]) -> Texts:
+    plain, scientific = Dfa.nothing(), 0
+    for other in found:
+        plain, scientific = plain.union(other[0]), scientific | other[1]
+    return plain, scientific
+
+
+def _reaching(number: int | float, direction: int, whole: bool) -> Texts:
+    """Numbers >= number (direction GREATER) or <= number (LESS)."""
+    bound = _exact(number)
+    plain = compared(bound, frozenset((EQUAL, direction)), with_point=not whole)
+    return plain, 0 if whole else _sets_beyond(bound, direction)
+
+
+def _beyond(number: int | float, direction: int, whole: bool) -> Texts:
+    """Numbers > number (direction GREATER) or < number (LESS), also after rounding to a float."""
     bound = _exact(number)
     wanted = frozenset((direction,))
+    exact = compared(bound, wanted, with_point=False)
+    if whole:
+        return exact, 0
+    scientific = _sets_beyond(bound, direction)
     if bound == 0:
-        point = compared_plain(_TINY * direction, wanted).intersect(_WITH_POINT)
-        exact = compared_plain(bound, wanted).intersect(_INTEGERS)
-        return exact.union(point).union(compared_scientific(bound, wanted))
-    nearest = float(number)
-    limit = Fraction(nearest)
-    following = Fraction(math.nextafter(nearest, math.inf * direction)) if math.isfinite(nearest) else limit
-    middle = (limit + following) / 2
+        return exact.union(compared(_TINY * direction, wanted, with_point=True)), scientific
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return exact, scientific
+    following = math.nextafter(nearest, math.inf * direction)
+    if not math.isfinite(following):
+        return exact, scientific
+    middle = (Fraction(nearest) + Fraction(following)) / 2
     middle = max(middle, bound) if direction > 0 else min(middle, bound)
-    if abs(bound) < _LARGE:
-        return compared_plain(middle, wanted).union(compared_scientific(middle, wanted))
-    exact = compared_plain(bound, wanted).intersect(_INTEGERS)
-    point = compared_plain(middle, wanted).intersect(_WITH_POINT)
-    return exact.union(point).union(compared_scientific(middle, wanted))
+    beyond = compared(middle, wanted, with_point=True)
+    return (beyond if abs(bound) < _LARGE else exact.union(beyond)), scientific
 
 
-def _multiples(step: int | float, wanted: bool) -> Dfa:
+def _sets_beyond(bound: Fraction, direction: int) -> int:
+    """The sets of scientific texts that lie wholly on one side of the bound, equality aside."""
+    size = abs(bound)
+    sets = 0
+    for bit, sign, low, high in (
+        (_SMALL, 1, Fraction(0), Fraction(1, 10**4)),
+        (_BIG, 1, Fraction(10**16), Fraction(10**308)),
+        (_MINUS_SMALL, -1, Fraction(0), Fraction(1, 10**4)),
+        (_MINUS_BIG, -1, Fraction(10**16), Fraction(10**308)),
+    ):
+        if bound == 0 or (bound > 0) != (sign > 0):
+            side = sign  # zero, or a bound of the other sign: all lie on the side of their sign
+        elif size >= high:
+            side = -sign
+        elif size < low:
+            side = sign
+        else:
+            continue
+        if side == direction:
+            sets |= bit
+    return sets
+
+
+def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
     """Plain texts of numbers that are (or are not) multiples of `step`; fractions of up to 15 digits."""
     numerator, places = _scaled(step)
     found = multiples(numerator, places)
+    if whole and places == 0:
+        return found.intersect(_INTEGERS) if wanted else _INTEGERS.difference(found)
     if not wanted:
-        found = _INTEGERS.union(_WITH_POINT).difference(found)
-    if places or not wanted:
-        return found.intersect(_SHORT)
-    return found.intersect(_INTEGERS).union(found.intersect(_SHORT))
+        found = _PLAIN.difference(found)
+    short = found.intersect(_SHORT)
+    if whole:
+        return short.intersect(_INTEGERS)
+    return short if places or not wanted else short.union(found.intersect(_INTEGERS))
+
+
+# -------------------------------------------------------------------- constants
+
+
+def _passes(value: int | float, tests: Iterable[Test]) -> bool:
+    """Whether a constant passes, by the rules of a validator."""
+    for test in tests:
+        kind: Any = test[0]
+        argument: Any = test[1] if len(test) > 1 else None
+        if kind == "integer":
+            passes = value == int(value)
+        elif kind == "minimum":
+            passes = value >= argument
+        elif kind == "maximum":
+            passes = value <= argument
+        elif kind == "exclusive-minimum":
+            passes = value > argument
+        elif kind == "exclusive-maximum":
+            passes = value < argument
+        elif kind == "multiple":
+            passes = _exact(value) % _exact(argument) == 0
+        elif kind == "among":
+            passes = value in argument
+        else:
+            passes = not _passes(value, argument)
+        if not passes:
+            return False
+    return True
+
+
+def _spellings(value: int | float, tests: Iterable[Test]) -> list[str]:
+    """How a constant is written: as json.dumps does, and whole floats also without their point."""
+    whole = [str(int(value))] if type(value) is float and value.is_integer() and abs(value) < 1e16 else []
+    if whole and _INTEGER in tests:
+        return whole
+    return [json.dumps(value), *whole]
 
 
 def _scaled(step: int | float) -> tuple[int, int]:
-    """step = numerator / 10**places in lowest places."""
+    """step = numerator / 10**places with as few places as possible."""
     exact = _exact(step)
     places = 0
     while (exact * 10**places).denominator != 1:
@@ -168,11 +287,3 @@ def _scaled(step: int | float) -> tuple[int, int]:
 def _exact(number: int | float) -> Fraction:
     """The value as it was written: 0.1 is one tenth."""
     return Fraction(number) if type(number) is int else Fraction(Decimal(repr(number)))
-
-
-def _spellings(number: int | float) -> list[str]:
-    """How a constant is written: as json.dumps does, and whole floats also without their point."""
-    texts = [json.dumps(number)]
-    if type(number) is float and number.is_integer() and abs(number) < 1e16:
-        texts.append(str(int(number)))
-    return texts

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..dfa import Dfa
 from ..expression import Embed, Expression
+from .key_trie import any_key_except
 from .keys import is_matched, key_language, required_keys
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .strings import ANY_STRING, ANY_STRING_EXPRESSION, key_expression, pattern_language
@@ -151,7 +152,10 @@ class Others:
         value = self.value(goal)
         if value is None:
             return NO_KEYS
-        key = key_expression(key_language(named, (), ())) if named else ANY_STRING_EXPRESSION
+        key = ANY_STRING_EXPRESSION
+        if named:
+            literals = any_key_except(named)
+            key = key_expression(key_language(named, (), ())) if literals is None else Embed(literals)
         return OtherKeys(((key, value),))
 
     def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import ConstraintTooLarge, InvalidRegex, InvalidSchema, UnsupportedSchema
 from .constants import constants, is_number
 from .formats import is_format
+from .numbers import step_problem
 from .parts import (
     ANY_TYPE,
     ANYTHING,
@@ -224,6 +225,10 @@ class _Reading:
             step = self.number("multipleOf")
             if step <= 0:
                 raise self.bad("multipleOf", "a number greater than 0")
+            problem = step_problem(step)
+            if problem is not None:
+                pointer = f"{self.pointer}/multipleOf"
+                raise UnsupportedSchema(f"{pointer}: {problem}; use a whole number or a binary fraction", pointer=pointer)
             tests.append(("multiple", step))
         return tuple(tests)
 
