@@ -2,10 +2,13 @@
 
 from .ops import (
     AttentionPlan,
+    LinearWeight,
     add_rms_norm,
     apply_rope,
     attention,
     gelu_tanh_mul,
+    linear,
+    pack_linear,
     plan_attention,
     rms_norm,
     sample,
@@ -15,10 +18,13 @@ from .ops import (
 
 __all__ = [
     "AttentionPlan",
+    "LinearWeight",
     "add_rms_norm",
     "apply_rope",
     "attention",
     "gelu_tanh_mul",
+    "linear",
+    "pack_linear",
     "plan_attention",
     "rms_norm",
     "sample",

@@ -21,24 +21,20 @@ fp32 only; `ops.attention` takes the reference for other types.
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import config as numba_config
-from numba import njit, prange, set_num_threads
+from numba import njit, prange
 from torch import Tensor
 
 from . import simd
+from .cpu_threads import thread_team
 from .cpu_work import IS_LAST, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, TABLE_ROW, TILE, CpuWork
 
 IntArray = npt.NDArray[np.int32]
 
 NUM_KV_HEADS = 11  # its place among `numbers`
 _NO_SINKS = np.empty(0, np.float32)
-_WORTH_THREADS = 1 << 22  # multiply-adds of a call: about a millisecond, some fifty times a thread team's start
-_ONE_TEAM = threading.Lock()  # numba's fallback threading layer aborts the process when two threads enter it
 
 
 def cpu_attention(
@@ -77,16 +73,9 @@ def cpu_attention(
     factors = np.array((scale, soft_cap), np.float32) * simd.LOG2_E
     lists = (work.chain_starts, work.items, work.rows, work.positions, block_tables)
     sink_logits = _NO_SINKS if sinks is None else sinks.float().numpy()
-    num_threads = min(torch.get_num_threads(), numba_config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set at run time
-    large = work.num_pairs * num_heads * head_dim * 2 > _WORTH_THREADS
-    if large and num_threads > 1 and _ONE_TEAM.acquire(blocking=False):
-        try:
-            set_num_threads(num_threads)
-            _run_parallel(*lists, states, sink_logits, numbers, factors)
-        finally:
-            _ONE_TEAM.release()
-    else:
-        _run_serial(*lists, states, sink_logits, numbers, factors)
+    with thread_team(work.num_pairs * num_heads * head_dim * 2) as num_threads:
+        run = _run_serial if num_threads == 1 else _run_parallel
+        run(*lists, states, sink_logits, numbers, factors)
     return out
 
 

@@ -7,18 +7,24 @@ written. Results do not alias their inputs unless said so.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpu_elementwise, cpu_sample, reference
 from .cpu_attention import cpu_attention
+from .cpu_linear import cpu_linear
+from .linear_weight import LinearWeight, pack_linear
 from .work_list import AttentionPlan, plan_attention
 
 __all__ = [
     "AttentionPlan",
+    "LinearWeight",
     "add_rms_norm",
     "apply_rope",
     "attention",
     "gelu_tanh_mul",
+    "linear",
+    "pack_linear",
     "plan_attention",
     "rms_norm",
     "sample",
@@ -30,6 +36,13 @@ __all__ = [
 def _is_plain(*tensors: Tensor) -> bool:
     """What the compiled CPU loops read: fp32, rows of whole vectors, dense last axis."""
     return all(t.dtype == torch.float32 and t.stride(-1) == 1 and t.shape[-1] % 8 == 0 for t in tensors)
+
+
+def linear(x: Tensor, weight: LinearWeight) -> Tensor:
+    """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`. On the CPU in fp32 a row's bits do not depend on T."""
+    if weight.is_packed:
+        return cpu_linear(x, weight)
+    return F.linear(x, weight.stored, weight.bias)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -19,7 +19,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .linear_weight import LinearWeight
 from .work_list import AttentionPlan
+
+
+def linear(x: Tensor, weight: LinearWeight) -> Tensor:
+    """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`, summed in fp32."""
+    product = x.float() @ weight.matrix().float().T
+    if weight.bias is not None:
+        product = product + weight.bias[: weight.num_outputs].float()
+    return product.to(x.dtype)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -1,0 +1,73 @@
+"""The weight of a linear map, laid out for the machine that will multiply with it.
+
+::
+
+    plain    [N, K]               row n makes output n                                 CUDA, and half types on the CPU
+    packed   [ceil(N/16), K, 16]  panel p, step k: the weights of outputs 16p … 16p+15      fp32 on the CPU
+
+In a panel the 16 weights that meet input k lie together, step after step, so that the CPU kernel reads it from front
+to back. Outputs beyond N are zeros that nobody reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+PANEL = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LinearWeight:
+    """`x -> x @ weight.T + bias`; made by `pack_linear`.
+
+    Attributes:
+        stored: the weight in one of the two layouts above.
+        bias: `[N]`, None if there is none; where packed always there, with zeros up to whole panels.
+        num_outputs, num_inputs: N, K.
+        has_bias: whether the bias is the model's.
+    """
+
+    stored: Tensor
+    bias: Tensor | None
+    num_outputs: int
+    num_inputs: int
+    has_bias: bool
+
+    @property
+    def is_packed(self) -> bool:
+        return self.stored.dim() == 3
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of weight and bias, without what fills the last panel up."""
+        return self.num_outputs * (self.num_inputs + self.has_bias) * self.stored.element_size()
+
+    def matrix(self) -> Tensor:
+        """`[N, K]`: a view where plain, a copy where packed."""
+        if not self.is_packed:
+            return self.stored
+        return self.stored.transpose(1, 2).flatten(0, 1)[: self.num_outputs].contiguous()
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Rows `[T]` of the matrix as `[T, K]`: an embedding look-up in the weight of the output projection."""
+        if not self.is_packed:
+            return F.embedding(indices, self.stored)
+        return self.stored[indices // PANEL, :, indices % PANEL]
+
+
+def pack_linear(weight: Tensor, bias: Tensor | None = None) -> LinearWeight:
+    """Lays weight `[N, K]` and bias `[N]` out for their device and type; plain ones are kept, not copied."""
+    num_outputs, num_inputs = weight.shape
+    shape = (num_outputs, num_inputs, bias is not None)
+    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        return LinearWeight(weight, bias, *shape)
+    missing = -num_outputs % PANEL
+    panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, num_inputs).transpose(1, 2).contiguous()
+    filled = weight.new_zeros(num_outputs + missing)
+    if bias is not None:
+        filled[:num_outputs] = bias
+    return LinearWeight(panels, filled, *shape)

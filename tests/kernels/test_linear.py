@@ -1,0 +1,100 @@
+"""The linear op against its twin, and its promise: a row's bits depend on the row and the weight alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.kernels import ops, reference
+from phloem.kernels.cpu_threads import ONE_TEAM, thread_team
+
+SHAPES = {
+    "square": (192, 192),
+    "wide": (48, 1024),
+    "deep": (1536, 64),
+    "odd": (37, 131),
+    "one": (1, 1),
+    "half": (8, 24),
+}
+
+
+def weight_of(depth: int, num_outputs: int, *, bias: bool) -> ops.LinearWeight:
+    generator = torch.Generator().manual_seed(depth + num_outputs)
+    matrix = torch.randn(num_outputs, depth, generator=generator) / depth**0.5
+    return ops.pack_linear(matrix, torch.randn(num_outputs, generator=generator) if bias else None)
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_the_twin_for_every_number_of_rows(shape: str, bias: bool) -> None:
+    weight = weight_of(*SHAPES[shape], bias=bias)
+    x = torch.randn(100, weight.num_inputs)
+    expected = reference.linear(x, weight)
+    together = ops.linear(x, weight)
+    torch.testing.assert_close(together, expected, atol=1e-5, rtol=1e-5)
+    for num_rows in (*range(15), 17, 31, 64, 99):
+        found = ops.linear(x[:num_rows], weight)
+        assert found.shape == (num_rows, weight.num_outputs)
+        assert torch.equal(found, together[:num_rows])
+
+
+@settings(deadline=None)
+@given(rows=st.lists(st.integers(0, 19), min_size=1, max_size=30))
+def test_rows_may_stand_anywhere_with_any_neighbours(rows: list[int]) -> None:
+    weight = weight_of(37, 131, bias=True)
+    x = torch.randn(20, 37, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(ops.linear(x[rows], weight), ops.linear(x, weight)[rows])
+
+
+def test_rows_may_have_gaps_between_them() -> None:
+    weight = weight_of(37, 131, bias=False)
+    wide = torch.randn(9, 50)
+    assert torch.equal(ops.linear(wide[:, 5:42], weight), ops.linear(wide[:, 5:42].contiguous(), weight))
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_do_not_change_a_bit() -> None:
+    weight = weight_of(300, 1000, bias=True)
+    x = torch.randn(40, 300)
+    with ONE_TEAM:  # the team is taken: alone
+        alone = ops.linear(x, weight)
+    assert torch.equal(ops.linear(x, weight), alone)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_team_is_for_one_caller_at_a_time() -> None:
+    with thread_team(1 << 30) as first, thread_team(1 << 30) as second:
+        assert first >= second == 1
+    assert not ONE_TEAM.locked()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_types_are_kept_as_they_are(dtype: torch.dtype) -> None:
+    matrix, bias, x = torch.randn(131, 37).to(dtype), torch.randn(131).to(dtype), torch.randn(5, 37).to(dtype)
+    weight = ops.pack_linear(matrix, bias)
+    assert weight.stored is matrix
+    found, expected = ops.linear(x, weight), reference.linear(x, weight)
+    torch.testing.assert_close(found, expected, atol=3e-2, rtol=3e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_matrix_rows_and_bytes_are_those_of_the_weight(dtype: torch.dtype) -> None:
+    matrix, bias = torch.randn(131, 37).to(dtype), torch.randn(131).to(dtype)
+    weight = ops.pack_linear(matrix, bias)
+    assert torch.equal(weight.matrix(), matrix)
+    ids = torch.tensor([0, 130, 16, 15, 0])
+    assert torch.equal(weight.rows(ids), matrix[ids])
+    assert weight.num_bytes == matrix.nbytes + bias.nbytes
+    assert ops.pack_linear(matrix).num_bytes == matrix.nbytes
