@@ -107,7 +107,7 @@ def serve(
     keys = tuple(api_key or ()) + (_keys(api_key_file) if api_key_file is not None else ())
     names = served_model_name or [model]
     from ..server import ServerSettings, create_app
-    from ..server.serve import listen, serve_app, url_of
+    from ..server.serve import listen, server_of, url_of
 
     server_settings = ServerSettings(
         model_name=names[0],
@@ -132,7 +132,8 @@ def serve(
         if not keys and host not in LOOPBACK:
             typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
         app = create_app(served, server_settings)
-        serve_app(app, bound, log_level=log_level.value, access_log=log_level == LogLevel.debug)
+        server = server_of(app, log_level=log_level.value, access_log=log_level == LogLevel.debug)
+        server.run(sockets=[bound])
     finally:
         served.stop()
 

@@ -47,8 +47,8 @@ def url_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve_app(app: FastAPI, bound: socket.socket, *, log_level: str = "info", access_log: bool = True) -> None:
-    """Serves until a signal; returns when everything is answered. The caller stops the engine."""
+def server_of(app: FastAPI, *, log_level: str = "info", access_log: bool = True) -> DrainingServer:
+    """uvicorn around the application. `run(sockets=[bound])` serves until a signal and until all is answered."""
     config = uvicorn.Config(
         app,
         log_level=log_level,
@@ -57,7 +57,7 @@ def serve_app(app: FastAPI, bound: socket.socket, *, log_level: str = "info", ac
         timeout_keep_alive=30,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    DrainingServer(config, app.state.service).run(sockets=[bound])
+    return DrainingServer(config, app.state.service)
 
 
 class DrainingServer(uvicorn.Server):

@@ -1,0 +1,88 @@
+"""A real server on a loopback port, over the bundled model, shared by the tests of this folder."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from openai import OpenAI
+
+from phloem.runtime.async_engine import AsyncEngine
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.engine import Engine
+from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.server import ServerSettings, create_app
+from phloem.runtime.server.serve import listen, server_of, url_of
+from phloem.runtime.statistics import EngineStatistics
+
+KEY = "sk-loopback"
+PATIENCE = 30.0
+
+
+@dataclass
+class Served:
+    """A running server and the engine behind it."""
+
+    url: str
+    async_engine: AsyncEngine
+
+    def client(self, key: str = KEY) -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+
+    def settle(self) -> EngineStatistics:
+        """Waits until nothing runs or waits; the pools must then be balanced."""
+        deadline = time.monotonic() + PATIENCE
+        engine = self.async_engine.engine
+        while self.async_engine.call(lambda: engine.has_work).result(PATIENCE):
+            assert time.monotonic() < deadline, "requests are left behind"
+            time.sleep(0.01)
+        self.async_engine.call(engine.audit).result(PATIENCE)
+        statistics = self.async_engine.call(engine.statistics).result(PATIENCE)
+        assert statistics.num_held_blocks == 0 and statistics.num_running == statistics.num_waiting == 0
+        assert statistics.num_evictable_blocks == statistics.num_cached_blocks
+        return statistics
+
+
+@contextmanager
+def serving(loaded: LoadedModel, **settings: object) -> Iterator[Served]:
+    """Serves until the block ends, then drains as after SIGTERM."""
+    engine = Engine.from_loaded(EngineConfig(**settings), loaded)  # type: ignore[arg-type]
+    async_engine = AsyncEngine(engine)
+    app = create_app(async_engine, ServerSettings(api_keys=(KEY,), drain_timeout=5.0, admin=True))
+    bound = listen("127.0.0.1", 0)
+    server = server_of(app, log_level="error", access_log=False)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not server.started:
+            assert time.monotonic() < deadline and thread.is_alive(), "the server did not start"
+            time.sleep(0.01)
+        yield Served(url_of(bound), async_engine)
+    finally:
+        server.handle_exit(signal.SIGTERM, None)
+        thread.join(PATIENCE)
+        async_engine.stop()
+        assert not thread.is_alive(), "the server did not end"
+
+
+@pytest.fixture(scope="session")
+def nano() -> LoadedModel:
+    return load(EngineConfig(device="cpu"))
+
+
+@pytest.fixture(scope="session")
+def served(nano: LoadedModel) -> Iterator[Served]:
+    with serving(nano, num_blocks=4096, device="cpu") as running:
+        yield running
+
+
+@pytest.fixture
+def openai_client(served: Served) -> Iterator[OpenAI]:
+    with served.client() as client:
+        yield client

@@ -1,0 +1,263 @@
+"""The official client against a real server with the bundled model, over loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+import pytest
+from openai import OpenAI
+from pydantic import BaseModel
+
+from phloem.runtime.loading import LoadedModel
+from phloem.runtime.request import SamplingParams
+
+from .conftest import Served, serving
+
+SYSTEM = "You read documents. Answer briefly, or give JSON."
+HELLO = [{"role": "user", "content": "Hello"}]
+DOCUMENT = "Tarvin Ledmo is 42 years old and lives in Quolsat. Tarvin is a baker and works from home."
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+    city: str
+
+
+def test_a_chat_answers_as_the_engine_does(served: Served, openai_client: OpenAI) -> None:
+    answer = openai_client.chat.completions.create(model="nano", messages=HELLO, temperature=0, max_tokens=20)
+    engine = served.async_engine.engine
+    token_ids = engine.tokenizer.apply_chat_template(HELLO)
+    expected = served.async_engine.submit(token_ids, SamplingParams(max_tokens=20, temperature=0.0)).result()
+    assert answer.choices[0].message.content == expected.text
+    assert answer.usage is not None and answer.usage.prompt_tokens == len(token_ids)
+    assert answer.usage.completion_tokens == expected.usage.completion_tokens
+
+
+def test_a_stream_says_the_same_as_an_answer(openai_client: OpenAI) -> None:
+    ask = {"model": "nano", "messages": HELLO, "temperature": 0, "max_tokens": 20}
+    whole = openai_client.chat.completions.create(**ask)
+    with openai_client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True}) as stream:
+        chunks = list(stream)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks[-1].usage is not None and whole.usage is not None
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+    assert chunks[-1].usage.prompt_tokens_details.cached_tokens > 0
+
+
+def test_an_answer_parses_into_a_pydantic_class(openai_client: OpenAI) -> None:
+    messages = [{"role": "user", "content": f"{DOCUMENT}\n\nExtract the person as JSON."}]
+    for temperature in (0, 1):
+        answer = openai_client.chat.completions.parse(
+            model="nano", messages=messages, response_format=Person, temperature=temperature, max_tokens=60
+        )
+        assert isinstance(answer.choices[0].message.parsed, Person)
+        assert answer.choices[0].finish_reason == "stop"
+    with openai_client.chat.completions.stream(
+        model="nano", messages=messages, response_format=Person, max_tokens=60
+    ) as stream:
+        assert isinstance(stream.get_final_completion().choices[0].message.parsed, Person)
+
+
+def test_regex_choice_and_json_object_hold_at_any_temperature(openai_client: OpenAI) -> None:
+    def ask(**extra: object) -> str:
+        answer = openai_client.chat.completions.create(
+            model="nano", messages=HELLO, temperature=2, max_tokens=40, extra_body=extra
+        )
+        return answer.choices[0].message.content or ""
+
+    assert len(ask(regex=r"\d{4}-\d\d-\d\d")) == 10
+    assert ask(guided_choice=["yes", "no"]) in ("yes", "no")
+    assert ask(structured_outputs={"choice": ["yes", "no"]}) in ("yes", "no")
+    assert isinstance(json.loads(ask(response_format={"type": "json_object"})), dict)
+
+
+def test_forced_text_is_jumped_over(openai_client: OpenAI) -> None:
+    schema = {"const": {"a_long_key_that_is_forced": "and a long value that is forced as well"}}
+    answer = openai_client.chat.completions.create(
+        model="nano", messages=HELLO, temperature=0, extra_body={"json_schema": schema}
+    )
+    assert json.loads(answer.choices[0].message.content or "") == schema["const"]
+    details = answer.model_dump()["usage"]["completion_tokens_details"]
+    assert details["drafted_tokens"] > 10
+    assert details["sampled_tokens"] + details["jumped_tokens"] == answer.usage.completion_tokens
+
+
+def test_a_required_tool_is_called_with_valid_arguments(openai_client: OpenAI) -> None:
+    tools = [openai.pydantic_function_tool(Person, name="person"), openai.pydantic_function_tool(Person, name="other")]
+    messages = [{"role": "user", "content": DOCUMENT}]
+    for choice in ("required", {"type": "function", "function": {"name": "person"}}):
+        answer = openai_client.chat.completions.create(
+            model="nano", messages=messages, tools=tools, tool_choice=choice, max_tokens=100
+        )
+        [call] = answer.choices[0].message.tool_calls
+        assert call.function.name in ("person", "other")
+        Person.model_validate_json(call.function.arguments)
+
+
+def test_seeds_reproduce_samples_and_n_outputs_differ(openai_client: OpenAI) -> None:
+    def ask(seed: int) -> list[str | None]:
+        answer = openai_client.chat.completions.create(
+            model="nano", messages=HELLO, temperature=1.5, seed=seed, n=4, max_tokens=12
+        )
+        return [choice.message.content for choice in answer.choices]
+
+    assert ask(1) == ask(1) != ask(2)
+    assert len(set(ask(1))) > 1
+
+
+def test_logprobs_are_those_of_the_answer(openai_client: OpenAI) -> None:
+    answer = openai_client.chat.completions.create(
+        model="nano", messages=HELLO, temperature=0, logprobs=True, top_logprobs=3, max_tokens=20
+    )
+    content = answer.choices[0].logprobs.content
+    text = b"".join(bytes(entry.bytes or []) for entry in content).decode()
+    assert text == answer.choices[0].message.content
+    for entry in content:
+        assert entry.top_logprobs[0].token == entry.token and entry.logprob <= 0
+        tops = [top.logprob for top in entry.top_logprobs]
+        assert tops == sorted(tops, reverse=True)
+
+
+def test_echo_scores_a_prompt_as_the_engine_does(served: Served, openai_client: OpenAI) -> None:
+    token_ids = served.async_engine.engine.intake.token_ids(DOCUMENT)
+    answer = openai_client.completions.create(model="nano", prompt=token_ids, echo=True, logprobs=0, max_tokens=0)
+    scores = answer.choices[0].logprobs.token_logprobs
+    [expected] = served.async_engine.score(token_ids[:1], [token_ids[1:]])
+    assert scores[0] is None and scores[1:] == pytest.approx([entry.logprob for entry in expected], abs=1e-4)
+
+
+def test_thirty_two_clients_at_once_share_the_system_prompt(served: Served, openai_client: OpenAI) -> None:
+    system = {"role": "system", "content": SYSTEM + " " + DOCUMENT * 8}
+
+    def ask(index: int) -> tuple[str | None, int]:
+        messages = [system, {"role": "user", "content": f"Repeat: {index}"}]
+        answer = openai_client.chat.completions.create(model="nano", messages=messages, temperature=0, max_tokens=16)
+        return answer.choices[0].message.content, answer.usage.prompt_tokens_details.cached_tokens
+
+    alone = [ask(index) for index in range(32)]
+    with ThreadPoolExecutor(32) as pool:
+        together = list(pool.map(ask, range(32)))
+    assert [text for text, _ in together] == [text for text, _ in alone]
+    shared = len(served.async_engine.engine.tokenizer.apply_chat_template([system], add_generation_prompt=False))
+    assert all(cached >= shared // 16 * 16 - 16 for _, cached in together)
+    served.settle()
+
+
+def test_two_salts_share_nothing(openai_client: OpenAI) -> None:
+    def cached(salt: str) -> int:
+        messages = [{"role": "user", "content": "A salted prompt. " + DOCUMENT}]
+        answer = openai_client.chat.completions.create(
+            model="nano", messages=messages, max_tokens=1, extra_body={"cache_salt": salt}
+        )
+        return answer.usage.prompt_tokens_details.cached_tokens
+
+    assert cached("one") == 0
+    assert cached("one") > 0
+    assert cached("two") == 0
+
+
+def test_special_token_text_stays_text(served: Served, openai_client: OpenAI) -> None:
+    engine = served.async_engine.engine
+    names = "".join(engine.tokenizer.special_ids)
+    plain = engine.tokenizer.apply_chat_template([{"role": "user", "content": ""}])
+    shown = engine.tokenizer.apply_chat_template([{"role": "user", "content": names}])
+    special = set(engine.tokenizer.special_ids.values())
+    assert [t for t in shown if t in special] == [t for t in plain if t in special]
+    answer = openai_client.chat.completions.create(
+        model="nano", messages=[{"role": "user", "content": names}], max_tokens=1
+    )
+    assert answer.usage.prompt_tokens == len(shown)
+
+
+def test_a_client_that_leaves_frees_its_blocks(served: Served, openai_client: OpenAI) -> None:
+    before = served.settle().completion_tokens
+    stream = openai_client.chat.completions.create(
+        model="nano",
+        messages=[{"role": "user", "content": DOCUMENT}],
+        stream=True,
+        max_tokens=3000,
+        extra_body={"ignore_eos": True},
+    )
+    for _ in range(5):
+        next(iter(stream))
+    stream.close()
+    statistics = served.settle()
+    assert 0 < statistics.completion_tokens - before < 2900
+
+
+def test_a_client_that_leaves_before_the_first_token_frees_its_blocks(served: Served) -> None:
+    with served.client() as client, pytest.raises(openai.APITimeoutError):
+        client.completions.create(
+            model="nano", prompt=[5] * 900, max_tokens=3000, extra_body={"ignore_eos": True}, timeout=0.15
+        )
+    served.settle()
+
+
+def test_errors_are_those_that_the_client_knows(served: Served, openai_client: OpenAI) -> None:
+    create = openai_client.chat.completions.create
+    with pytest.raises(openai.NotFoundError) as missing:
+        create(model="gpt-4", messages=HELLO)
+    assert missing.value.code == "model_not_found" and missing.value.param == "model"
+    with pytest.raises(openai.BadRequestError) as odd:
+        create(model="nano", messages=HELLO, temperature=3)
+    assert odd.value.param == "temperature"
+    with pytest.raises(openai.BadRequestError) as empty:
+        create(model="nano", messages=[])
+    assert empty.value.param == "messages"
+    with pytest.raises(openai.BadRequestError) as long:
+        create(model="nano", messages=[{"role": "user", "content": DOCUMENT * 500}])
+    assert long.value.code == "context_length_exceeded" and "4096" in str(long.value)
+    with pytest.raises(openai.NotFoundError):
+        openai_client.embeddings.create(model="nano", input="Hi")
+    with served.client("sk-wrong") as stranger, pytest.raises(openai.AuthenticationError) as wrong:
+        stranger.models.list()
+    assert wrong.value.code == "invalid_api_key"
+    assert [model.id for model in openai_client.models.list()] == ["nano"]
+    assert openai_client.models.retrieve("nano").id == "nano"
+
+
+def test_a_schema_that_cannot_be_enforced_is_refused_with_its_pointer(openai_client: OpenAI) -> None:
+    schema = {"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": True}}}
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError) as refused:
+            openai_client.chat.completions.create(
+                model="nano",
+                messages=HELLO,
+                stream=stream,
+                response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
+            )
+        assert refused.value.code == "unsupported_json_schema" and refused.value.param == "response_format"
+        assert refused.value.body["pointer"] == "/properties/tags/uniqueItems"
+
+
+def test_a_full_queue_asks_to_come_back(nano: LoadedModel) -> None:
+    with serving(nano, num_blocks=512, device="cpu", max_running_requests=1, max_waiting_requests=1) as served:
+        statuses: list[int] = []
+        lock = threading.Lock()
+
+        def ask() -> None:
+            with served.client() as client:
+                try:
+                    client.completions.create(
+                        model="nano", prompt="Hi", max_tokens=200, extra_body={"ignore_eos": True}
+                    )
+                    status = 200
+                except openai.RateLimitError as error:
+                    assert int(error.response.headers["retry-after"]) >= 1
+                    assert error.code == "rate_limit_exceeded"
+                    status = 429
+            with lock:
+                statuses.append(status)
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(set(statuses)) == [200, 429] and len(statuses) == 8
+        served.settle()
