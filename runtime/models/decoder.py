@@ -9,8 +9,9 @@ Per layer::
     x ─ norm ─ qkv ─ (q, k norm) ─ rope ─ write KV ─ attention ─ o ─(norm)─ + ─ norm ─ gate·up ─ down ─(norm)─ +
     └──────────────────────── residual ─────────────────────────────────────┘└──────────── residual ───────────┘
 
-Cost: seven matrix products' worth of weights are four (q, k, v and gate, up are stacked when loading). In the last
-layer only the rows whose logits are wanted go on after the attention; with none wanted it ends at the KV write.
+Cost: four matrix products per layer (q, k, v and gate, up are stacked when loading). In the last layer only the rows
+whose logits are wanted go on after the attention; with none wanted it ends at the KV write. In fp32 on the CPU no op
+lets a row's bits depend on the other rows: a token's logits are the same alone, in a batch, or behind a cached prefix.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import ModelError
-from ...kernels import ops
+from ...kernels import LinearWeight, ops, pack_linear
 from .config import LayerConfig, ModelConfig
 from .rope import rope_table
 from .weights import Checkpoint, open_checkpoint
@@ -40,21 +40,17 @@ class KVTensors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One layer's tensors; norms are fp32 with Gemma's offset added, a bias that does not exist is None."""
+    """One layer's weights; norms are fp32 with Gemma's offset added, None where the architecture has none."""
 
     input_norm: Tensor
-    qkv: Tensor  # [(num_heads + 2 · num_kv_heads) · head_dim, hidden_size]
-    qkv_bias: Tensor | None
+    qkv: LinearWeight  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim
     q_norm: Tensor | None  # [head_dim]
     k_norm: Tensor | None
-    o: Tensor  # [hidden_size, num_heads · head_dim]
-    o_bias: Tensor | None
+    o: LinearWeight  # num_heads · head_dim -> hidden_size
     post_attention_norm: Tensor | None
     mlp_norm: Tensor
-    gate_up: Tensor  # [2 · intermediate_size, hidden_size]
-    gate_up_bias: Tensor | None
-    down: Tensor  # [hidden_size, intermediate_size]
-    down_bias: Tensor | None
+    gate_up: LinearWeight  # hidden_size -> 2 · intermediate_size
+    down: LinearWeight  # intermediate_size -> hidden_size
     post_mlp_norm: Tensor | None
 
 
@@ -64,27 +60,23 @@ class Decoder:
     Attributes:
         config: what the checkpoint says about itself.
         device, dtype: of weights and activations; logits are always fp32.
-        min_rows: steps of fewer tokens are filled up to this many rows before every matrix product (1: never).
-            Matrix libraries take other paths for very few rows, whose sums differ in the last bit; with enough rows
-            a token's numbers do not depend on what else is in the step.
+        max_positions: every position of a step must be below it.
     """
 
     def __init__(
         self,
         config: ModelConfig,
         *,
-        embedding: Tensor,
+        embedding: LinearWeight,
         layers: list[LayerWeights],
         final_norm: Tensor,
-        lm_head: Tensor,
+        lm_head: LinearWeight,
         max_positions: int,
-        min_rows: int = 1,
     ) -> None:
         self.config = config
-        self.device = embedding.device
-        self.dtype = embedding.dtype
+        self.device = embedding.stored.device
+        self.dtype = embedding.stored.dtype
         self.max_positions = max_positions
-        self.min_rows = min_rows
         self._embedding = embedding
         self._layers = list(zip(config.layers, layers, strict=True))
         self._final_norm = final_norm
@@ -101,7 +93,6 @@ class Decoder:
         device: torch.device | str = "cpu",
         dtype: torch.dtype | None = None,
         max_positions: int | None = None,
-        min_rows: int = 1,
     ) -> Decoder:
         """Loads a checkpoint folder (Hugging Face layout, safetensors).
 
@@ -116,12 +107,12 @@ class Decoder:
         with open_checkpoint(folder, dtype or config.dtype) as checkpoint:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
             reader = _Reader(config, checkpoint, prefix, device)
-            embedding = reader.tensor(f"{prefix}embed_tokens.weight", config.vocab_size, config.hidden_size)
+            embedding = reader.matrix(f"{prefix}embed_tokens.weight", config.vocab_size, config.hidden_size)
             layers = [reader.layer(index) for index in range(config.num_layers)]
             final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size)
             lm_head = embedding
             if not config.tie_word_embeddings:
-                lm_head = reader.tensor("lm_head.weight", config.vocab_size, config.hidden_size)
+                lm_head = reader.matrix("lm_head.weight", config.vocab_size, config.hidden_size)
             reader.refuse_unread()
         return Decoder(
             config,
@@ -130,16 +121,15 @@ class Decoder:
             final_norm=final_norm,
             lm_head=lm_head,
             max_positions=max_positions or config.max_position_embeddings,
-            min_rows=min_rows,
         )
 
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        tensors = {id(t): t for t in (self._embedding, self._lm_head, self._final_norm)}
+        parts = {id(part): part for part in (self._embedding, self._lm_head, self._final_norm)}
         for _, layer in self._layers:
-            tensors |= {id(t): t for name in layer.__slots__ if (t := getattr(layer, name)) is not None}
-        return sum(t.nbytes for t in tensors.values())
+            parts |= {id(part): part for name in layer.__slots__ if (part := getattr(layer, name)) is not None}
+        return sum(part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts.values())
 
     @torch.inference_mode()
     def forward(
@@ -154,11 +144,9 @@ class Decoder:
         """Computes one step and writes its KV into `kv_cache`.
 
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); logits_rows `[R]` int64: the
-        rows whose logits are wanted, None: all. Returns `[R, vocab_size]` fp32. Positions must be below
-        `max_positions`.
+        rows whose logits are wanted, None: all. Returns `[R, vocab_size]` fp32.
         """
-        num_rows = token_ids.shape[0]
-        x = F.embedding(self._filled(token_ids), self._embedding)
+        x = self._embedding.rows(token_ids)
         if self.config.options.scale_embedding:
             x = x * self._embedding_scale
         eps = self.config.rms_norm_eps
@@ -166,10 +154,9 @@ class Decoder:
         last = len(self._layers) - 1
         for index, (spec, weights) in enumerate(self._layers):
             keys, values = kv_cache.keys[index], kv_cache.values[index]
-            q, k, v = self._qkv(normed, spec, weights, positions, num_rows)
+            q, k, v = self._qkv(normed, spec, weights, positions)
             ops.write_kv(k, v, keys, values, slots)
-            rows = logits_rows if index == last else None
-            if rows is not None and rows.shape[0] == 0:
+            if index == last and logits_rows is not None and logits_rows.shape[0] == 0:
                 return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
             attended = ops.attention(
                 q,
@@ -179,31 +166,29 @@ class Decoder:
                 scale=self.config.attention_scale,
                 window=spec.window,
                 soft_cap=self.config.attention_soft_cap,
-            ).view(num_rows, -1)
-            if rows is not None:
-                attended, residual, num_rows = attended[rows], self._filled(residual[rows]), rows.shape[0]
-            x = F.linear(self._filled(attended), weights.o, weights.o_bias)
+            ).flatten(1)
+            if index == last and logits_rows is not None:
+                attended, residual = attended[logits_rows], residual[logits_rows]
+            x = ops.linear(attended, weights.o)
             if weights.post_attention_norm is not None:
                 x = ops.rms_norm(x, weights.post_attention_norm, eps)
             normed, residual = ops.add_rms_norm(x, residual, weights.mlp_norm, eps)
-            x = self._gated(F.linear(normed, weights.gate_up, weights.gate_up_bias))
-            x = F.linear(x, weights.down, weights.down_bias)
+            x = ops.linear(self._gated(ops.linear(normed, weights.gate_up)), weights.down)
             if weights.post_mlp_norm is not None:
                 x = ops.rms_norm(x, weights.post_mlp_norm, eps)
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = ops.add_rms_norm(x, residual, following, eps)
-        logits = F.linear(normed, self._lm_head)[:num_rows].float()
+        logits = ops.linear(normed, self._lm_head).float()
         cap = self.config.logits_soft_cap
         return cap * torch.tanh(logits / cap) if cap else logits
 
     def _qkv(
-        self, normed: Tensor, spec: LayerConfig, weights: LayerWeights, positions: Tensor, num_rows: int
+        self, normed: Tensor, spec: LayerConfig, weights: LayerWeights, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `[T, H, D]`, keys and values `[T, Hkv, D]`, normed and turned; views of one tensor where possible."""
         config = self.config
-        heads = F.linear(normed, weights.qkv, weights.qkv_bias)[:num_rows].view(num_rows, -1, config.head_dim)
-        end_of_k = config.num_heads + config.num_kv_heads
-        q, k, v = heads[:, : config.num_heads], heads[:, config.num_heads : end_of_k], heads[:, end_of_k:]
+        heads = ops.linear(normed, weights.qkv).view(len(positions), -1, config.head_dim)
+        q, k, v = heads.split((config.num_heads, config.num_kv_heads, config.num_kv_heads), dim=1)
         if weights.q_norm is not None and weights.k_norm is not None:
             q = _head_norm(q, weights.q_norm, config.rms_norm_eps)
             k = _head_norm(k, weights.k_norm, config.rms_norm_eps)
@@ -211,18 +196,10 @@ class Decoder:
             ops.apply_rope(q, k, positions, self._rope_tables[spec.rope])
         return q, k, v
 
-    def _filled(self, rows: Tensor) -> Tensor:
-        """`rows` with zero rows behind it up to `min_rows`."""
-        missing = self.min_rows - rows.shape[0]
-        if missing <= 0:
-            return rows
-        return torch.cat([rows, rows.new_zeros((missing, *rows.shape[1:]))])
-
 
 def _head_norm(heads: Tensor, weight: Tensor, eps: float) -> Tensor:
     """RMSNorm over the last axis of `[T, H, D]`."""
-    flat = heads.reshape(-1, heads.shape[-1])
-    return ops.rms_norm(flat, weight, eps).view(heads.shape)
+    return ops.rms_norm(heads.reshape(-1, heads.shape[-1]), weight, eps).view(heads.shape)
 
 
 class _Reader:
@@ -234,38 +211,30 @@ class _Reader:
         self._prefix = prefix
         self._device = device
 
-    def tensor(self, name: str, *shape: int) -> Tensor:
-        return self._checkpoint.read(name, shape, device=self._device)
+    def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
+        return pack_linear(self._checkpoint.read(name, (num_rows, num_columns), device=self._device))
 
     def norm(self, name: str, size: int) -> Tensor:
-        return self.tensor(name, size).float() + self._config.options.norm_offset
+        return self._checkpoint.read(name, (size,), device=self._device).float() + self._config.options.norm_offset
 
     def layer(self, index: int) -> LayerWeights:
         config, names = self._config, self._config.options.names
         base = f"{self._prefix}layers.{index}."
-        hidden, head_dim = config.hidden_size, config.head_dim
+        hidden, inner, head_dim = config.hidden_size, config.intermediate_size, config.head_dim
         q_size, kv_size = config.num_heads * head_dim, config.num_kv_heads * head_dim
         qkv_rows = [q_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
-        mlp_rows = [2 * config.intermediate_size // len(names.gate_up)] * len(names.gate_up)
+        mlp_rows = [2 * inner // len(names.gate_up)] * len(names.gate_up)
         qk_norm, sandwich = config.options.qk_norm, config.options.sandwich_norms
-        qkv, qkv_bias = self._linear(base, names.qkv, qkv_rows, hidden, config.qkv_bias)
-        o, o_bias = self._linear(base, (names.o,), [hidden], q_size, config.o_bias)
-        gate_up, gate_up_bias = self._linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias)
-        down, down_bias = self._linear(base, (names.down,), [hidden], config.intermediate_size, config.mlp_bias)
         return LayerWeights(
             input_norm=self.norm(f"{base}{names.input_norm}.weight", hidden),
-            qkv=qkv,
-            qkv_bias=qkv_bias,
+            qkv=self._linear(base, names.qkv, qkv_rows, hidden, config.qkv_bias),
             q_norm=self.norm(f"{base}{names.q_norm}.weight", head_dim) if qk_norm else None,
             k_norm=self.norm(f"{base}{names.k_norm}.weight", head_dim) if qk_norm else None,
-            o=o,
-            o_bias=o_bias,
+            o=self._linear(base, (names.o,), [hidden], q_size, config.o_bias),
             post_attention_norm=self.norm(f"{base}{names.post_attention_norm}.weight", hidden) if sandwich else None,
             mlp_norm=self.norm(f"{base}{names.mlp_norm}.weight", hidden),
-            gate_up=gate_up,
-            gate_up_bias=gate_up_bias,
-            down=down,
-            down_bias=down_bias,
+            gate_up=self._linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias),
+            down=self._linear(base, (names.down,), [hidden], inner, config.mlp_bias),
             post_mlp_norm=self.norm(f"{base}{names.post_mlp_norm}.weight", hidden) if sandwich else None,
         )
 
@@ -279,12 +248,10 @@ class _Reader:
                 f"{self._config.architecture} as config.json describes it; is config.json its own?"
             )
 
-    def _linear(
-        self, base: str, names: tuple[str, ...], rows: list[int], columns: int, has_bias: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Stacked weight and bias of the projections `names`."""
+    def _linear(self, base: str, names: tuple[str, ...], rows: list[int], columns: int, has_bias: bool) -> LinearWeight:
+        """The projections `names` stacked into one."""
         read = self._checkpoint.read_stacked
         weight = read([f"{base}{name}.weight" for name in names], rows, [columns], device=self._device)
         if not has_bias:
-            return weight, None
-        return weight, read([f"{base}{name}.bias" for name in names], rows, [], device=self._device)
+            return pack_linear(weight)
+        return pack_linear(weight, read([f"{base}{name}.bias" for name in names], rows, [], device=self._device))
