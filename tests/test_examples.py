@@ -15,6 +15,7 @@ import pytest
 import phloem as ph
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+SCRIPTS = EXAMPLES.parent / "scripts"
 ALL = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 pytestmark = pytest.mark.timeout(120)
@@ -30,11 +31,12 @@ def run(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     return capsys.readouterr().out
 
 
-def load(name: str) -> ModuleType:
-    """The example as a module, without running it."""
-    spec = importlib.util.spec_from_file_location(name.removesuffix(".py"), EXAMPLES / name)
+def load(path: Path) -> ModuleType:
+    """A script as a module, without running it."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 
@@ -95,7 +97,7 @@ def test_fork_and_join(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 def test_batch_jsonl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = run("batch_jsonl.py", capsys, monkeypatch).splitlines()
-    ticket = load("batch_jsonl.py").Ticket
+    ticket = load(EXAMPLES / "batch_jsonl.py").Ticket
     assert len([ticket.model_validate_json(line) for line in lines]) == 5
 
 
@@ -112,3 +114,24 @@ def test_shared_prompt_chat(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     counts = [tuple(map(int, pair)) for pair in re.findall(r"\(cached: ([0-9]+) of ([0-9]+) prompt tokens\)", out)]
     assert len(counts) == 5
     assert counts[0][0] == 0 and all(96 <= cached < total for cached, total in counts[1:])
+
+
+def test_the_demo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    demo = load(SCRIPTS / "demo.py")
+    for name, value in {"NUM_CHATS": 8, "NUM_DOCUMENTS": 8, "NUM_REPEATS": 1}.items():
+        monkeypatch.setattr(demo, name, value)
+    demo.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    rows = {
+        name: [int(count.replace(",", "")) for count in line.removeprefix(f" {name}").split()]
+        for name, _, _ in demo.MODES
+        for line in lines
+        if line.startswith(f" {name} ")
+    }
+    prompt, cached, jumped, sampled, _ = zip(*(rows[name] for name, _, _ in demo.MODES), strict=True)
+    assert len(set(prompt)) == 1 and cached[0] > prompt[0] // 2 and cached[1] == cached[3] == 0
+    assert jumped[0] > 0 and jumped[2] == jumped[3] == 0
+    assert len({j + s for j, s in zip(jumped, sampled, strict=True)}) == 1
+    assert any("16 of 16 answers are the same in all four ways; 8 of 8 are valid JSON" in line for line in lines)
