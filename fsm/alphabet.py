@@ -17,12 +17,13 @@ Cost: the template is built on first use, in time proportional to the number of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from .alphabet_kernels import spell
+from .alphabet_kernels import completions, spell
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -30,6 +31,8 @@ Interval = tuple[int, int]
 
 MAX_CODE_POINT = 0x10FFFF
 SURROGATES: Interval = (0xD800, 0xDFFF)
+SHORT_ESCAPES = {0x22: 0x22, 0x5C: 0x5C, 0x08: 0x62, 0x0C: 0x66, 0x0A: 0x6E, 0x0D: 0x72, 0x09: 0x74}
+HEX_DIGITS = b"0123456789abcdef"
 
 
 class Alphabet:
@@ -134,24 +137,56 @@ class Alphabet:
         return found
 
     @cached_property
-    def _spelling(self) -> tuple[Ints, Bools, Ints]:
-        spelt: tuple[Ints, Bools, Ints] = spell(self.starts, self.classes, self.num_classes)
-        return spelt
+    def spelling(self) -> Spelling:
+        """Every character in UTF-8."""
+        return Spelling.of(spell(self.starts, self.classes, self.num_classes), self.num_classes)
 
-    @property
-    def template(self) -> Ints:
-        """int32[num_nodes, 256]: the byte trie of all characters, as drawn in the module's docstring."""
-        return self._spelling[0]
+    @cached_property
+    def json_spelling(self) -> Spelling:
+        """Every character as json.dumps(ensure_ascii=False) writes it inside a string.
 
-    @property
-    def reach(self) -> Bools:
-        """bool[num_nodes, num_classes]: the classes that can still be completed from a node of the template."""
-        return self._spelling[1]
+        A class of its own, `num_classes`, stands for the bare quote. Six more nodes stand inside an escape:
+        after the backslash, after u, u0, u00, u000 and u001.
+        """
+        plain = self.spelling.template
+        first = len(plain)
+        template = np.zeros((first + 6, 256), np.int32)
+        template[:first] = plain
+        template[0, :0x20] = 0
+        template[0, 0x22] = -self.num_classes
+        template[0, 0x5C] = first
+        template[first, 0x75] = first + 1
+        template[first + 1, 0x30] = first + 2
+        template[first + 2, 0x30] = first + 3
+        template[first + 3, 0x30] = first + 4
+        template[first + 3, 0x31] = first + 5
+        leaves = plain[0]
+        for point, letter in SHORT_ESCAPES.items():
+            template[first, letter] = leaves[point]
+        for point in range(0x20):
+            if point not in SHORT_ESCAPES:
+                template[first + 4 + (point >> 4), HEX_DIGITS[point & 15]] = leaves[point]
+        return Spelling.of(template, self.num_classes + 1)
 
-    @property
-    def byte_costs(self) -> Ints:
-        """int32[num_nodes, num_classes]: least number of bytes that complete a character of the class; 9: none."""
-        return self._spelling[2]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spelling:
+    """The bytes of an alphabet's characters.
+
+    Attributes:
+        template: int32[num_nodes, 256], the byte trie drawn in the module's docstring.
+        reach: bool[num_nodes, num_classes], the classes that can still be completed from a node.
+        byte_costs: int32[num_nodes, num_classes], least number of bytes that complete one; 9: none.
+    """
+
+    template: Ints
+    reach: Bools
+    byte_costs: Ints
+
+    @classmethod
+    def of(cls, template: Ints, num_classes: int) -> Spelling:
+        reach, byte_costs = completions(template, num_classes)
+        return cls(template, reach, byte_costs)
 
 
 def normalised(intervals: Iterable[Interval]) -> list[Interval]:

@@ -39,12 +39,7 @@ def _share(rows: Any, num_rows: Any, row: Any, slots: Any) -> Any:
 
 @njit(cache=True)
 def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
-    """The byte trie of an alphabet.
-
-    Returns:
-        template int32[num_nodes, 256], reach bool[num_nodes, num_classes] and byte_costs int32[num_nodes,
-        num_classes], all as described in `Alphabet`.
-    """
+    """The byte trie of an alphabet: template int32[num_nodes, 256], as described in `Alphabet`."""
     num_intervals = starts.shape[0]
     # every block of 64 code points that is not of one class holds a boundary; three levels of nodes above them
     capacity = 3 * (num_intervals + num_classes) + 8 * num_classes + 64
@@ -109,6 +104,17 @@ def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
         for index in range(64):
             value = rows[row, index]
             template[num_nodes - 1 - row, 0x80 + index] = value if value <= 0 else num_nodes - value
+    return template
+
+
+@njit(cache=True)
+def completions(template: Any, num_classes: Any) -> Any:
+    """What can still be completed from each node of a template whose children have greater numbers.
+
+    Returns:
+        reach bool[num_nodes, num_classes] and byte_costs int32[num_nodes, num_classes], as in `Alphabet`.
+    """
+    num_nodes = template.shape[0]
     reach = np.zeros((num_nodes, num_classes), np.bool_)
     costs = np.full((num_nodes, num_classes), UNREACHABLE, np.int32)
     for node in range(num_nodes - 1, -1, -1):
@@ -123,4 +129,4 @@ def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
                 for class_id in range(num_classes):
                     reach[node, class_id] |= reach[value, class_id]
                     costs[node, class_id] = min(costs[node, class_id], costs[value, class_id] + 1)
-    return template, reach, costs
+    return reach, costs

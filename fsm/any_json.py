@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from typing import Literal as OneOf
 
-from .dfa import Dfa
+from .dfa import Dfa, JsonStrings
 from .expression import (
     Alternation,
     Embed,
@@ -34,7 +34,7 @@ BLANK = r"( |\n[ \t]{0,16})?"
 
 
 @functools.cache
-def string_text() -> Dfa:
+def string_text() -> JsonStrings:
     """Any JSON string (one shared object)."""
     return Dfa.any_text().json_string()
 

@@ -14,6 +14,7 @@ It does not know patterns, JSON Schema or tokens. Nothing here is written to aft
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -21,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge
-from .alphabet import MAX_CODE_POINT, Alphabet, Ints
+from .alphabet import MAX_CODE_POINT, Alphabet, Ints, Spelling
 from .dfa_kernels import BOTH, EITHER, FIRST, distances, product, reachable, refine_partition
 
 Bools = npt.NDArray[np.bool_]
 Node = TypeVar("Node", bound=Hashable)
 
 MAX_STATES = 50_000
+MAX_LENGTH = 250_000  # of a bounded text, in characters
 
 
 class Language(Protocol):
@@ -145,7 +147,7 @@ class Dfa:
     @functools.cached_property
     def num_nodes(self) -> int:
         """Number of nodes of the alphabet's template."""
-        return len(self.alphabet.template)
+        return len(self.alphabet.spelling.template)
 
     @property
     def start(self) -> int:
@@ -154,15 +156,7 @@ class Dfa:
 
     def row(self, state: int) -> Ints:
         """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
-        table_state, node = divmod(state, self.num_nodes)
-        spelling = self.alphabet.template[node]
-        targets = self.table[table_state]
-        row: Ints = (targets[-np.minimum(spelling, 0)] * self.num_nodes).astype(np.int32)
-        inner = spelling > 0
-        alive = (self.alphabet.reach & (targets > 0)).any(axis=1)
-        nodes = spelling[inner]
-        row[inner] = np.where(alive[nodes], table_state * self.num_nodes + nodes, 0)
-        return row
+        return byte_row(self.alphabet.spelling, self.table, state)
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text may end in this byte state."""
@@ -355,16 +349,74 @@ class Dfa:
         start = int(blocks[self.start_state])
         return Dfa(alphabet, table, self.accepting[members], start, self.distance[members])
 
-    def horizon(self, num_characters: int) -> Ints:
-        """int32[num_states]: equal numbers mean equal behaviour for the next `num_characters` characters."""
-        blocks = self.accepting.astype(np.int32) + 1
-        blocks[0] = 0
-        refined: Ints = refine_partition(self.table, blocks, num_characters)[0]
-        return refined
-
-    def json_string(self, *, quoted: bool = True) -> Dfa:
+    def json_string(self) -> JsonStrings:
         """The texts as JSON strings, each spelt in exactly one way, that of json.dumps(ensure_ascii=False)."""
-        return _json_string(self, quoted)
+        return JsonStrings(self)
+
+
+class JsonStrings:
+    """The texts of a Dfa written as JSON strings, quotes included: a `Language`, without algebra of its own.
+
+    The table is that of the texts with one more class, the bare quote, and two more states, before the opening
+    and behind the closing one; escapes are a matter of spelling (`Alphabet.json_spelling`).
+    """
+
+    __slots__ = ("__dict__", "accepting", "spelling", "start_state", "table", "texts")
+
+    def __init__(self, texts: Dfa) -> None:
+        num_states, quote = texts.num_states, texts.alphabet.num_classes
+        end = num_states
+        self.texts = texts
+        self.spelling = texts.alphabet.json_spelling
+        self.start_state = num_states + 1 if texts.start_state else 0
+        self.table = np.zeros((num_states + 2, quote + 1), np.int32)
+        self.table[:num_states, :quote] = texts.table
+        self.table[:num_states, quote] = np.where(texts.accepting, end, 0)
+        self.table[end + 1, quote] = texts.start_state
+        self.accepting = np.zeros(num_states + 2, np.bool_)
+        self.accepting[end] = True
+
+    @property
+    def start(self) -> int:
+        """The first byte state."""
+        return self.start_state * len(self.spelling.template)
+
+    def row(self, state: int) -> Ints:
+        """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
+        return byte_row(self.spelling, self.table, state)
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the closing quote has been written."""
+        return state == (self.texts.num_states * len(self.spelling.template))
+
+    def accepts(self, text: bytes | str) -> bool:
+        """Whether the text is a string of the language, spelt canonically."""
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return False
+        spelt = text if isinstance(text, str) else text.decode()
+        return isinstance(value, str) and json.dumps(value, ensure_ascii=False) == spelt and self.texts.accepts(value)
+
+    def is_empty(self) -> bool:
+        """Whether no text at all belongs to the language."""
+        return self.texts.is_empty()
+
+    def shortest(self) -> bytes:
+        """A string of the language with the fewest characters; ValueError if there is none."""
+        return json.dumps(self.texts.shortest().decode(), ensure_ascii=False).encode()
+
+
+def byte_row(spelling: Spelling, table: Ints, state: int) -> Ints:
+    """int32[256]: the byte states that follow `table_state * num_nodes + node`; 0 where nothing can."""
+    num_nodes = len(spelling.template)
+    table_state, node = divmod(state, num_nodes)
+    spelt, targets = spelling.template[node], table[table_state]
+    row: Ints = (targets[-np.minimum(spelt, 0)] * num_nodes).astype(np.int32)
+    inner = spelt > 0
+    alive = (spelling.reach & (targets > 0)).any(axis=1)
+    row[inner] = np.where(alive[spelt[inner]], table_state * num_nodes + spelt[inner], 0)
+    return row
 
 
 def explore(
@@ -445,8 +497,8 @@ def _length(minimum: int, maximum: int | None) -> Dfa:
     if maximum is not None and maximum < minimum:
         return Dfa.nothing()
     last = minimum if maximum is None else maximum
-    if last + 2 > MAX_STATES:
-        raise ConstraintTooLarge(f"a length of {last} characters passes the bound of {MAX_STATES - 2}")
+    if last > MAX_LENGTH:
+        raise ConstraintTooLarge(f"a length of {last} characters passes the bound of {MAX_LENGTH}")
     alphabet, _ = Alphabet.from_sets([])
     table = np.zeros((last + 2, 2), np.int32)
     table[1:, 1] = np.arange(2, last + 3)
@@ -455,59 +507,3 @@ def _length(minimum: int, maximum: int | None) -> Dfa:
     distance = np.maximum(minimum - np.arange(last + 2) + 1, 0).astype(np.int32)
     distance[0] = -1
     return Dfa(alphabet, table, accepting, 1, distance)
-
-
-_SHORT_ESCAPES = {0x22: '"', 0x5C: "\\", 0x08: "b", 0x0C: "f", 0x0A: "n", 0x0D: "r", 0x09: "t"}
-
-
-@functools.cache
-def _escaped_alphabet() -> tuple[Alphabet, dict[int, int]]:
-    """Each escaped character, and each character that occurs in an escape, in a class of its own."""
-    special = [*range(0x20), *map(ord, '"\\u0123456789abcdefnrt')]
-    alphabet, members = Alphabet.from_sets([[(point, point)] for point in special])
-    return alphabet, dict(zip(special, (m[0] for m in members), strict=True))
-
-
-def _json_string(dfa: Dfa, quoted: bool) -> Dfa:
-    """See `Dfa.json_string`. Every state gets up to six helpers that stand inside an escape::
-
-    state --\\--> escape --n--> ...        escape --u--> u --0--> u0 --0--> u00 --0--> low, --1--> high --x-->
-    """
-    if dfa.is_empty():
-        return dfa
-    special, class_of = _escaped_alphabet()
-    alphabet, mine, theirs = dfa.alphabet.refine(special)
-    common = {int(theirs[c]): c for c in range(alphabet.num_classes)}
-    name = {point: common[class_of[point]] for point in class_of}
-    base = dfa.table[:, mine]
-    num_states = len(base)
-    controls = [name[point] for point in range(0x20)]
-    escaped = [*controls, name[0x22], name[0x5C]]
-    needy = np.flatnonzero((base[:, escaped] > 0).any(axis=1))
-    first = num_states
-    num_needy = len(needy)
-    escape, u, u0, u00, low, high = (first + i * num_needy + np.arange(num_needy) for i in range(6))
-    end, begin = first + 6 * num_needy, first + 6 * num_needy + 1
-    table = np.zeros((begin + 1, alphabet.num_classes), np.int32)
-    table[:num_states] = base
-    table[:, escaped] = 0
-    table[needy, name[0x5C]] = escape
-    table[escape, name[ord("u")]] = u
-    table[u, name[ord("0")]] = u0
-    table[u0, name[ord("0")]] = u00
-    table[u00, name[ord("0")]] = low
-    table[u00, name[ord("1")]] = high
-    for point in range(0x20):
-        if point not in _SHORT_ESCAPES:
-            helper = low if point < 0x10 else high
-            table[helper, name[ord("0123456789abcdef"[point & 15])]] = base[needy, name[point]]
-    for point, letter in _SHORT_ESCAPES.items():
-        table[escape, name[ord(letter)]] = base[needy, name[point]]
-    accepting = np.zeros(begin + 1, np.bool_)
-    if not quoted:
-        accepting[:num_states] = dfa.accepting
-        return Dfa.from_table(alphabet, table, accepting, dfa.start_state)
-    table[:num_states][dfa.accepting, name[0x22]] = end
-    table[begin, name[0x22]] = dfa.start_state
-    accepting[end] = True
-    return Dfa.from_table(alphabet, table, accepting, begin)

@@ -9,7 +9,7 @@ A token may follow a state if it may follow one of its configurations, so a row 
 
 So a wide row (inside a JSON string: 128,000 of 131,000 tokens) is one copy and a short walk, never a walk through
 the vocabulary. Long bounded texts share rows as well: states that behave alike for as many characters as the
-longest token has (`Dfa.horizon`) have the same tokens inside.
+longest token has (`TextTable.horizon`) have the same tokens inside.
 
 Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-only arrays.
 """
@@ -24,7 +24,6 @@ import numpy as np
 
 from .alphabet import Ints
 from .automaton import NO_LIMIT, Automaton
-from .dfa import Dfa
 from .network import TEXT
 from .text_table import TextTable
 from .vocabulary import Vocabulary
@@ -102,15 +101,14 @@ class MaskStore:
 
     def _alike(self, table: TextTable, sub: int) -> int:
         """The byte state whose mask stands for that of `sub`: the first one met that behaves alike."""
-        language = table.language
-        if not isinstance(language, Dfa) or language.num_states < SHARE_STATES:
+        if table.num_states < SHARE_STATES:
             return sub
         sharing = self._sharing.setdefault(table, _Sharing())
         sharing.num_made += 1
         if sharing.num_made <= SHARE_FROM:
             return sub
         if sharing.classes is None:
-            sharing.classes = language.horizon(self.vocabulary.max_token_len)
+            sharing.classes = table.horizon(self.vocabulary.max_token_len)
         state, node = divmod(sub, table.num_nodes)
         return sharing.members.setdefault(int(sharing.classes[state]) * table.num_nodes + node, sub)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge
-from .alphabet import Ints
-from .dfa import Dfa
-from .dfa_kernels import distances
+from .alphabet import Bools, Ints, Spelling
+from .dfa import Dfa, JsonStrings
+from .dfa_kernels import distances, refine_partition
 from .network_kernels import text_costs
 
 if TYPE_CHECKING:
@@ -31,62 +31,69 @@ NUM_FIELDS = 13
 class TextTable:
     """Arrays of one text automaton; Q table states, G classes, N template nodes, W words of G bits.
 
-    fields: int64[13], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
-        template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
-        node_costs int32[N, G], is_wide uint8[G] (the class has characters beyond ASCII), then G, N, W, the first
-        byte state and Q.
+    Attributes:
+        table: int32[Q, G]; accepts: uint8[Q].
+        arrays: all arrays that `fields` points to, so that they live as long.
+        fields: int64[13], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
+            template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
+            node_costs int32[N, G], is_wide uint8[G] (the class has characters beyond ASCII), then G, N, W, the
+            first byte state and Q.
+        min_bytes: length of the shortest text.
+        num_nodes: N.
     """
 
-    language: Language
-    arrays: tuple[npt.NDArray[np.generic], ...]
+    table: Ints
+    accepts: npt.NDArray[np.uint8]
+    arrays: tuple[npt.NDArray[Any], ...]
     fields: npt.NDArray[np.int64]
     min_bytes: int
     num_nodes: int
-    start: int
+
+    @property
+    def num_states(self) -> int:
+        """Q."""
+        return len(self.table)
+
+    def horizon(self, num_characters: int) -> Ints:
+        """int32[Q]: equal numbers mean equal behaviour for the next `num_characters` characters."""
+        blocks = self.accepts.astype(np.int32) + 1
+        blocks[0] = 0
+        refined: Ints = refine_partition(self.table, blocks, num_characters)[0]
+        return refined
 
 
 def text_table(language: Language) -> TextTable:
     """The table of a language, from the language itself if it was made before."""
-    if isinstance(language, Dfa):
-        kept = language.__dict__.get("_text_table")
-        if kept is None:
-            kept = language.__dict__["_text_table"] = _from_dfa(language)
-        return cast(TextTable, kept)
-    return _expanded(language)
+    if not isinstance(language, (Dfa, JsonStrings)):
+        return _expanded(language)
+    kept = language.__dict__.get("_text_table")
+    if kept is None:
+        spelling = language.alphabet.spelling if isinstance(language, Dfa) else language.spelling
+        kept = _pack(language.table, language.accepting, spelling, language.start_state)
+        language.__dict__["_text_table"] = kept
+    return cast(TextTable, kept)
 
 
-def _from_dfa(dfa: Dfa) -> TextTable:
-    alphabet = dfa.alphabet
-    return _pack(dfa, dfa.table, dfa.accepting, alphabet.template, alphabet.reach, alphabet.byte_costs, dfa.start_state)
-
-
-def _pack(
-    language: Language,
-    table: Ints,
-    accepting: npt.NDArray[np.bool_],
-    template: Ints,
-    reach: npt.NDArray[np.bool_],
-    byte_costs: Ints,
-    start: int,
-) -> TextTable:
+def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> TextTable:
+    template, reach, byte_costs = spelling.template, spelling.reach, spelling.byte_costs
     if len(table) * len(template) > MAX_STATES:
         raise ConstraintTooLarge(f"a pattern needs more than {MAX_STATES} byte states; simplify it")
     accepts = accepting.astype(np.uint8)
     reach_bits, live_bits = _bits(reach), _bits(table > 0)
     costs = text_costs(table, accepts, byte_costs[0])
     is_wide = np.zeros(table.shape[1], np.uint8)
-    is_wide[-template[0, 0x80:][template[0, 0x80:] < 0]] = 1
-    if len(template) > 1:
-        is_wide[reach[template[0, 0x80:][template[0, 0x80:] > 0]].any(axis=0)] = 1
+    beyond = template[0, 0x80:]
+    is_wide[-beyond[beyond < 0]] = 1
+    is_wide[reach[beyond[beyond > 0]].any(axis=0)] = 1
     arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide)
-    fields = np.zeros(NUM_FIELDS, np.int64)
+    fields = np.empty(NUM_FIELDS, np.int64)
     for index, array in enumerate(arrays):
         fields[index] = array.ctypes.data
     fields[8:] = (table.shape[1], len(template), reach_bits.shape[1], start * len(template), len(table))
-    return TextTable(language, arrays, fields, int(costs[start]), len(template), start * len(template))
+    return TextTable(table, accepts, arrays, fields, int(costs[start]), len(template))
 
 
-def _bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+def _bits(flags: Bools) -> npt.NDArray[np.uint64]:
     """Rows of flags packed into 64-bit words."""
     num_words = -(-flags.shape[1] // 64)
     padded = np.zeros((len(flags), num_words * 64), np.bool_)
@@ -120,4 +127,5 @@ def _expanded(language: Language) -> TextTable:
     table[distances(table, accepting)[table] < 0] = 0
     template = -(classes.reshape(1, 256).astype(np.int32) + 1)
     reach = np.ones((1, table.shape[1]), np.bool_)
-    return _pack(language, table, accepting, template, reach, np.ones_like(reach, np.int32), min(1, len(rows) - 1))
+    spelling = Spelling(template, reach, np.ones(reach.shape, np.int32))
+    return _pack(table, accepting, spelling, min(1, len(rows) - 1))

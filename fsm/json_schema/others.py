@@ -154,8 +154,7 @@ class Others:
             return NO_KEYS
         key = ANY_STRING_EXPRESSION
         if named:
-            literals = any_key_except(named)
-            key = key_expression(key_language(named, (), ())) if literals is None else Embed(literals)
+            key = Embed(any_key_except(named))
         return OtherKeys(((key, value),))
 
     def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:
