@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import ConfigError
+from ..radix.eviction import POLICIES
 
 JumpMode = Literal["verified", "canonical", "off"]
 
@@ -62,6 +63,8 @@ class EngineConfig:
                 _check_positive(name, getattr(self, name))
         if self.max_overtakes < 0 or self.max_draft_tokens < 0:
             raise ConfigError("max_overtakes and max_draft_tokens must not be negative")
+        if self.eviction_policy not in POLICIES:
+            raise ConfigError(f"eviction_policy: {self.eviction_policy!r} is not one of {', '.join(POLICIES)}")
         if self.jump not in ("verified", "canonical", "off"):
             raise ConfigError(f'jump: {self.jump!r} is not one of "verified", "canonical", "off"')
         if self.block_size & (self.block_size - 1):
