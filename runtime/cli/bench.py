@@ -87,7 +87,7 @@ def bench(
     if as_json:
         typer.echo(json.dumps([_fields(row) for row in rows], indent=2))
     else:
-        _show(rows)
+        typer.echo(_table(rows))
     same = all(answers == texts[0] for answers in texts)
     typer.echo(f"all configurations gave the same {requests} answers: {'yes' if same else 'NO'}", err=True)
 
@@ -151,24 +151,20 @@ def _fields(row: Row) -> dict[str, Any]:
     }
 
 
-def _show(rows: list[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for title in ("prompt", "cached", "output", "jumped", "sampled", "seconds", "tokens/s", "speed-up"):
-        table.add_column(title, justify="right")
-    for row in rows:
-        cells = (
+def _table(rows: list[Row]) -> str:
+    """One line per configuration; speed-up against the last."""
+    titles = ("", "prompt", "cached", "sampled", "jumped", "seconds", "tokens/s", "speed-up")
+    lines = [
+        (
+            row.name,
             f"{row.prompt_tokens:,}",
             f"{row.cached_tokens:,}",
-            f"{row.completion_tokens:,}",
-            f"{row.jumped_tokens:,}",
             f"{row.completion_tokens - row.jumped_tokens:,}",
+            f"{row.jumped_tokens:,}",
             f"{row.seconds:.2f}",
             f"{row.tokens_per_second:,.0f}",
             f"{row.tokens_per_second / rows[-1].tokens_per_second:.2f}×",
         )
-        table.add_row(row.name, *cells)
-    Console().print(table)
+        for row in rows
+    ]
+    return "\n".join(f"{cells[0]:<14}" + "".join(f"{cell:>9}" for cell in cells[1:]) for cells in (titles, *lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from enum import StrEnum
 from typing import Annotated
 
@@ -120,22 +121,20 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         metric_names=metric_names.value,
     )
-    bound = listen(host, port)
-    engine = load_engine(model, settings)
-    from ..async_engine import AsyncEngine
+    with closing(listen(host, port)) as bound:
+        engine = load_engine(model, settings)
+        from ..async_engine import AsyncEngine
 
-    served = AsyncEngine(engine)
-    try:
-        typer.echo(
-            f"phloem serves {names[0]} on {url_of(bound)}/v1 ({engine.statistics().num_blocks} blocks)", err=True
-        )
-        if not keys and host not in LOOPBACK:
-            typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
-        app = create_app(served, server_settings)
-        server = server_of(app, log_level=log_level.value, access_log=log_level == LogLevel.debug)
-        server.run(sockets=[bound])
-    finally:
-        served.stop()
+        served = AsyncEngine(engine)
+        try:
+            num_blocks = engine.statistics().num_blocks
+            typer.echo(f"phloem serves {names[0]} on {url_of(bound)}/v1 ({num_blocks} KV blocks)", err=True)
+            if not keys and host not in LOOPBACK:
+                typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
+            app = create_app(served, server_settings)
+            server_of(app, log_level=log_level.value, access_log=log_level == LogLevel.debug).run(sockets=[bound])
+        finally:
+            served.stop()
 
 
 def _keys(file: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from ...errors import ConfigError
 from .service import Service
 
+BACKLOG = 2048  # connections that wait to be accepted
 CLOSING_SECONDS = 5  # for connections to close after the engine has stopped
 
 
@@ -28,6 +29,7 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: the address cannot be used.
     """
+    bound = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -35,8 +37,10 @@ def listen(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(2048)
+        bound.listen(BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
+        if bound is not None:
+            bound.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"--host {host} --port {port}: {reason}; choose another address or port") from error
     return bound
