@@ -188,7 +188,7 @@ class Decoder:
         """Queries `[T, H, D]`, keys and values `[T, Hkv, D]`, normed and turned; views of one tensor where possible."""
         config = self.config
         heads = ops.linear(normed, weights.qkv).view(len(positions), -1, config.head_dim)
-        q, k, v = heads.split((config.num_heads, config.num_kv_heads, config.num_kv_heads), dim=1)
+        q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
         if weights.q_norm is not None and weights.k_norm is not None:
             q = _head_norm(q, weights.q_norm, config.rms_norm_eps)
             k = _head_norm(k, weights.k_norm, config.rms_norm_eps)

@@ -1,0 +1,171 @@
+"""Tokens per second of the bare decoder on the CPU, beside transformers on the same weights in the same run.
+
+No engine, no cache, no sampling: prefill once, then greedy decode steps. Per CPU-second, so that other load on the
+machine counts little; best of several repeats. With --smollm a random checkpoint of SmolLM-135M's shape (540 MB) is
+made in a temporary folder. Greedy tokens of both must be equal, or the script says so.
+
+    OMP_NUM_THREADS=1 python bench/cpu_decode.py [--smollm] [--batches 1,8,64] [--prompt 32] [--tokens 24]
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import platform
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from phloem.kernels import ops
+from phloem.runtime.kv_cache import KVCache
+from phloem.runtime.models import Decoder, resolve_model
+
+BLOCK_SIZE = 16
+SMOLLM_135M = {
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": True,
+}
+
+
+class Sequences:
+    """Equally long sequences over a paged cache."""
+
+    def __init__(self, decoder: Decoder, batch: int, max_len: int) -> None:
+        config = decoder.config
+        blocks_each = -(-max_len // BLOCK_SIZE)
+        self.decoder, self.batch, self.len = decoder, batch, 0
+        self.tables = np.arange(batch * blocks_each, dtype=np.int32).reshape(batch, blocks_each)
+        self.kv_cache = KVCache(
+            num_layers=config.num_layers,
+            num_blocks=batch * blocks_each,
+            num_kv_heads=config.num_kv_heads,
+            block_size=BLOCK_SIZE,
+            head_dim=config.head_dim,
+            dtype=decoder.dtype,
+            device=decoder.device,
+        )
+
+    def extend(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Appends `[batch, n]` tokens to the sequences; the greedy next token of each, `[batch, 1]`."""
+        config, count = self.decoder.config, token_ids.shape[1]
+        positions = np.arange(self.len, self.len + count)
+        self.len += count
+        slots = self.tables[:, positions // BLOCK_SIZE].astype(np.int64) * BLOCK_SIZE + positions % BLOCK_SIZE
+        plan = ops.plan_attention(
+            np.arange(0, self.batch * count + 1, count, dtype=np.int32),
+            np.full(self.batch, self.len, np.int32),
+            self.tables,
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            block_size=BLOCK_SIZE,
+            device="cpu",
+        )
+        logits = self.decoder.forward(
+            token_ids.flatten(),
+            torch.from_numpy(np.tile(positions, self.batch)),
+            self.kv_cache,
+            plan,
+            torch.from_numpy(slots.reshape(-1)),
+            torch.arange(self.batch) * count + count - 1,
+        )
+        return logits.argmax(-1, keepdim=True)
+
+
+def run_phloem(decoder: Decoder, prompts: torch.Tensor, num_tokens: int) -> tuple[float, float, torch.Tensor]:
+    """(CPU seconds of prefill, of decode, tokens `[batch, num_tokens]`)."""
+    sequences = Sequences(decoder, prompts.shape[0], prompts.shape[1] + num_tokens)
+    start = time.process_time()
+    token_ids = [sequences.extend(prompts)]
+    prefilled = time.process_time()
+    while len(token_ids) < num_tokens:
+        token_ids.append(sequences.extend(token_ids[-1]))
+    return prefilled - start, time.process_time() - prefilled, torch.cat(token_ids, 1)
+
+
+def run_transformers(model: Any, prompts: torch.Tensor, num_tokens: int) -> tuple[float, float, torch.Tensor]:
+    """The same with transformers' own model and cache, without the overhead of `generate`."""
+    start = time.process_time()
+    with torch.inference_mode():
+        out = model(prompts, use_cache=True, logits_to_keep=1)
+        token_ids = [out.logits[:, -1].argmax(-1, keepdim=True)]
+        prefilled = time.process_time()
+        while len(token_ids) < num_tokens:
+            out = model(token_ids[-1], past_key_values=out.past_key_values, use_cache=True)
+            token_ids.append(out.logits[:, -1].argmax(-1, keepdim=True))
+    return prefilled - start, time.process_time() - prefilled, torch.cat(token_ids, 1)
+
+
+def best_of(run: Callable[[], tuple[float, float, torch.Tensor]], repeats: int) -> tuple[float, float, torch.Tensor]:
+    runs = [run() for _ in range(repeats)]
+    return min(r[0] for r in runs), min(r[1] for r in runs), runs[0][2]
+
+
+def compare(name: str, folder: Path, args: argparse.Namespace) -> None:
+    from transformers import LlamaForCausalLM
+
+    theirs = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    ours = Decoder.from_folder(folder, dtype=torch.float32)
+    print(f"\n{name}: {ours.num_weight_bytes / 1e6:.1f} MB of weights, prompt {args.prompt}, {args.tokens} tokens")
+    print(f"{'batch':>6}{'prefill tok/s':>24}{'decode tok/s':>34}{'ratio':>8}  greedy")
+    print(f"{'':>6}{'phloem':>12}{'theirs':>12}{'phloem':>17}{'theirs':>17}")
+    for batch in map(int, args.batches.split(",")):
+        prompts = torch.randint(10, ours.config.vocab_size, (batch, args.prompt), generator=torch.manual_seed(batch))
+        repeats = max(2, args.repeats // batch)
+        run_phloem(ours, prompts, 2)  # compiles what is not yet compiled
+        a = best_of(lambda p=prompts: run_phloem(ours, p, args.tokens), repeats)  # type: ignore[misc]  # a default binds
+        b = best_of(lambda p=prompts: run_transformers(theirs, p, args.tokens), repeats)  # type: ignore[misc]
+        prefill = [batch * args.prompt / r[0] for r in (a, b)]
+        decode = [batch * (args.tokens - 1) / r[1] for r in (a, b)]
+        same = "equal" if torch.equal(a[2], b[2]) else f"{(a[2] == b[2]).float().mean():.1%} equal"
+        print(
+            f"{batch:>6}{prefill[0]:>12,.0f}{prefill[1]:>12,.0f}{decode[0]:>17,.1f}{decode[1]:>17,.1f}"
+            f"{decode[0] / decode[1]:>8.2f}  {same}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smollm", action="store_true")
+    parser.add_argument("--batches", default="1,8,64")
+    parser.add_argument("--prompt", type=int, default=32)
+    parser.add_argument("--tokens", type=int, default=24)
+    parser.add_argument("--repeats", type=int, default=8)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    import transformers
+
+    transformers.logging.disable_progress_bar()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    print(
+        f"{platform.machine()}, {torch.get_num_threads()} thread(s), {versions}, "
+        f"commit {commit.stdout.strip() or 'unknown'}; tokens per CPU-second, fp32"
+    )
+    compare("nano", resolve_model("nano"), args)
+    if args.smollm:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.manual_seed(0)
+            model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMOLLM_135M))
+            model.save_pretrained(folder)
+            del model
+            compare("SmolLM-135M's shape", Path(folder), args)
+
+
+if __name__ == "__main__":
+    main()
