@@ -44,7 +44,8 @@ class Automaton:
         self._memory = np.zeros(k.MEMORY_SIZE, np.int64)
         self._arrays: dict[int, npt.NDArray[Any]] = {}
         self._live = np.zeros(256, np.uint8)
-        self._safe = np.zeros(3, np.uint64)
+        self._known = np.empty(k.SAFE_SLOTS, np.int32)
+        self._safe = np.empty(k.SAFE_SLOTS * k.SAFE_WIDTH, np.uint64)
         memory = self._memory
         fields = [text.fields for text in network.texts] or [np.zeros(k.TEXT_WIDTH, np.int64)]
         for index, array in (
@@ -178,7 +179,7 @@ class Automaton:
         self, fields: npt.NDArray[np.int64], sub: int, limit: int, bits: Ints, exits: Ints
     ) -> tuple[int, int]:
         """`walk` inside one text automaton, bits being overwritten; see `automaton_kernels.walk_text`."""
-        num_exits, worst = k.walk_text(self._memory, fields, sub, limit, bits, exits, self._safe)
+        num_exits, worst = k.walk_text(self._memory, fields, sub, limit, bits, exits, self._known, self._safe)
         return int(num_exits), int(worst)
 
     def group_exits(self, exits: Ints, num_exits: int) -> tuple[Ints, Ints]:

@@ -77,8 +77,8 @@ TOO_LARGE = -3
     PATH,
 ) = range(40, 54)
 MEMORY_SIZE = 54
-# PATH holds, by depth of the trie: a state; the node of the template; and the states of the safe chain
-INNER_PATH, CHAIN, PATH_SIZE = 512, 1024, 1536
+# PATH holds, by depth of the trie, a state and the node of the template; then flags by class
+INNER_PATH, FLAGS, PATH_SIZE = 512, 1024, 1024 + 4096
 
 # columns of a state record and of a stack record
 S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)
@@ -96,17 +96,21 @@ K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN = range(7)
     T_COSTS,
     T_NODE_COSTS,
     T_IS_WIDE,
+    T_NUM_ASCII,
     T_CLASSES,
     T_NODES,
     T_WORDS,
     T_START,
-) = range(12)
-TEXT_WIDTH = 13
+) = range(13)
+TEXT_WIDTH = 14
 NEVER = 1 << 29
 SUB_BITS, STACK_BITS = 23, 20
 SUB_MASK, STACK_ID_MASK = (1 << SUB_BITS) - 1, (1 << STACK_BITS) - 1
 FIRST_TEXT_STATE = 0  # as text state of a seed: "enter the text"
 ENDLESS = 1 << 40
+SAFE_SLOTS, SAFE_WIDTH = 64, 5  # states of a walk whose safe characters are kept, by state modulo SAFE_SLOTS
+MAX_SAFE_STEPS = 40  # sub-trees deeper than that are walked into until they are shallower
+FIND_SAFE_FROM = 16  # nodes of a sub-tree for which it pays to find out
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -672,76 +676,84 @@ def walk_exits(memory: Any, state: Any, live: Any, exits: Any, starts: Any, limi
 
 
 @njit(cache=True)
-def _safe_chain(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any) -> Any:
+def _find_safe(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any, at: Any) -> None:
     """The characters that lead on from a state in one way for many steps, as in the middle of a long text.
 
-    A set of classes is found that all lead from CHAIN[0] = state to CHAIN[1], all from there to CHAIN[2], and so on,
-    where no state of the chain costs more than `limit` or, if the exits are wanted, accepts. Then every text of at
-    most `num_steps` of these characters stays alive, and so do all tokens in a sub-tree made of them.
+    A set of classes is found that all lead from the state to one and the same, all from there to one and the same,
+    and so on, where no state on the way costs more than `limit` or, if the exits are wanted, accepts. So every text
+    of at most that many of these characters stays alive, and so do all tokens in a sub-tree made of them.
 
-    Fills safe (uint64[3]: ASCII bytes, 1 if all other characters belong to it) and returns (num_steps, worst cost).
+    Fills safe[at : at + 4] (uint64): two words of ASCII bytes; 1 if all other characters belong to it; steps; cost.
     """
     table, template, accepts = _i32(text[T_TABLE]), _i32(text[T_TEMPLATE]), _u8(text[T_ACCEPTS])
-    costs, is_wide = _i32(text[T_COSTS]), _u8(text[T_IS_WIDE])
+    costs, is_wide, num_ascii = _i32(text[T_COSTS]), _u8(text[T_IS_WIDE]), _i32(text[T_NUM_ASCII])
     num_classes = text[T_CLASSES]
-    chain = _i32(memory[PATH] + CHAIN * 4)
-    safe[:] = 0
-    num_ascii = 0
-    # the heaviest target of the first step, counted in ASCII bytes (class by class: texts have few classes)
-    target, best = 0, 0
+    flags = _i32(memory[PATH] + FLAGS * 4)
+    for word in range(5):
+        safe[at + word] = 0
+    if num_classes > PATH_SIZE - FLAGS:
+        return
+    # the target of most ASCII bytes, by a majority vote
+    majority, votes = np.int64(0), 0
     for class_id in range(1, num_classes):
-        candidate = table[state * num_classes + class_id]
-        if candidate == 0 or candidate == target:
-            continue
-        weight = 0
-        for byte in range(128):
-            spelt = template[byte]
-            if spelt < 0 and table[state * num_classes - spelt] == candidate:
-                weight += 1
-        if weight > best:
-            target, best = candidate, weight
-    if best < 8:
-        return 0, 0
-    all_wide = 1
-    for byte in range(128):
-        spelt = template[byte]
-        if spelt < 0 and table[state * num_classes - spelt] == target:
-            safe[byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
-            num_ascii += 1
+        target = np.int64(table[state * num_classes + class_id])
+        if target == majority:
+            votes += num_ascii[class_id]
+        elif num_ascii[class_id] > votes:
+            majority, votes = target, num_ascii[class_id] - votes
+        else:
+            votes -= num_ascii[class_id]
+    if majority == 0:  # mostly refused: the way on for most of the rest
+        for class_id in range(1, num_classes):
+            target = np.int64(table[state * num_classes + class_id])
+            if target and num_ascii[class_id] > votes:
+                majority, votes = target, num_ascii[class_id]
+    total, all_wide, num_flags = 0, 1, 0
     for class_id in range(1, num_classes):
-        if is_wide[class_id] and table[state * num_classes + class_id] != target:
+        if majority and table[state * num_classes + class_id] == majority:
+            flags[num_flags] = class_id
+            num_flags += 1
+            total += num_ascii[class_id]
+        elif is_wide[class_id]:
             all_wide = 0
-    safe[2] = all_wide
-    steps = 0
-    worst = np.int64(0)
-    here = np.int64(state)
-    chain[0] = state
-    while steps < 255:
-        following = np.int64(0)
-        for byte in range(128):
-            spelt = template[byte]
-            if (safe[byte >> 6] >> np.uint64(byte & 63)) & np.uint64(1):
-                after = np.int64(table[here * num_classes - spelt])
-                if following == 0:
-                    following = after
-                if after != following or after == 0:
-                    return steps, worst
-        if all_wide:
-            for class_id in range(1, num_classes):
-                if is_wide[class_id] and table[here * num_classes + class_id] != following:
-                    return steps, worst
+    if total < 8:
+        return
+    steps, worst, here = 0, np.int64(0), np.int64(state)
+    while steps < MAX_SAFE_STEPS:
+        following = np.int64(table[here * num_classes + flags[0]])
+        if following == 0:
+            break
+        same = True
+        for index in range(1, num_flags):
+            if table[here * num_classes + flags[index]] != following:
+                same = False
+                break
         cost = np.int64(costs[following]) + 3
-        if cost > limit or (with_exits and accepts[following]):
-            return steps, worst
+        if not same or cost > limit or (with_exits and accepts[following]):
+            break
         worst = max(worst, cost)
         steps += 1
-        chain[steps] = following
-        if following == here:  # a loop: the rest of the chain is the same state again
-            for rest in range(steps, 256):
-                chain[rest] = following
-            return 255, worst
+        if following == here:
+            steps = 255
+            break
         here = following
-    return steps, worst
+    for byte in range(128):
+        spelt = template[byte]
+        if spelt < 0 and table[state * num_classes - spelt] == majority:
+            safe[at + (byte >> 6)] |= np.uint64(1) << np.uint64(byte & 63)
+    safe[at + 2] = all_wide
+    safe[at + 3] = steps
+    safe[at + 4] = worst
+
+
+@njit(cache=True)
+def _num_bits(word: Any) -> Any:
+    """Number of bits set."""
+    total = 0
+    while word:
+        word &= word - np.uint64(1)
+        total += 1
+    return total
 
 
 @njit(cache=True)
@@ -767,7 +779,7 @@ def _clear_tokens(memory: Any, node: Any, end: Any, bits: Any) -> None:
 
 
 @njit(cache=True)
-def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: Any, safe: Any) -> Any:
+def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: Any, known: Any, safe: Any) -> Any:
     """The walk inside one text automaton, whatever comes after it.
 
     Sets the bit of every token all of whose bytes belong to the text and that leaves at most `limit` bytes to its
@@ -787,17 +799,15 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
     with_exits = exits.shape[0] > 0
     path[0] = sub // num_nodes
     path[INNER_PATH] = sub % num_nodes
-    num_steps, worst = 0, np.int64(0)
-    if path[INNER_PATH] == 0:
-        num_steps, worst = _safe_chain(memory, text, np.int64(path[0]), limit, with_exits, safe)
-    unsafe0, unsafe1, unsafe2 = ~safe[0], ~safe[1], np.uint64(1) - safe[2]
+    worst = np.int64(0)
+    known[:] = -1
     is_full = False
-    if num_steps > 16 and safe[2]:
-        num_ascii = 0
-        for bit in range(64):
-            num_ascii += np.int64((safe[0] >> np.uint64(bit)) & np.uint64(1))
-            num_ascii += np.int64((safe[1] >> np.uint64(bit)) & np.uint64(1))
-        is_full = num_ascii > 80
+    if path[INNER_PATH] == 0:
+        slot = np.int64(path[0]) & (SAFE_SLOTS - 1)
+        known[slot] = path[0]
+        _find_safe(memory, text, np.int64(path[0]), limit, with_exits, safe, slot * SAFE_WIDTH)
+        is_full = safe[slot * SAFE_WIDTH + 2] == 1 and safe[slot * SAFE_WIDTH + 3] >= 4
+        is_full = is_full and _num_bits(safe[slot * SAFE_WIDTH]) + _num_bits(safe[slot * SAFE_WIDTH + 1]) > 60
     if is_full:
         bits[:] = carray(_pointer(memory[ALL_TOKENS]), (memory[NUM_WORDS],), np.int32)
     else:
@@ -807,16 +817,22 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
     while node < size:
         depth = np.int64(depths[node])
         state, inner = np.int64(path[depth - 1]), np.int64(path[INNER_PATH + depth - 1])
-        if inner == 0 and depth <= num_steps and path[CHAIN + depth - 1] == state:
-            summary = np.int64(summary_of[node]) * 3
-            if summary >= 0:
+        if inner == 0 and summary_of[node] >= 0:
+            slot = state & (SAFE_SLOTS - 1)
+            if known[slot] != state and ends[node] - node >= FIND_SAFE_FROM:
+                known[slot] = state
+                _find_safe(memory, text, state, limit, with_exits, safe, slot * SAFE_WIDTH)
+            if known[slot] == state:
+                at = slot * SAFE_WIDTH
+                summary = np.int64(summary_of[node]) * 3
                 extra = summaries[summary + 2]
                 if (
-                    (summaries[summary] & unsafe0) == 0
-                    and (summaries[summary + 1] & unsafe1) == 0
-                    and (extra & unsafe2) == 0
-                    and np.int64(extra >> np.uint64(1)) + depth - 1 <= num_steps
+                    (summaries[summary] & ~safe[at]) == 0
+                    and (summaries[summary + 1] & ~safe[at + 1]) == 0
+                    and (extra & np.uint64(1)) <= safe[at + 2]
+                    and (extra >> np.uint64(1)) <= safe[at + 3]
                 ):
+                    worst = max(worst, np.int64(safe[at + 4]))
                     if not is_full:
                         _set_tokens(memory, node, ends[node], bits)
                     node = np.int64(ends[node])
@@ -870,3 +886,40 @@ def group_exits(memory: Any, exits: Any, num_exits: Any, starts: Any) -> Any:
         grouped[place[byte]] = exits[index]
         place[byte] += 1
     return grouped
+
+
+@njit(cache=True)
+def alike(table: Any, accepts: Any, left: Any, right: Any, num_steps: Any, pairs: Any) -> Any:
+    """Whether two table states accept, refuse and go on alike for the next `num_steps` characters.
+
+    pairs: int32[n, 2], scratch; when it is full the answer is no.
+    """
+    num_classes = table.shape[1]
+    pairs[0, 0], pairs[0, 1] = left, right
+    count, done = 1, 0
+    for _ in range(num_steps + 1):
+        level_end = count
+        if done == level_end:
+            break
+        while done < level_end:
+            a, b = pairs[done, 0], pairs[done, 1]
+            done += 1
+            if accepts[a] != accepts[b]:
+                return False
+            for class_id in range(1, num_classes):
+                next_a, next_b = table[a, class_id], table[b, class_id]
+                if next_a == next_b:
+                    continue
+                if next_a == 0 or next_b == 0:
+                    return False
+                found = False
+                for index in range(count - 1, max(count - 9, -1), -1):
+                    if pairs[index, 0] == next_a and pairs[index, 1] == next_b:
+                        found = True
+                        break
+                if not found:
+                    if count == pairs.shape[0]:
+                        return False
+                    pairs[count, 0], pairs[count, 1] = next_a, next_b
+                    count += 1
+    return True

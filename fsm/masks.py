@@ -9,7 +9,7 @@ A token may follow a state if it may follow one of its configurations, so a row 
 
 So a wide row (inside a JSON string: 128,000 of 131,000 tokens) is one copy and a short walk, never a walk through
 the vocabulary. Long bounded texts share rows as well: states that behave alike for as many characters as the
-longest token has (`TextTable.horizon`) have the same tokens inside.
+longest token has (`alike`) have the same tokens inside.
 
 Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-only arrays.
 """
@@ -18,19 +18,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from .alphabet import Ints
 from .automaton import NO_LIMIT, Automaton
+from .automaton_kernels import alike
 from .network import TEXT
 from .text_table import TextTable
 from .vocabulary import Vocabulary
 
 NO_EXITS = np.empty(0, np.int32)
-SHARE_FROM = 3  # rows made for one automaton before it is asked which of its states are alike
-SHARE_STATES = 16  # automata with fewer states are not worth asking
+SHARE_STATES = 16  # automata with fewer states are not searched for states that behave alike
+NUM_RECENT = 4  # states of one automaton that a new one is compared with
+MAX_PAIRS = 512  # pairs of states looked at in one comparison
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,15 +64,6 @@ class Row:
     worst: int
 
 
-@dataclass(slots=True)
-class _Sharing:
-    """What is known about the states of one text automaton that behave alike."""
-
-    num_made: int = 0
-    classes: Ints | None = None
-    members: dict[int, int] = field(default_factory=dict)
-
-
 class MaskStore:
     """Rows and text masks of one vocabulary, bounded in bytes; the oldest are dropped first.
 
@@ -84,7 +77,8 @@ class MaskStore:
         self._lock = threading.Lock()
         self._owners: dict[Hashable, tuple[dict[int, Row], int]] = {}
         self._texts: dict[tuple[TextTable, int], TextMask] = {}
-        self._sharing: dict[TextTable, _Sharing] = {}
+        self._recent: dict[tuple[TextTable, int], list[int]] = {}
+        self._pairs = np.empty((MAX_PAIRS, 2), np.int32)
         self._exits = np.empty(vocabulary.trie.num_nodes + 1, np.int32)
         self.scratch = np.zeros(vocabulary.num_words, np.int32)  # all zero whenever nobody is at work
 
@@ -103,14 +97,14 @@ class MaskStore:
         """The byte state whose mask stands for that of `sub`: the first one met that behaves alike."""
         if table.num_states < SHARE_STATES:
             return sub
-        sharing = self._sharing.setdefault(table, _Sharing())
-        sharing.num_made += 1
-        if sharing.num_made <= SHARE_FROM:
-            return sub
-        if sharing.classes is None:
-            sharing.classes = table.horizon(self.vocabulary.max_token_len)
         state, node = divmod(sub, table.num_nodes)
-        return sharing.members.setdefault(int(sharing.classes[state]) * table.num_nodes + node, sub)
+        recent = self._recent.setdefault((table, node), [])
+        for other in recent:
+            if alike(table.table, table.accepts, state, other, self.vocabulary.max_token_len, self._pairs):
+                return other * table.num_nodes + node
+        recent.insert(0, state)
+        del recent[NUM_RECENT:]
+        return sub
 
     def _make_text_mask(self, automaton: Automaton, table: TextTable, sub: int, with_exits: bool) -> TextMask:
         known = self._texts.get((table, sub))
@@ -136,7 +130,7 @@ class MaskStore:
                 rows.clear()
             self._owners.clear()
             self._texts.clear()
-            self._sharing.clear()
+            self._recent.clear()
             self.num_bytes = num_bytes
 
     def keep(self, owner: Hashable, rows: dict[int, Row], state: int, row: Row) -> None:

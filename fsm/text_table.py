@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..errors import ConstraintTooLarge
 from .alphabet import Bools, Ints, Spelling
 from .dfa import Dfa, JsonStrings
-from .dfa_kernels import distances, refine_partition
+from .dfa_kernels import distances
 from .network_kernels import text_costs
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_STATES = 1 << 23  # byte states of one language: they share an integer with a position and a stack
 MAX_EXPANDED = 20_000  # states of a language that is not a Dfa
-NUM_FIELDS = 13
+NUM_FIELDS = 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,10 +34,10 @@ class TextTable:
     Attributes:
         table: int32[Q, G]; accepts: uint8[Q].
         arrays: all arrays that `fields` points to, so that they live as long.
-        fields: int64[13], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
+        fields: int64[14], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
             template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
-            node_costs int32[N, G], is_wide uint8[G] (the class has characters beyond ASCII), then G, N, W, the
-            first byte state and Q.
+            node_costs int32[N, G], is_wide uint8[G] (the class has characters beyond ASCII), num_ascii int32[G]
+            (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q.
         min_bytes: length of the shortest text.
         num_nodes: N.
     """
@@ -53,13 +53,6 @@ class TextTable:
     def num_states(self) -> int:
         """Q."""
         return len(self.table)
-
-    def horizon(self, num_characters: int) -> Ints:
-        """int32[Q]: equal numbers mean equal behaviour for the next `num_characters` characters."""
-        blocks = self.accepts.astype(np.int32) + 1
-        blocks[0] = 0
-        refined: Ints = refine_partition(self.table, blocks, num_characters)[0]
-        return refined
 
 
 def text_table(language: Language) -> TextTable:
@@ -85,11 +78,13 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
     beyond = template[0, 0x80:]
     is_wide[-beyond[beyond < 0]] = 1
     is_wide[reach[beyond[beyond > 0]].any(axis=0)] = 1
-    arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide)
+    plain = -template[0, :0x80]
+    num_ascii = np.bincount(plain[plain > 0], minlength=table.shape[1]).astype(np.int32)
+    arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii)
     fields = np.empty(NUM_FIELDS, np.int64)
     for index, array in enumerate(arrays):
         fields[index] = array.ctypes.data
-    fields[8:] = (table.shape[1], len(template), reach_bits.shape[1], start * len(template), len(table))
+    fields[9:] = (table.shape[1], len(template), reach_bits.shape[1], start * len(template), len(table))
     return TextTable(table, accepts, arrays, fields, int(costs[start]), len(template))
 
 
