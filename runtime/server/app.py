@@ -19,6 +19,7 @@ from .completions import completions_router
 from .errors import ApiError
 from .gate import Gate
 from .info import admin_router, info_router
+from .responses import responses_router
 from .service import Service
 from .settings import ServerSettings
 
@@ -42,7 +43,7 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
     # No /docs: its page would load scripts from a foreign host. /openapi.json is there.
     app = FastAPI(title="phloem", version=service.version, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
-    for router in (chat_router(service), completions_router(service), info_router(service)):
+    for router in (chat_router(service), completions_router(service), responses_router(service), info_router(service)):
         app.include_router(router)
     if service.settings.admin:
         app.include_router(admin_router(service))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from phloem.errors import PromptTooLong, RequestError
+from phloem.runtime.config import EngineConfig
 from phloem.runtime.constraint_spec import ConstraintSpec
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.statistics import EngineStatistics
@@ -81,6 +82,7 @@ class FakeEngine:
         self.tokenizer = CharTokenizer()
         self.intake = FakeIntake(self.tokenizer, broken, compile_seconds)
         self.max_model_len = 2000
+        self.config = EngineConfig()
 
 
 @dataclass

@@ -1,0 +1,244 @@
+"""POST /v1/responses: OpenAI's newer face on the same work. Stateless: text in, text or JSON out.
+
+Nothing is stored, so `previous_response_id` is refused, and so are tools; everything else is the chat endpoint's.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BeforeValidator, Field, model_validator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..request import FinishReason, Usage
+from .body import read_request
+from .errors import ApiError, dump_json
+from .outputs import gather
+from .prepare import PreparedChat, prepare_chat
+from .protocol import Body, ChatRequest, Generation, Message, ResponseFormat, Schema, fault
+from .service import Service
+from .stream import EventStream, frame, until_gone
+
+# names of the chat endpoint's fields in error messages → the field that the caller sent
+RENAMED = (("response_format.json_schema", "text.format"), ("response_format", "text.format"), ("messages", "input"))
+
+
+def _input(value: object) -> object:
+    """A text is a user's message; items are messages."""
+    items = [{"role": "user", "content": value}] if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        raise fault("input_type", "Expected a string or a non-empty array of messages")
+    for item in items:
+        kind = item.get("type", "message") if isinstance(item, dict) else None
+        if kind != "message":
+            raise fault("input", f"Input items of type {str(kind)[:40]!r} are not supported; send messages")
+    return items
+
+
+class TextFormat(Body):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: str = ""
+    strict: bool = False
+    schema_: Schema | None = Field(default=None, alias="schema")
+
+
+class TextOptions(Body):
+    format: TextFormat = TextFormat()
+
+
+class ResponsesRequest(Generation):
+    input: Annotated[list[Message], BeforeValidator(_input)]
+    instructions: str | None = None
+    max_output_tokens: int | None = Field(None, ge=1)
+    text: TextOptions = TextOptions()
+    tools: list[Any] = Field(default_factory=list)
+    previous_response_id: str | None = None
+    background: bool = False
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _supported(self) -> ResponsesRequest:
+        if self.tools:
+            raise fault("tools", "'tools' are not supported here; use /v1/chat/completions")
+        if self.previous_response_id is not None:
+            raise fault("previous_response_id", "Responses are not stored; send the whole conversation as 'input'")
+        if self.background:
+            raise fault("background", "'background' is not supported")
+        if self.n != 1:
+            raise fault("n", "'n' is not supported here; use /v1/chat/completions")
+        return self
+
+    def as_chat(self) -> ChatRequest:
+        """The same request to the chat endpoint."""
+        instructions = [Message(role="system", content=self.instructions)] if self.instructions else []
+        wanted = self.text.format
+        chat = ChatRequest.model_construct(
+            messages=[*instructions, *self.input],
+            max_tokens=self.max_output_tokens,
+            **{name: getattr(self, name) for name in Generation.model_fields},
+        )
+        if wanted.type != "text":
+            chat.response_format = ResponseFormat.model_construct(type=wanted.type, schema_=wanted.schema_)
+        return chat
+
+
+def responses_router(service: Service) -> APIRouter:
+    router = APIRouter()
+
+    @router.post("/v1/responses")
+    async def responses(request: Request) -> Response:
+        body = await read_request(request, ResponsesRequest, service.settings)
+        service.check_ready()
+        answer = ResponsesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
+        if not body.stream:
+            with service.lifecycle.track():
+                reply = await until_gone(request, answer.whole())
+            return Response(dump_json(reply), media_type="application/json")
+        return EventStream(
+            answer.frames(),
+            partial(service.explain, request_id=request.state.request_id),
+            ping_interval=service.settings.ping_interval,
+            send_timeout=service.settings.send_timeout,
+        )
+
+    return router
+
+
+class ResponsesAnswer:
+    """One request's way to its answer: a response object, or the events that build it up."""
+
+    def __init__(self, service: Service, body: ResponsesRequest, model: str, api_key: str | None) -> None:
+        self._service = service
+        self._body = body
+        self._model = model
+        self._api_key = api_key
+        self._clock = service.metrics.clock()
+        self._id = f"resp_{uuid.uuid4().hex}"
+        self._item_id = f"msg_{uuid.uuid4().hex}"
+        self._created_at = int(time.time())
+        self._num_events = 0
+
+    async def whole(self) -> dict[str, Any]:
+        prepared = await self._prepare()
+        eos_ids = self._service.engine.tokenizer.eos_ids
+        async with aclosing(self._service.deltas([prepared.call])) as deltas:
+            [[output]] = await gather(deltas, 1, 1, eos_ids, self._clock)
+        return self._response(_status(output.reason), output.text, output.usage)
+
+    async def frames(self) -> AsyncGenerator[bytes]:
+        with self._service.lifecycle.track():
+            prepared = await self._prepare()
+            text, opened = "", False
+            async with aclosing(self._service.deltas([prepared.call])) as deltas:
+                async for _, delta in deltas:
+                    self._clock.tick(0, delta.finish_reason)
+                    if not opened:
+                        opened = True
+                        yield self._opening()
+                    if delta.text:
+                        text += delta.text
+                        yield self._event("output_text.delta", **self._place(), delta=delta.text, logprobs=[])
+                    if delta.finish_reason is not None:
+                        yield self._closing(_status(delta.finish_reason), text, delta.usage)
+            self._clock.end()
+
+    async def _prepare(self) -> PreparedChat:
+        chat = self._body.as_chat()
+        try:
+            return await self._service.on_worker(prepare_chat, self._service.engine, chat, self._api_key)
+        except ApiError as error:
+            for theirs, ours in RENAMED:
+                if error.param is not None and error.param.startswith(theirs):
+                    error.param = ours + error.param.removeprefix(theirs)
+                    break
+            raise
+
+    def _opening(self) -> bytes:
+        response = self._response("in_progress", None, None)
+        return b"".join(
+            [
+                self._event("created", response=response),
+                self._event("in_progress", response=response),
+                self._event("output_item.added", output_index=0, item=self._item("in_progress", None)),
+                self._event("content_part.added", **self._place(), part=_part("")),
+            ]
+        )
+
+    def _closing(self, status: str, text: str, usage: Usage) -> bytes:
+        return b"".join(
+            [
+                self._event("output_text.done", **self._place(), text=text, logprobs=[]),
+                self._event("content_part.done", **self._place(), part=_part(text)),
+                self._event("output_item.done", output_index=0, item=self._item(status, text)),
+                self._event(status, response=self._response(status, text, usage)),
+            ]
+        )
+
+    def _event(self, name: str, **fields: Any) -> bytes:
+        kind = f"response.{name}"
+        body = {"type": kind, "sequence_number": self._num_events, **fields}
+        self._num_events += 1
+        return frame(body, kind)
+
+    def _place(self) -> dict[str, Any]:
+        return {"item_id": self._item_id, "output_index": 0, "content_index": 0}
+
+    def _item(self, status: str, text: str | None) -> dict[str, Any]:
+        content = [_part(text)] if text is not None else []
+        return {"id": self._item_id, "type": "message", "role": "assistant", "status": status, "content": content}
+
+    def _response(self, status: str, text: str | None, usage: Usage | None) -> dict[str, Any]:
+        body = self._body
+        return {
+            "id": self._id,
+            "object": "response",
+            "created_at": self._created_at,
+            "status": status,
+            "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+            "instructions": body.instructions,
+            "max_output_tokens": body.max_output_tokens,
+            "metadata": body.metadata,
+            "model": self._model,
+            "output": [self._item(status, text)] if text is not None else [],
+            "parallel_tool_calls": False,
+            "previous_response_id": None,
+            "store": False,
+            "temperature": body.temperature,
+            "text": {"format": body.text.format.model_dump(by_alias=True, exclude_unset=True) or {"type": "text"}},
+            "tool_choice": "none",
+            "tools": [],
+            "top_p": body.top_p,
+            "usage": _usage(usage, self._service.engine.config.prefix_cache) if usage is not None else None,
+        }
+
+
+def _status(reason: FinishReason | None) -> str:
+    return "incomplete" if reason is FinishReason.LENGTH else "completed"
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _usage(usage: Usage, caches: bool) -> dict[str, Any]:
+    written = usage.prompt_tokens - usage.cached_tokens if caches else 0  # what is computed is kept
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": written},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {
+            "reasoning_tokens": 0,
+            "jumped_tokens": usage.jumped_tokens,
+            "drafted_tokens": usage.drafted_tokens,
+            "sampled_tokens": usage.sampled_tokens,
+        },
+        "total_tokens": usage.total_tokens,
+    }

@@ -1,0 +1,105 @@
+"""The Responses API: shapes, events, the official client."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from openai import OpenAI
+from openai.types.responses import Response
+from pydantic import BaseModel
+
+from .fakes import FakeAsyncEngine
+from .wire import Answer, Client, client
+
+
+def respond(asked: Client, **fields: object) -> Answer:
+    return asked.post("/v1/responses", {"input": "Hi", **fields})
+
+
+def test_a_response_has_openais_shape() -> None:
+    asked = client()
+    body = respond(asked, instructions="Be brief.", metadata={"a": "b"}).json()
+    assert Response.model_validate(body).output_text == "Hello wörld"
+    assert (body["status"], body["model"], body["metadata"]) == ("completed", "fake", {"a": "b"})
+    assert body["usage"]["input_tokens"] == len("<system>Be brief.<user>Hi<assistant>")
+    assert body["usage"]["input_tokens_details"]["cached_tokens"] > 0
+    assert asked.engine.calls[0]["prompt"] == "<system>Be brief.<user>Hi<assistant>"
+
+
+def test_the_budget_ends_a_response_incomplete() -> None:
+    body = respond(client(), max_output_tokens=5).json()
+    assert (body["status"], body["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    events = respond(client(), max_output_tokens=5, stream=True).events()
+    assert events[-1]["type"] == "response.incomplete"
+
+
+def test_events_build_the_response_up() -> None:
+    answer = respond(client(), stream=True)
+    events = answer.events()
+    names = [event["type"].removeprefix("response.") for event in events]
+    opening = ["created", "in_progress", "output_item.added", "content_part.added"]
+    closing = ["output_text.done", "content_part.done", "output_item.done", "completed"]
+    assert names[:4] == opening and names[-4:] == closing and set(names[4:-4]) == {"output_text.delta"}
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert "".join(event["delta"] for event in events[4:-4]) == events[-4]["text"] == "Hello wörld"
+    assert f"event: {events[0]['type']}\n" in answer.body.decode()
+
+
+def test_messages_and_parts_are_read() -> None:
+    asked = client()
+    items = [
+        {"role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Ho"}]},
+        {"role": "user", "content": "Hum"},
+    ]
+    assert respond(asked, input=items).status == 200
+    assert asked.engine.calls[0]["prompt"] == "<system>Be brief.<user>Hi<assistant>Ho<user>Hum<assistant>"
+
+
+def test_a_schema_becomes_the_constraint() -> None:
+    asked = client(FakeAsyncEngine(reply="{}"))
+    wanted = {"type": "json_schema", "name": "x", "strict": True, "schema": {"type": "object"}}
+    assert respond(asked, text={"format": wanted}).status == 200
+    assert json.loads(asked.engine.calls[0]["constraint"].source) == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": ""}, None),
+        ({"input": []}, "input"),
+        ({"input": 5}, "input"),
+        ({"input": [{"type": "function_call_output"}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
+        ({"input": "word " * 9000}, "input"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema", "schema": []}}}, "text.format.schema"),
+        ({"text": {"format": {"type": "json_object"}}, "regex": "a"}, "text.format"),
+        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"background": True}, "background"),
+        ({"n": 2}, "n"),
+    ],
+)
+def test_errors_name_the_callers_field(fields: dict[str, object], param: str | None) -> None:
+    answer = respond(client(), **fields)
+    assert answer.status == (200 if param is None else 400)
+    if param is not None:
+        assert answer.error["param"] == param
+
+
+class City(BaseModel):
+    name: str
+
+
+def test_the_official_client_reads_responses(openai_client: OpenAI) -> None:
+    plain = openai_client.responses.create(model="nano", input="Hello", temperature=0, max_output_tokens=20)
+    with openai_client.responses.stream(model="nano", input="Hello", temperature=0, max_output_tokens=20) as stream:
+        final = stream.get_final_response()
+    assert plain.output_text == final.output_text != ""
+    parsed = openai_client.responses.parse(model="nano", input="Hello", text_format=City, max_output_tokens=40)
+    assert isinstance(parsed.output_parsed, City)
