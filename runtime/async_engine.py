@@ -11,11 +11,12 @@ import asyncio
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ..errors import EngineStopped
+from ..errors import EngineStopped, RequestError
 from .collector import Collector, scoring_params
 from .constraint_spec import ConstraintSpec
 from .engine import Engine
@@ -30,35 +31,42 @@ Event = Delta | EngineStopped
 class Stream:
     """The deltas of one submitted request, for a synchronous caller. Iterate it, or take `completions`.
 
-    Iterating blocks until the next delta and raises the request's error if it fails.
+    Iterating blocks until the next delta and raises the request's error if it fails. Who only takes `completions`
+    is not woken before the end: with many waiting threads that would cost more than the step itself.
     """
 
     def __init__(self, owner: AsyncEngine, num_outputs: int, constraint: ConstraintSpec | None) -> None:
         self._owner = owner
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events: deque[Event] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # may ring without an event, never the other way
+        self._wakes_at_end_only = False
+        self._aborted = False
         self._num_open = num_outputs
         self._collector = Collector(num_outputs, constraint)
         self.request_id = ""
 
     def __iter__(self) -> Iterator[Delta]:
         while self._num_open:
-            event = self._events.get()
-            if not self._num_open:
-                return  # aborted by another thread
-            if isinstance(event, EngineStopped):
-                self._num_open = 0
-                raise event
-            if event.error is not None:
-                self.abort()
-                raise event.error
-            self._collector.push(event)
-            self._num_open -= event.finish_reason is not None
-            yield event
+            self._bell.get()
+            while self._events and self._num_open:
+                event = self._events.popleft()
+                if isinstance(event, EngineStopped):
+                    self._num_open = 0
+                    raise event
+                if event.error is not None:
+                    self.abort()
+                    raise event.error
+                self._collector.push(event)
+                self._num_open -= event.finish_reason is not None
+                yield event
 
     def completions(self) -> list[Completion]:
-        """Waits for the end; one completion per output."""
+        """Waits for the end; one completion per output. Raises RequestError if the stream was aborted."""
+        self._wakes_at_end_only = True
         for _ in self:
             pass
+        if self._aborted:
+            raise RequestError("the request was aborted")
         return self._collector.completions()
 
     def result(self) -> Completion:
@@ -68,8 +76,15 @@ class Stream:
     def abort(self) -> None:
         """Ends the request; its blocks are free before the next step. Iterating ends too, on any thread."""
         self._num_open = 0
+        self._aborted = True
         self._owner.abort(self.request_id)
-        self._events.put(EngineStopped("aborted"))  # wakes whoever is iterating
+        self._bell.put(None)  # for whoever is iterating
+
+    def _deliver(self, event: Event) -> None:
+        """Called on the step thread."""
+        self._events.append(event)
+        if not self._wakes_at_end_only or isinstance(event, EngineStopped) or event.finish_reason is not None:
+            self._bell.put(None)
 
 
 class AsyncEngine:
@@ -226,7 +241,7 @@ class AsyncEngine:
         requests = self.engine.prepare(prompt, sampling, constraint, **options)
         stream = Stream(self, len(requests), constraint)
         stream.request_id = requests[0].id
-        return stream, self._enqueue(requests, stream._events.put)
+        return stream, self._enqueue(requests, stream._deliver)
 
     def _enqueue(self, requests: list[Request], deliver: Callable[[Event], None]) -> Future[str]:
         def enqueue() -> str:

@@ -116,16 +116,21 @@ class Intake:
             token_ids = self._tokenizer.encode_prompt(prompt)
         else:
             token_ids = list(prompt)
-            for position, token_id in enumerate(token_ids):
-                is_id = isinstance(token_id, int) and not isinstance(token_id, bool)
-                if not is_id or not 0 <= token_id < self._vocab_size:
-                    raise RequestError(
-                        f"prompt: {token_id!r} at position {position} is not a token id in [0, {self._vocab_size})",
-                        param="prompt",
-                    )
+            self._check_ids(token_ids)
         if not token_ids:
             raise RequestError("prompt: it is empty; give at least one token", param="prompt")
         return token_ids
+
+    def _check_ids(self, token_ids: list[int]) -> None:
+        size = self._vocab_size
+        # The usual case in C; the loop finds out which id is wrong.
+        if token_ids and {int}.issuperset(map(type, token_ids)) and 0 <= min(token_ids) <= max(token_ids) < size:
+            return
+        for position, token_id in enumerate(token_ids):
+            if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < size:
+                raise RequestError(
+                    f"prompt: {token_id!r} at position {position} is not a token id in [0, {size})", param="prompt"
+                )
 
     def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
         """`max_tokens`, cut to what the context and the pool can hold."""

@@ -52,5 +52,5 @@ class Backends:
             elif not hasattr(backend, "submit"):
                 raise ProgramError(f"backend: expected a phloem.Engine, got {type(backend).__name__}")
             if backend not in self._formats:
-                self._formats[backend] = ChatFormat(backend.engine.tokenizer.chat_template)
+                self._formats[backend] = ChatFormat(backend.engine.tokenizer)
             return backend, self._formats[backend]

@@ -1,4 +1,4 @@
-"""The text that opens and closes a message, read off the model's chat template.
+"""The role markers that open and close a message, read off the model's chat template.
 
 The template is asked to render conversations whose every content is one marker character M. What it puts between the
 markers are the role markers::
@@ -9,18 +9,21 @@ markers are the role markers::
 
     glue = end(user) + begin(assistant);  end(user) is what follows the last M of template([user M]).
 
+A marker's special tokens are ids; plain text before its first and after its last one is left as text, for it becomes
+tokens together with the text that it touches.
+
 So a program's text is that of the chat template for the same messages, although the messages arrive piece by piece;
 what a program computed, a chat request finds in the cache, and the other way round. An assistant message opens with
 the template's generation prompt where there is one. Templates that move a system message into the user's turn
 (Llama 2, Gemma) work too: what cannot be told apart yet is part of the next `begin`.
 
-Knows the template by its output only, and no token ids. Cost: one or two renderings for each new sequence of roles;
-results are kept.
+Knows the template by its output only. Cost: one or two renderings for each new sequence of roles; results are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import PhloemError, ProgramError
@@ -35,13 +38,46 @@ class Template(Protocol):
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> Sequence[str]: ...
 
 
-class ChatFormat:
-    """Role markers of one chat template. Shared by threads; its cache only ever gains equal values."""
+class TemplateTokenizer(Protocol):
+    """The part of a tokenizer that this module uses."""
 
-    def __init__(self, template: Template) -> None:
-        self._template = template
+    @property
+    def chat_template(self) -> Template: ...
+
+    @property
+    def special_ids(self) -> Mapping[str, int]: ...
+
+    def encode_pieces(self, pieces: Iterable[str]) -> list[int]: ...
+
+    def decode(self, token_ids: Sequence[int]) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One role marker: `text` is the whole, `before` and `after` what is plain text on either side of `token_ids`."""
+
+    text: str
+    before: str
+    token_ids: tuple[int, ...]
+    after: str
+
+
+class ChatFormat:
+    """Role markers of one chat template. Shared by threads; its caches only ever gain equal values."""
+
+    def __init__(self, tokenizer: TemplateTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._special_ids = frozenset(tokenizer.special_ids.values())
         self._begins: dict[tuple[Role, ...], str] = {}
         self._ends: dict[tuple[Role, ...], str] = {}
+        self._markers: dict[tuple[str, bool], Marker] = {}
+
+    def marker(self, text: str, *, at_start: bool) -> Marker:
+        """A marker as ids. `at_start`: nothing stands before it, so its beginning is settled."""
+        key = (text, at_start)
+        if key not in self._markers:
+            self._markers[key] = self._split(text, at_start)
+        return self._markers[key]
 
     def begin(self, before: Sequence[Role], role: Role) -> str:
         """The text that opens a message of `role` after messages of the roles `before`.
@@ -61,6 +97,17 @@ class ChatFormat:
             pieces = self._render(key)
             self._ends[key] = pieces[-1] if isinstance(pieces, list) else ""
         return self._ends[key]
+
+    def _split(self, text: str, at_start: bool) -> Marker:
+        ids = self._tokenizer.encode_pieces([text] if at_start else ["", text])
+        places = [at for at, token_id in enumerate(ids) if token_id in self._special_ids]
+        if at_start:
+            places = [0, *places] if places else [0, len(ids) - 1]
+        if not places:
+            return Marker(text, text, (), "")
+        first, last = places[0], places[-1]
+        decode = self._tokenizer.decode
+        return Marker(text, decode(ids[:first]), tuple(ids[first : last + 1]), decode(ids[last + 1 :]))
 
     def _find_begin(self, before: tuple[Role, ...], role: Role) -> str:
         closed = self.end(before) if before else ""
@@ -88,7 +135,7 @@ class ChatFormat:
         """The text around the contents: one piece more than there are messages. Or the reason why there is none."""
         messages = [{"role": role, "content": MARKER} for role in roles]
         try:
-            pieces = self._template.render(messages, add_generation_prompt=add_generation_prompt)
+            pieces = self._tokenizer.chat_template.render(messages, add_generation_prompt=add_generation_prompt)
         except PhloemError as error:
             return error
         around = "".join(pieces).split(MARKER)

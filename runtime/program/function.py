@@ -95,7 +95,7 @@ class Program:
                 raised by whatever reads the state.
         """
         options, arguments = self._split(kwargs)
-        new_state = self._setup(options)
+        new_state = self._setup(options, streams=stream)
         bound = self._bind(args, arguments)
         return self._start(new_state(), bound) if stream else self._run(new_state(), bound)
 
@@ -164,7 +164,7 @@ class Program:
 
     # -- one run -----------------------------------------------------------------------------------------------
 
-    def _setup(self, options: RunOptions) -> Callable[[], ProgramState]:
+    def _setup(self, options: RunOptions, *, streams: bool = False) -> Callable[[], ProgramState]:
         """Checks the options once; the result makes a fresh state for each run.
 
         Raises:
@@ -182,7 +182,7 @@ class Program:
         params = SamplingParams(**sampling)
 
         def new_state() -> ProgramState:
-            run = Run(self.name, backend, chat_format, params, namespace)
+            run = Run(self.name, backend, chat_format, params, namespace=namespace, streams=streams)
             return ProgramState(Interpreter(run, Transcript(run.tokenizer, chat_format)))
 
         return new_state
@@ -204,7 +204,6 @@ class Program:
 
     def _start(self, state: ProgramState, arguments: inspect.BoundArguments) -> ProgramState:
         interpreter = state._interpreter
-        interpreter.hold()
 
         def body() -> None:
             try:
@@ -214,7 +213,9 @@ class Program:
             finally:
                 interpreter.let_go()
 
-        threading.Thread(target=body, name=f"phloem-{self.name}", daemon=True).start()
+        thread = threading.Thread(target=body, name=f"phloem-{self.name}", daemon=True)
+        interpreter.hold(thread)
+        thread.start()
         return state
 
     # -- a batch -----------------------------------------------------------------------------------------------

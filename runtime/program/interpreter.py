@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...errors import PhloemError, ProgramError
+from ...errors import PhloemError, ProgramError, RequestError
 from ..request import FinishReason, SamplingParams
 from .choices import mean_logprob, pick
 from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text, variable_of
@@ -33,10 +33,15 @@ from .transcript import Transcript
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """An expression to run, and the line that asked for it."""
+    """An expression to run, and the line that asked for it.
+
+    Attributes:
+        sampling: for a `Gen`, the run's parameters with its own.
+    """
 
     atom: Expression
     place: Place
+    sampling: SamplingParams | None = None
 
 
 @dataclass(slots=True)
@@ -80,7 +85,7 @@ class Interpreter:
         self._announced: Counter[str] = Counter()
         self._shown: dict[str, Shown] = {}
         self._working = False
-        self._held = False
+        self._body: threading.Thread | None = None
         self._error: ProgramError | None = None
         self._listeners: set[Callable[[], None]] = set()
 
@@ -92,10 +97,7 @@ class Interpreter:
         Raises:
             ProgramError: the state has failed, or one of the expressions that run at once fails.
         """
-        tasks = [Task(atom, place) for atom in atoms]
-        for task in tasks:
-            if isinstance(task.atom, Gen):
-                self._sampling(task)
+        tasks = [Task(atom, place, self._sampling(atom, place)) for atom in atoms]
         with self._changed:
             self._raise_if_failed()
             self._queue.extend(tasks)
@@ -130,7 +132,7 @@ class Interpreter:
     def append_from(self, other: Interpreter, mark: Any, place: Place) -> None:
         """Appends what a fork has said since `mark`."""
         with self._changed:
-            self._await(lambda: not self._working)
+            self._await(self._is_idle)
             try:
                 self._transcript.append_from(other._transcript, mark)
             except PhloemError as error:
@@ -142,12 +144,12 @@ class Interpreter:
     def sync(self) -> None:
         """Waits until everything appended has run; raises the failure if there was one."""
         with self._changed:
-            self._await(lambda: not self._working)
+            self._await(self._is_idle)
 
     def error(self) -> ProgramError | None:
         """Waits as `sync`; returns the failure instead of raising it."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._working or self._error is not None)
+            self._changed.wait_for(lambda: self._is_idle() or self._error is not None)
             if self._error is not None:
                 self.run.seen(self._error)
             return self._error
@@ -159,7 +161,7 @@ class Interpreter:
             KeyError: nothing sets it.
         """
         with self._changed:
-            self._await(lambda: not self._announced[name])
+            self._await(lambda: not self._announced[name] and (name in table or not self._is_awaited_outside()))
             if name not in table:
                 known = ", ".join(sorted(table)) or "none"
                 raise KeyError(f"program {self.run.name} has no variable {name!r} here; it has: {known}")
@@ -172,17 +174,17 @@ class Interpreter:
 
     def text(self) -> str:
         with self._changed:
-            self._await(lambda: not self._working)
+            self._await(self._is_idle)
             return self._transcript.text
 
     def messages(self) -> list[dict[str, str]]:
         with self._changed:
-            self._await(lambda: not self._working)
+            self._await(self._is_idle)
             return self._transcript.messages
 
     def token_ids(self) -> list[int]:
         with self._changed:
-            self._await(lambda: not self._working)
+            self._await(self._is_idle)
             return self._transcript.token_ids().tolist()
 
     def mark(self) -> Any:
@@ -193,7 +195,7 @@ class Interpreter:
     def copy(self) -> Interpreter:
         """Waits as `sync`; an independent interpreter of the same run that goes on from here."""
         with self._changed:
-            self._await(lambda: not self._working)
+            self._await(self._is_idle)
             twin = Interpreter(self.run, self._transcript.copy())
             twin.variables = dict(self.variables)
             twin.meta_info = dict(self.meta_info)
@@ -203,15 +205,15 @@ class Interpreter:
 
     # -- streaming ---------------------------------------------------------------------------------------------
 
-    def hold(self) -> None:
-        """The function body runs on another thread: more may be appended although the queue is empty."""
+    def hold(self, body: threading.Thread) -> None:
+        """The function runs on thread `body`: more may be appended although the queue is empty."""
         with self._changed:
-            self._held = True
+            self._body = body
 
     def let_go(self) -> None:
-        """The function body has ended."""
+        """The function has ended."""
         with self._changed:
-            self._held = False
+            self._body = None
             self._notify()
 
     def fail(self, error: Exception) -> None:
@@ -266,8 +268,7 @@ class Interpreter:
     def _has_news(self, name: str | None, reader: _Reader) -> bool:
         if reader.source is None and name is not None:
             reader.source = self._shown.get(name)
-        idle = not self._working and not self._held
-        if self._error is not None or idle:
+        if self._error is not None or self._is_idle():
             return True
         if name is None:
             return len(self._transcript.chunks) > reader.position
@@ -277,9 +278,8 @@ class Interpreter:
     def _take(self, name: str | None, reader: _Reader) -> tuple[str, bool]:
         """The text that `reader` has not had, and whether that was the last of it."""
         self._raise_if_failed()
-        idle = not self._working and not self._held
         if name is None:
-            return reader.take(self._transcript.chunks), idle
+            return reader.take(self._transcript.chunks), self._is_idle()
         if reader.source is None:
             raise KeyError(f"program {self.run.name} has ended without setting {name!r}")
         return reader.take(reader.source.chunks), reader.source.complete
@@ -322,7 +322,8 @@ class Interpreter:
     def _execute(self, task: Task) -> None:
         atom = task.atom
         if isinstance(atom, Gen):
-            self._generate(task, atom)
+            assert task.sampling is not None
+            self._generate(atom, task.sampling)
             return
         if isinstance(atom, Select):
             self._select(atom)
@@ -342,23 +343,22 @@ class Interpreter:
                 case _:
                     raise ProgramError(f"{type(atom).__name__} cannot be appended to a state")
 
-    def _generate(self, task: Task, gen: Gen) -> None:
+    def _generate(self, gen: Gen, sampling: SamplingParams) -> None:
         with self._changed:
             prompt = self._transcript.prompt()
             shown = Shown()
             if gen.name is not None:
                 self._shown[gen.name] = shown
-        sampling = self._sampling(task)
         stream = self.run.submit(prompt, sampling, gen.constraint)
         try:
-            for delta in stream:
-                if delta.index == 0 and delta.text:
-                    with self._changed:
-                        self._transcript.show(delta.text)
-                        shown.chunks.append(delta.text)
-                        self._notify()
-            self.run.check()
+            if self.run.streams:
+                for delta in stream:
+                    if delta.index == 0:
+                        self._show(delta.text, shown)
             completions = stream.completions()
+        except RequestError:
+            self.run.check()  # if the run was cancelled, that is the reason
+            raise
         finally:
             self.run.release(stream)
         first = completions[0]
@@ -366,6 +366,8 @@ class Interpreter:
         values = [completion.text for completion in completions]
         parsed = [parsed_value(completion, gen.dtype) for completion in completions]
         with self._changed:
+            if not self.run.streams:
+                self._show(first.text, shown)
             self._transcript.append_generated(
                 first.token_ids, first.text, ended=first.finish_reason is FinishReason.STOP
             )
@@ -375,6 +377,13 @@ class Interpreter:
                 self.variables[gen.name] = values if several else values[0]
                 self.meta_info[gen.name] = infos if several else infos[0]
                 self.parsed[gen.name] = parsed if several else parsed[0]
+
+    def _show(self, text: str, shown: Shown) -> None:
+        if text:
+            with self._changed:
+                self._transcript.show(text)
+                shown.chunks.append(text)
+                self._notify()
 
     def _select(self, select: Select) -> None:
         with self._changed:
@@ -401,17 +410,20 @@ class Interpreter:
         self.variables[name] = self.parsed[name] = value
         self._shown[name] = Shown([value] if isinstance(value, str) else [], complete=True)
 
-    def _sampling(self, task: Task) -> SamplingParams:
+    def _sampling(self, atom: Expression, place: Place) -> SamplingParams | None:
         """The run's parameters with the expression's own.
 
         Raises:
             ProgramError: a value is out of range.
         """
-        assert isinstance(task.atom, Gen)
+        if not isinstance(atom, Gen):
+            return None
+        if not atom.sampling:
+            return self.run.sampling
         try:
-            return replace(self.run.sampling, **task.atom.sampling)  # type: ignore[arg-type]  # names from `gen`
+            return replace(self.run.sampling, **atom.sampling)  # type: ignore[arg-type]  # names and types from `gen`
         except PhloemError as error:
-            raise self._located(error, _label(task.atom), task.place) from error
+            raise self._located(error, _label(atom), place) from error
 
     # -- waiting and failing -----------------------------------------------------------------------------------
 
@@ -419,6 +431,14 @@ class Interpreter:
         self._changed.notify_all()
         for listener in self._listeners:
             listener()
+
+    def _is_idle(self) -> bool:
+        """Nothing is left to run, and nothing will come: for the function itself that is an empty queue."""
+        return not self._working and not self._is_awaited_outside()
+
+    def _is_awaited_outside(self) -> bool:
+        """Whether the function still runs, and the caller is not the function."""
+        return self._body is not None and self._body is not threading.current_thread()
 
     def _await(self, condition: Callable[[], bool]) -> None:
         """Waits until `condition` holds; raises if the state has failed."""

@@ -85,6 +85,7 @@ class Run:
         name: the program's name, for errors.
         sampling: what `gen` uses for arguments it was not given.
         namespace: which cached prefixes the run may share.
+        streams: whether generated text is shown as it comes, or when it is complete.
     """
 
     def __init__(
@@ -93,13 +94,16 @@ class Run:
         backend: Backend,
         chat_format: ChatFormat,
         sampling: SamplingParams,
+        *,
         namespace: str = "",
+        streams: bool = False,
     ) -> None:
         self.name = name
         self.tokenizer = backend.engine.tokenizer
         self.chat_format = chat_format
         self.sampling = sampling
         self.namespace = namespace
+        self.streams = streams
         self._backend = backend
         self._changed = threading.Condition()
         self._num_working = 0

@@ -16,34 +16,24 @@ threads: the interpreter that owns it takes care of those.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import ProgramError
-from .chat_format import ChatFormat, Template
+from .chat_format import ChatFormat, TemplateTokenizer
 from .expression import Role
 
 
-class TextTokenizer(Protocol):
+class TextTokenizer(TemplateTokenizer, Protocol):
     """The part of a tokenizer that programs use."""
 
     @property
     def bos_id(self) -> int: ...
 
-    @property
-    def chat_template(self) -> Template: ...
-
-    @property
-    def special_ids(self) -> Mapping[str, int]: ...
-
     def encode(self, text: str) -> list[int]: ...
 
     def encode_prompt(self, text: str) -> list[int]: ...
-
-    def encode_pieces(self, pieces: Iterable[str]) -> list[int]: ...
-
-    def decode(self, token_ids: Sequence[int]) -> str: ...
 
     def token_bytes(self, token_id: int) -> bytes: ...
 
@@ -193,26 +183,24 @@ class Transcript:
             self._run = ""
 
     def _append_marker(self, text: str) -> None:
-        """Special tokens as ids; the marker's plain text before and after them joins the runs on either side."""
-        is_start = not self._token_ids and not self._run
-        ids = self._tokenizer.encode_pieces([text] if is_start else ["", text])
-        if not is_start and not self._messages and ids and ids[0] == self._tokenizer.bos_id:
+        """Special tokens as ids; plain text before and after them joins the runs on either side."""
+        at_start = not self._token_ids and not self._run
+        bos = self._bos_text
+        if not at_start and not self._messages and bos:
             # The template begins a sequence, but there is text before its first message.
-            text = text.removeprefix(self._tokenizer.token_text(ids.pop(0)))
+            text = text.removeprefix(bos)
+        marker = self._format.marker(text, at_start=at_start)
         if text:
             self.chunks.append(text)
-        special = set(self._tokenizer.special_ids.values())
-        places = [at for at, token_id in enumerate(ids) if token_id in special]
-        if not places and not is_start:
-            self._run += text
-            return
-        first, last = (places[0], places[-1]) if places else (0, len(ids) - 1)
-        if is_start:
-            first = 0
-        self._run += self._tokenizer.decode(ids[:first])
-        self._end_run()
-        self._token_ids.extend(ids[first : last + 1])
-        self._run = self._tokenizer.decode(ids[last + 1 :])
+        self._run += marker.before
+        if marker.token_ids:
+            self._end_run()
+            self._token_ids.extend(marker.token_ids)
+        self._run += marker.after
+
+    @property
+    def _bos_text(self) -> str:
+        return self._tokenizer.token_text(self._tokenizer.bos_id) if self._tokenizer.bos_id >= 0 else ""
 
 
 def kept_ids(tokenizer: TextTokenizer, token_ids: Sequence[int], text: str, *, ended: bool) -> list[int]:

@@ -105,6 +105,7 @@ class FakeStream:
         self._asked = asked
         self._replies = replies
         self.aborted = threading.Event()
+        self._drained = False
 
     def __iter__(self) -> Iterator[Delta]:
         usage = Usage(prompt_tokens=len(self._asked.prompt))
@@ -118,8 +119,14 @@ class FakeStream:
                 if self._backend.pace is not None:
                     self._backend.pace.acquire(timeout=10)
                 yield Delta("r", index, reply[start : start + 2], (), None, usage)
+        self._drained = True
 
     def completions(self) -> list[Completion]:
+        if not self._drained:
+            for _ in self:
+                pass
+        if self.aborted.is_set():
+            raise RequestError("the request was aborted")
         tokenizer = self._backend.engine.tokenizer
         out = []
         for index, reply in enumerate(self._replies):

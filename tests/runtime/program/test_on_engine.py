@@ -208,6 +208,7 @@ def test_an_engine_that_stops_ends_its_programs() -> None:
         driver.stop()
         forks.join()
 
+    state = endless.run(backend=driver, stream=True)
     with pytest.raises(ProgramError, match="the engine has stopped") as caught:
-        endless.run(backend=driver)
+        state.sync()
     assert isinstance(caught.value.__cause__, EngineStopped)

@@ -565,3 +565,26 @@ def test_select_appends_the_winner_as_it_was_scored() -> None:
     assert state.token_ids() == [*prompt, *chosen, ord(".")]
     means = state.get_meta_info("x")["normalized_prompt_logprobs"]
     assert len(means) == 2 and all(math.isfinite(mean) for mean in means)
+
+
+def test_reading_a_streaming_state_from_outside_waits_for_the_function() -> None:
+    backend = FakeBackend()
+    go = threading.Event()
+
+    def body(s: ProgramState) -> None:
+        s += "a"
+        assert s.text() == "a"  # the function itself does not wait for itself
+        go.wait(10)
+        s += ph.gen("x")
+        s["after"] = s["x"] + "!"
+
+    for read, value in [
+        (lambda s: s["after"], "ok!"),
+        (lambda s: s.text(), "aok"),
+        (lambda s: s.sync(), None),
+        (lambda s: s.error(), None),
+    ]:
+        go.clear()
+        state = run(body, backend, stream=True)
+        threading.Timer(0.02, go.set).start()
+        assert read(state) == value

@@ -58,7 +58,7 @@ def with_history_rewritten(messages: Sequence[Mapping[str, str]], add_generation
 
 def transcript(template: Templates = plain_template) -> Transcript:
     tokenizer = FakeTokenizer(template)
-    return Transcript(tokenizer, ChatFormat(tokenizer.chat_template))
+    return Transcript(tokenizer, ChatFormat(tokenizer))
 
 
 CONVERSATION = [
