@@ -36,7 +36,7 @@ class ArrayWriter:
 
     layout: Layout
     value: Value
-    texts: Callable[[Goal, int], "list[str] | None"]
+    texts: Callable[[Goal, int], list[str] | None]
     reserve: Callable[[], str]
     define: Callable[[str, Expression], None]
 
@@ -52,7 +52,8 @@ class ArrayWriter:
         for facet in facets:
             if facet.repeated:
                 raise UnsupportedSchema(
-                    f"{facet.pointer}/uniqueItems: its negation is not supported", pointer=f"{facet.pointer}/uniqueItems"
+                    f"{facet.pointer}/uniqueItems: its negation is not supported",
+                    pointer=f"{facet.pointer}/uniqueItems",
                 )
         contains = [contained for facet in facets for contained in facet.contains]
         unique = [facet for facet in facets if facet.unique]

@@ -6,14 +6,11 @@ made of is decided by `Branching`, how it is written by the writers of strings, 
 
 from __future__ import annotations
 
-import json
-
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..dfa import Dfa
 from ..expression import Expression, Grammar, Literal, Rule, alternation
 from .arrays import ArrayWriter
 from .branching import Branching
-from .constants import is_writable, key_text
 from .layout import Layout
 from .numbers import ANY_NUMBER, number_expressions, number_texts
 from .objects import ObjectWriter
@@ -21,6 +18,7 @@ from .others import Others
 from .parts import ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
 from .sites import Sites
 from .strings import ANY_STRING_EXPRESSION, string_expression, string_language
+from .texts import is_writable, string_text
 
 MAX_RULES = 200_000
 
@@ -145,9 +143,7 @@ class SchemaCompiler:
 
 def _scalars(branches: tuple[Branch, ...], bit: int) -> list[Expression]:
     """The numbers or strings of all branches, without repetitions."""
-    all_tests = {
-        branch.numbers if bit == NUMBER else branch.strings: None for branch in branches if branch.types & bit
-    }
+    all_tests = {branch.numbers if bit == NUMBER else branch.strings: None for branch in branches if branch.types & bit}
     if () in all_tests:
         return [ANY_NUMBER if bit == NUMBER else ANY_STRING_EXPRESSION]
     options: list[Expression] = []
@@ -160,7 +156,7 @@ def _written(bit: int, tests: tuple[Test, ...]) -> list[Expression]:
     if len(tests) == 1 and tests[0][0] == "among" and bit == STRING:
         texts = tests[0][1]
         assert isinstance(texts, frozenset)
-        return [Literal(key_text(text).encode()) for text in sorted(texts) if is_writable(text)]
+        return [Literal(string_text(text).encode()) for text in sorted(texts) if is_writable(text)]
     if bit == NUMBER:
         return [*number_expressions(tests)]
     expression = string_expression(tests)
@@ -171,6 +167,4 @@ def _listed(bit: int, tests: tuple[Test, ...], limit: int) -> list[str] | None:
     if bit == NUMBER:
         return number_texts(tests, limit)
     texts = string_language(tests).texts(limit)
-    return None if texts is None else [json.dumps(text, ensure_ascii=False) for text in texts]
-
-
+    return None if texts is None else [string_text(text) for text in texts]

@@ -7,7 +7,6 @@ Objects and arrays become schemas with one constant per member, so the rest of t
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeGuard
 
 from ...errors import InvalidSchema
@@ -18,20 +17,6 @@ from .sites import Sites, shown
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value is a JSON number; Python's booleans are not."""
     return type(value) is int or type(value) is float
-
-
-def is_writable(text: str) -> bool:
-    """Whether a text can be written as UTF-8, that is: has no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def key_text(text: str) -> str:
-    """A string as JSON text, in the one spelling that is used everywhere."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:

@@ -113,10 +113,9 @@ class _Comparison:
                 self._accept(row, sign, LESS if position < length else EQUAL)
 
     def _accept(self, row: int, sign: int, order: int) -> None:
-        if sign > 0:
-            relation = GREATER if self.bound < 0 else order
-        else:
-            relation = LESS if self.bound > 0 else -order
+        relation = sign * order
+        if self.bound and (self.bound < 0) == (sign > 0):  # on different sides of zero
+            relation = sign
         self.accepting[row] = relation in self.wanted
 
 

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Iterable
 
 from ..dfa import Dfa
+from .key_trie import any_text_except
 from .parts import NEVER, Clause, Goal, ObjectFacet
-from .strings import ANY_STRING, literal_language, pattern_language
+from .strings import ANY_STRING, pattern_language
 
 
 @functools.lru_cache(maxsize=4096)
@@ -50,11 +51,9 @@ def _units(clauses: Iterable[Clause]) -> list[tuple[str, bool]]:
 @functools.lru_cache(maxsize=1024)
 def key_language(excluded: frozenset[str], matched: tuple[str, ...], unmatched: tuple[str, ...]) -> Dfa:
     """The keys not in `excluded` that are matched by all of `matched` and by none of `unmatched`."""
-    language = ANY_STRING
+    language = any_text_except(excluded) if excluded else ANY_STRING
     for pattern in matched:
         language = language.intersect(pattern_language(pattern))
     for pattern in unmatched:
         language = language.difference(pattern_language(pattern))
-    if excluded:
-        language = language.difference(literal_language(sorted(excluded)))
     return language

@@ -72,9 +72,7 @@ class Layout:
         """
         if maximum == 0:
             return None
-        more = Repeat(
-            Sequence((*self.comma, *item)), max(minimum - 1, 0), None if maximum is None else maximum - 1
-        )
+        more = Repeat(Sequence((*self.comma, *item)), max(minimum - 1, 0), None if maximum is None else maximum - 1)
         return (*item, more), minimum == 0
 
 

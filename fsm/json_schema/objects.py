@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alternation
-from .constants import is_writable, key_text
 from .keys import goal_of_key
 from .layout import Layout, Parts
-from .others import MAX_LISTED, Others, OtherKeys
+from .others import MAX_LISTED, OtherKeys, Others
 from .parts import ANYTHING, NEVER, Clause, Goal, ObjectFacet
+from .texts import is_writable, string_text
 
 MAX_STATES = 20_000
 MAX_ALTERNATIVES = 500
@@ -53,7 +53,7 @@ class ObjectWriter:
     """What objects need from the compiler: see `ArrayWriter`. `others` works out the keys not named."""
 
     layout: Layout
-    value: Callable[[Goal], "Expression | None"]
+    value: Callable[[Goal], Expression | None]
     others: Others
     reserve: Callable[[], str]
     define: Callable[[str, Expression], None]
@@ -70,7 +70,7 @@ class ObjectWriter:
     # ---------------------------------------------------------------- from branches to shapes
 
     def _shapes(self, branches: list[tuple[ObjectFacet, ...]]) -> Iterator[_Shape]:
-        groups: dict[tuple[object, ...], list[tuple[ObjectFacet, ...]]] = {}
+        groups: dict[tuple[int, ...], list[tuple[ObjectFacet, ...]]] = {}
         num_alternatives = 0
         for branch in branches:
             for facets in self.others.settled(branch):
@@ -81,8 +81,7 @@ class ObjectWriter:
                         pointer=facets[0].pointer,
                     )
                 core = tuple(id(facet) for facet in facets if not _only_clauses(facet))
-                bounds = [(facet.minimum, facet.maximum) for facet in facets if facet.minimum or facet.maximum is not None]
-                groups.setdefault((core, *bounds), []).append(facets)
+                groups.setdefault(core, []).append(facets)
         for alternatives in groups.values():
             shape = self._shape(alternatives)
             if shape is not None:
@@ -118,9 +117,9 @@ class ObjectWriter:
 
     def _written(self, shape: _Shape) -> Expression | None:
         required = _only_required(shape)
-        if required is not None and shape.minimum <= len(required) and shape.maximum is None:
-            if not shape.others.witnesses:
-                return self._ordered(shape, required)
+        counts = shape.maximum is not None or bool(shape.others.witnesses)
+        if required is not None and shape.minimum <= len(required) and not counts:
+            return self._ordered(shape, required)
         return self._stateful(shape)
 
     def _ordered(self, shape: _Shape, required: set[str]) -> Expression | None:
@@ -142,12 +141,12 @@ class ObjectWriter:
                 if key in required:
                     return None
             elif key in required:
-                parts += (*layout.key(key_text(key), after_comma=after), value)
+                parts += (*layout.key(string_text(key), after_comma=after), value)
                 after = True
             elif after:
-                parts.append(Repeat(Sequence((*layout.key(key_text(key), after_comma=True), value)), 0, 1))
+                parts.append(Repeat(Sequence((*layout.key(string_text(key), after_comma=True), value)), 0, 1))
             else:
-                parts.append(Repeat(Sequence((*layout.key(key_text(key)), value, *comma)), 0, 1))
+                parts.append(Repeat(Sequence((*layout.key(string_text(key)), value, *comma)), 0, 1))
         return layout.bracketed(b"{", (*parts, *more), b"}", may_be_empty=False)
 
     def _all_optional(self, shape: _Shape, more: Parts) -> Expression:
@@ -158,10 +157,10 @@ class ObjectWriter:
         rest: Parts = more
         for index in range(len(members) - 1, -1, -1):
             key, value = members[index]
-            options.append(Sequence((*layout.key(key_text(key)), value, *rest)))
+            options.append(Sequence((*layout.key(string_text(key)), value, *rest)))
             if index:
                 name = self.reserve()
-                member = Repeat(Sequence((*layout.key(key_text(key), after_comma=True), value)), 0, 1)
+                member = Repeat(Sequence((*layout.key(string_text(key), after_comma=True), value)), 0, 1)
                 self.define(name, Sequence((member, *rest)))
                 rest = (Rule(name),)
         options.reverse()
@@ -209,7 +208,7 @@ class ObjectWriter:
                 present = _assume(residue, key, True)
                 if value is not None and present and left != 0:
                     after = (index + 1, present, True, max(owed - 1, 0), None if left is None else left - 1)
-                    options.append(Sequence((*layout.key(key_text(key), after_comma=written), value, rule(after))))
+                    options.append(Sequence((*layout.key(string_text(key), after_comma=written), value, rule(after))))
                 absent = _assume(residue, key, False)
                 if absent:
                     options.append(rule((index + 1, absent, written, owed, left)))
@@ -327,5 +326,3 @@ def _assume(residue: Residue, key: str, present: bool) -> Residue:
                 return frozenset((frozenset(),))
             left.add(frozenset(remaining))
     return frozenset(left)
-
-

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..dfa import Dfa
 from ..expression import Embed, Expression
-from .key_trie import any_key_except
+from .key_trie import any_text_except
 from .keys import is_matched, key_language, required_keys
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .strings import ANY_STRING, ANY_STRING_EXPRESSION, key_expression, pattern_language
@@ -48,7 +48,7 @@ class Others:
         names: the strings that fulfil a goal.
     """
 
-    value: Callable[[Goal], "Expression | None"]
+    value: Callable[[Goal], Expression | None]
     names: Callable[[Goal], Dfa]
 
     def is_name(self, facets: tuple[ObjectFacet, ...], key: str) -> bool:
@@ -154,7 +154,7 @@ class Others:
             return NO_KEYS
         key = ANY_STRING_EXPRESSION
         if named:
-            key = Embed(any_key_except(named))
+            key = Embed(any_text_except(named))
         return OtherKeys(((key, value),))
 
     def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:

@@ -33,9 +33,9 @@ from .parts import (
     Part,
     Test,
 )
-from .resolve import DRAFT_2020, Site
+from .resolve import DRAFT_2020, Site, escape
+from .sites import KEYWORDS, Sites, is_keyword, negation, shown
 from .strings import pattern_language
-from .sites import KEYWORDS, Sites, escape, is_keyword, negation, shown
 
 TYPES = {
     "null": NULL, "boolean": BOOLEAN, "number": NUMBER, "integer": NUMBER, "string": STRING, "array": ARRAY,
@@ -159,9 +159,7 @@ class _Reading:
 
     def names(self, value: object, pointer: str) -> list[str]:
         if type(value) is not list or not all(type(name) is str for name in value):
-            raise InvalidSchema(
-                f"{pointer}: must be a list of property names, not {shown(value)}", pointer=pointer
-            )
+            raise InvalidSchema(f"{pointer}: must be a list of property names, not {shown(value)}", pointer=pointer)
         return value
 
     def goal(self, name: str) -> Goal:
@@ -228,7 +226,9 @@ class _Reading:
             problem = step_problem(step)
             if problem is not None:
                 pointer = f"{self.pointer}/multipleOf"
-                raise UnsupportedSchema(f"{pointer}: {problem}; use a whole number or a binary fraction", pointer=pointer)
+                raise UnsupportedSchema(
+                    f"{pointer}: {problem}; use a whole number or a binary fraction", pointer=pointer
+                )
             tests.append(("multiple", step))
         return tuple(tests)
 

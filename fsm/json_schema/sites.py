@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import InvalidSchema
 from .parts import ANYTHING, NEVER, Goal
-from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site, escape
+from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site
 
 FIRST_DRAFT = {
     "$ref": 4, "type": 4, "enum": 4, "allOf": 4, "anyOf": 4, "oneOf": 4, "not": 4,
@@ -158,4 +158,3 @@ def shown(value: object) -> str:
 def negation(goal: Goal) -> tuple[int, ...]:
     """The atoms of which at least one must hold for the goal to fail."""
     return tuple(atom ^ 1 for atom in goal)
-

@@ -17,6 +17,7 @@ from ..expression import Embed
 from ..regex import regex_to_dfa
 from .formats import format_language
 from .parts import Test
+from .texts import is_writable
 
 ANY_STRING = Dfa.any_text()
 ANY_STRING_EXPRESSION = Embed(string_text())
@@ -59,13 +60,7 @@ def key_expression(language: Dfa) -> Embed:
 
 def literal_language(texts: Iterable[str]) -> Dfa:
     """Exactly these texts; those with lone surrogates cannot be written and are left out."""
-    found: list[bytes] = []
-    for text in texts:
-        try:
-            found.append(text.encode())
-        except UnicodeEncodeError:
-            continue
-    return Dfa.from_literals(found)
+    return Dfa.from_literals(text.encode() for text in texts if is_writable(text))
 
 
 def _cheapest_first(tests: tuple[Test, ...]) -> list[Test]:
