@@ -29,6 +29,7 @@ class LinearWeight:
         bias: `[N]`, None if there is none; where packed always there, with zeros up to whole panels.
         num_outputs, num_inputs: N, K.
         has_bias: whether the bias is the model's.
+        row_tile: rows of every single product, the last one filled up (0: all rows at once).
     """
 
     stored: Tensor
@@ -36,6 +37,7 @@ class LinearWeight:
     num_outputs: int
     num_inputs: int
     has_bias: bool
+    row_tile: int = 0
 
     @property
     def is_packed(self) -> bool:
@@ -59,15 +61,33 @@ class LinearWeight:
         return self.stored[indices // PANEL, :, indices % PANEL]
 
 
-def pack_linear(weight: Tensor, bias: Tensor | None = None) -> LinearWeight:
-    """Lays weight `[N, K]` and bias `[N]` out for their device and type; plain ones are kept, not copied."""
+def pack_linear(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0) -> LinearWeight:
+    """Lays weight `[N, K]` and bias `[N]` out for their device and type; plain ones are kept, not copied.
+
+    row_tile > 0 makes the bits of a row independent of the other rows where a library computes the product: it picks
+    its kernel by the shape, so every product gets the same shape. Packed weights need none.
+    """
     num_outputs, num_inputs = weight.shape
     shape = (num_outputs, num_inputs, bias is not None)
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
-        return LinearWeight(weight, bias, *shape)
+        return LinearWeight(weight, bias, *shape, row_tile)
     missing = -num_outputs % PANEL
     panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, num_inputs).transpose(1, 2).contiguous()
     filled = weight.new_zeros(num_outputs + missing)
     if bias is not None:
         filled[:num_outputs] = bias
     return LinearWeight(panels, filled, *shape)
+
+
+def tiled_linear(x: Tensor, weight: LinearWeight) -> Tensor:
+    """`linear` in products of exactly `row_tile` rows; one product when there are no more rows than that."""
+    num_rows, tile = x.shape[0], weight.row_tile
+    x = F.pad(x, (0, 0, 0, -num_rows % tile))
+    out = x.new_empty((x.shape[0], weight.num_outputs))
+    for start in range(0, num_rows, tile):
+        rows = slice(start, start + tile)
+        if weight.bias is None:
+            torch.mm(x[rows], weight.stored.T, out=out[rows])
+        else:
+            torch.addmm(weight.bias, x[rows], weight.stored.T, out=out[rows])
+    return out[:num_rows]

@@ -13,7 +13,7 @@ from torch import Tensor
 from . import cpu_elementwise, cpu_sample, reference
 from .cpu_attention import cpu_attention
 from .cpu_linear import cpu_linear
-from .linear_weight import LinearWeight, pack_linear
+from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .work_list import AttentionPlan, plan_attention
 
 __all__ = [
@@ -39,9 +39,11 @@ def _is_plain(*tensors: Tensor) -> bool:
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
-    """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`. On the CPU in fp32 a row's bits do not depend on T."""
+    """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`. Packed or tiled, a row's bits do not depend on T."""
     if weight.is_packed:
         return cpu_linear(x, weight)
+    if weight.row_tile:
+        return tiled_linear(x, weight)
     return F.linear(x, weight.stored, weight.bias)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,11 @@ class TokenizerJson:
         self._spec = read_json_object(path)
         for token in self._added():
             token["special"] = token.get("special") is True or looks_like_control(token["content"])
-        self._inside_spec = _without_prefix_space(self._spec)
-        self._inside = self._build(self._inside_spec, text_only=True)
+        inside_spec = _without_prefix_space(self._spec)
+        self._has_prefix_space = inside_spec != self._spec
+        self._inside = self._build(inside_spec, text_only=True)
         self.special_ids: dict[str, int] = {t["content"]: t["id"] for t in self._added() if t["special"]}
+        self._special_pattern = re.compile("|".join(map(re.escape, self.special_ids)) or "(?!)")
         self.token_bytes = self._read_token_bytes()
         with_specials = self._template.encode("a", add_special_tokens=True)
         self.start_ids: list[int] = _leading(with_specials.ids, with_specials.special_tokens_mask)
@@ -52,10 +55,17 @@ class TokenizerJson:
         return ids
 
     def encode_template(self, text: str, *, at_start: bool) -> list[int]:
-        """`text` with every special token in it as its id."""
-        view = self._template if at_start else self._inside_template
-        ids: list[int] = view.encode(text, add_special_tokens=False).ids
-        return ids
+        """`text` with every special token in it as its id.
+
+        Some files put their prefix space behind special tokens too. A text that goes on where another one was cut
+        (not `at_start`) gets it there as well, but not at its own beginning.
+        """
+        if at_start or not self._has_prefix_space:
+            ids: list[int] = self._template.encode(text, add_special_tokens=False).ids
+            return ids
+        special = self._special_pattern.search(text)
+        begin = special.start() if special else len(text)
+        return self.encode_inside(text[:begin]) + self.encode_template(text[begin:], at_start=True)
 
     @cached_property
     def _start(self) -> tokenizers.Tokenizer:
@@ -64,14 +74,6 @@ class TokenizerJson:
     @cached_property
     def _template(self) -> tokenizers.Tokenizer:
         return self._build(self._spec, text_only=False)
-
-    @cached_property
-    def _inside_template(self) -> tokenizers.Tokenizer:
-        return self._build(self._inside_spec, text_only=False) if self._has_prefix_space else self._template
-
-    @property
-    def _has_prefix_space(self) -> bool:
-        return self._inside_spec != self._spec
 
     def _build(self, spec: dict[str, Any], *, text_only: bool) -> tokenizers.Tokenizer:
         try:

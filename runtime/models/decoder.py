@@ -30,6 +30,8 @@ from .config import LayerConfig, ModelConfig
 from .rope import rope_table
 from .weights import Checkpoint, open_checkpoint
 
+ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
+
 
 class KVTensors(Protocol):
     """One tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`."""
@@ -93,11 +95,13 @@ class Decoder:
         device: torch.device | str = "cpu",
         dtype: torch.dtype | None = None,
         max_positions: int | None = None,
+        deterministic: bool = False,
     ) -> Decoder:
         """Loads a checkpoint folder (Hugging Face layout, safetensors).
 
         dtype: None takes the stored one. max_positions: longest sequence that will be served; None takes the
-        model's own `max_position_embeddings`.
+        model's own `max_position_embeddings`. deterministic: projections whose bits do not depend on the batch on a
+        GPU too, by products of `ROW_TILE` rows each; in fp32 on the CPU they always are, at no cost.
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.
@@ -106,7 +110,7 @@ class Decoder:
         config = ModelConfig.from_folder(folder)
         with open_checkpoint(folder, dtype or config.dtype) as checkpoint:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
-            reader = _Reader(config, checkpoint, prefix, device)
+            reader = _Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0)
             embedding = reader.matrix(f"{prefix}embed_tokens.weight", config.vocab_size, config.hidden_size)
             layers = [reader.layer(index) for index in range(config.num_layers)]
             final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size)
@@ -205,14 +209,18 @@ def _head_norm(heads: Tensor, weight: Tensor, eps: float) -> Tensor:
 class _Reader:
     """Reads a checkpoint's tensors under the names and in the shapes that the configuration implies."""
 
-    def __init__(self, config: ModelConfig, checkpoint: Checkpoint, prefix: str, device: torch.device) -> None:
+    def __init__(
+        self, config: ModelConfig, checkpoint: Checkpoint, prefix: str, device: torch.device, row_tile: int
+    ) -> None:
         self._config = config
         self._checkpoint = checkpoint
         self._prefix = prefix
         self._device = device
+        self._row_tile = row_tile
 
     def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
-        return pack_linear(self._checkpoint.read(name, (num_rows, num_columns), device=self._device))
+        weight = self._checkpoint.read(name, (num_rows, num_columns), device=self._device)
+        return pack_linear(weight, row_tile=self._row_tile)
 
     def norm(self, name: str, size: int) -> Tensor:
         return self._checkpoint.read(name, (size,), device=self._device).float() + self._config.options.norm_offset
@@ -252,6 +260,5 @@ class _Reader:
         """The projections `names` stacked into one."""
         read = self._checkpoint.read_stacked
         weight = read([f"{base}{name}.weight" for name in names], rows, [columns], device=self._device)
-        if not has_bias:
-            return pack_linear(weight)
-        return pack_linear(weight, read([f"{base}{name}.bias" for name in names], rows, [], device=self._device))
+        bias = read([f"{base}{name}.bias" for name in names], rows, [], device=self._device) if has_bias else None
+        return pack_linear(weight, bias, row_tile=self._row_tile)

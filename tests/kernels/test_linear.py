@@ -89,6 +89,16 @@ def test_half_types_are_kept_as_they_are(dtype: torch.dtype) -> None:
     torch.testing.assert_close(found, expected, atol=3e-2, rtol=3e-2)
 
 
+@pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
+def test_tiled_products_equal_the_twin_and_each_other(bias: bool) -> None:
+    matrix, x = torch.randn(131, 37).to(torch.bfloat16), torch.randn(40, 37).to(torch.bfloat16)
+    weight = ops.pack_linear(matrix, torch.randn(131).to(torch.bfloat16) if bias else None, row_tile=16)
+    together = ops.linear(x, weight)
+    torch.testing.assert_close(together, reference.linear(x, weight), atol=3e-2, rtol=3e-2)
+    for num_rows in (0, 1, 2, 15, 16, 17, 33):
+        assert torch.equal(ops.linear(x[:num_rows], weight), together[:num_rows])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_matrix_rows_and_bytes_are_those_of_the_weight(dtype: torch.dtype) -> None:
     matrix, bias = torch.randn(131, 37).to(dtype), torch.randn(131).to(dtype)

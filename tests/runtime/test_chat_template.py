@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ModelError, RequestError
@@ -82,6 +82,7 @@ def test_the_text_is_that_of_transformers(name: str, num_messages: int, transfor
 TEXT = st.lists(st.sampled_from([*SPECIALS, "<", "|", "im_end", "a", "b", "c", "|>", "\ufdd0", " ", "é"])).map("".join)
 
 
+@settings(deadline=None)
 @given(contents=st.lists(TEXT, min_size=1, max_size=4))
 def test_messages_never_bring_special_tokens_and_keep_their_text(contents: list[str]) -> None:
     roles = ["user", "assistant"] * 2
@@ -123,6 +124,25 @@ def test_token_ids_of_a_growing_chat_are_extended_never_changed(tmp_path: Path, 
     turns = [{"role": "assistant", "content": tokenizer.decode(answer)}, {"role": "user", "content": "And now?"}]
     longer = tokenizer.apply_chat_template([*messages, *turns])
     assert longer[: len(prompt) + len(answer) + 1] == [*prompt, *answer, tokenizer.special_ids["<|im_end|>"]]
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "metaspace"])
+@pytest.mark.parametrize("name", ["chatml", "trimming"])
+def test_the_token_ids_are_those_of_transformers(tmp_path: Path, kind: str, name: str) -> None:
+    FOLDERS[kind](tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATES[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import PreTrainedTokenizerFast
+    tokens = {"bos_token": "<s>" if kind == "metaspace" else "<|endoftext|>", "eos_token": "<|im_end|>"}
+    theirs = PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json"), chat_template=TEMPLATES[name], **tokens
+    )
+    messages = [CHAT[0], {"role": "assistant", "content": "On the Rhine."}, CHAT[2]]
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, **tokens}))
+    expected = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert Tokenizer.from_folder(tmp_path).apply_chat_template(messages) == expected
 
 
 def test_the_folder_names_the_template(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.runtime.detokenizer import Detokenizer
@@ -12,6 +12,7 @@ TOKEN_BYTES = [bytes([byte]) for byte in range(256)] + [b"\xe6\x9d", b"\xb1\xe4"
 TOKEN_IDS = st.lists(st.sampled_from(range(len(TOKEN_BYTES))) | st.sampled_from([*b"\xf0\x9f\x99\x82", 256, 257]))
 
 
+@settings(deadline=None)
 @given(token_ids=TOKEN_IDS)
 def test_pushed_text_equals_decoding_at_once(token_ids: list[int]) -> None:
     detokenizer = Detokenizer(TOKEN_BYTES)
@@ -19,6 +20,7 @@ def test_pushed_text_equals_decoding_at_once(token_ids: list[int]) -> None:
     assert text == b"".join(TOKEN_BYTES[t] for t in token_ids).decode("utf-8", "replace")
 
 
+@settings(deadline=None)
 @given(text=st.text())
 def test_byte_by_byte_no_character_is_ever_replaced(text: str) -> None:
     detokenizer = Detokenizer(TOKEN_BYTES)

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from phloem.kernels import ops
-from phloem.runtime.models.config import ModelConfig
-from phloem.runtime.models.decoder import Decoder
+from phloem.runtime.models import Decoder, ModelConfig, resolve_model
+from phloem.runtime.tokenizer import Tokenizer
 
 SMALL: dict[str, Any] = {
     "vocab_size": 131,
@@ -256,6 +256,20 @@ def test_a_tokens_logits_are_the_same_bits_however_it_was_computed(oracle: Oracl
     run.extend({**others, 0: token_ids[:39]}, rows=[])
     found = run.extend({3: [5, 6], 0: token_ids[39:], 4: [7]}, rows=[2])
     assert torch.equal(found, expected[39:])
+
+
+@pytest.mark.parametrize("prompt", ["Hello, who is there?", "12 <|end|> jackets", "Grüße 東京"])
+def test_the_bundled_model_writes_the_same_text_in_transformers(prompt: str) -> None:
+    folder = resolve_model("nano")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import LlamaForCausalLM
+    oracle = Oracle(folder, LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval())
+    token_ids = Tokenizer.from_folder(folder).apply_chat_template([{"role": "user", "content": prompt}])
+    decoder = Decoder.from_folder(folder, dtype=torch.float32)
+    torch.testing.assert_close(PagedRun(decoder).extend({0: token_ids}), oracle.logits(token_ids), atol=1e-4, rtol=1e-4)
+    expected = oracle.greedy(token_ids, 64)
+    assert PagedRun(decoder).greedy(token_ids, 64)[: len(expected)] == expected
 
 
 def test_the_configuration_is_read_as_transformers_means_it(oracle: Oracle) -> None:

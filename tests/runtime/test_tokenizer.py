@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -116,12 +116,14 @@ TEXTS = st.text(
 ).map("".join)
 
 
+@settings(deadline=None)
 @given(text=TEXTS)
 def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
     expected = text.replace("▁", " ") if "▁" not in tokenizer.decode(tokenizer.encode("▁")) else text
     assert tokenizer.decode(tokenizer.encode(text)) == expected
 
 
+@settings(deadline=None)
 @given(text=TEXTS)
 def test_text_never_makes_special_tokens(tokenizer: Tokenizer, text: str) -> None:
     specials = set(tokenizer.special_ids.values())
@@ -130,6 +132,7 @@ def test_text_never_makes_special_tokens(tokenizer: Tokenizer, text: str) -> Non
     assert not specials & set(body)
 
 
+@settings(deadline=None)
 @given(token_ids=st.lists(st.integers(0, 400), max_size=30))
 def test_decode_is_the_bytes_of_the_tokens(tokenizer: Tokenizer, token_ids: list[int]) -> None:
     content = b"".join(map(tokenizer.token_bytes, token_ids))
