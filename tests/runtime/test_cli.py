@@ -388,3 +388,14 @@ def test_a_port_in_use_is_told_before_the_model_is_loaded(server: Process, shell
     port = str(urlsplit(server.url).port)
     assert shell("serve", "--port", port) == 2
     assert f"--port {port}" in shell.err and "in use" in shell.err
+
+
+def test_the_manual_names_only_options_that_exist(shell: Shell) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
+    known = ""
+    for command in COMMANDS:
+        shell(command, "--help")
+        known += shell.out
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", manual))
+    assert len(named) > 15
+    assert {name for name in named if not re.search(rf"{name}\b(?!-)", known)} == set()
