@@ -12,6 +12,7 @@ a stream that just ends looks like success to clients.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -79,21 +80,21 @@ class EventStream(Response):
         self._ping_interval = ping_interval
         self._send_timeout = send_timeout
         self._started = False
-        self._written_at = 0.0
+        self._written_at = self._write_began_at = time.monotonic()
         self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writing = asyncio.ensure_future(self._write_all(send))
         listening = asyncio.ensure_future(_disconnected(receive))
-        pinging = asyncio.ensure_future(self._ping(send))
+        watching = asyncio.ensure_future(self._watch(send))
         try:
-            await asyncio.wait({writing, listening, pinging}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({writing, listening, watching}, return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
                 writing.result()
             else:
                 raise ClientGone
         finally:
-            await _cancel(writing, listening, pinging)
+            await _cancel(writing, listening, watching)
             await self._frames.aclose()
 
     async def _write_all(self, send: Send) -> None:
@@ -112,25 +113,30 @@ class EventStream(Response):
 
     async def _write(self, send: Send, data: bytes) -> None:
         async with self._lock:
+            self._write_began_at = time.monotonic()
             try:
-                async with asyncio.timeout(self._send_timeout):
-                    if not self._started:
-                        self._started = True
-                        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-            except (TimeoutError, OSError) as error:
+                if not self._started:
+                    self._started = True
+                    await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+            except OSError as error:
                 raise ClientGone from error
-        self._written_at = asyncio.get_running_loop().time()
+            self._written_at = time.monotonic()
 
-    async def _ping(self, send: Send) -> None:
-        """A comment whenever the stream was silent for an interval. Also starts an answer that is long in coming."""
-        self._written_at = asyncio.get_running_loop().time()
+    async def _watch(self, send: Send) -> None:
+        """Pings a silent stream (which also starts an answer that is long in coming); ends with a client that does
+        not read. One timer per stream instead of one per chunk."""
         while True:
-            silence = asyncio.get_running_loop().time() - self._written_at
-            if silence >= self._ping_interval:
-                await self._write(send, PING)
+            now = time.monotonic()
+            waiting = now - self._write_began_at if self._write_began_at > self._written_at else 0.0
+            if waiting >= self._send_timeout:
+                return
+            silence = now - self._written_at
+            if not waiting and silence >= self._ping_interval:
+                async with asyncio.timeout(self._send_timeout):
+                    await self._write(send, PING)
                 silence = 0.0
-            await asyncio.sleep(self._ping_interval - silence)
+            await asyncio.sleep(min(self._ping_interval - (0.0 if waiting else silence), self._send_timeout - waiting))
 
 
 async def _disconnected(receive: Receive) -> None:
