@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from ...errors import ProgramError
 from .expression import Expression, as_expression
-from .run import place_of_caller
+from .place import place_of_caller
+from .variable import Variable
 
 if TYPE_CHECKING:
     from .state import ProgramState
@@ -79,17 +80,14 @@ class ForkGroup:
     def _gather(self) -> None:
         self._parent.sync()
         parent = self._parent._interpreter
-        gathered: dict[str, tuple[list[Any], list[Any], list[Any]]] = {}
+        gathered: dict[str, list[Variable]] = {}
         for fork in self._forks:
             fork.sync()
-            child = fork._interpreter
-            for name in child.variables.keys() - parent.variables.keys():
-                values, infos, parsed = gathered.setdefault(name, ([], [], []))
-                values.append(child.variables[name])
-                infos.append(child.meta_info.get(name))
-                parsed.append(child.parsed.get(name))
-        for name, (values, infos, parsed) in gathered.items():
-            parent.gather(name, values, infos, parsed)
+            for name, variable in fork._interpreter.variables.items():
+                if name not in parent.variables:
+                    gathered.setdefault(name, []).append(variable)
+        for name, variables in gathered.items():
+            parent.set_variable(name, Variable.several(variables))
 
     def _expressions(self, value: object) -> list[Expression]:
         if callable(value):

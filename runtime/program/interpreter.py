@@ -15,20 +15,20 @@ raises the same `ProgramError`. The engine batches the requests of all workers; 
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
-from ...errors import PhloemError, ProgramError, RequestError
-from ..request import FinishReason, SamplingParams
-from .choices import mean_logprob, pick
+from ...errors import PhloemError, ProgramError
+from ..request import SamplingParams
+from .calls import choose, generate
 from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text, variable_of
-from .meta_info import generation_info, parsed_value, selection_info
-from .run import Place, Run
-from .transcript import Transcript
+from .increments import Reader
+from .place import Place, label, located
+from .run import Run
+from .transcript import Mark, Transcript
+from .variable import Shown, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,40 +44,17 @@ class Task:
     sampling: SamplingParams | None = None
 
 
-@dataclass(slots=True)
-class Shown:
-    """The text of one variable as it becomes visible."""
-
-    chunks: list[str] = field(default_factory=list)
-    complete: bool = False
-
-
-@dataclass(slots=True)
-class _Reader:
-    """How far somebody has read, and of what; `source` stays the same if the variable is set anew."""
-
-    source: Shown | None = None
-    position: int = 0
-
-    def take(self, chunks: list[str]) -> str:
-        fresh = chunks[self.position :]
-        self.position = len(chunks)
-        return "".join(fresh)
-
-
 class Interpreter:
     """The machine behind one state.
 
     Attributes:
         run: what it shares with the other states of the run.
-        variables, meta_info: by name; complete for a name when no task that sets it is left.
+        variables: by name; final for a name when no task that sets it is left (see `read`).
     """
 
     def __init__(self, run: Run, transcript: Transcript) -> None:
         self.run = run
-        self.variables: dict[str, Any] = {}
-        self.meta_info: dict[str, Any] = {}
-        self.parsed: dict[str, Any] = {}
+        self.variables: dict[str, Variable] = {}
         self._transcript = transcript
         self._scopes: dict[str, int] = {}
         self._changed = threading.Condition(threading.RLock())
@@ -112,31 +89,26 @@ class Interpreter:
                 return
             self._working = True
         self.run.enter()
-        threading.Thread(target=self._work, name=f"phloem-{self.run.name}", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name=f"phloem-{self.run.name}", daemon=True).start()
+        except RuntimeError:  # no thread to be had
+            self._work()
 
-    def set_variable(self, name: str, value: object) -> None:
+    def set_variable(self, name: str, variable: Variable) -> None:
         """Sets a variable after every task that was to set it."""
         with self._changed:
             self._await(lambda: not self._announced[name])
-            self._set(name, value)
+            self._set(name, variable)
             self._notify()
 
-    def gather(self, name: str, values: list[Any], infos: list[Any], parsed: list[Any]) -> None:
-        """Sets a variable to what the forks have found."""
-        with self._changed:
-            self._set(name, values)
-            self.meta_info[name] = infos
-            self.parsed[name] = parsed
-            self._notify()
-
-    def append_from(self, other: Interpreter, mark: Any, place: Place) -> None:
+    def append_from(self, other: Interpreter, mark: Mark, place: Place) -> None:
         """Appends what a fork has said since `mark`."""
         with self._changed:
             self._await(self._is_idle)
             try:
                 self._transcript.append_from(other._transcript, mark)
             except PhloemError as error:
-                raise self._located(error, "join", place) from error
+                raise located(error, self.run.name, place, "join") from error
             self._notify()
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -154,18 +126,20 @@ class Interpreter:
                 self.run.seen(self._error)
             return self._error
 
-    def read(self, table: dict[str, Any], name: str) -> Any:
-        """`table[name]` once no task is left that will set it.
+    def read(self, name: str) -> Variable:
+        """The variable, once no task is left that will set it.
 
         Raises:
             KeyError: nothing sets it.
         """
         with self._changed:
-            self._await(lambda: not self._announced[name] and (name in table or not self._is_awaited_outside()))
-            if name not in table:
-                known = ", ".join(sorted(table)) or "none"
+            self._await(
+                lambda: not self._announced[name] and (name in self.variables or not self._is_awaited_outside())
+            )
+            if name not in self.variables:
+                known = ", ".join(sorted(self.variables)) or "none"
                 raise KeyError(f"program {self.run.name} has no variable {name!r} here; it has: {known}")
-            return table[name]
+            return self.variables[name]
 
     def has_variable(self, name: str) -> bool:
         """Whether the variable is set, or will be by a task that is queued or running."""
@@ -187,7 +161,7 @@ class Interpreter:
             self._await(self._is_idle)
             return self._transcript.token_ids().tolist()
 
-    def mark(self) -> Any:
+    def mark(self) -> Mark:
         """The position reached, for `append_from`."""
         with self._changed:
             return self._transcript.mark()
@@ -198,8 +172,6 @@ class Interpreter:
             self._await(self._is_idle)
             twin = Interpreter(self.run, self._transcript.copy())
             twin.variables = dict(self.variables)
-            twin.meta_info = dict(self.meta_info)
-            twin.parsed = dict(self.parsed)
             twin._shown = dict(self._shown)
             return twin
 
@@ -220,69 +192,46 @@ class Interpreter:
         """The function body has failed; so has the state, if it had not before."""
         with self._changed:
             if self._error is None:
-                self._error = error if isinstance(error, ProgramError) else self._wrapped(error)
+                self._error = error if isinstance(error, ProgramError) else located(error, self.run.name)
                 self._notify()
 
-    def increments(self, name: str | None) -> Iterator[str]:
-        """New text of the state, or of one variable, until it is complete; blocks in between.
+    def take(self, reader: Reader, *, wait: bool) -> tuple[str, bool]:
+        """See `increments.Source`.
 
         Raises:
-            KeyError: the program ended without setting the variable.
+            KeyError: the program ended without setting the reader's variable.
         """
-        reader = _Reader()
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._has_news(name, reader))
-                text, done = self._take(name, reader)
-            if text:
-                yield text
-            if done:
-                return
+        with self._changed:
+            if wait:
+                self._changed.wait_for(lambda: self._has_news(reader))
+            elif not self._has_news(reader):
+                return "", False
+            self._raise_if_failed()
+            if reader.name is None:
+                return reader.take(self._transcript.chunks), self._is_idle()
+            if reader.shown is None:
+                raise KeyError(f"program {self.run.name} has ended without setting {reader.name!r}")
+            return reader.take(reader.shown.chunks), reader.shown.complete
 
-    async def async_increments(self, name: str | None) -> AsyncIterator[str]:
-        """`increments` for an event loop; no thread waits."""
-        loop = asyncio.get_running_loop()
-        woken = asyncio.Event()
-
-        def listener() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(woken.set)
-
+    def listen(self, listener: Callable[[], None]) -> None:
+        """See `increments.Source`."""
         with self._changed:
             self._listeners.add(listener)
-        try:
-            reader = _Reader()
-            done = False
-            while not done:
-                woken.clear()
-                with self._changed:
-                    text, done = self._take(name, reader) if self._has_news(name, reader) else ("", False)
-                if text:
-                    yield text
-                elif not done:
-                    await woken.wait()
-        finally:
-            with self._changed:
-                self._listeners.discard(listener)
 
-    def _has_news(self, name: str | None, reader: _Reader) -> bool:
-        if reader.source is None and name is not None:
-            reader.source = self._shown.get(name)
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """See `increments.Source`."""
+        with self._changed:
+            self._listeners.discard(listener)
+
+    def _has_news(self, reader: Reader) -> bool:
+        if reader.name is not None and reader.shown is None:
+            reader.shown = self._shown.get(reader.name)
         if self._error is not None or self._is_idle():
             return True
-        if name is None:
+        if reader.name is None:
             return len(self._transcript.chunks) > reader.position
-        source = reader.source
-        return source is not None and (source.complete or len(source.chunks) > reader.position)
-
-    def _take(self, name: str | None, reader: _Reader) -> tuple[str, bool]:
-        """The text that `reader` has not had, and whether that was the last of it."""
-        self._raise_if_failed()
-        if name is None:
-            return reader.take(self._transcript.chunks), self._is_idle()
-        if reader.source is None:
-            raise KeyError(f"program {self.run.name} has ended without setting {name!r}")
-        return reader.take(reader.source.chunks), reader.source.complete
+        shown = reader.shown
+        return shown is not None and (shown.complete or len(shown.chunks) > reader.position)
 
     # -- the worker --------------------------------------------------------------------------------------------
 
@@ -306,8 +255,7 @@ class Interpreter:
             self._execute(task)
         except Exception as error:
             with self._changed:
-                self._error = self._located(error, _label(task.atom), task.place)
-                self._error.__cause__ = error
+                self._error = located(error, self.run.name, task.place, label(task.atom))
                 self._queue.clear()
                 self._announced.clear()
                 self.run.failed(self._error)
@@ -320,95 +268,63 @@ class Interpreter:
             self._notify()
 
     def _execute(self, task: Task) -> None:
-        atom = task.atom
-        if isinstance(atom, Gen):
-            assert task.sampling is not None
-            self._generate(atom, task.sampling)
-            return
-        if isinstance(atom, Select):
-            self._select(atom)
-            return
-        with self._changed:
-            match atom:
-                case Text(text):
-                    self._transcript.append_text(text)
-                case RoleBegin(role):
-                    self._transcript.begin_role(role)
-                case RoleEnd(role):
-                    self._transcript.end_role(role)
-                case ScopeBegin(name):
-                    self._scopes[name] = len(self._transcript.chunks)
-                case ScopeEnd(name):
-                    self._set(name, "".join(self._transcript.chunks[self._scopes.pop(name) :]))
-                case _:
-                    raise ProgramError(f"{type(atom).__name__} cannot be appended to a state")
+        match task.atom:
+            case Gen() as gen:
+                assert task.sampling is not None
+                self._generate(gen, task.sampling)
+            case Select() as select:
+                self._select(select)
+            case atom:
+                with self._changed:
+                    self._append(atom)
+
+    def _append(self, atom: Expression) -> None:
+        match atom:
+            case Text(text):
+                self._transcript.append_text(text)
+            case RoleBegin(role):
+                self._transcript.begin_role(role)
+            case RoleEnd(role):
+                self._transcript.end_role(role)
+            case ScopeBegin(name):
+                self._scopes[name] = len(self._transcript.chunks)
+            case ScopeEnd(name):
+                self._set(name, Variable.plain("".join(self._transcript.chunks[self._scopes.pop(name) :])))
+            case _:
+                raise ProgramError(f"{type(atom).__name__} cannot be appended to a state")
 
     def _generate(self, gen: Gen, sampling: SamplingParams) -> None:
-        with self._changed:
-            prompt = self._transcript.prompt()
-            shown = Shown()
-            if gen.name is not None:
-                self._shown[gen.name] = shown
-        stream = self.run.submit(prompt, sampling, gen.constraint)
-        try:
-            if self.run.streams:
-                for delta in stream:
-                    if delta.index == 0:
-                        self._show(delta.text, shown)
-            completions = stream.completions()
-        except RequestError:
-            self.run.check()  # if the run was cancelled, that is the reason
-            raise
-        finally:
-            self.run.release(stream)
-        first = completions[0]
-        infos = [generation_info(self.run.tokenizer, completion) for completion in completions]
-        values = [completion.text for completion in completions]
-        parsed = [parsed_value(completion, gen.dtype) for completion in completions]
-        with self._changed:
-            if not self.run.streams:
-                self._show(first.text, shown)
-            self._transcript.append_generated(
-                first.token_ids, first.text, ended=first.finish_reason is FinishReason.STOP
-            )
-            shown.complete = True
-            if gen.name is not None:
-                several = sampling.n > 1
-                self.variables[gen.name] = values if several else values[0]
-                self.meta_info[gen.name] = infos if several else infos[0]
-                self.parsed[gen.name] = parsed if several else parsed[0]
+        shown = Shown()
 
-    def _show(self, text: str, shown: Shown) -> None:
-        if text:
+        def show(text: str) -> None:
             with self._changed:
                 self._transcript.show(text)
                 shown.chunks.append(text)
                 self._notify()
 
+        with self._changed:
+            prompt = self._transcript.prompt()
+            if gen.name is not None:
+                self._shown[gen.name] = shown
+        answer = generate(self.run, prompt, gen, sampling, show)
+        with self._changed:
+            self._transcript.append_generated(answer.token_ids, answer.text, ended=answer.ended)
+            shown.complete = True
+            if gen.name is not None:
+                self.variables[gen.name] = answer.variable
+
     def _select(self, select: Select) -> None:
         with self._changed:
             prompt = self._transcript.prompt()
-            continuations = [self.run.tokenizer.encode(choice) for choice in select.choices]
-        conditional = self.run.score(prompt, continuations)
-        unconditional: list[list[Any]] = []
-        if select.method.needs_unconditional:
-            bos_id = self.run.tokenizer.bos_id
-            if bos_id < 0:
-                raise ProgramError(f"{select.method} needs a model with a BOS token to score choices by themselves")
-            unconditional = self.run.score([bos_id], continuations)
-        winner = pick(select.method, conditional, unconditional)
-        choice = select.choices[winner]
+        answer = choose(self.run, prompt, select)
         with self._changed:
-            self._transcript.append_scored(continuations[winner], choice)
+            self._transcript.append_scored(answer.token_ids, answer.text)
             if select.name is not None:
-                self._set(select.name, choice)
-                self.meta_info[select.name] = selection_info(
-                    self.run.tokenizer, len(prompt), [mean_logprob(tokens) for tokens in conditional], conditional
-                )
+                self._set(select.name, answer.variable)
 
-    def _set(self, name: str, value: object) -> None:
-        self.variables[name] = self.parsed[name] = value
-        self._shown[name] = Shown([value] if isinstance(value, str) else [], complete=True)
+    def _set(self, name: str, variable: Variable) -> None:
+        self.variables[name] = variable
+        self._shown[name] = variable.shown()
 
     def _sampling(self, atom: Expression, place: Place) -> SamplingParams | None:
         """The run's parameters with the expression's own.
@@ -423,7 +339,7 @@ class Interpreter:
         try:
             return replace(self.run.sampling, **atom.sampling)  # type: ignore[arg-type]  # names and types from `gen`
         except PhloemError as error:
-            raise self._located(error, _label(atom), place) from error
+            raise located(error, self.run.name, place, label(atom)) from error
 
     # -- waiting and failing -----------------------------------------------------------------------------------
 
@@ -450,31 +366,3 @@ class Interpreter:
             self.run.seen(self._error)
             # A copy: the same failure may be raised on several threads, each with its own traceback.
             raise type(self._error)(str(self._error)) from self._error.__cause__
-
-    def _wrapped(self, error: Exception) -> ProgramError:
-        wrapped = ProgramError(f"program {self.run.name}: {_cause(error)}")
-        wrapped.__cause__ = error
-        return wrapped
-
-    def _located(self, error: Exception, label: str, place: Place) -> ProgramError:
-        return ProgramError(f"program {self.run.name}, {place}, {label}: {_cause(error)}")
-
-
-def _cause(error: Exception) -> str:
-    return str(error) if isinstance(error, PhloemError) else f"{type(error).__name__}: {error}"
-
-
-def _label(atom: Expression) -> str:
-    """The expression as its author wrote it, in short."""
-    match atom:
-        case Gen(name) | Select(name):
-            return f"{type(atom).__name__.lower()}({name!r})" if name else f"{type(atom).__name__.lower()}()"
-        case RoleBegin(role):
-            return f"{role}_begin()"
-        case RoleEnd(role):
-            return f"{role}_end()"
-        case ScopeBegin(name) | ScopeEnd(name):
-            return f"var_scope({name!r})"
-        case Text(text):
-            return f"text {text[:20]!r}"
-    return type(atom).__name__

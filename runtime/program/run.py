@@ -7,10 +7,8 @@ that none is lost. Knows the engine by the narrow face `Backend`.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import ProgramError
@@ -18,8 +16,6 @@ from ..constraint_spec import ConstraintSpec
 from ..request import Completion, Delta, SamplingParams, TokenLogprob
 from .chat_format import ChatFormat
 from .transcript import TextTokenizer
-
-PACKAGE = __name__.rpartition(".")[0]
 
 
 class DeltaStream(Protocol):
@@ -57,25 +53,6 @@ class Backend(Protocol):
     def score(
         self, prompt: Sequence[int], continuations: Sequence[Sequence[int]], *, namespace: str = ""
     ) -> list[list[TokenLogprob]]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a program says something: shown in errors."""
-
-    filename: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.filename}:{self.line}"
-
-
-def place_of_caller() -> Place:
-    """The nearest line outside this package that led here."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
-        frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
 
 
 class Run:

@@ -10,8 +10,10 @@ from typing import Any, Self
 from ...errors import ProgramError
 from .expression import Expression, Role, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, as_expression, concat
 from .fork import ForkGroup
+from .increments import async_increments, increments
 from .interpreter import Interpreter
-from .run import place_of_caller
+from .place import place_of_caller
+from .variable import Variable
 
 
 class ProgramState:
@@ -79,10 +81,10 @@ class ProgramState:
 
     def __getitem__(self, name: str) -> Any:
         """The variable; waits for the expression that sets it. KeyError if none does."""
-        return self._interpreter.read(self._interpreter.variables, name)
+        return self._interpreter.read(name).value
 
     def __setitem__(self, name: str, value: object) -> None:
-        self._interpreter.set_variable(name, value)
+        self._interpreter.set_variable(name, Variable.plain(value))
 
     def __contains__(self, name: object) -> bool:
         """Whether `s[name]` has or will have a value; does not wait."""
@@ -91,11 +93,14 @@ class ProgramState:
     def parsed(self, name: str) -> Any:
         """The variable as a value: a pydantic object or parsed JSON under `json_schema`, a number under `dtype=int`
         … None if the output was cut short. Waits as `s[name]`."""
-        return self._interpreter.read(self._interpreter.parsed, name)
+        return self._interpreter.read(name).parsed
 
     def get_meta_info(self, name: str) -> Any:
-        """Token counts, end reason and log-probabilities of the `gen` or `select`; a list when n > 1."""
-        return self._interpreter.read(self._interpreter.meta_info, name)
+        """Token counts, end reason and log-probabilities of the `gen` or `select`; a list when n > 1.
+
+        Waits as `s[name]`. None for a variable that was set in another way.
+        """
+        return self._interpreter.read(name).meta_info
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -116,11 +121,11 @@ class ProgramState:
 
         After `run(stream=True)` it follows the program; of a finished state it yields everything at once.
         """
-        return self._interpreter.increments(var_name)
+        return increments(self._interpreter, var_name)
 
     def text_async_iter(self, var_name: str | None = None) -> AsyncIterator[str]:
         """`text_iter` for `async for`."""
-        return self._interpreter.async_increments(var_name)
+        return async_increments(self._interpreter, var_name)
 
     def sync(self) -> None:
         """Waits until everything appended so far has run."""

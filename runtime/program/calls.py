@@ -1,0 +1,83 @@
+"""What `gen` and `select` ask of the engine, and what becomes of the answers. Knows no state and takes no locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...errors import ProgramError, RequestError
+from ..request import Completion, FinishReason, SamplingParams, TokenLogprob
+from .choices import mean_logprob, pick
+from .expression import Gen, Select
+from .meta_info import generation_info, parsed_value, selection_info
+from .run import Run
+from .variable import Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is appended to the state, and the variable.
+
+    Attributes:
+        token_ids: of `text`; a generated end token may follow.
+        ended: the output ended by itself and not for its length.
+    """
+
+    text: str
+    token_ids: Sequence[int]
+    ended: bool
+    variable: Variable
+
+
+def generate(
+    run: Run, prompt: Sequence[int], gen: Gen, sampling: SamplingParams, show: Callable[[str], None]
+) -> Answer:
+    """Runs one request to its end. `show` gets the text of the first output as it comes if the run streams, else
+    all at once.
+
+    Raises:
+        PhloemError: the request is refused or fails, or the run was cancelled.
+    """
+    stream = run.submit(prompt, sampling, gen.constraint)
+    try:
+        if run.streams:
+            for delta in stream:
+                if delta.index == 0 and delta.text:
+                    show(delta.text)
+        completions = stream.completions()
+    except RequestError:
+        run.check()  # if the run was cancelled, that is the reason
+        raise
+    finally:
+        run.release(stream)
+    first = completions[0]
+    if not run.streams and first.text:
+        show(first.text)
+    variables = [_variable(run, completion, gen.dtype) for completion in completions]
+    return Answer(
+        first.text,
+        first.token_ids,
+        first.finish_reason is FinishReason.STOP,
+        Variable.several(variables) if sampling.n > 1 else variables[0],
+    )
+
+
+def choose(run: Run, prompt: Sequence[int], select: Select) -> Answer:
+    """Scores all choices in one batch after the shared prompt."""
+    tokenizer = run.tokenizer
+    continuations = [tokenizer.encode(choice) for choice in select.choices]
+    conditional = run.score(prompt, continuations)
+    unconditional: list[list[TokenLogprob]] = []
+    if select.method.needs_unconditional:
+        if tokenizer.bos_id < 0:
+            raise ProgramError(f"{select.method} needs a model with a BOS token to score choices by themselves")
+        unconditional = run.score([tokenizer.bos_id], continuations)
+    winner = pick(select.method, conditional, unconditional)
+    means = [mean_logprob(tokens) for tokens in conditional]
+    choice = select.choices[winner]
+    info = selection_info(tokenizer, len(prompt), means, conditional)
+    return Answer(choice, continuations[winner], False, Variable(choice, choice, info))
+
+
+def _variable(run: Run, completion: Completion, dtype: type | None) -> Variable:
+    return Variable(completion.text, parsed_value(completion, dtype), generation_info(run.tokenizer, completion))

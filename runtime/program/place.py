@@ -1,0 +1,54 @@
+"""Where a program says something, so that its errors can say it too. Knows expressions only."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from ...errors import PhloemError, ProgramError
+from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text
+
+PACKAGE = __name__.rpartition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of the program."""
+
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line}"
+
+
+def place_of_caller() -> Place:
+    """The nearest line outside this package that led here."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def located(error: Exception, program: str, place: Place | None = None, what: str = "") -> ProgramError:
+    """The error with program, line and expression before its message, and itself as the cause."""
+    cause = str(error) if isinstance(error, PhloemError) else f"{type(error).__name__}: {error}"
+    found = ProgramError(f"{', '.join(str(part) for part in (f'program {program}', place, what) if part)}: {cause}")
+    found.__cause__ = error
+    return found
+
+
+def label(atom: Expression) -> str:
+    """The expression as its author wrote it, in short."""
+    match atom:
+        case Gen(name) | Select(name):
+            return f"{type(atom).__name__.lower()}({name!r})" if name else f"{type(atom).__name__.lower()}()"
+        case RoleBegin(role):
+            return f"{role}_begin()"
+        case RoleEnd(role):
+            return f"{role}_end()"
+        case ScopeBegin(name) | ScopeEnd(name):
+            return f"var_scope({name!r})"
+        case Text(text):
+            return f"text {text[:20]!r}"
+    return type(atom).__name__
