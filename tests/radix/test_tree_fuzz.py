@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from phloem.radix import BlockPool, Event, Node, Pin, PinBudgetExceeded, RadixTree, pack
+from phloem.radix import BlockPool, Event, Node, Pin, PinBudgetExceeded, RadixTree, pack, siblings, unpack, walk
 
 Prefix = tuple[str, tuple[int, ...]]
 NUM_BLOCKS = 48
 MAX_PINNED_BLOCKS = 8
-NAMESPACES = st.sampled_from(["", "salt"])
+NAMESPACES = ["", "salt"]
 
 
 @dataclass
@@ -84,37 +84,34 @@ KEYS = {
 }
 
 
-class TreeMachine(RuleBasedStateMachine):
-    block_size: int
-    policy: str
-    token_lists: st.SearchStrategy[list[int]]
+class Trial:
+    """A tree, a pool and the truth, going through the same operations; `check` compares them."""
 
-    @initialize()
-    def start(self) -> None:
+    def __init__(self, block_size: int, policy: str) -> None:
+        self.block_size = block_size
+        self.policy = policy
         self.now = 0.0
         self.events: list[Event] = []
         self.tree = RadixTree(
-            self.block_size,
-            policy=self.policy,
+            block_size,
+            policy=policy,
             clock=lambda: self.now,
             max_pinned_blocks=MAX_PINNED_BLOCKS,
             on_event=self.events.append,
         )
-        self.pool = BlockPool(NUM_BLOCKS, self.block_size)
-        self.truth = Truth(self.block_size)
+        self.pool = BlockPool(NUM_BLOCKS, block_size)
+        self.truth = Truth(block_size)
         self.leases: list[tuple[Node, list[Prefix]]] = []
         self.pins: list[tuple[Pin, list[Prefix]]] = []
         self.follower: dict[Prefix, int] = {}
 
-    def draw_tokens(self, data: st.DataObject) -> list[int]:
-        return data.draw(self.token_lists, label="tokens")
-
     def held(self) -> set[Prefix]:
         return {prefix for _, path in self.leases + self.pins for prefix in path}
 
-    @rule(data=st.data(), namespace=NAMESPACES)
-    def match(self, data: st.DataObject, namespace: str) -> None:
-        tokens = self.draw_tokens(data)
+    def count_evictable(self) -> int:
+        return len(self.truth.cached.keys() - self.held())
+
+    def match(self, tokens: list[int], namespace: str, lease: bool) -> None:
         path = self.truth.matched(namespace, tokens)
         donors = self.truth.partial(namespace, tokens)
         most = max(donors.values(), default=0)
@@ -125,17 +122,15 @@ class TreeMachine(RuleBasedStateMachine):
         assert match.blocks == [self.truth.cached[prefix].id for prefix in path]
         assert match.num_partial_tokens == most
         assert donors[match.partial_block] == most if donors else match.partial_block == -1
-        if data.draw(st.booleans(), label="lease"):
+        if lease:
             self.tree.lease(match.node)
             self.leases.append((match.node, path))
 
-    @rule(data=st.data(), namespace=NAMESPACES, priority=st.integers(0, 2))
-    def insert(self, data: st.DataObject, namespace: str, priority: int) -> None:
-        """The caller knows some of the prefix (or nothing), and brings blocks of its own for the rest."""
-        tokens = self.draw_tokens(data)
+    def insert(self, tokens: list[int], namespace: str, share: float, priority: int, lease: bool) -> None:
+        """The caller knows a share of the cached prefix, and brings blocks of its own for the rest."""
         wanted = self.truth.prefixes(namespace, tokens)
         path = self.truth.matched(namespace, tokens)
-        num_shared = data.draw(st.sampled_from([0, len(path) // 2, len(path)]), label="shared")
+        num_shared = int(share * len(path))
         if len(wanted) - num_shared > self.pool.num_free:
             return
         own = self.pool.allocate(len(wanted) - num_shared)
@@ -147,29 +142,23 @@ class TreeMachine(RuleBasedStateMachine):
         for prefix, block in zip(wanted[len(path) :], row[len(path) :], strict=True):
             self.truth.cached[prefix] = Block(block)
         self.truth.use(wanted, priority=priority)
-        if data.draw(st.booleans(), label="lease"):
+        if lease:
             self.tree.lease(inserted.node)
             self.leases.append((inserted.node, wanted))
 
-    @rule(data=st.data())
-    def release(self, data: st.DataObject) -> None:
+    def release(self, which: int) -> None:
         if self.leases:
-            node, _ = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1), label="which"))
+            node, _ = self.leases.pop(which % len(self.leases))
             self.tree.release(node)
 
-    @rule(num_blocks=st.integers(0, 24))
     def evict(self, num_blocks: int) -> None:
-        num_free_to_go = len(self.truth.cached.keys() - self.held())
+        num_before_pins = self.count_evictable()
         freed = self.tree.evict(num_blocks)
-        if num_free_to_go < num_blocks:
+        if num_before_pins < num_blocks:
             self.pins = [(pin, path) for pin, path in self.pins if pin.expires_at > self.now]
-        self.account_for(freed, num_free_to_go)
-        evictable = num_free_to_go if num_free_to_go >= num_blocks else len(freed) + self.count_evictable()
-        assert len(freed) >= min(num_blocks, evictable)
+        self.account_for(freed, num_before_pins)
+        assert len(freed) >= num_blocks or not self.count_evictable()
         assert len(freed) <= num_blocks + max(num_blocks, 16)
-
-    def count_evictable(self) -> int:
-        return len(self.truth.cached.keys() - self.held())
 
     def account_for(self, freed: list[int], num_before_pins: int) -> None:
         """Freed blocks are gone from the truth; none was held; the policy's order was kept."""
@@ -183,7 +172,7 @@ class TreeMachine(RuleBasedStateMachine):
             gone = self.truth.cached.pop(prefix)
             self.truth.evicted_at[prefix] = self.now
             if index == num_before_pins:
-                highest = None  # expired pins were given up here: their paths are as old as they are
+                highest = None  # expired pins were given up here, and what they held is as old as it is
             highest = key(gone) if highest is None else max(highest, key(gone))
         for space, known in self.truth.cached:
             above = known[: -self.block_size]
@@ -193,9 +182,7 @@ class TreeMachine(RuleBasedStateMachine):
                 assert leaf in held or key(self.truth.cached[leaf]) >= highest, "a better leaf was spared"
         self.pool.free(freed)
 
-    @rule(data=st.data(), namespace=NAMESPACES, ttl=st.integers(0, 10))
-    def pin(self, data: st.DataObject, namespace: str, ttl: int) -> None:
-        tokens = self.draw_tokens(data)
+    def pin(self, tokens: list[int], namespace: str, ttl: float) -> None:
         path = self.truth.matched(namespace, tokens)
         pinned = {prefix for _, other in self.pins for prefix in other} | set(path)
         self.truth.use(path, num_hits=1)
@@ -208,33 +195,30 @@ class TreeMachine(RuleBasedStateMachine):
         if path:
             self.pins.append((pin, path))
 
-    @rule(data=st.data())
-    def unpin(self, data: st.DataObject) -> None:
+    def unpin(self, which: int) -> None:
         if self.pins:
-            pin, _ = self.pins.pop(data.draw(st.integers(0, len(self.pins) - 1), label="which"))
+            pin, _ = self.pins.pop(which % len(self.pins))
             assert self.tree.unpin(pin)
             assert not self.tree.unpin(pin)
 
-    @rule(seconds=st.integers(1, 4))
-    def wait(self, seconds: int) -> None:
-        self.now += seconds
-
-    @rule()
     def clear(self) -> None:
         self.pins = []
-        self.account_for(self.tree.clear(), 0)
+        freed = self.tree.clear()
+        self.account_for(freed, len(freed))
         assert not self.count_evictable()
 
-    @rule(data=st.data(), namespace=NAMESPACES)
-    def explain(self, data: st.DataObject, namespace: str) -> None:
-        tokens = self.draw_tokens(data)
+    def explain(self, tokens: list[int], namespace: str) -> None:
         num_cached = len(self.truth.matched(namespace, tokens)) * self.block_size
         most = max(self.truth.partial(namespace, tokens).values(), default=0)
         found = self.tree.explain(pack(tokens), namespace)
         assert (found.num_tokens, found.num_cached_tokens) == (len(tokens), num_cached)
         assert found.num_agreeing_tokens == num_cached + most
         next_prefix = namespace, tuple(tokens[: num_cached + self.block_size])
-        elsewhere = len(self.truth.matched("" if namespace else "salt", tokens)) * self.block_size > num_cached
+        elsewhere = any(
+            len(self.truth.matched(other, tokens)) * self.block_size > num_cached
+            for other in NAMESPACES
+            if other != namespace
+        )
         if found.reason == "complete":
             assert num_cached == len(tokens)
         elif found.reason == "block_rounding":
@@ -245,29 +229,28 @@ class TreeMachine(RuleBasedStateMachine):
             assert len(tokens) - num_cached >= self.block_size
             assert (found.reason == "other_namespace") == elsewhere
 
-    @invariant()
-    def the_counts_are_exact(self) -> None:
+    def check(self) -> None:
+        """Counts are exact, every block is somewhere once, and who follows the events has the same tree."""
         held = self.held()
-        tree = self.tree
-        assert tree.num_cached_blocks == len(self.truth.cached)
+        tree, cached = self.tree, self.truth.cached
+        assert tree.num_cached_blocks == len(cached)
         assert tree.num_leased_blocks == len(held)
-        assert tree.num_evictable_blocks == len(self.truth.cached) - len(held)
+        assert tree.num_evictable_blocks == len(cached) - len(held)
         assert tree.num_pinned_blocks == len({prefix for _, path in self.pins for prefix in path})
-        assert tree.statistics.num_namespaces == len({space for space, _ in self.truth.cached})
-
-    @invariant()
-    def every_block_is_somewhere_once(self) -> None:
-        ids = Counter(block.id for block in self.truth.cached.values())
-        assert not ids or max(ids.values()) == 1
+        assert tree.statistics.num_namespaces == len({space for space, _ in cached})
+        ids = {block.id for block in cached.values()}
+        assert len(ids) == len(cached)
         assert not any(self.pool.is_free(block) for block in ids)
         assert self.pool.num_free + len(ids) == NUM_BLOCKS
+        self.follow_events()
+        tree.audit()
+        self.pool.audit()
 
-    @invariant()
-    def who_follows_the_events_has_the_same_tree(self) -> None:
+    def follow_events(self) -> None:
         for event in self.events:
-            tokens = list(pack_to_list(event.tokens))
-            path = self.truth.prefixes(event.namespace, tokens)[event.num_prefix_tokens // self.block_size :]
-            for prefix, block in zip(path, event.blocks, strict=True):
+            path = self.truth.prefixes(event.namespace, unpack(event.tokens))
+            run = path[event.num_prefix_tokens // self.block_size :]
+            for prefix, block in zip(run, event.blocks, strict=True):
                 if event.kind == "inserted":
                     assert self.follower.setdefault(prefix, block) == block
                 else:
@@ -275,47 +258,107 @@ class TreeMachine(RuleBasedStateMachine):
         self.events.clear()
         assert self.follower == {prefix: block.id for prefix, block in self.truth.cached.items()}
 
-    @invariant()
-    def the_audit_passes(self) -> None:
-        self.tree.audit()
-        self.pool.audit()
+
+def draw_tokens(random: Random, block_size: int) -> list[int]:
+    """Few different blocks, some alike but for their last tokens, and a tail that fills none."""
+    tokens: list[int] = []
+    for _ in range(random.randrange(7)):
+        alike = random.randrange(block_size + 1) if random.random() < 0.5 else block_size
+        tokens += [random.randrange(2)] * alike + [random.randrange(2)] * (block_size - alike)
+    return tokens + [random.randrange(2)] * random.choice([0, 0, random.randrange(block_size)])
 
 
-def pack_to_list(tokens: bytes) -> memoryview:
-    return memoryview(tokens).cast("i")
+def walk_randomly(trial: Trial, random: Random, num_steps: int) -> None:
+    operations = ["match"] * 4 + ["insert"] * 6 + ["release"] * 3 + ["evict"] * 4 + ["explain", "pin", "unpin"]
+    for _ in range(num_steps):
+        operation = random.choice(operations)
+        tokens = draw_tokens(random, trial.block_size)
+        namespace = random.choice(NAMESPACES)
+        if operation == "match":
+            trial.match(tokens, namespace, random.random() < 0.3)
+        elif operation == "insert":
+            trial.insert(tokens, namespace, random.choice([0, 0.5, 1, 1]), random.randrange(3), random.random() < 0.2)
+        elif operation == "evict":
+            trial.evict(random.choice([0, 1, 1, 1, 2, 4, 9, 30]))
+        elif operation == "pin":
+            trial.pin(tokens, namespace, random.randrange(10))
+        elif operation == "explain":
+            trial.explain(tokens, namespace)
+        else:
+            getattr(trial, operation)(random.randrange(1000))
+        trial.now += random.choice([0, 0, 0.5])
+        if random.random() < 0.003:
+            trial.clear()
+        trial.check()
 
 
-def small_alphabet(max_tokens: int) -> st.SearchStrategy[list[int]]:
-    return st.lists(st.integers(0, 1), max_size=max_tokens)
+@pytest.mark.parametrize("policy", sorted(KEYS))
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_tree_agrees_with_the_truth_on_long_random_walks(block_size: int, policy: str) -> None:
+    for seed in range(4):
+        walk_randomly(Trial(block_size, policy), Random(seed), 700)
 
 
-def similar_blocks(block_size: int) -> st.SearchStrategy[list[int]]:
-    """Few different blocks, some alike but for their last tokens, and a tail."""
-    block = st.tuples(st.integers(0, 1), st.integers(0, 1)).map(
-        lambda pair: [pair[0]] * (block_size - 3) + [pair[1]] * 3
-    )
-    joined = st.lists(block, max_size=5).map(lambda blocks: [token for run in blocks for token in run])
-    return st.tuples(joined, st.integers(0, block_size - 1)).map(lambda pair: pair[0] + [0] * pair[1])
-
-
-@pytest.mark.parametrize(
-    ("block_size", "policy", "token_lists"),
-    [
-        (1, "lru", small_alphabet(8)),
-        (4, "lru", small_alphabet(22)),
-        (16, "lru", similar_blocks(16)),
-        (1, "lfu", small_alphabet(8)),
-        (4, "priority", small_alphabet(22)),
-    ],
-    ids=["block 1, lru", "block 4, lru", "block 16, lru", "block 1, lfu", "block 4, priority"],
-)
-def test_tree_agrees_with_a_dict_of_token_tuples(
-    block_size: int, policy: str, token_lists: st.SearchStrategy[list[int]]
+@pytest.mark.parametrize("block_size", [1, 4])
+def test_tree_agrees_with_the_truth_when_every_shortcut_is_taken(
+    block_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = type("Machine", (TreeMachine,), {"block_size": block_size, "policy": policy, "token_lists": token_lists})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    """Skips over two edges, and ordered children from the second child on, in chunks of two."""
+    monkeypatch.setattr(walk, "SKIP_EDGES", 2)
+    monkeypatch.setattr(walk, "MAX_CHILDREN_TO_SCAN", 1)
+    monkeypatch.setattr(siblings, "CHUNK_LEN", 2)
+    for seed in range(4):
+        walk_randomly(Trial(block_size, "lru"), Random(seed), 700)
+
+
+class TreeMachine(RuleBasedStateMachine):
+    """The same operations, chosen and shrunk by hypothesis: finds the shortest way to a fault."""
+
+    tokens = st.lists(st.integers(0, 1), max_size=12)
+    namespaces = st.sampled_from(NAMESPACES)
+    indices = st.integers(0, 9)
+
+    @initialize(block_size=st.sampled_from([1, 2, 4]), policy=st.sampled_from(sorted(KEYS)))
+    def start(self, block_size: int, policy: str) -> None:
+        self.trial = Trial(block_size, policy)
+
+    @rule(tokens=tokens, namespace=namespaces, lease=st.booleans())
+    def match(self, tokens: list[int], namespace: str, lease: bool) -> None:
+        self.trial.match(tokens, namespace, lease)
+
+    @rule(tokens=tokens, namespace=namespaces, share=st.sampled_from([0, 0.5, 1]), lease=st.booleans())
+    def insert(self, tokens: list[int], namespace: str, share: float, lease: bool) -> None:
+        self.trial.insert(tokens, namespace, share, len(tokens) % 3, lease)
+
+    @rule(which=indices)
+    def release(self, which: int) -> None:
+        self.trial.release(which)
+
+    @rule(num_blocks=st.integers(0, 4))
+    def evict(self, num_blocks: int) -> None:
+        self.trial.evict(num_blocks)
+
+    @rule(tokens=tokens, namespace=namespaces, ttl=st.integers(0, 3))
+    def pin(self, tokens: list[int], namespace: str, ttl: int) -> None:
+        self.trial.pin(tokens, namespace, ttl)
+
+    @rule(which=indices)
+    def unpin(self, which: int) -> None:
+        self.trial.unpin(which)
+
+    @rule()
+    def wait(self) -> None:
+        self.trial.now += 1
+
+    @rule(tokens=tokens, namespace=namespaces)
+    def explain(self, tokens: list[int], namespace: str) -> None:
+        self.trial.explain(tokens, namespace)
+
+    @invariant()
+    def tree_and_truth_agree(self) -> None:
+        if hasattr(self, "trial"):
+            self.trial.check()
+
+
+TreeMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+test_tree_agrees_with_the_truth = TreeMachine.TestCase
