@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge
-from . import automaton_kernels as k
+from . import automaton_kernels, text_kernels, walk_kernels
+from . import memory as k
 from .alphabet import Ints
 from .network import Network
+from .trie import Trie
 from .vocabulary import Vocabulary
 
 NO_LIMIT = 1 << 30
@@ -48,7 +50,7 @@ class Automaton:
         self._safe = np.empty(k.SAFE_SLOTS * k.SAFE_WIDTH, np.uint64)
         memory = self._memory
         fields = [text.fields for text in network.texts] or [np.zeros(k.TEXT_WIDTH, np.int64)]
-        for index, array in (
+        parts: tuple[tuple[int, npt.NDArray[Any]], ...] = (
             (k.KIND, network.kind),
             (k.ARG, network.arg),
             (k.NEXT, network.next_node),
@@ -57,21 +59,19 @@ class Automaton:
             (k.LOOPS, network.loops),
             (k.BYTE_SETS, network.byte_sets),
             (k.TEXTS, np.concatenate(fields)),
-            (k.TRIE_BYTES, vocabulary.trie.data),
-            (k.TRIE_DEPTHS, vocabulary.trie.depths),
-            (k.TRIE_ENDS, vocabulary.trie.ends),
-            (k.TRIE_TOKENS, vocabulary.trie.tokens),
-            (k.TRIE_ROOTS, vocabulary.trie.roots),
+            *_trie_fields(k.WHOLE, vocabulary.trie),
+            *_trie_fields(k.REST, vocabulary.rest_trie),
             (k.NEXT_SAME, vocabulary.trie.next_same),
             (k.TOKEN_BYTES, vocabulary.token_bytes),
             (k.TOKEN_OFFSETS, vocabulary.token_offsets),
-            (k.SUMMARY_OF, vocabulary.trie.summary_of),
-            (k.SUMMARIES, vocabulary.trie.summaries),
-            (k.ALL_TOKENS, vocabulary.all_words),
+            (k.PLAIN_ROWS, vocabulary.plain_rows),
             (k.PATH, np.zeros(k.PATH_SIZE, np.int32)),
-        ):
+        )
+        for index, array in parts:
             self._place(index, array)
-        memory[[k.TRIE_SIZE, k.NUM_WORDS]] = vocabulary.trie.num_nodes, vocabulary.num_words
+        memory[k.WHOLE + k.TRIE_SIZE] = vocabulary.trie.num_nodes
+        memory[k.REST + k.TRIE_SIZE] = vocabulary.rest_trie.num_nodes
+        memory[k.NUM_WORDS] = vocabulary.num_words
         memory[k.NUM_STACKS] = memory[k.NUM_STATES] = 1
         self._place(k.STACKS, np.zeros(64 * k.STACK_WIDTH, np.int32))
         self._place(k.STACK_SLOTS, np.zeros(128, np.int32))
@@ -85,7 +85,7 @@ class Automaton:
         memory[[k.CAP_POOL, k.CAP_ROWS]] = 1024, 32
         states = self._arrays[k.STATES]
         states[[k.S_COST, k.S_ROW, k.S_BYTE]] = k.NEVER, -1, -1
-        self.start = self._call(lambda: k.enter(memory, network.start, 0))
+        self.start = self._call(lambda: automaton_kernels.enter(memory, network.start, 0))
 
     # ---------------------------------------------------------------- questions about states
 
@@ -121,16 +121,16 @@ class Automaton:
     def live_bytes(self, state: int) -> npt.NDArray[np.uint8]:
         """uint8[256], 1 for every byte that may follow. A fresh array."""
         live = np.zeros(256, np.uint8)
-        k.live_bytes(self._memory, state, live)
+        automaton_kernels.live_bytes(self._memory, state, live)
         return live
 
     # ---------------------------------------------------------------- moving
 
     def advance(self, state: int, token_id: int) -> int:
         """The state after a token of the vocabulary; 0 if it is refused."""
-        target = int(k.advance(self._memory, state, token_id))
+        target = int(automaton_kernels.advance(self._memory, state, token_id))
         if target < 0:
-            return self._call(lambda: k.advance(self._memory, state, token_id))
+            return self._call(lambda: automaton_kernels.advance(self._memory, state, token_id))
         return target
 
     def stepper(self) -> tuple[Callable[[Any, int, int], int], npt.NDArray[np.int64]]:
@@ -138,26 +138,26 @@ class Automaton:
 
         A result below zero means: call `advance` instead.
         """
-        return k.advance, self._memory
+        return automaton_kernels.advance, self._memory
 
     def advance_bytes(self, state: int, data: bytes) -> int:
         """The state after some bytes; 0 if they are refused."""
         array = np.frombuffer(data, np.uint8)
-        return self._call(lambda: k.advance_bytes(self._memory, state, array))
+        return self._call(lambda: automaton_kernels.advance_bytes(self._memory, state, array))
 
     def enter(self, node: int, stack: int) -> int:
         """The state in which exactly this position has been reached."""
-        return self._call(lambda: k.enter(self._memory, node, stack))
+        return self._call(lambda: automaton_kernels.enter(self._memory, node, stack))
 
     def without_texts(self, state: int) -> int:
         """The state without its configurations inside text automata, not accepting; 0 if none is left."""
-        return self._call(lambda: k.without_texts(self._memory, state))
+        return self._call(lambda: automaton_kernels.without_texts(self._memory, state))
 
     def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
         """The bytes that must come next whatever is chosen, and the state behind them."""
         run = np.empty(max_bytes, np.uint8)
         while True:
-            count, target = k.forced_run(self._memory, state, run, self._live)
+            count, target = automaton_kernels.forced_run(self._memory, state, run, self._live)
             if target >= 0:
                 return run[:count].tobytes(), int(target)
             self._grow(target)
@@ -169,23 +169,27 @@ class Automaton:
 
         Returns 1 + the greatest number of bytes to acceptance after any token that may follow; 0 if there is none.
         """
-        return self._call(lambda: k.walk(self._memory, state, limit, bits))
+        return self._call(lambda: walk_kernels.walk(self._memory, state, limit, bits))
 
-    def walk_exits(self, state: int, exits: Ints, starts: Ints, limit: int, bits: Ints) -> int:
+    def walk_exits(self, trie: int, state: int, exits: Ints, starts: Ints, limit: int, bits: Ints) -> int:
         """`walk`, but only below the given trie nodes, at which `state` has been reached."""
-        return self._call(lambda: k.walk_exits(self._memory, state, self._live, exits, starts, limit, bits))
+        return self._call(
+            lambda: walk_kernels.walk_exits(self._memory, trie, state, self._live, exits, starts, limit, bits)
+        )
 
     def walk_text(
         self, fields: npt.NDArray[np.int64], sub: int, limit: int, bits: Ints, exits: Ints
-    ) -> tuple[int, int]:
-        """`walk` inside one text automaton, bits being overwritten; see `automaton_kernels.walk_text`."""
-        num_exits, worst = k.walk_text(self._memory, fields, sub, limit, bits, exits, self._known, self._safe)
-        return int(num_exits), int(worst)
+    ) -> tuple[int, int, int]:
+        """`walk` inside one text automaton, bits being overwritten; see `text_kernels.walk_text`."""
+        num_exits, worst, trie = text_kernels.walk_text(
+            self._memory, fields, sub, limit, bits, exits, self._known, self._safe
+        )
+        return num_exits, worst, trie
 
-    def group_exits(self, exits: Ints, num_exits: int) -> tuple[Ints, Ints]:
+    def group_exits(self, trie: int, exits: Ints, num_exits: int) -> tuple[Ints, Ints]:
         """The first exits grouped by their byte, and int32[257], where each group begins."""
         starts = np.empty(257, np.int32)
-        return k.group_exits(self._memory, exits, num_exits, starts), starts
+        return text_kernels.group_exits(self._memory, trie, exits, num_exits, starts), starts
 
     # ---------------------------------------------------------------- memory
 
@@ -221,10 +225,10 @@ class Automaton:
                 return
             if 2 * memory[k.NUM_STACKS] >= memory[k.CAP_STACKS]:
                 self._double(k.STACKS, k.CAP_STACKS)
-                self._rehash(k.STACK_SLOTS, k.STACK_MASK, k.CAP_STACKS, k.rehash_stacks)
+                self._rehash(k.STACK_SLOTS, k.STACK_MASK, k.CAP_STACKS, automaton_kernels.rehash_stacks)
             if 2 * memory[k.NUM_STATES] >= memory[k.CAP_STATES]:
                 self._double(k.STATES, k.CAP_STATES)
-                self._rehash(k.STATE_SLOTS, k.STATE_MASK, k.CAP_STATES, k.rehash_states)
+                self._rehash(k.STATE_SLOTS, k.STATE_MASK, k.CAP_STATES, automaton_kernels.rehash_states)
             if 2 * memory[k.POOL_USED] >= memory[k.CAP_POOL] or need == k.NEED_SPACE:
                 size = max(4 * int(memory[k.CAP_WORK]), 2 * int(memory[k.POOL_USED]), 1024)
                 if size > memory[k.CAP_POOL]:
@@ -248,3 +252,16 @@ class Automaton:
         self._place(slots, np.zeros(size, np.int32))
         self._memory[mask] = size - 1
         rehash(self._memory)
+
+
+def _trie_fields(trie: int, of: Trie) -> tuple[tuple[int, npt.NDArray[Any]], ...]:
+    """Where the arrays of a trie go; `trie` is WHOLE or REST."""
+    return (
+        (trie + k.TRIE_BYTES, of.data),
+        (trie + k.TRIE_DEPTHS, of.depths),
+        (trie + k.TRIE_ENDS, of.ends),
+        (trie + k.TRIE_TOKENS, of.tokens),
+        (trie + k.TRIE_ROOTS, of.roots),
+        (trie + k.SUMMARY_OF, of.summary_of),
+        (trie + k.SUMMARIES, of.summaries),
+    )

@@ -35,6 +35,8 @@ MAX_LENGTH = 250_000  # of a bounded text, in characters
 class Language(Protocol):
     """A regular language as a byte automaton with dead state 0; compared and hashed by identity."""
 
+    def __hash__(self) -> int: ...
+
     @property
     def start(self) -> int: ...
 

@@ -24,8 +24,8 @@ import numpy as np
 
 from .alphabet import Ints
 from .automaton import NO_LIMIT, Automaton
-from .automaton_kernels import alike
 from .network import TEXT
+from .text_kernels import alike
 from .text_table import TextTable
 from .vocabulary import Vocabulary
 
@@ -44,12 +44,14 @@ class TextMask:
         worst: no token of the row leaves more bytes than this to the end of the text.
         exits, starts: the trie nodes that may follow an end of the text, grouped by byte; see `walk_exits`.
             None: not asked for yet.
+        trie: WHOLE or REST, the trie that they belong to.
     """
 
     row: Ints
     worst: int
     exits: Ints | None
     starts: Ints | None
+    trie: int
 
     @property
     def num_bytes(self) -> int:
@@ -112,10 +114,10 @@ class MaskStore:
             return known
         row = np.empty(self.vocabulary.num_words, np.int32)
         scratch = self._exits if with_exits else self._exits[:0]
-        num_exits, worst = automaton.walk_text(table.fields, sub, NO_LIMIT, row, scratch)
+        num_exits, worst, trie = automaton.walk_text(table.fields, sub, NO_LIMIT, row, scratch)
         row.setflags(write=False)
-        exits, starts = automaton.group_exits(scratch, num_exits) if with_exits else (None, None)
-        mask = TextMask(row, worst, exits, starts)
+        exits, starts = automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
+        mask = TextMask(row, worst, exits, starts, trie)
         self._account(mask.num_bytes)
         self._texts[table, sub] = mask
         return mask
@@ -181,7 +183,7 @@ class Masks:
             bits, is_mine = (mask.row, False) if bits is None else (bits | mask.row, True)
             if goes_on and mask.exits is not None and mask.starts is not None:
                 scratch = store.scratch
-                cost = automaton.walk_exits(after, mask.exits, mask.starts, NO_LIMIT, scratch)
+                cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, scratch)
                 if cost:
                     bits, is_mine = bits | scratch, True
                     scratch[:] = 0
@@ -219,7 +221,7 @@ class Masks:
             if automaton.has_bytes(after):
                 mask = store.text_mask(automaton, table, sub, True)
                 if mask.exits is not None and mask.starts is not None:
-                    automaton.walk_exits(after, mask.exits, mask.starts, limit, bits)
+                    automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, limit, bits)
             rest = -1
         rest = automaton.without_texts(state) if rest < 0 else state
         if rest:

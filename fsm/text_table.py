@@ -36,7 +36,8 @@ class TextTable:
         arrays: all arrays that `fields` points to, so that they live as long.
         fields: int64[14], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
             template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
-            node_costs int32[N, G], is_wide uint8[G] (the class has characters beyond ASCII), num_ascii int32[G]
+            node_costs int32[N, G], is_wide uint8[G] (1 if the class has characters beyond ASCII other than U+2028
+            and U+2029, plus 2 if it has one of these), num_ascii int32[G]
             (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q.
         min_bytes: length of the shortest text.
         num_nodes: N.
@@ -74,10 +75,7 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
     accepts = accepting.astype(np.uint8)
     reach_bits, live_bits = _bits(reach), _bits(table > 0)
     costs = text_costs(table, accepts, byte_costs[0])
-    is_wide = np.zeros(table.shape[1], np.uint8)
-    beyond = template[0, 0x80:]
-    is_wide[-beyond[beyond < 0]] = 1
-    is_wide[reach[beyond[beyond > 0]].any(axis=0)] = 1
+    is_wide = _wide_classes(spelling)
     plain = -template[0, :0x80]
     num_ascii = np.bincount(plain[plain > 0], minlength=table.shape[1]).astype(np.int32)
     arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii)
@@ -86,6 +84,32 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
         fields[index] = array.ctypes.data
     fields[9:] = (table.shape[1], len(template), reach_bits.shape[1], start * len(template), len(table))
     return TextTable(table, accepts, arrays, fields, int(costs[start]), len(template))
+
+
+def _wide_classes(spelling: Spelling) -> npt.NDArray[np.uint8]:
+    """uint8[num_classes], as described under `fields`."""
+    template, reach = spelling.template, spelling.reach
+    is_wide = np.zeros(reach.shape[1], np.uint8)
+
+    def mark(entries: Ints) -> None:
+        is_wide[-entries[entries < 0]] = 1
+        is_wide[reach[entries[entries > 0]].any(axis=0)] = 1
+
+    beyond = template[0].copy()
+    beyond[:0x80] = 0
+    for byte in (0xE2, 0x80):  # the way to the separators, E2 80 A8 and E2 80 A9
+        node = int(beyond[byte])
+        if node <= 0:
+            mark(beyond)
+            return is_wide
+        beyond[byte] = 0
+        mark(beyond)
+        beyond = template[node].copy()
+    separators = -beyond[0xA8:0xAA]
+    beyond[0xA8:0xAA] = 0
+    mark(beyond)
+    is_wide[separators[separators > 0]] |= 2
+    return is_wide
 
 
 def _bits(flags: Bools) -> npt.NDArray[np.uint64]:

@@ -37,7 +37,8 @@ class Trie:
 
     roots: int32[256], the node of each first byte, or -1.
     summary_of: int32[num_nodes], index into `summaries`, or -1 (a small sub-tree, or not skippable).
-    summaries: uint64[n, 3]: the ASCII bytes that occur (two words); 1 if others do, plus 2 * height.
+    summaries: uint64[n, 3]: the ASCII bytes that occur (two words); 1 if other characters do, 2 if the separators
+        U+2028 or U+2029 do (which patterns like to leave out), plus 4 * height.
     """
 
     data: npt.NDArray[np.uint8]
@@ -54,12 +55,19 @@ class Trie:
         return len(self.data)
 
 
-def build_trie(tokens: Sequence[bytes]) -> Trie:
-    """The trie of all tokens that have bytes; empty tokens (specials, unused ids) are left out."""
+def build_trie(tokens: Sequence[bytes], wanted: npt.NDArray[np.bool_] | None = None) -> Trie:
+    """The trie of all tokens that have bytes; empty tokens (specials, unused ids) are left out.
+
+    Args:
+        tokens: the bytes of each id.
+        wanted: bool[len(tokens)]; only these, if given.
+    """
     next_same = np.full(len(tokens), -1, np.int32)
     first: dict[bytes, int] = {}
     last: dict[bytes, int] = {}
-    for token_id, token in enumerate(tokens):
+    ids_wanted = range(len(tokens)) if wanted is None else np.flatnonzero(wanted).tolist()
+    for token_id in ids_wanted:
+        token = tokens[token_id]
         if token and len(token) <= MAX_TOKEN_LEN:
             if token in first:
                 next_same[last[token]] = token_id
@@ -79,6 +87,37 @@ def build_trie(tokens: Sequence[bytes]) -> Trie:
         node = int(ends[node])
     summary_of, summaries = _summarise(data, depths, ends)
     return Trie(data, depths, ends, node_tokens, next_same, roots, summary_of, summaries)
+
+
+@njit(cache=True)
+def plain_lens(data: Any, offsets: Any, plain0: Any, plain1: Any, limit: Any) -> Any:
+    """int32[num_tokens]: the number of characters of each token that is plain, else 0.
+
+    Plain: printable ASCII of the given two words of bits, and everything beyond ASCII but the separators U+2028 and
+    U+2029; well-formed, except that the last character may be unfinished; at most `limit` characters.
+    """
+    num_tokens = offsets.shape[0] - 1
+    lens = np.zeros(num_tokens, np.int32)
+    for token in range(num_tokens):
+        state, count = np.int64(0), 0
+        begin, end = offsets[token], offsets[token + 1]
+        for position in range(begin, end):
+            byte = np.int64(data[position])
+            if state == 0:
+                count += 1
+                if byte < 0x80:
+                    word = plain0 if byte < 64 else plain1
+                    if not (word >> np.uint64(byte & 63)) & np.uint64(1):
+                        count = limit + 1
+            elif 0xA8 <= byte <= 0xA9 and position >= begin + 2:
+                is_separator = data[position - 2] == 0xE2 and data[position - 1] == 0x80
+                count = limit + 1 if is_separator else count
+            state = np.int64(_utf8_step(state, byte))
+            if state < 0 or count > limit:
+                count = 0
+                break
+        lens[token] = count
+    return lens
 
 
 @njit(cache=True)
@@ -150,9 +189,15 @@ def _summarise(data: Any, depths: Any, ends: Any) -> Any:
     utf8 = np.zeros(num_nodes, np.int8)
     path = np.zeros(512, np.int8)
     skippable = np.zeros(num_nodes, np.bool_)
+    parent_is_e2 = np.zeros(num_nodes, np.bool_)
+    parents_are_e280 = np.zeros(num_nodes, np.bool_)
+    recent = np.zeros(512, np.uint8)
     num_summaries = 0
     for node in range(num_nodes):
         depth = np.int64(depths[node])
+        recent[depth] = data[node]
+        parent_is_e2[node] = recent[depth - 1] == 0xE2
+        parents_are_e280[node] = depth >= 3 and recent[depth - 2] == 0xE2 and recent[depth - 1] == 0x80
         before = path[depth - 1]
         path[depth] = _utf8_step(np.int64(before), np.int64(data[node]))
         utf8[node] = path[depth]
@@ -169,7 +214,9 @@ def _summarise(data: Any, depths: Any, ends: Any) -> Any:
         byte = np.int64(data[node])
         if byte < 0x80:
             words[node, byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
-        else:
+        elif byte < 0xC0 and parents_are_e280[node]:
+            words[node, 2] |= np.uint64(2) if 0xA8 <= byte <= 0xA9 else np.uint64(1)
+        elif byte != 0xE2 and not (byte == 0x80 and parent_is_e2[node]):
             words[node, 2] |= np.uint64(1)
         malformed[node] = utf8[node] < 0
         height = 0
@@ -183,7 +230,7 @@ def _summarise(data: Any, depths: Any, ends: Any) -> Any:
         heights[node] = height + 1
         if skippable[node] and not malformed[node]:
             summaries[count] = words[node]
-            summaries[count, 2] |= np.uint64(2 * (height + 1))
+            summaries[count, 2] |= np.uint64(4 * (height + 1))
             summary_of[node] = count
             count += 1
     return summary_of, summaries[:count].copy()

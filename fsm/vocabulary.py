@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from ..errors import ConfigError
 from .alphabet import Ints
-from .trie import MAX_TOKEN_LEN, build_trie
+from .memory import NUM_PLAIN_ROWS, PLAIN0, PLAIN1
+from .trie import MAX_TOKEN_LEN, build_trie, plain_lens
 
 MAX_SUBSTRINGS = 50_000
 
@@ -32,7 +33,9 @@ class Vocabulary:
     Attributes:
         token_bytes: uint8, all tokens one after the other; token_offsets: int32[size + 1], where each begins.
         num_words: length of a bitmask row in int32 words.
-        all_words, eos_words: rows with the bits of all tokens that spell something, and of the EOS ids.
+        trie: all tokens that spell something; rest_trie: those that are in no plain row.
+        plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`text_kernels`).
+        eos_words: int32[num_words], the row of the EOS ids.
         is_complete: every byte is a token, so whatever can be spelt in bytes can be spelt in tokens.
     """
 
@@ -58,10 +61,14 @@ class Vocabulary:
         lens = np.fromiter(map(len, self.tokens), np.int32, self.size)
         np.cumsum(lens, out=self.token_offsets[1:])
         self.max_token_len = min(int(lens.max(initial=0)), MAX_TOKEN_LEN)
+        plain = plain_lens(self.token_bytes, self.token_offsets, PLAIN0, PLAIN1, NUM_PLAIN_ROWS)
+        self.plain_rows = np.stack(
+            [self._words(np.flatnonzero((plain > 0) & (plain <= n))) for n in range(NUM_PLAIN_ROWS + 1)]
+        )
+        self.rest_trie = build_trie(self.tokens, plain == 0)
         roots = self.trie.roots
         self.is_complete = bool((roots >= 0).all() and (self.trie.tokens[roots] >= 0).all())
         self.eos_words = self._words(np.array(self.eos_ids))
-        self.all_words = self._words(np.flatnonzero((lens > 0) & (lens <= MAX_TOKEN_LEN)))
 
     def _words(self, token_ids: npt.NDArray[np.intp]) -> Ints:
         """A row with the bits of these tokens."""

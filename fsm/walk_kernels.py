@@ -1,0 +1,118 @@
+"""Compiled walks through the vocabulary with the automaton: which tokens may follow a state.
+
+A walk follows the trie in depth-first order and jumps over what is refused. It makes states as it goes; when there
+is no room for one it returns a negative code, and is called again once there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from .automaton_kernels import live_bytes, step
+from .memory import (
+    NEXT_SAME,
+    PATH,
+    ROWS,
+    S_BYTE,
+    S_COST,
+    S_ROW,
+    STATE_WIDTH,
+    STATES,
+    TRIE_BYTES,
+    TRIE_DEPTHS,
+    TRIE_ENDS,
+    TRIE_ROOTS,
+    TRIE_SIZE,
+    TRIE_TOKENS,
+    WHOLE,
+    i32,
+    u8,
+)
+
+
+@njit(cache=True)
+def walk(memory: Any, state: Any, limit: Any, bits: Any) -> Any:
+    """Sets the bit of every token that may follow and leads to a state of cost <= limit.
+
+    Returns 1 + the greatest cost after a token that may follow (0: there is none), or the negative code for help.
+    """
+    path = i32(memory[PATH])
+    path[0] = state
+    only = i32(memory[STATES])[state * STATE_WIDTH + S_BYTE]
+    roots = i32(memory[WHOLE + TRIE_ROOTS])
+    if only >= 0:
+        if roots[only] < 0:
+            return 0
+        return _walk_range(memory, WHOLE, roots[only], i32(memory[WHOLE + TRIE_ENDS])[roots[only]], limit, bits)
+    return _walk_range(memory, WHOLE, 0, memory[WHOLE + TRIE_SIZE], limit, bits)
+
+
+@njit(cache=True)
+def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: Any) -> Any:
+    """The walk over trie nodes node .. end - 1, PATH[depth - 1] being the state before the first of them."""
+    data, depths, ends = u8(memory[trie + TRIE_BYTES]), u8(memory[trie + TRIE_DEPTHS]), i32(memory[trie + TRIE_ENDS])
+    tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
+    path = i32(memory[PATH])
+    states = i32(memory[STATES])
+    rows = i32(memory[ROWS])
+    worst = np.int64(0)
+    while node < end:
+        depth = np.int64(depths[node])
+        before = np.int64(path[depth - 1])
+        byte = np.int64(data[node])
+        at = before * STATE_WIDTH
+        only = states[at + S_BYTE]
+        if only >= 0 and only != byte:
+            node = ends[node]
+            continue
+        row = np.int64(states[at + S_ROW])
+        target = np.int64(rows[row * 256 + byte]) if row >= 0 else np.int64(-1)
+        if target < 0:
+            target = step(memory, before, byte)
+            if target < 0:
+                return target
+        if target == 0:
+            node = ends[node]
+            continue
+        path[depth] = target
+        token = tokens[node]
+        if token >= 0:
+            cost = np.int64(states[target * STATE_WIDTH + S_COST])
+            worst = max(worst, cost + 1)
+            if cost <= limit:
+                while token >= 0:
+                    bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
+                    token = same[token]
+        node += 1
+    return worst
+
+
+@njit(cache=True)
+def walk_exits(memory: Any, trie: Any, state: Any, live: Any, exits: Any, starts: Any, limit: Any, bits: Any) -> Any:
+    """The walk below trie nodes at which a text ended.
+
+    Args:
+        trie: WHOLE or REST, the trie that the nodes belong to.
+        state: the state once the text has ended.
+        live: uint8[256], scratch.
+        exits: int32, trie nodes that may come next, grouped by their byte.
+        starts: int32[257], where the group of each byte begins.
+    """
+    if live_bytes(memory, state, live) == 0 or starts[256] == 0:
+        return 0
+    ends, depths = i32(memory[trie + TRIE_ENDS]), u8(memory[trie + TRIE_DEPTHS])
+    path = i32(memory[PATH])
+    worst = np.int64(0)
+    for byte in range(256):
+        if live[byte]:
+            for index in range(starts[byte], starts[byte + 1]):
+                node = exits[index]
+                path[np.int64(depths[node]) - 1] = state
+                cost = _walk_range(memory, trie, node, ends[node], limit, bits)
+                if cost < 0:
+                    return cost
+                worst = max(worst, cost)
+    return worst
