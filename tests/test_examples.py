@@ -9,6 +9,7 @@ import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,19 @@ def test_shared_prompt_chat(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     counts = [tuple(map(int, pair)) for pair in re.findall(r"\(cached: ([0-9]+) of ([0-9]+) prompt tokens\)", out)]
     assert len(counts) == 5
     assert counts[0][0] == 0 and all(96 <= cached < total for cached, total in counts[1:])
+
+
+def test_the_page_on_programs_starts_with_one_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (EXAMPLES.parent / "docs" / "program.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert code is not None
+    scope: dict[str, Any] = {}
+    try:
+        exec(code[1], scope)
+    finally:
+        ph.set_default_backend(None)
+    assert len(scope["state"]["tip"]) == 2
+    assert scope["state"]["better"] in ("first", "second")
 
 
 def test_the_demo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
