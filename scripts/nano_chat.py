@@ -1,10 +1,11 @@
 """The bundled model's conversations: what stands in a chat besides, around and between the documents.
 
-Four situations, each a list of ``(role, text)`` messages:
+Five situations, each a list of ``(role, text)`` messages:
 
 * **reading**: documents (in the user's message, or in the system message), JSON and short answers;
 * **a desk**: the system prompt holds facts about a shop, a hotel or a team, and the user asks for one of them
   (many users, one system prompt: the shared prefix), answered by a short sentence;
+* **an archive**: the system prompt holds several documents, and the user asks about them by name;
 * **small talk**, and **repeating** what the user said.
 
 Knows nothing of tokenizers or training. Everything is a pure function of the ``random.Random`` given.
@@ -191,6 +192,17 @@ def desk(rng: Random, most_facts: int) -> Iterator[Message]:
         yield from as_messages([exchange])
 
 
+def archive(rng: Random, most_documents: int) -> Iterator[Message]:
+    """Several documents in the system prompt, then a user who asks about one or the other by its name."""
+    kinds = rng.choices(tuple(KINDS.values()), k=rng.randint(2, max(2, most_documents)))
+    found = [write(kind, kind.invent(rng), rng) for kind in kinds]
+    system = SYSTEM_PROMPT if rng.random() < 0.6 else rng.choice(OTHER_SYSTEM_PROMPTS)
+    yield "system", "\n\n".join([system, *(document.text for document in found)])
+    exchanges = [exchange for document in found for exchange in document.pointed_questions(rng)]
+    rng.shuffle(exchanges)
+    yield from as_messages(exchanges)
+
+
 def chatter(rng: Random) -> Iterator[Message]:
     """Small talk and repetition without end."""
     if rng.random() < 0.9:
@@ -206,13 +218,15 @@ def conversation(rng: Random, row_len: int = 256, progress: float = 1.0) -> Iter
     over) is the curriculum: at first mostly repetition and labelled forms, from which copying and looking up are learnt
     within minutes, then mostly prose.
     """
-    chatter_share = max(0.05, 0.6 - 8 * progress)
+    chatter_share = max(0.05, 0.6 - 5 * progress)
     form_share = max(0.25, 0.8 - 3 * progress)
     dice = rng.random()
     if dice < chatter_share:
         return chatter(rng)
-    if dice < chatter_share + 0.25:
+    if dice < chatter_share + 0.28:
         return desk(rng, most_facts=max(2, row_len // 32))
+    if dice > 0.88 and progress > 0.1:
+        return archive(rng, most_documents=row_len // 128)
     return reading(rng, form_share)
 
 

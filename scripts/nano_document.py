@@ -93,6 +93,11 @@ class Document:
         text = wording.format(self.kind.name)
         return text[0].upper() + text[1:]
 
+    @property
+    def identifier(self) -> str:
+        """What tells the document from others of its kind: the first value of its record."""
+        return str(next(iter(self.record.values())))
+
     def questions(self, rng: Random) -> list[tuple[str, str]]:
         """All questions of the kind in random order, each in a random wording, with its short answer."""
         values = self.kind.spoken(self.record)
@@ -102,6 +107,20 @@ class Document:
         ]
         rng.shuffle(pairs)
         return pairs
+
+    def pointed_questions(self, rng: Random) -> list[tuple[str, str]]:
+        """Those questions that name the document's subject, and the request for its JSON: for one among several."""
+        values = self.kind.spoken(self.record)
+        pairs = [
+            (wording.format_map(values), answer.format_map(values))
+            for wordings, answer in self.kind.questions
+            for wording in wordings
+            if "{" in wording
+        ]
+        return [
+            *rng.sample(pairs, min(2, len(pairs))),
+            (f"Extract the {self.kind.name} {self.identifier} as JSON.", self.json),
+        ]
 
 
 def write(kind: Kind, record: Record, rng: Random, form_share: float = 0.3) -> Document:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 
@@ -184,14 +184,10 @@ def orthogonalised(matrices: Tensor, num_iterations: int = 5) -> Tensor:
 class Muon:
     """Momentum, orthogonalised: for the matrices of the layers (Jordan et al. 2024, same page).
 
-    Matrices of one shape are stacked and orthogonalised together; of several workers each does its share of a stack
-    and all exchange the results. ``learning_rate`` is set by the caller each step.
+    Matrices of one shape are stacked and orthogonalised together. ``learning_rate`` is set by the caller each step.
     """
 
-    def __init__(
-        self, matrices: Iterable[nn.Parameter], rank: int = 0, num_workers: int = 1, momentum: float = 0.95
-    ) -> None:
-        self.rank, self.num_workers = rank, num_workers
+    def __init__(self, matrices: Iterable[nn.Parameter], momentum: float = 0.95) -> None:
         self.momentum = momentum
         self.learning_rate = 0.0
         self.groups: dict[tuple[int, ...], list[nn.Parameter]] = {}
@@ -201,17 +197,12 @@ class Muon:
 
     @torch.no_grad()
     def step(self) -> None:
-        """One update from the gradients (equal on all workers), with Nesterov momentum."""
+        """One update from the gradients, with Nesterov momentum."""
         for shape, group in self.groups.items():
             gradient = torch.stack([matrix.grad for matrix in group if matrix.grad is not None])
             average = self.averages[shape]
             average.lerp_(gradient, 1 - self.momentum)
-            direction = gradient.lerp(average, self.momentum)
-            update = torch.zeros_like(direction)
-            share = slice(self.rank, None, self.num_workers)
-            update[share] = orthogonalised(direction[share])
-            if self.num_workers > 1:
-                distributed.all_reduce(update)
+            update = orthogonalised(gradient.lerp(average, self.momentum))
             scale = max(1.0, shape[0] / shape[1]) ** 0.5
             for matrix, change in zip(group, update, strict=True):
                 matrix.add_(change, alpha=-self.learning_rate * scale)

@@ -4,8 +4,10 @@
 
 Muon for the matrices of the layers, Adam for the embedding and the norms. The learning rate follows the clock, not a
 step count: it rises for 2 % of the budget, stays, and falls to zero over the rest, so that a busy machine ends with a
-shorter training and never with an unfinished one. Several worker processes (``--workers``) of one thread each
-average their gradients. A checkpoint in Hugging Face layout is written every few minutes, each with a line of
+shorter training and never with an unfinished one. Several worker processes (``--workers``) of one thread each train
+copies of their own on text of their own, and every few seconds all copies become their mean (local SGD, Stich 2018,
+arXiv:1805.09767): unlike the mean of every step's gradients, this does not make all wait for the slowest at each step.
+A checkpoint in Hugging Face layout is written every few minutes, each with a line of
 scores on fresh documents: the share of answers whose every token the model ranks first (for greedy decoding this is
 exactly the share of right answers).
 """
@@ -45,16 +47,29 @@ class Recipe:
     num_heads: int = 6
     num_kv_heads: int = 2
     row_len: int = 256
-    num_rows: int = 12  # of one step, all workers together
-    matrix_rate: float = 0.01
-    vector_rate: float = 7e-3
+    num_rows: int = 4  # of one worker's step
+    matrix_rate: float = 0.008
+    vector_rate: float = 6e-3
     decay_from: float = 0.2  # share of the budget after which the rates fall
-    short_until: float = 0.1  # share of the budget spent on rows of half the length
+    short_until: float = 0.12  # share of the budget spent on rows of half the length
     long_every: int = 8  # of so many later steps, one has rows of four times the length
     prompt_weight: float = 0.1  # of the loss on what the model only reads; 1 on what it says
+    average_seconds: float = 2.0  # between two means of the workers' weights
     report_minutes: float = 4.0
-    num_scored: int = 80  # documents per report
+    begin_at: float = 0.0  # progress at the start; 0.1 skips the beginning of the curriculum (with --start)
+    num_scored: int = 48  # documents per report
     compiled: bool = False  # needs a C++ compiler; a quarter faster
+
+    def shape(self) -> Shape:
+        """The sizes of the decoder."""
+        return Shape(
+            vocab_size=self.vocab_size,
+            hidden_size=self.hidden_size,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            intermediate_size=self.intermediate_size,
+        )
 
 
 class Encoder:
@@ -202,47 +217,33 @@ def write_checkpoint(folder: Path, model: Decoder, encoder: Encoder, tokenizer: 
 
 
 def train(recipe: Recipe, out: Path, source: Path | None = None, rank: int = 0) -> list[float]:
-    """Trains one worker's share, from scratch or from the checkpoint ``source``; rank 0 reports and writes.
+    """Trains one worker's copy, from scratch or from the checkpoint ``source``; rank 0 reports and writes.
 
     Returns the losses (of this worker's rows).
     """
     torch.manual_seed(recipe.seed)
     tokenizer = (source / "tokenizer.model").read_bytes() if source else train_tokenizer(recipe.vocab_size, recipe.seed)
     encoder = Encoder(tokenizer, recipe.prompt_weight)
-    shape = Shape(
-        vocab_size=recipe.vocab_size,
-        hidden_size=recipe.hidden_size,
-        num_layers=recipe.num_layers,
-        num_heads=recipe.num_heads,
-        num_kv_heads=recipe.num_kv_heads,
-        intermediate_size=recipe.intermediate_size,
-    )
-    model = Decoder(shape)
+    model = Decoder(recipe.shape())
     if source:
         model.load_state_dict(load_file(source / "model.safetensors"))
     backbone = torch.compile(model.model) if recipe.compiled else model.model
-    parameters = dict(model.named_parameters())
-    matrices = (weight for name, weight in parameters.items() if weight.ndim == 2 and "embed" not in name)
-    muon = Muon(matrices, rank, recipe.workers)
-    others = [weight for name, weight in parameters.items() if weight.ndim == 1 or "embed" in name]
+    weights = dict(model.named_parameters())
+    muon = Muon(weight for name, weight in weights.items() if weight.ndim == 2 and "embed" not in name)
+    others = [weight for name, weight in weights.items() if weight.ndim == 1 or "embed" in name]
     adam = torch.optim.Adam(others, betas=(0.9, 0.98))
     rng = Random(recipe.seed * 1000 + rank)
     if rank == 0:
-        print(f"recipe {json.dumps(asdict(recipe))}", flush=True)
-        print(f"parameters {sum(p.numel() for p in parameters.values())}", flush=True)
+        print(f"recipe {json.dumps(asdict(recipe))}")
+        print(f"parameters {sum(weight.numel() for weight in weights.values())}", flush=True)
     losses: list[float] = []
-    start = report_at = time.monotonic()
-    tokens_per_step = recipe.num_rows * recipe.row_len
-    num_tokens = 0
-    progress = 0.0
-    while progress < 1.0:
+    progress = recipe.begin_at
+    start = average_at = report_at = time.monotonic()
+    while progress < 1.0 or time.monotonic() < average_at:
         row_len = row_len_of(len(losses), progress, recipe)
-        token_ids, weights = batch(encoder, rng, row_len, tokens_per_step // recipe.workers, progress)
-        loss = weighted_loss(model, backbone, token_ids, weights)
+        token_ids, token_weights = batch(encoder, rng, row_len, recipe.num_rows * recipe.row_len, progress)
+        loss = weighted_loss(model, backbone, token_ids, token_weights)
         loss.backward()
-        progress = (time.monotonic() - start) / (60 * recipe.minutes)
-        if recipe.workers > 1:
-            progress = averaged(parameters.values(), progress)
         torch.nn.utils.clip_grad_norm_(others, 1.0)
         muon.learning_rate = recipe.matrix_rate * rate(progress, recipe.decay_from)
         adam.param_groups[0]["lr"] = recipe.vector_rate * rate(progress, recipe.decay_from)
@@ -250,29 +251,39 @@ def train(recipe: Recipe, out: Path, source: Path | None = None, rank: int = 0) 
         adam.step()
         model.zero_grad(set_to_none=True)
         losses.append(loss.item())
-        num_tokens += tokens_per_step
+        if time.monotonic() < average_at:
+            continue
+        progress = recipe.begin_at + (1 - recipe.begin_at) * (time.monotonic() - start) / (60 * recipe.minutes)
+        if recipe.workers > 1:
+            progress = average(list(weights.values()), progress)
+        average_at = time.monotonic() + recipe.average_seconds if progress < 1.0 else 0.0
         if rank == 0 and (time.monotonic() - report_at > 60 * recipe.report_minutes or progress >= 1.0):
             report_at = time.monotonic()
-            minutes = (report_at - start) / 60
-            shares, misses = scores(model, encoder, seed=90000 + len(losses), count=recipe.num_scored)
-            recent = sum(losses[-100:]) / len(losses[-100:])
-            print(f"{minutes:.1f} min, step {len(losses)}, {num_tokens / 1e6:.2f} M tokens, loss {recent:.4f}")
-            print(f"  {summary(shares)}\n  first errors: {misses}", flush=True)
+            report(model, encoder, losses, (report_at - start) / 60, recipe)
             write_checkpoint(out, model, encoder, tokenizer)
     return losses
 
 
-def averaged(parameters: "Iterator[torch.nn.Parameter]", progress: float) -> float:
-    """Replaces each gradient by the workers' mean; returns rank 0's progress, so that all stop together."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    flat = torch.cat([*(gradient.flatten() for gradient in gradients), torch.zeros(1)])
+def report(model: Decoder, encoder: Encoder, losses: list[float], minutes: float, recipe: Recipe) -> None:
+    """Prints where the training stands. Tokens are counted as if all workers were as fast as this one."""
+    num_tokens = len(losses) * recipe.num_rows * recipe.row_len * recipe.workers
+    shares, misses = scores(model, encoder, seed=90000 + len(losses), count=recipe.num_scored)
+    recent = sum(losses[-200:]) / len(losses[-200:])
+    print(f"{minutes:.1f} min, step {len(losses)}, {num_tokens / 1e6:.2f} M tokens, loss {recent:.4f}")
+    print(f"  {summary(shares)}\n  first errors: {misses}", flush=True)
+
+
+@torch.no_grad()
+def average(weights: list[torch.nn.Parameter], progress: float) -> float:
+    """Replaces the weights by the workers' mean; returns rank 0's progress, so that all stop together."""
+    flat = torch.cat([*(weight.flatten() for weight in weights), torch.zeros(1)])
     flat[-1] = progress if distributed.get_rank() == 0 else 0.0
     distributed.all_reduce(flat)
     num_workers = distributed.get_world_size()
     offset = 0
-    for gradient in gradients:
-        gradient.copy_(flat[offset : offset + gradient.numel()].view_as(gradient)).div_(num_workers)
-        offset += gradient.numel()
+    for weight in weights:
+        weight.copy_(flat[offset : offset + weight.numel()].view_as(weight) / num_workers)
+        offset += weight.numel()
     return float(flat[-1])
 
 
