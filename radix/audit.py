@@ -80,13 +80,16 @@ def _audit_links(node: Node, block_size: int) -> None:
     if node.siblings is not None:
         assert sorted(node.siblings) == sorted(node.children), f"{node.name}: index of children is out of date"
     if node.skip is not None:
-        run, end = node.skip
+        tokens, blocks, end = node.skip
         assert end.skipped_by is node, f"{node.name}: its skip is not known at its end"
-        runs = []
+        below = []
         while end is not node and end.parent is not None:
-            runs.append(end.tokens)
+            below.append(end)
             end = end.parent
-        assert end is node and b"".join(reversed(runs)) == run, f"{node.name}: its skip leads astray"
+        below.reverse()
+        assert end is node, f"{node.name}: its skip ends elsewhere"
+        assert b"".join(one.tokens for one in below) == tokens, f"{node.name}: its skip has other tokens"
+        assert b"".join(one.blocks for one in below) == blocks, f"{node.name}: its skip has other blocks"
     if node.skipped_by is not None:
         skip = node.skipped_by.skip
-        assert skip is not None and skip[1] is node, f"{node.name}: skipped by a node that does not skip here"
+        assert skip is not None and skip[2] is node, f"{node.name}: skipped by a node that does not skip here"

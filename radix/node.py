@@ -32,7 +32,7 @@ class Node:
         num_hits: matches that ended here or at an evicted descendant.
         priority: the highest given to an insert that ended here or at an evicted descendant.
         is_queued: whether the eviction queue has an entry for this node.
-        skip: (run, descendant): a shortcut over many short edges; `run` is all their tokens.
+        skip: (tokens, blocks, descendant): a shortcut over many short edges, with all of their runs.
         skipped_by: the ancestor whose `skip` leads here.
 
     Usage is written at the end of a path only, and handed to the parent when a leaf goes. A node becomes a leaf
@@ -72,7 +72,7 @@ class Node:
         self.num_hits = 0
         self.priority = 0
         self.is_queued = False
-        self.skip: tuple[bytes, Node] | None = None
+        self.skip: tuple[bytes, bytes, Node] | None = None
         self.skipped_by: Node | None = None
 
     def __lt__(self, other: Node) -> bool:
@@ -105,8 +105,13 @@ class Node:
         runs = []
         node = self
         while node.parent is not None:
-            runs.append(node.blocks)
-            node = node.parent
+            start = node.skipped_by
+            if start is not None and start.skip is not None:
+                runs.append(start.skip[1])
+                node = start
+            else:
+                runs.append(node.blocks)
+                node = node.parent
         if node.blocks:
             raise ValueError("the prefix has been evicted since it was matched: lease it before evicting")
         if len(runs) == 1:
@@ -117,10 +122,10 @@ class Node:
     def path_tokens(self) -> bytes:
         """Packed tokens from the root to the end of this run. O(depth)."""
         runs = []
-        node: Node | None = self
-        while node is not None:
-            runs.append(node.tokens)
-            node = node.parent
+        above: Node | None = self
+        while above is not None:
+            runs.append(above.tokens)
+            above = above.parent
         runs.reverse()
         return b"".join(runs)
 

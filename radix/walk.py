@@ -34,7 +34,7 @@ def walk(root: Node, tokens: bytes, block_bytes: int) -> tuple[Node, int, Node |
         skip = node.skip
         if skip is not None and tokens.startswith(skip[0], offset):
             offset += len(skip[0])
-            node = skip[1]
+            node = skip[2]
             start, start_offset, num_edges = node, offset, 0
             continue
         child = node.children.get(tokens[offset : offset + block_bytes])
@@ -48,7 +48,7 @@ def walk(root: Node, tokens: bytes, block_bytes: int) -> tuple[Node, int, Node |
         num_edges += 1
         if num_edges == SKIP_EDGES:
             if offset - start_offset <= MAX_SKIP_BYTES:
-                _lay_skip(start, node, tokens[start_offset:offset])
+                _lay_skip(start, node, tokens[start_offset:offset], block_bytes)
             start, start_offset, num_edges = node, offset, 0
 
 
@@ -109,26 +109,20 @@ def split(lower: Node, at: int, block_bytes: int) -> Node:
 
 def differing_blocks(row: bytes, node: Node, known: int) -> list[int]:
     """Ids in the first `known` bytes of the packed ids `row` other than those on the path to `node`."""
-    duplicates: list[int] = []
-    end = known
-    while end:
-        assert node.parent is not None
-        start = end - len(node.blocks)
-        if not row.startswith(node.blocks, start):
-            pairs = zip(unpack_blocks(row[start:end]), unpack_blocks(node.blocks), strict=True)
-            duplicates[:0] = [given for given, held in pairs if given != held]
-        end = start
-        node = node.parent
-    return duplicates
+    path = node.path_blocks()
+    if row.startswith(path):
+        return []
+    pairs = zip(unpack_blocks(row[:known]), unpack_blocks(path), strict=True)
+    return [given for given, held in pairs if given != held]
 
 
-def _lay_skip(start: Node, end: Node, run: bytes) -> None:
+def _lay_skip(start: Node, end: Node, run: bytes, block_bytes: int) -> None:
     """Make `start` skip to its descendant `end`; a node starts and ends one skip at most, the newest."""
     if start.skip is not None:
-        start.skip[1].skipped_by = None
+        start.skip[2].skipped_by = None
     if end.skipped_by is not None:
         end.skipped_by.skip = None
-    start.skip = run, end
+    start.skip = run, end.path_blocks()[-4 * len(run) // block_bytes :], end
     end.skipped_by = start
 
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from phloem.radix import BlockPool, Event, Node, Pin, PinBudgetExceeded, RadixTree, pack, siblings, unpack, walk
+from phloem.radix import BlockPool, Event, Node, Pin, PinBudgetExceeded, RadixTree, pack, siblings, tree, unpack, walk
 
 Prefix = tuple[str, tuple[int, ...]]
 NUM_BLOCKS = 48
@@ -303,10 +303,11 @@ def test_tree_agrees_with_the_truth_on_long_random_walks(block_size: int, policy
 def test_tree_agrees_with_the_truth_when_every_shortcut_is_taken(
     block_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Skips over two edges, and ordered children from the second child on, in chunks of two."""
+    """Skips over two edges, ordered children from the second on in chunks of two, no leaf evicted whole in surplus."""
     monkeypatch.setattr(walk, "SKIP_EDGES", 2)
     monkeypatch.setattr(walk, "MAX_CHILDREN_TO_SCAN", 1)
     monkeypatch.setattr(siblings, "CHUNK_LEN", 2)
+    monkeypatch.setattr(tree, "MAX_SURPLUS_BLOCKS", 0)
     for seed in range(4):
         walk_randomly(Trial(block_size, "lru"), Random(seed), 700)
 
