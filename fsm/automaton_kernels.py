@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from .array_kernels import sort_beginning
 from .memory import (
     ARG,
     BYTE_SETS,
@@ -269,16 +270,7 @@ def _intern(memory: Any, size: Any, accepts: Any) -> Any:
     if size == 0 and accepts == 0:
         return 0
     found, pool = i64(memory[FOUND]), i64(memory[POOL])
-    if size > 24:
-        found[:size].sort()
-    else:
-        for i in range(1, size):
-            key = found[i]
-            j = i - 1
-            while j >= 0 and found[j] > key:
-                found[j + 1] = found[j]
-                j -= 1
-            found[j + 1] = key
+    sort_beginning(found, size)
     states, slots = i32(memory[STATES]), i32(memory[STATE_SLOTS])
     mask = memory[STATE_MASK]
     slot = _state_hash(found, 0, size, accepts) & mask
@@ -485,7 +477,9 @@ def forced_run(memory: Any, state: Any, run: Any, live: Any) -> Any:
         if byte < 0:
             if live_bytes(memory, state, live) != 1:
                 break
-            byte = np.argmax(live)
+            byte = np.int64(0)
+            while not live[byte]:
+                byte += 1
         target = step(memory, state, byte)
         if target <= 0:
             return count, target

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from .array_kernels import grown_rows
+
 BOTH, EITHER, FIRST = 0, 1, 2  # which of a pair must be alive for the pair to be alive
 
 
@@ -57,12 +59,8 @@ def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: An
                     return table[:0], pairs[:0]
                 if num_states == capacity:
                     capacity *= 2
-                    grown_pairs = np.zeros((capacity, 2), np.int32)
-                    grown_pairs[:num_states] = pairs
-                    pairs = grown_pairs
-                    grown_table = np.zeros((capacity, num_common), np.int32)
-                    grown_table[:num_states] = table
-                    table = grown_table
+                    pairs = grown_rows(pairs, capacity)
+                    table = grown_rows(table, capacity)
                     slots = np.zeros(4 * capacity, np.int32)
                     for known in range(1, num_states):
                         slots[_slot(pairs, slots, pairs[known, 0], pairs[known, 1])] = known

@@ -113,21 +113,21 @@ def _inttoptr(typing_context: Any, address: Any) -> Any:
 pointer: Any = intrinsic(_inttoptr)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def i32(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.int32)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def i64(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.int64)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def u64(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.uint64)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def u8(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.uint8)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from .array_kernels import copy_into, grown, grown_rows, sort_beginning
+
 DONE, TOO_MANY_STATES, TOO_MUCH_WORK = 0, 1, 2
 
 
@@ -42,16 +44,6 @@ def _closure(
 
 
 @njit(cache=True)
-def _grown(array: Any, size: Any) -> Any:
-    """The array, or a copy with room for at least `size` entries."""
-    if size <= array.shape[0]:
-        return array
-    larger = np.zeros(max(size, 2 * array.shape[0]), array.dtype)
-    larger[: array.shape[0]] = array
-    return larger
-
-
-@njit(cache=True)
 def subset_construction(
     kind: Any, arg: Any, next_node: Any, other: Any, universal: Any, has_class: Any, max_states: Any, max_work: Any
 ) -> Any:
@@ -68,7 +60,7 @@ def subset_construction(
     num_nodes, num_classes = kind.shape[0], has_class.shape[1]
     seen = np.zeros(num_nodes, np.int64)
     stamp = np.int64(0)
-    found = np.empty(num_nodes, np.int32)
+    found, kept = np.empty(num_nodes, np.int32), np.empty(num_nodes, np.int32)
     stack = np.empty(2 * num_nodes + 2, np.int32)
     # closures of the nodes behind SET nodes, made on demand: members[begin[n] : begin[n] + count[n]]
     begin = np.full(num_nodes, -1, np.int64)
@@ -106,15 +98,15 @@ def subset_construction(
                         target = next_node[target]
                     if begin[target] < 0:
                         stamp += 1
-                        keep = found[:num_found].copy()
+                        copy_into(kept, 0, found, 0, num_found)
                         made, made_ends = _closure(kind, next_node, other, universal, target, seen, stamp, found, stack)
-                        members = _grown(members, num_members + made)
-                        members[num_members : num_members + made] = found[:made]
+                        members = grown(members, num_members + made)
+                        copy_into(members, num_members, found, 0, made)
                         begin[target], count[target], ends[target] = num_members, made, made_ends
                         num_members += made
                         work += made
                         stamp += 1
-                        found[:num_found] = keep
+                        copy_into(found, 0, kept, 0, num_found)
                         for known in range(num_found):
                             seen[found[known]] = stamp
                     matches = matches or ends[target]
@@ -133,16 +125,7 @@ def subset_construction(
                         break
             if work > max_work:
                 return table[:1], accepting[:1], TOO_MUCH_WORK
-            if num_found > 16:
-                found[:num_found].sort()
-            else:
-                for i in range(1, num_found):
-                    value = found[i]
-                    j = i - 1
-                    while j >= 0 and found[j] > value:
-                        found[j + 1] = found[j]
-                        j -= 1
-                    found[j + 1] = value
+            sort_beginning(found, num_found)
             hashed = np.uint64(num_found) * np.uint64(2) + np.uint64(matches)
             for index in range(num_found):
                 hashed = (hashed ^ np.uint64(found[index])) * np.uint64(0x9E3779B97F4A7C15)
@@ -167,13 +150,11 @@ def subset_construction(
                 target_state = num_states
                 num_states += 1
                 if num_states > table.shape[0]:
-                    larger = np.zeros((2 * table.shape[0], num_classes), np.int32)
-                    larger[: table.shape[0]] = table
-                    table = larger
-                    first, size = _grown(first, num_states), _grown(size, num_states)
-                    accepting = _grown(accepting, num_states)
-                nodes = _grown(nodes, num_kept + num_found)
-                nodes[num_kept : num_kept + num_found] = found[:num_found]
+                    table = grown_rows(table, num_states)
+                    first, size = grown(first, num_states), grown(size, num_states)
+                    accepting = grown(accepting, num_states)
+                nodes = grown(nodes, num_kept + num_found)
+                copy_into(nodes, num_kept, found, 0, num_found)
                 first[target_state], size[target_state] = num_kept, num_found
                 accepting[target_state] = matches
                 num_kept += num_found

@@ -229,8 +229,9 @@ def _summarise(data: Any, depths: Any, ends: Any) -> Any:
             child = ends[child]
         heights[node] = height + 1
         if skippable[node] and not malformed[node]:
-            summaries[count] = words[node]
+            for word in range(3):
+                summaries[count, word] = words[node, word]
             summaries[count, 2] |= np.uint64(4 * (height + 1))
             summary_of[node] = count
             count += 1
-    return summary_of, summaries[:count].copy()
+    return summary_of, summaries[:count]
