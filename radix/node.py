@@ -104,14 +104,16 @@ class Node:
         """Packed block ids from the root to the end of this run; ValueError if the node was evicted. O(depth)."""
         runs = []
         node = self
-        while node.parent is not None:
+        parent = node.parent
+        while parent is not None:
             start = node.skipped_by
             if start is not None and start.skip is not None:
                 runs.append(start.skip[1])
                 node = start
             else:
                 runs.append(node.blocks)
-                node = node.parent
+                node = parent
+            parent = node.parent
         if node.blocks:
             raise ValueError("the prefix has been evicted since it was matched: lease it before evicting")
         if len(runs) == 1:
