@@ -9,7 +9,7 @@ branches in one batch. `join` brings their variables together as lists.
 import phloem as ph
 
 SYSTEM = "You read documents. Answer briefly, or give JSON."
-DOCUMENT = "The Velkan Fair is on 2031-05-17. It takes place at Tormel Hall in Ossivar. There are 850 seats."
+DOCUMENT = "The Karbel Fair is on 2031-05-17. It takes place at Silmidra Hall in Nickplack. There are 850 seats."
 QUESTIONS = ["What is it called?", "When is it?", "Which city?", "How many seats?"]
 
 
@@ -25,8 +25,8 @@ def interview(s, document, questions):
     branches.join()  # now s["answer"] is a list
 
     # The parent goes on from where the branches left it. `select` picks the likeliest of the given texts.
-    s += "What is the venue?" + ph.user_end()
-    s += ph.assistant(ph.select("venue", ["Tormel Hall", "Ossivar Hall", "Velkan Hall"]))
+    s += "Where do we meet?" + ph.user_end()
+    s += ph.assistant(ph.select("venue", ["Silmidra Hall", "Nickplack Hall", "Karbel Hall"]))
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     state = interview.run(DOCUMENT, QUESTIONS, temperature=0.0, backend=engine)
     for question, answer in zip(QUESTIONS, state["answer"], strict=True):
         print(f"{question:20} {answer}")
-    print(f"{'What is the venue?':20} {state['venue']}")
+    print(f"{'Where do we meet?':20} {state['venue']}")
 
     infos = state.get_meta_info("answer")
     print(f"(tokens from the cache, by branch: {[info['cached_tokens'] for info in infos]})")

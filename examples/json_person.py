@@ -12,8 +12,7 @@ import phloem as ph
 
 SYSTEM = "You read documents. Answer briefly, or give JSON."
 DOCUMENT = (
-    "Meet Toran Velgard, 47 years old. Toran works as a baker. Toran has a house in Misselwick."
-    " The work is done from home."
+    "Meet Toran Grinasen, 47 years old. Toran works as a baker. Toran has a house in Lumsasen. Toran works from home."
 )
 
 

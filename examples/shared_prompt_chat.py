@@ -16,7 +16,7 @@ import phloem as ph
 from phloem.runtime.server import create_app
 
 SHOP = (
-    "You answer for the shop Velmora. The shop is in Tarvin. We open at 8 and close at 19. Dora Kelling runs the shop."
+    "You answer for the shop Rosmund. The shop is in Nevbel. We open at 8 and close at 19. Nina Linsen runs the shop."
     " The lamp costs 45 euros. The chair costs 120 euros. The kettle costs 38 euros."
 )
 USERS = {

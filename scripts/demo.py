@@ -26,7 +26,7 @@ from rich.text import Text
 import phloem as ph
 
 SHOP = (
-    "You answer for the shop Velmora. The shop is in Tarvin. We open at 8 and close at 19. Dora Kelling runs the shop."
+    "You answer for the shop Rosmund. The shop is in Nevbel. We open at 8 and close at 19. Nina Linsen runs the shop."
     " The lamp costs 45 euros. The chair costs 120 euros. The kettle costs 38 euros."
 )
 QUESTIONS = (
@@ -42,7 +42,7 @@ SHOWN_KINDS = ("person", "ticket", "event", "booking")
 NUM_CHATS = 48
 NUM_DOCUMENTS = 48
 NUM_AT_A_TIME = 8
-NUM_REPEATS = 5
+NUM_REPEATS = 3
 WIDTH = 80
 JSON_WIDTH = WIDTH - 6
 GREEDY = ph.SamplingParams(max_tokens=150, temperature=0.0)

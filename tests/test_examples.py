@@ -89,7 +89,7 @@ def test_fork_and_join(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
         "When is it",
         "Which city",
         "How many seats",
-        "What is the venue",
+        "Where do we meet",
     ]
     assert answers[-1].endswith(" Hall")
     cached = [int(number) for number in re.findall(r"[0-9]+", hits)]
