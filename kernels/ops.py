@@ -1,4 +1,6 @@
-"""The one place that chooses who computes: compiled loops for fp32 on the CPU, plain torch for the rest.
+"""The one place that chooses who computes: Triton on CUDA, compiled loops for fp32 on the CPU, torch for the rest.
+
+Triton is imported when the first CUDA tensor shows up; a CPU machine does not need it.
 
 Every function here has a twin of the same name and signature in `reference.py`, where the contract of each is
 written. Results do not alias their inputs unless said so.
@@ -13,6 +15,7 @@ from torch import Tensor
 from . import cpu_elementwise, cpu_sample, reference
 from .cpu_attention import cpu_attention
 from .cpu_linear import cpu_linear
+from .cuda_work import num_programs_at_once
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .work_list import AttentionPlan, plan_attention
 
@@ -48,14 +51,24 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMS norm over the last axis: `[T, C]`, `[C]` -> `[T, C]`."""
-    if x.dim() == 2 and _is_plain(x, weight):
+    """RMS norm over the last axis: `[..., C]`, `[C]` -> `[..., C]`."""
+    if x.dim() != 2:
+        return rms_norm(x.reshape(-1, x.shape[-1]), weight, eps).view(x.shape)
+    if x.is_cuda:
+        from . import triton_norm
+
+        return triton_norm.rms_norm(x, weight, eps)
+    if _is_plain(x, weight):
         return cpu_elementwise.rms_norm(x, weight, eps)
     return reference.rms_norm(x, weight, eps)
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """`(rms_norm(x + residual), x + residual)`."""
+    if x.is_cuda:
+        from . import triton_norm
+
+        return triton_norm.add_rms_norm(x, residual, weight, eps)
     if x.dim() == 2 and _is_plain(x, residual, weight):
         return cpu_elementwise.add_rms_norm(x, residual, weight, eps)
     return reference.add_rms_norm(x, residual, weight, eps)
@@ -63,6 +76,10 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
 
 def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
     """Rotate q `[T, H, D]` and k `[T, Hkv, D]` in place by their positions, half-rotated pairs."""
+    if q.is_cuda:
+        from . import triton_rope
+
+        return triton_rope.apply_rope(q, k, positions, cos_sin)
     if _is_plain(q, k) and cos_sin.shape[1] % 16 == 0 and cos_sin.is_contiguous():
         return cpu_elementwise.apply_rope(q, k, positions.contiguous(), cos_sin)
     return reference.apply_rope(q, k, positions, cos_sin)
@@ -70,6 +87,10 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
 
 def silu_mul(gate_up: Tensor) -> Tensor:
     """`silu(gate) * up` of `[T, 2F]` = gate | up -> `[T, F]`."""
+    if gate_up.is_cuda:
+        from . import triton_gate
+
+        return triton_gate.silu_mul(gate_up)
     if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
         return cpu_elementwise.silu_mul(gate_up)
     return reference.silu_mul(gate_up)
@@ -77,6 +98,10 @@ def silu_mul(gate_up: Tensor) -> Tensor:
 
 def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     """`gelu_tanh(gate) * up` of `[T, 2F]` = gate | up -> `[T, F]`."""
+    if gate_up.is_cuda:
+        from . import triton_gate
+
+        return triton_gate.gelu_tanh_mul(gate_up)
     if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
         return cpu_elementwise.gelu_tanh_mul(gate_up)
     return reference.gelu_tanh_mul(gate_up)
@@ -84,6 +109,10 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
 
 def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
     """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped."""
+    if k.is_cuda:
+        from . import triton_write_kv
+
+        return triton_write_kv.write_kv(k, v, k_cache, v_cache, slots)
     if _is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
         return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous())
     return reference.write_kv(k, v, k_cache, v_cache, slots)
@@ -105,6 +134,19 @@ def attention(
     fp32 on the CPU: a row's bits depend on its query, position and keys alone, never on the batch, the
     chunking, a cache hit or the sharing of prefixes.
     """
+    if plan.cuda_work is not None:
+        from .triton_attention import cuda_attention
+
+        return cuda_attention(
+            plan.cuda_work,
+            q,
+            k_cache,
+            v_cache,
+            scale=scale,
+            window=window,
+            soft_cap=soft_cap,
+            sinks=sinks,
+        )
     if plan.cpu_work is not None and _is_plain(q, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
         return cpu_attention(
             plan.cpu_work,
@@ -132,4 +174,10 @@ def sample(
     positions: Tensor,
 ) -> Tensor:
     """One token per row of logits `[R, V]` -> `[R]` int64; -1 where nothing is allowed."""
+    if logits.is_cuda:
+        from . import triton_sample
+
+        processors = num_programs_at_once(logits.device)
+        columns = (mask_rows, temperature, top_k, top_p, min_p, seeds, positions)
+        return triton_sample.sample(logits, mask_table, *columns, num_processors=processors)
     return cpu_sample.sample(logits, mask_table, mask_rows, temperature, top_k, top_p, min_p, seeds, positions)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from .cpu_work import CpuWork, plan_cpu_work
+from .cuda_work import CudaWork, num_programs_at_once, plan_cuda_work
 
 IntArray = npt.NDArray[np.int32]
 
@@ -26,6 +27,7 @@ class AttentionPlan:
     block_size: int
     device: torch.device
     cpu_work: CpuWork | None  # the items, if the device is the CPU
+    cuda_work: CudaWork | None  # the items, if it is a GPU: already there
 
     @property
     def num_requests(self) -> int:
@@ -47,10 +49,14 @@ def plan_attention(
     block_size: int,
     device: torch.device | str = "cpu",
     share_prefixes: bool = True,
+    deterministic: bool = False,
 ) -> AttentionPlan:
     """Plan a step. query_starts `[B + 1]`, context_lens `[B]`, block_tables `[B, M]`: int32 numpy.
 
-    share_prefixes: let requests whose tables begin with the same blocks read those keys together.
+    share_prefixes: let requests whose tables begin with the same blocks read those keys together where
+    it saves time. It changes no bit on the CPU; on a GPU it may, through the tile class, unless `deterministic`:
+    then every row goes through one tile class, and decode, chunked prefill and cached prefill take the same
+    instructions in the same order.
 
     Raises:
         ValueError: lengths that contradict each other, or a table too narrow for its context.
@@ -60,11 +66,25 @@ def plan_attention(
     block_tables = np.ascontiguousarray(block_tables, np.int32)
     _check(query_starts, context_lens, block_tables, block_size, num_heads, num_kv_heads)
     device = torch.device(device)
-    work = None
-    if device.type == "cpu":
-        work = plan_cpu_work(query_starts, context_lens, block_tables, block_size, share_prefixes)
     heads = (num_heads, num_kv_heads, head_dim)
-    return AttentionPlan(query_starts, context_lens, block_tables, *heads, block_size, device, work)
+    cpu_work, cuda_work = None, None
+    if device.type == "cpu":
+        cpu_work = plan_cpu_work(query_starts, context_lens, block_tables, block_size, share_prefixes)
+    else:
+        cuda_work = plan_cuda_work(
+            query_starts,
+            context_lens,
+            block_tables,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            block_size=block_size,
+            num_processors=num_programs_at_once(device),
+            share=share_prefixes,
+            deterministic=deterministic,
+            device=device,
+        )
+    return AttentionPlan(query_starts, context_lens, block_tables, *heads, block_size, device, cpu_work, cuda_work)
 
 
 def _check(

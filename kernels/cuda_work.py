@@ -1,0 +1,267 @@
+"""The device's work list of one step: items, partial slots and what to merge, in one upload. Knows no KV.
+
+Every request's keys lie on one absolute grid of splits. A request is either walked by one item per tile of
+query rows and KV head (direct: it folds its splits itself), or cut into one item per split, whose partial
+results are merged afterwards. It is cut if its walk would be longer than a processor's fair share of the
+step, or if it shares splits with others: a shared split is one item for the rows of all sharers.
+
+    cut request        slot of (token, split, head) = slots[token, 0] + split * slots[token, 1] + head
+
+Cutting, sharing and the order of items are matters of speed; no result depends on them. (Through the tile
+class it may: 16 and 32 rows take another MMA instruction than 64 and 128. `deterministic` uses one class.)
+
+Cost: a sort and compiled loops over requests and items, about 0.1 ms for 64 requests of 8k tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import njit
+from torch import Tensor
+
+from .launch import BLOCK_ROWS, DETERMINISTIC_BLOCK_ROWS, SPLIT_SIZE, largest_block_rows
+from .sharing import forest, order_by_prefix, shared_lens
+
+IntArray = npt.NDArray[np.int32]
+
+MAX_SHARING_ROWS = 64  # packed rows of one request; beyond, a tile reads its keys for many rows anyway
+
+# columns of an item; `triton_attention.attend_items` reads them
+TABLE_ROW, KV_HEAD, KEY_BEGIN, KEY_END, ROW_BEGIN, NUM_ROWS, IS_DIRECT, TILE_CLASS = range(8)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemGroup:
+    """Items of one tile class, longest first: one launch."""
+
+    block_rows: int
+    first_item: int
+    num_items: int
+    is_one_split: bool  # no item spans two splits
+
+
+@dataclass(frozen=True, slots=True)
+class CudaWork:
+    """The work list of one step on its device; all tensors int32, views of one buffer."""
+
+    groups: tuple[ItemGroup, ...]
+    items: Tensor  # [N, 8]
+    rows: Tensor  # [T] token of each row; requests in prefix order
+    positions: Tensor  # [T] absolute position, by token
+    slots: Tensor  # [T, 2] first slot of a token, slots from one split to the next
+    merged_tokens: Tensor  # [num_merged]
+    block_tables: Tensor  # [B, M]
+    num_slots: int
+
+    @property
+    def num_merged(self) -> int:
+        return len(self.merged_tokens)
+
+
+def num_programs_at_once(device: torch.device) -> int:
+    """Programs that a device runs side by side: two per multiprocessor."""
+    return 2 * int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def plan_cuda_work(
+    query_starts: IntArray,
+    context_lens: IntArray,
+    block_tables: IntArray,
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    block_size: int,
+    num_processors: int,
+    share: bool,
+    deterministic: bool,
+    device: torch.device,
+) -> CudaWork:
+    """Lay out one step and upload it. num_processors: programs that run at once (two or three per SM)."""
+    group = num_heads // num_kv_heads
+    q_lens = query_starts[1:] - query_starts[:-1]
+    num_requests = len(context_lens)
+    order = np.arange(num_requests, dtype=np.int32)
+    shared = np.zeros(num_requests, np.int32)
+    if share and num_requests > 1:
+        sorted_order = order_by_prefix(block_tables)
+        few_rows = q_lens[sorted_order] * group <= MAX_SHARING_ROWS
+        order = np.concatenate([sorted_order[few_rows], sorted_order[~few_rows]])
+        shared = shared_lens(order, block_tables, context_lens, q_lens, block_size, SPLIT_SIZE)
+        shared[int(few_rows.sum()) :] = 0
+        _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group)
+    nodes = forest(shared, context_lens[order])
+    limit = DETERMINISTIC_BLOCK_ROWS if deterministic else largest_block_rows(head_dim)
+    classes = np.array(
+        [DETERMINISTIC_BLOCK_ROWS] if deterministic else [rows for rows in BLOCK_ROWS if rows <= limit], np.int32
+    )
+    is_cut = _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes, num_processors)
+    rows, row_starts, positions, slots, num_slots = _place(order, query_starts, context_lens, is_cut, num_heads)
+    items = _list_items(nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes)
+    lens = items[:, KEY_END] - items[:, KEY_BEGIN]
+    long = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE)
+    items = items[np.lexsort((-lens, long, items[:, TILE_CLASS]))]
+    merged = np.flatnonzero(np.repeat(is_cut, q_lens)).astype(np.int32)
+    return _upload(items, rows, positions, slots, merged, block_tables, num_slots, classes, device)
+
+
+@njit(cache=True)
+def _drop_poor_sharing(shared: IntArray, context_lens: IntArray, packed_rows: IntArray) -> None:
+    """Unshare, in place, each run of sharers that saves less than cutting its requests costs.
+
+    Saved per KV head: the shared lengths of neighbours, summed, are exactly the keys read less. Added: a
+    partial (head_dim + 2 floats, written and read) per packed row and split weighs about as much as two keys
+    (K and V in 16 bits). Sharing must save twice what it adds.
+    """
+    num_requests = len(shared)
+    begin = 0
+    while begin < num_requests:
+        end = begin + 1
+        while end < num_requests and shared[end] > 0:
+            end += 1
+        saved, added = 0, 0
+        for i in range(begin, end):
+            saved += shared[i]
+            added += 2 * packed_rows[i] * (1 + (context_lens[i] - 1) // SPLIT_SIZE)
+        if saved < 2 * added:
+            shared[begin:end] = 0
+        begin = end
+
+
+@njit(inline="always")
+def _tile_class(num_rows, classes):  # type: ignore[no-untyped-def]  # numba infers
+    """The smallest class that holds the rows, or the largest."""
+    for i in range(len(classes)):
+        if num_rows <= classes[i]:
+            return i
+    return len(classes) - 1
+
+
+@njit(cache=True)
+def _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes, num_processors):  # type: ignore[no-untyped-def]
+    """By request: does it share splits, or walk further than a processor's fair share of the step?"""
+    walks = np.zeros(len(order), np.int64)  # splits of each request alone; 0 if it shares
+    is_cut = np.zeros(len(order), np.bool_)
+    work = 0
+    for n in range(len(nodes)):
+        first, last, key_begin, key_end = nodes[n, 0], nodes[n, 1], nodes[n, 2], nodes[n, 3]
+        b = order[first]
+        num_splits = 1 + (key_end - key_begin - 1) // SPLIT_SIZE
+        num_rows = 0
+        for i in range(first, last):
+            num_rows += q_lens[order[i]] * group
+        width = classes[_tile_class(num_rows, classes)]
+        work += num_splits * (1 + (num_rows - 1) // width) * num_kv_heads
+        if last - first == 1 and key_begin == 0:
+            walks[b] = num_splits
+        else:
+            for i in range(first, last):
+                is_cut[order[i]] = True
+    for b in range(len(order)):
+        if walks[b] * num_processors > max(work, num_processors):
+            is_cut[b] = True
+    return is_cut
+
+
+@njit(cache=True)
+def _place(order, query_starts, context_lens, is_cut, num_heads):  # type: ignore[no-untyped-def]
+    """Where rows, tokens and partials lie: rows, row_starts (sorted requests), positions, slots, num_slots."""
+    num_tokens = query_starts[-1]
+    rows, row_starts = np.empty(num_tokens, np.int32), np.zeros(len(order) + 1, np.int32)
+    positions, slots = np.empty(num_tokens, np.int32), np.zeros((num_tokens, 2), np.int32)
+    row, num_slots = 0, 0
+    for i in range(len(order)):
+        b = order[i]
+        q_len = query_starts[b + 1] - query_starts[b]
+        for j in range(q_len):
+            token = query_starts[b] + j
+            rows[row] = token
+            positions[token] = context_lens[b] - q_len + j
+            slots[token, 0], slots[token, 1] = num_slots + j * num_heads, q_len * num_heads
+            row += 1
+        row_starts[i + 1] = row
+        if is_cut[b]:
+            num_slots += q_len * num_heads * (1 + (context_lens[b] - 1) // SPLIT_SIZE)
+    return rows, row_starts, positions, slots, num_slots
+
+
+@njit(cache=True)
+def _list_items(  # type: ignore[no-untyped-def]
+    nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes
+):
+    """Every node, cut into tiles of packed rows and (if its requests are cut) splits, for every KV head."""
+    capacity = 0
+    for n in range(len(nodes)):
+        num_rows = (row_starts[nodes[n, 1]] - row_starts[nodes[n, 0]]) * group
+        num_splits = 1 + (nodes[n, 3] - nodes[n, 2] - 1) // SPLIT_SIZE
+        capacity += (1 + num_rows // classes[0]) * num_splits * num_kv_heads
+    items = np.zeros((capacity, 8), np.int32)
+    count = 0
+    for n in range(len(nodes)):
+        first, last, key_begin, key_end = nodes[n, 0], nodes[n, 1], nodes[n, 2], nodes[n, 3]
+        row_begin, row_end = row_starts[first] * group, row_starts[last] * group
+        tile_class = _tile_class(row_end - row_begin, classes)
+        cut = is_cut[order[first]]
+        is_leaf = last - first == 1 and key_end == context_lens[order[first]]
+        for row in range(row_begin, row_end, classes[tile_class]):
+            num_rows = min(classes[tile_class], row_end - row)
+            end = key_end
+            if is_leaf:  # rows of a chunk see no further than the last of them
+                end = min(end, positions[rows[(row + num_rows - 1) // group]] + 1)
+            key = key_begin
+            while key < end:
+                until = min(end, key + SPLIT_SIZE) if cut else end
+                for kv_head in range(num_kv_heads):
+                    item = items[count]
+                    item[TABLE_ROW], item[KV_HEAD], item[KEY_BEGIN], item[KEY_END] = order[first], kv_head, key, until
+                    item[ROW_BEGIN], item[NUM_ROWS] = row, num_rows
+                    item[IS_DIRECT], item[TILE_CLASS] = not cut, tile_class
+                    count += 1
+                key = until
+    return items[:count]
+
+
+def _upload(
+    items: IntArray,
+    rows: IntArray,
+    positions: IntArray,
+    slots: IntArray,
+    merged: IntArray,
+    block_tables: IntArray,
+    num_slots: int,
+    classes: IntArray,
+    device: torch.device,
+) -> CudaWork:
+    """One buffer, one copy; each table starts at a multiple of 16 bytes."""
+    tables = [items, rows, positions, slots, merged, block_tables]
+    sizes = [-(-table.size // 4) * 4 for table in tables]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    host = torch.empty(int(starts[-1]), dtype=torch.int32, pin_memory=device.type == "cuda")
+    for table, start in zip(tables, starts[:-1], strict=True):
+        host[start : start + table.size] = torch.from_numpy(table.ravel())
+    buffer = host.to(device, non_blocking=True)
+    items_there, rows_there, positions_there, slots_there, merged_there, tables_there = (
+        buffer[start : start + table.size].view(table.shape)
+        for table, start in zip(tables, starts[:-1].tolist(), strict=True)
+    )
+    groups = []
+    is_long = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE)
+    keys = items[:, TILE_CLASS] * 2 + is_long
+    bounds = np.flatnonzero(np.diff(keys, prepend=-1, append=-1))
+    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        block_rows = int(classes[items[begin, TILE_CLASS]])
+        groups.append(ItemGroup(block_rows, begin, end - begin, not bool(is_long[begin])))
+    return CudaWork(
+        groups=tuple(groups),
+        items=items_there,
+        rows=rows_there,
+        positions=positions_there,
+        slots=slots_there,
+        merged_tokens=merged_there,
+        block_tables=tables_there,
+        num_slots=num_slots,
+    )

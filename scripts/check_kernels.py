@@ -1,0 +1,236 @@
+"""Compile every Triton kernel for every architecture on a machine without a GPU, and gate on what it becomes.
+
+    python scripts/check_kernels.py             all kernels, configurations and architectures
+    python scripts/check_kernels.py --subset    a representative part, for the test suite
+
+For each: registers per thread, shared memory per program, programs that fit on a multiprocessor, and for
+attention the K/V buffers in flight (how many tiles the software pipeline holds). It fails (exit status 1) on a
+compile error, on spilled registers, on more shared memory than the architecture has, and on a KV loop with
+fewer than two buffers, which would wait for every load. Needs triton with its bundled ptxas and cuobjdump.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227}
+THREADS = {80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048}
+REGISTERS = 65536
+TOLERATED_SPILL = 32  # bytes a thread: ptxas parks a few loop-invariant words to reach its register goal
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel in one configuration."""
+
+    name: str
+    kernel: Any
+    types: dict[str, str]  # of the runtime arguments; pointers and strides are multiples of 16
+    constants: dict[str, Any]
+    num_warps: int = 4
+    num_stages: int = 3
+    kv_tile: tuple[int, int] | None = None  # (keys, padded head_dim) of the streamed tiles
+    undivided: frozenset[str] = field(default=frozenset())  # integers of which nothing is known
+    oldest: int = 80  # the first architecture it must compile for
+
+
+def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[str, Any]) -> dict[str, str]:
+    """Types of a kernel's runtime arguments: `element` for pointers not in `fixed`, i32 for the rest."""
+    names = [name for name in kernel.arg_names if name not in constants]
+    return {n: fixed.get(n, f"*{element}" if n.endswith("_ptr") else "i32") for n in names}
+
+
+def attention_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import BLOCK_ROWS, SPLIT_SIZE, attention_config, largest_block_rows
+    from phloem.kernels.triton_attention import attend_items
+
+    shapes = [
+        # element, group, head_dim, block_size, window, soft cap, sinks
+        ("bf16", 4, 128, 16, False, False, False),
+        ("bf16", 4, 128, 64, False, False, False),
+        ("fp16", 3, 64, 16, False, False, False),
+        ("bf16", 8, 64, 16, True, False, True),
+        ("bf16", 1, 96, 16, False, False, False),
+        ("bf16", 2, 256, 16, True, True, False),
+        ("bf16", 4, 128, 1, False, False, False),
+        ("bf16", 3, 32, 16, False, False, False),
+    ]
+    fixed = {
+        **{name: "*fp32" for name in ("sums_ptr", "tops_ptr")},
+        **{name: "*i32" for name in ("items_ptr", "rows_ptr", "positions_ptr", "slots_ptr", "tables_ptr")},
+        **{name: "fp32" for name in ("scale", "soft_cap")},
+    }
+    for element, group, head_dim, block_size, window, cap, sinks in shapes[:1] if subset else shapes:
+        for block_rows in BLOCK_ROWS:
+            if block_rows > largest_block_rows(head_dim):
+                continue
+            for one_split in (True, False):
+                if subset and (block_rows, one_split) not in ((16, True), (64, False)):
+                    continue
+                config = attention_config(block_rows, head_dim, 2)
+                padded = 1 << (head_dim - 1).bit_length()
+                constants = {
+                    "GROUP": group,
+                    "HEAD_DIM": head_dim,
+                    "BLOCK_DIM": padded,
+                    "BLOCK_ROWS": block_rows,
+                    "BLOCK_KEYS": config.block_keys,
+                    "BLOCK_SIZE": block_size,
+                    "SPLIT": SPLIT_SIZE,
+                    "ONE_SPLIT": one_split,
+                    "HAS_WINDOW": window,
+                    "HAS_CAP": cap,
+                    "HAS_SINKS": sinks,
+                    "STAGES": config.num_stages,
+                }
+                walk = "one split" if one_split else "walk"
+                options = "".join(o for o, on in ((" window", window), (" cap", cap), (" sinks", sinks)) if on)
+                yield Case(
+                    f"attention {element} G{group} D{head_dim} page{block_size} rows{block_rows} {walk}{options}",
+                    attend_items,
+                    _pointers(attend_items, element, fixed, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_keys, padded),
+                    frozenset({"num_heads", "window", "table_stride"}),
+                )
+
+
+def other_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels import triton_sample as sampling
+    from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps
+    from phloem.kernels.reference import PHILOX_ROUNDS
+    from phloem.kernels.triton_gate import BLOCK, gate_rows
+    from phloem.kernels.triton_merge import merge_rows
+    from phloem.kernels.triton_norm import norm_rows
+    from phloem.kernels.triton_rope import BLOCK_HEADS, rotate
+    from phloem.kernels.triton_write_kv import scatter_kv
+
+    def case(name: str, kernel: Any, fixed: dict[str, str], constants: dict[str, Any], num_warps: int) -> Case:
+        types = _pointers(kernel, "bf16", fixed, constants)
+        loose = {"num_heads", "num_kv_heads", "half", "width", "window", "vocab_size", "num_parts", "mask_stride"}
+        return Case(name, kernel, types, constants, num_warps, undivided=frozenset(loose))
+
+    ints = {n: "*i32" for n in ("tokens_ptr", "slots_ptr", "mask_ptr", "mask_rows_ptr", "top_k_ptr", "ids_ptr")}
+    longs = {n: "*i64" for n in ("seeds_ptr",)}
+    floats = {n: "*fp32" for n in ("sums_ptr", "tops_ptr", "cos_sin_ptr", "thresholds_ptr", "values_ptr")}
+    floats |= {n: "*fp32" for n in ("temperature_ptr", "top_p_ptr", "min_p_ptr")}
+    fixed = {**ints, **longs, **floats, "eps": "fp32"}
+    for has_sinks in (False,) if subset else (False, True):
+        constants = {"HEAD_DIM": 128, "BLOCK_DIM": 128, "SPLIT": SPLIT_SIZE, "HAS_WINDOW": has_sinks}
+        merge_types = {**fixed, "positions_ptr": "*i32"}
+        yield case("merge D128", merge_rows, merge_types, {**constants, "HAS_SINKS": has_sinks}, 1)
+    heads = {"HEAD_DIM": 128, "BLOCK_HEADS": 8, "BLOCK_DIM": 128, "BLOCK_SIZE": 16}
+    yield case("write_kv 8xD128", scatter_kv, {**fixed, "slots_ptr": "*i64"}, heads, 4)
+    rope_types = {**fixed, "positions_ptr": "*i64"}
+    yield case("rope D128", rotate, rope_types, {"HEADS": BLOCK_HEADS, "BLOCK_HALF": 64}, 4)
+    for gelu in (False,) if subset else (False, True):
+        yield case(f"gate gelu={gelu}", gate_rows, fixed, {"GELU": gelu, "COLUMNS": BLOCK}, 4)
+    for width in (4096,) if subset else (576, 4096, 16384):
+        for residual in (True,) if subset else (False, True):
+            constants = {"HAS_RESIDUAL": residual, "BLOCK": 1 << (width - 1).bit_length()}
+            name = f"{'add_' if residual else ''}rms_norm {width}"
+            yield case(name, norm_rows, fixed, constants, elementwise_warps(width))
+    for element in ("bf16",) if subset else ("bf16", "fp32"):
+        types = {**fixed, "logits_ptr": f"*{element}", "positions_ptr": "*i64"}
+        constants = {"HAS_MASK": True, "BLOCK": sampling.CHUNK}
+        yield case(f"sample thresholds {element}", sampling.find_thresholds, types, constants, 8)
+        constants = {"HAS_MASK": True, "HAS_THRESHOLD": True, "WORD_SIZE": sampling.WORD}
+        constants |= {"ROUNDS": PHILOX_ROUNDS, "MOST_NOISE": sampling.MAX_NOISE}
+        yield case(f"sample choose {element}", sampling.choose_in_part, types, constants, 8)
+    types = {**fixed, "out_ptr": "*i64"}
+    yield case("sample argmax of parts", sampling.choose_part, types, {"BLOCK": 32}, 1)
+
+
+def compile_case(case: Case, arch: int) -> Any:
+    """The compiled kernel, with the alignment that a launch would find."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = case.kernel.arg_names
+    signature = {name: "constexpr" if name in case.constants else case.types[name] for name in names}
+    divided = [n for n, kind in case.types.items() if n not in case.undivided and not kind.startswith("fp")]
+    source = ASTSource(
+        case.kernel,
+        signature,
+        constexprs={(names.index(name),): value for name, value in case.constants.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in divided},
+    )
+    options = {"num_warps": case.num_warps, "num_stages": case.num_stages, "enable_fp_fusion": True}
+    return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+
+
+def read_resources(compiled: Any, folder: Path) -> dict[str, int]:
+    """REG, STACK, LOCAL of the cubin, as cuobjdump prints them."""
+    import triton
+
+    cubin = folder / "kernel.cubin"
+    cubin.write_bytes(compiled.asm["cubin"])
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    text = subprocess.run([tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", text)}
+
+
+def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
+    """One line of the table, and what is wrong."""
+    try:
+        compiled = compile_case(case, arch)
+    except Exception as error:
+        return f"{case.name}: {type(error).__name__}", [f"does not compile: {str(error).splitlines()[-1][:100]}"]
+    resources = read_resources(compiled, folder)
+    shared_kib = compiled.metadata.shared / 1024
+    faults = []
+    spilled = resources["STACK"] + resources["LOCAL"]
+    if spilled > TOLERATED_SPILL:
+        faults.append("spills")
+    if shared_kib > SHARED_KIB[arch]:
+        faults.append("too much shared memory")
+    threads = 32 * case.num_warps
+    programs = min(
+        int(SHARED_KIB[arch] // (shared_kib + 1)), REGISTERS // (resources["REG"] * threads), THREADS[arch] // threads
+    )
+    line = (
+        f"sm_{arch:<3} {resources['REG']:4} regs {spilled:3} B spilled {shared_kib:6.1f} KiB {programs:3} programs/SM"
+    )
+    if case.kv_tile is not None:
+        keys, dim = case.kv_tile
+        found = re.findall(rf"local_alloc[^\n]*memdesc<(\d+)x{keys}x{dim}x", compiled.asm["ttgir"])
+        buffers = min((int(n) for n in found), default=0)
+        if buffers < 2:
+            faults.append("fewer than two buffers in flight")
+        line += f" {buffers} buffers, {programs * buffers * 2 * keys * dim * 2 // 1024:4} KiB of KV in flight"
+    return f"{line}  {case.name}", faults
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--subset", action="store_true", help="a representative part, for the test suite")
+    parser.add_argument("--arch", type=int, action="append", choices=sorted(SHARED_KIB), help="only these")
+    arguments = parser.parse_args()
+    os.environ.pop("TRITON_INTERPRET", None)
+    archs = arguments.arch or ([80, 90, 100] if arguments.subset else sorted(SHARED_KIB))
+    num_faults = 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("TRITON_CACHE_DIR", folder)
+        for case in (*attention_cases(arguments.subset), *other_cases(arguments.subset)):
+            for arch in archs:
+                line, faults = check(case, arch, Path(folder))
+                num_faults += len(faults)
+                print(f"{'FAIL' if faults else 'ok  '} {line} {'; '.join(faults)}".rstrip(), flush=True)
+    print(f"{num_faults} faults")
+    return 1 if num_faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
