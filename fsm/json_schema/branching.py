@@ -16,6 +16,7 @@ from typing import Any
 
 from ...errors import ConstraintTooLarge, InvalidSchema
 from .disjointness import Disjointness
+from .keys import forbidden_keys, goal_of_key, required_keys
 from .negation import negated
 from .parts import (
     ANY_TYPE,
@@ -110,10 +111,6 @@ class Branching:
         """Whether the branches of the goal are being worked out right now, or too many others are."""
         return len(self._expanding) > MAX_NESTING or goal in self._expanding
 
-    def disjoint(self, first: Goal, second: Goal) -> bool:
-        """Whether it is proved that no value fulfils both goals."""
-        return self._disjointness.goals(first, second)
-
     def part(self, atom: int) -> Part:
         """What an atom demands."""
         found = self._parts.get(atom)
@@ -153,7 +150,7 @@ class Branching:
         num_sheets = 1
         while pending:
             sheet = pending.pop()
-            if not self._absorb(sheet):
+            if not self._absorb(sheet) or self._is_void(sheet):
                 continue
             if not sheet.disjunctions:
                 done.append(sheet.branch())
@@ -177,8 +174,8 @@ class Branching:
             sheet.types &= part.types
             if not sheet.types:
                 return False
-            sheet.numbers += part.numbers
-            sheet.strings += part.strings
+            sheet.numbers += tuple(test for test in part.numbers if test not in sheet.numbers)
+            sheet.strings += tuple(test for test in part.strings if test not in sheet.strings)
             own = (*rank, 1 if part.own_first else 3)
             sheet.arrays += [(own, facet) for facet in part.arrays]
             sheet.objects += [(own, facet) for facet in part.objects]
@@ -198,32 +195,42 @@ class Branching:
                     sheet.disjunctions.append((place, disjunction))
         return True
 
+    def _is_void(self, sheet: _Sheet) -> bool:
+        """Whether a key that must be there cannot have any value; takes objects out of the sheet then."""
+        if len(sheet.objects) > 1 and sheet.types & OBJECT and sheet.disjunctions:
+            facets = [facet for _, facet in sheet.objects]
+            required = required_keys(facets)
+            if not required.isdisjoint(forbidden_keys(facets)) or any(
+                self._disjointness.is_impossible(goal_of_key(facets, key)) for key in required
+            ):
+                sheet.types &= ~OBJECT
+        return not sheet.types
+
     def _split(self, sheet: _Sheet, evaluating: bool) -> list[_Sheet]:
-        """One sheet per option of the first disjunction."""
-        rank, disjunction = sheet.disjunctions.pop(0)
+        """One sheet per option of the disjunction that has the fewest options left."""
+        rank, disjunction = sheet.disjunctions.pop(_narrowest(sheet))
         options = disjunction.options
         if disjunction.exclusive:
-            options = tuple(self._only(index, options) for index in range(len(options)))
+            context = sheet.branch()
+            options = tuple(self._only(index, options, context) for index in range(len(options)))
         elif disjunction.inclusive and evaluating:
             options = _combinations(options)
         sheets: list[_Sheet] = []
         for option in options:
-            if not option.types & sheet.types:
-                continue
-            if any(atom ^ 1 in sheet.seen for atom in option.atoms):
+            if not _is_possible(option, sheet):
                 continue
             other = sheet.copy()
             other.todo.append((rank, option))
             sheets.append(other)
         return sheets
 
-    def _only(self, index: int, options: tuple[Part, ...]) -> Part:
-        """The option, and not one of those that it may overlap."""
+    def _only(self, index: int, options: tuple[Part, ...], context: Branch) -> Part:
+        """The option, and not one of those that it may overlap within the context."""
         option = options[index]
         goal = frozenset(option.atoms)
         refused: list[Disjunction] = []
         for position, other in enumerate(options):
-            if position != index and not self.disjoint(goal, frozenset(other.atoms)):
+            if position != index and not self._disjointness.within(context, goal, frozenset(other.atoms)):
                 atoms = tuple(Part(other.pointer, atoms=(atom ^ 1,)) for atom in other.atoms)
                 refused.append(Disjunction(atoms))
         if not refused:
@@ -294,6 +301,25 @@ class Branching:
             atoms += option.atoms
             pending += [other for disjunction in option.disjunctions for other in disjunction.options]
         return atoms
+
+
+def _is_possible(option: Part, sheet: _Sheet) -> bool:
+    """Whether the option does not contradict the sheet at first sight."""
+    if not option.types & sheet.types:
+        return False
+    return not any(atom ^ 1 in sheet.seen for atom in option.atoms)
+
+
+def _narrowest(sheet: _Sheet) -> int:
+    """The index of a disjunction of the sheet with the fewest possible options."""
+    best, fewest = 0, -1
+    for index, (_, disjunction) in enumerate(sheet.disjunctions):
+        count = sum(1 for option in disjunction.options if _is_possible(option, sheet))
+        if count <= 1:
+            return index
+        if fewest < 0 or count < fewest:
+            best, fewest = index, count
+    return best
 
 
 def _is_evaluating(schema: dict[str, Any]) -> bool:

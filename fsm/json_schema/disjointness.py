@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import ConstraintTooLarge
-from .keys import forbidden_keys, goal_of_key, required_keys
+from .keys import forbidden_keys, goal_of_key, required_keys, settled
 from .numbers import is_impossible
 from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
 from .strings import string_language
@@ -28,6 +28,7 @@ class Disjointness:
     def __init__(self, branching: Branching) -> None:
         self._branching = branching
         self._known: dict[tuple[Goal, Goal], bool] = {}
+        self._impossible: dict[Goal, bool] = {}
 
     def goals(self, first: Goal, second: Goal, depth: int = 0) -> bool:
         """Whether no value fulfils both, as far as can be proved."""
@@ -47,6 +48,31 @@ class Disjointness:
                 return False
             known = all(self._branches(left, right, depth) for left in lefts for right in rights)
             self._known[key] = known
+        return known
+
+    def within(self, context: Branch, first: Goal, second: Goal) -> bool:
+        """Whether no value of the branch `context` fulfils both goals."""
+        if self.goals(first, second):
+            return True
+        if not context.types & ~(OBJECT | ARRAY) and not context.objects and not context.arrays:
+            return False
+        if self._branching.is_expanding(first) or self._branching.is_expanding(second):
+            return False
+        lefts, rights = self._branching.branches(first), self._branching.branches(second)
+        if len(lefts) * len(rights) > MAX_PAIRS:
+            return False
+        return all(self._branches(_joined(context, left), right, 0) for left in lefts for right in rights)
+
+    def is_impossible(self, goal: Goal) -> bool:
+        """Whether it is proved that no value fulfils a goal of several schemas."""
+        if goal == NEVER:
+            return True
+        if len(goal) < 2 or self._branching.is_expanding(goal):
+            return False
+        known = self._impossible.get(goal)
+        if known is None:
+            known = all(map(_is_void, self._branching.branches(goal)))
+            self._impossible[goal] = known
         return known
 
     def _branches(self, left: Branch, right: Branch, depth: int) -> bool:
@@ -83,12 +109,32 @@ class Disjointness:
         )
 
 
+def _joined(left: Branch, right: Branch) -> Branch:
+    """The values that belong to both branches."""
+    return Branch(
+        left.types & right.types,
+        left.numbers + right.numbers,
+        left.strings + right.strings,
+        left.arrays + right.arrays,
+        left.objects + right.objects,
+    )
+
+
+def _is_void(branch: Branch) -> bool:
+    """Whether a branch of strings or numbers has none."""
+    if branch.types == STRING and len(branch.strings) > 1:
+        return _strings(branch.strings[:1], branch.strings[1:])
+    if branch.types == NUMBER and len(branch.numbers) > 1:
+        return _numbers(branch.numbers[:1], branch.numbers[1:])
+    return False
+
+
 def goal_of_item(facets: tuple[ArrayFacet, ...], index: int) -> Goal:
     """The goal of the item at an index, `contains` aside."""
     goal: Goal = frozenset()
     for facet in facets:
         goal |= facet.prefix[index] if index < len(facet.prefix) else facet.items
-    return NEVER if 1 in goal else goal
+    return settled(goal)
 
 
 def _strings(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:

@@ -48,9 +48,13 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOSTNAME = rf"{_LABEL}(?:\.{_LABEL})*"
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
-_EMAIL = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_HOSTNAME}|\[(?:{_IPV4}|IPv6:{_IPV6})\])"
+_DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_EMAIL = (
+    rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@"
+    rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*|\[(?:{_IPV4}|IPv6:{_IPV6})\])"
+)
 _WIDE = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd"
-_IDN_LABEL = rf"[A-Za-z0-9{_WIDE}](?:[A-Za-z0-9{_WIDE}-]{{0,61}}[A-Za-z0-9{_WIDE}])?"
+_IDN_DOMAIN = rf"[A-Za-z0-9{_WIDE}](?:[A-Za-z0-9{_WIDE}-]*[A-Za-z0-9{_WIDE}])?"
 
 
 def _uri(extra: str, *, absolute: bool) -> str:
@@ -87,7 +91,7 @@ _PATTERNS: dict[str, str] = {
     "date-time": rf"{_DATE}[Tt]{_CLOCK}{_OFFSET}",
     "duration": _DURATION,
     "email": _EMAIL,
-    "idn-email": rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.{_WIDE}-]+@{_IDN_LABEL}(?:\.{_IDN_LABEL})*",
+    "idn-email": rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.{_WIDE}-]+@{_IDN_DOMAIN}(?:\.{_IDN_DOMAIN})*",
     "hostname": _HOSTNAME,
     "idn-hostname": _HOSTNAME,
     "ipv4": _IPV4,
@@ -128,6 +132,6 @@ def _plain_regexes() -> Dfa:
     """Regular expressions without groups: a regular subset of a language that is not regular."""
     escaped = r"\\[dDwWsStnrfv.^$*+?()\[\]{}|/\\-]"
     inside = rf"(?:[A-Za-z0-9_ ]|{escaped})"
-    single = rf"(?:[^\\^$*+?.()\[\]{{}}|\u0000-\u001f]|{escaped}|\.|\[\^?(?:{inside}|[a-y]-z|[A-Y]-Z|[0-8]-9)+\])"
+    single = rf"(?:[^\\^$*+?.()\[\]{{}}|\u0000-\u001f]|{escaped}|\.|\[\^?(?:{inside}|a-[fz]|A-[FZ]|[01]-[1-9])+\])"
     quantified = rf"{single}(?:[*+?]|\{{\d{{1,3}}\}}|\{{\d{{1,3}},\}})?\??"
     return regex_to_dfa(rf"\^?(?:{single}|{quantified})*(?:\|(?:{quantified})*)*\$?", search=False)

@@ -31,7 +31,14 @@ def goal_of_key(facets: Iterable[ObjectFacet], key: str) -> Goal:
                 known = True
         if not known:
             goal |= facet.additional
-    return NEVER if 1 in goal else goal
+    return settled(goal)
+
+
+def settled(goal: Goal) -> Goal:
+    """The goal, or NEVER if it contradicts itself at first sight."""
+    if 1 in goal or (len(goal) > 1 and any(atom ^ 1 in goal for atom in goal)):
+        return NEVER
+    return goal
 
 
 def required_keys(facets: Iterable[ObjectFacet]) -> set[str]:

@@ -29,9 +29,9 @@ from .parts import Test
 
 _INTEGERS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)", search=False)
 _PLAIN = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", search=False)
-_FRACTIONS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*", search=False)
 _SHORT = regex_to_dfa(r"-?[0-9.]{1,16}", search=False)
-"""At most 15 digits and a point: every such decimal is a different float."""
+"""At most 15 digits and a point: every such decimal is a different float, and a fraction stays one."""
+_FRACTIONS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*", search=False).intersect(_SHORT)
 
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
 _ALL_SCIENTIFIC = 15
@@ -67,13 +67,12 @@ def number_language(tests: tuple[Test, ...]) -> Texts:
         return Dfa.from_literals(text.encode() for text in sorted(texts)), 0
     whole = _INTEGER in tests
     found: Texts | None = None
-    for test in tests:
-        if test == _INTEGER and len(tests) > 1:
+    for test in dict.fromkeys(tests):
+        if test == _INTEGER:
             continue
         other = _passing(test, whole)
         found = other if found is None else (found[0].intersect(other[0]), found[1] & other[1])
-    assert found is not None
-    return found
+    return found or (_INTEGERS, 0)
 
 
 def is_impossible(tests: tuple[Test, ...]) -> bool:

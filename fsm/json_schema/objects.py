@@ -19,7 +19,7 @@ from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alternation
 from .keys import goal_of_key
 from .layout import Layout, Parts
-from .others import MAX_LISTED, OtherKeys, Others
+from .others import MAX_LISTED, OtherKeys, Others, Witnesses
 from .parts import ANYTHING, NEVER, Clause, Goal, ObjectFacet
 from .texts import is_writable, string_text
 
@@ -96,11 +96,14 @@ class ObjectWriter:
         pointer = first[0].pointer if first else ""
         names: dict[str, None] = {}
         for facet in first:
-            names.update(dict.fromkeys(facet.properties))
+            if facet.evaluates:
+                names.update(dict.fromkeys(facet.properties))
         for facets in alternatives:
             for facet in facets:
                 for clause in facet.clauses:
                     names.update(dict.fromkeys(key for key, _ in sorted(clause)))
+        for facet in first:
+            names.update(dict.fromkeys(facet.properties))
         others = self.others.of(first, frozenset(names), minimum)
         names.update(dict.fromkeys(others.listed))
         members: list[tuple[str, Expression | None]] = []
@@ -117,7 +120,7 @@ class ObjectWriter:
 
     def _written(self, shape: _Shape) -> Expression | None:
         required = _only_required(shape)
-        counts = shape.maximum is not None or bool(shape.others.witnesses)
+        counts = shape.maximum is not None or shape.others.choices is not None
         if required is not None and shape.minimum <= len(required) and not counts:
             return self._ordered(shape, required)
         return self._stateful(shape)
@@ -218,10 +221,14 @@ class ObjectWriter:
     def _rest(self, shape: _Shape, written: bool, owed: int, left: int | None) -> list[Expression]:
         """What may follow after the last named key."""
         comma, others = self.layout.comma, shape.others
-        if left is not None and left < owed + len(others.witnesses) - min(owed, len(others.witnesses)):
+        if left is not None and left < owed:
             return []
-        if others.witnesses:
-            return self._witnessed(shape, written, owed, left)
+        if others.choices is not None:
+            return [
+                option
+                for witnesses in others.choices
+                for option in self._witnessed(shape, witnesses, written, owed, left)
+            ]
         if not others.cells or left == 0:
             return [] if owed else [EMPTY_TEXT]
         if owed > 1:
@@ -239,10 +246,12 @@ class ObjectWriter:
         some: Expression = Sequence(listed[0])
         return [Repeat(some, 0, 1) if listed[1] else some]
 
-    def _witnessed(self, shape: _Shape, written: bool, owed: int, left: int | None) -> list[Expression]:
+    def _witnessed(
+        self, shape: _Shape, witnesses: Witnesses, written: bool, owed: int, left: int | None
+    ) -> list[Expression]:
         """Other keys, and last of all the witnesses, so that no repetition can undo them; in any order."""
         comma, others, colon = self.layout.comma, shape.others, self.layout.colon
-        num_witnesses = len(others.witnesses)
+        num_witnesses = len(witnesses)
         if owed > max(num_witnesses, 1) or num_witnesses > 4:
             raise UnsupportedSchema(
                 f"{shape.pointer or '/'}: minProperties (or too many conditions) on keys that are not named",
@@ -267,7 +276,7 @@ class ObjectWriter:
                 options: list[Expression] = [] if missing else [EMPTY_TEXT]
                 for index in sorted(missing):
                     rest = rule(missing - {index}, True)
-                    for key, value in others.witnesses[index]:
+                    for key, value in witnesses[index]:
                         member = (key, *colon, value, rest)
                         options.append(Sequence((*comma, *member) if follows else member))
                 self.define(name, alternation(*options))

@@ -21,18 +21,22 @@ Cell = tuple[Expression, Expression]
 """A set of keys as JSON strings, and the values they may have."""
 
 
+Witnesses = tuple[tuple[Cell, ...], ...]
+"""For each set of keys that must have a member: the cells it may come from. No key belongs to two sets."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OtherKeys:
     """The keys that are not named.
 
     Attributes:
         cells: disjoint sets of keys with their values.
-        witnesses: for each set of keys that must have a member: the cells it may come from.
+        choices: ways to have a key of every set that must have one; None if there is no such set.
         listed: keys that are few and hence to be treated as named (then they are in no cell).
     """
 
     cells: tuple[Cell, ...] = ()
-    witnesses: tuple[tuple[Cell, ...], ...] = ()
+    choices: tuple[Witnesses, ...] | None = None
     listed: tuple[str, ...] = ()
 
 
@@ -130,19 +134,18 @@ class Others:
             if listed is not None:
                 return OtherKeys(listed=listed)
         cells = self._cells(languages, ANYTHING)
-        found: list[tuple[Cell, ...]] = []
-        taken = [self._language(keys) for keys, _ in witnesses]
-        for index, (_, goal) in enumerate(witnesses):
-            for other in range(index):
-                if not taken[index].intersect(taken[other]).intersect(allowed).is_empty():
-                    raise UnsupportedSchema(
-                        f"{facets[0].pointer or '/'}: two conditions “some key …” that one key may fulfil are not "
-                        "supported; name the keys",
-                        pointer=facets[0].pointer,
-                    )
-            narrowed = {own: language.intersect(taken[index]) for own, language in languages.items()}
-            found.append(self._cells(narrowed, goal))
-        return OtherKeys(cells, tuple(found))
+        if not witnesses:
+            return OtherKeys(cells)
+        choices: list[Witnesses] = []
+        wanted = [(self._language(keys).intersect(allowed), goal) for keys, goal in witnesses]
+        for apart in _apart(wanted, facets[0].pointer):
+            choices.append(
+                tuple(
+                    self._cells({own: keys.intersect(taken) for own, keys in languages.items()}, goal)
+                    for taken, goal in apart
+                )
+            )
+        return OtherKeys(cells, tuple(choices))
 
     def _simple(self, facets: tuple[ObjectFacet, ...], named: frozenset[str], minimum: int) -> OtherKeys:
         """No patterns: one cell at most."""
@@ -154,7 +157,7 @@ class Others:
             return NO_KEYS
         key = ANY_STRING_EXPRESSION
         if named:
-            key = Embed(any_text_except(named))
+            key = key_expression(any_text_except(named))
         return OtherKeys(((key, value),))
 
     def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:
@@ -171,6 +174,50 @@ class Others:
     def _language(self, keys: Keys) -> Dfa:
         language = key_language(keys.excluded, keys.matched, keys.unmatched)
         return language if keys.goal == ANYTHING else language.intersect(self.names(keys.goal))
+
+
+def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str) -> list[list[tuple[Dfa, Goal]]]:
+    """Ways in which all of these can have a witness, each with sets of keys that are disjoint.
+
+    Of two sets that overlap, either one key is a witness for both, or there are two keys. These can be told apart
+    if both have the same goal (a key in both sets would do for both) or one has none at all.
+    """
+    done: list[list[tuple[Dfa, Goal]]] = []
+    pending = [wanted]
+    while pending:
+        current = pending.pop()
+        if len(pending) + len(done) > MAX_CELLS:
+            raise ConstraintTooLarge(f"{pointer or '/'}: too many conditions “some key …”", pointer=pointer)
+        if any(keys.is_empty() for keys, _ in current):
+            continue
+        pair = _overlap(current)
+        if pair is None:
+            done.append(current)
+            continue
+        first, second = (current[index] for index in pair)
+        rest = [one for index, one in enumerate(current) if index not in pair]
+        both = first[0].intersect(second[0])
+        pending.append([*rest, (both, first[1] | second[1])])
+        if first[1] == second[1]:
+            pending.append([*rest, (first[0].difference(both), first[1]), (second[0].difference(both), second[1])])
+        elif first[1] == ANYTHING:
+            pending.append([*rest, first, (second[0].difference(both), second[1])])
+        elif second[1] == ANYTHING:
+            pending.append([*rest, second, (first[0].difference(both), first[1])])
+        else:
+            raise UnsupportedSchema(
+                f"{pointer or '/'}: two conditions “some key …” that share keys are not supported; name the keys",
+                pointer=pointer,
+            )
+    return done
+
+
+def _overlap(wanted: list[tuple[Dfa, Goal]]) -> tuple[int, int] | None:
+    for index, (keys, _) in enumerate(wanted):
+        for other in range(index):
+            if not keys.intersect(wanted[other][0]).is_empty():
+                return other, index
+    return None
 
 
 def _listed(languages: dict[Goal, Dfa], limit: int) -> tuple[str, ...] | None:

@@ -142,7 +142,7 @@ class Part:
     atoms: tuple[int, ...] = ()
     disjunctions: tuple[Disjunction, ...] = ()
     own_first: bool = True
-    """Whether `properties` stands before the keywords behind `atoms` and `disjunctions` in the text."""
+    """Whether the properties of the part itself are written before those behind `atoms` and `disjunctions`."""
 
     @property
     def is_simple(self) -> bool:

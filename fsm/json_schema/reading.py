@@ -120,13 +120,13 @@ class _Reading:
         self.disjunctions: list[Disjunction] = []
 
     def own_first(self) -> bool:
-        """Whether `properties` stands before every keyword that other schemas hide behind."""
+        """Whether `properties` stands before the schemas that may bring properties of their own."""
         if not (self.atoms or self.disjunctions) or "properties" not in self.keywords:
             return True
         for name in self.schema:
             if name == "properties":
                 return True
-            if name in _IN_PLACE_KEYWORDS:
+            if name in ("allOf", "anyOf", "oneOf", "$ref"):
                 return False
         return True
 

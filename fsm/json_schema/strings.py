@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ..any_json import string_text
 from ..dfa import Dfa
-from ..expression import Embed
+from ..expression import Embed, Expression, Literal, Repeat, Sequence
 from ..regex import regex_to_dfa
 from .formats import format_language
 from .parts import Test
@@ -21,6 +21,9 @@ from .texts import is_writable
 
 ANY_STRING = Dfa.any_text()
 ANY_STRING_EXPRESSION = Embed(string_text())
+
+MAX_COUNTED = 40_000
+"""Longest length that is counted by the states of an automaton; beyond it a counter is used."""
 
 
 def pattern_language(pattern: str) -> Dfa:
@@ -44,10 +47,14 @@ def string_language(tests: tuple[Test, ...]) -> Dfa:
 
 
 @functools.lru_cache(maxsize=1024)
-def string_expression(tests: tuple[Test, ...]) -> Embed | None:
+def string_expression(tests: tuple[Test, ...]) -> Expression | None:
     """The same strings as JSON literals; None if there are none."""
     if not tests:
         return ANY_STRING_EXPRESSION
+    if len(tests) == 1 and tests[0][0] == "length":
+        minimum, maximum = cast("tuple[int, int | None]", tests[0][1:])
+        if max(minimum, maximum or 0) > MAX_COUNTED:
+            return Sequence((Literal(b'"'), Repeat(_character(), minimum, maximum), Literal(b'"')))
     language = string_language(tests)
     return None if language.is_empty() else Embed(language.json_string())
 
@@ -56,6 +63,13 @@ def string_expression(tests: tuple[Test, ...]) -> Embed | None:
 def key_expression(language: Dfa) -> Embed:
     """The texts of an automaton as JSON literals."""
     return Embed(language.json_string())
+
+
+@functools.cache
+def _character() -> Embed:
+    """One character of a JSON string."""
+    escaped = r"\\(?:[\"\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]))"
+    return Embed(regex_to_dfa(rf"[^\"\\\u0000-\u001f]|{escaped}", search=False))
 
 
 def literal_language(texts: Iterable[str]) -> Dfa:
