@@ -25,8 +25,7 @@ from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .draft import num_accepted, propose
 from .intake import Intake, Prompt
-from .kv_cache import KVCache
-from .loading import LoadedModel, load, pool_size
+from .loading import LoadedModel, allocate_pool, load
 from .model_runner import ModelRunner
 from .prefix_cache import PrefixCache
 from .request import Completion, Delta, FinishReason, Phase, Request, SamplingParams, TokenLogprob
@@ -42,7 +41,7 @@ class Engine:
     """A model, its tokenizer, its KV pool and its queue.
 
     Attributes:
-        config, model_config, tokenizer, compiler: read-only; safe to read from any thread.
+        config, model_config, tokenizer, compiler, intake: read-only; safe to use from any thread.
     """
 
     def __init__(self, model: str = "nano", **settings: Any) -> None:
@@ -62,23 +61,14 @@ class Engine:
 
     def _set_up(self, config: EngineConfig, loaded: LoadedModel) -> None:
         model = loaded.decoder.config
-        num_blocks = pool_size(config, model, loaded.dtype, loaded.device)
-        kv_cache = KVCache(
-            num_layers=model.num_layers,
-            num_blocks=num_blocks,
-            num_kv_heads=model.num_kv_heads,
-            block_size=config.block_size,
-            head_dim=model.head_dim,
-            dtype=loaded.dtype,
-            device=loaded.device,
-        )
+        kv_cache = allocate_pool(config, loaded)
         self.config = config
         self.model_config = model
         self.tokenizer = loaded.tokenizer
         self.compiler = Compiler(loaded.tokenizer.vocabulary())
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
         self.prefix_cache = PrefixCache(
-            num_blocks=num_blocks,
+            num_blocks=kv_cache.num_blocks,
             block_size=config.block_size,
             kv_cache=kv_cache,
             enabled=config.prefix_cache,
@@ -89,7 +79,7 @@ class Engine:
             loaded.tokenizer,
             self.compiler,
             max_model_len=self.max_model_len,
-            pool_len=num_blocks * config.block_size,
+            pool_len=kv_cache.num_blocks * config.block_size,
             vocab_size=model.vocab_size,
         )
         self._scheduler = Scheduler(

@@ -42,6 +42,20 @@ def load(config: EngineConfig) -> LoadedModel:
     )
 
 
+def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
+    """The KV tensors, as many blocks as the settings or the memory allow."""
+    model = loaded.decoder.config
+    return KVCache(
+        num_layers=model.num_layers,
+        num_blocks=pool_size(config, model, loaded.dtype, loaded.device),
+        num_kv_heads=model.num_kv_heads,
+        block_size=config.block_size,
+        head_dim=model.head_dim,
+        dtype=loaded.dtype,
+        device=loaded.device,
+    )
+
+
 def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
     """Number of KV blocks: as set, or what the memory set aside for the pool holds.
 

@@ -1,0 +1,63 @@
+"""Compiled loops, compiled before they are waited for.
+
+The CPU loops and the automata are compiled by numba when they are first called and kept on disk, so a new installation
+pays once (about a minute of one core), a later process some tenths of a second for loading. A server warms up before
+it says it is ready; after an installation `python -m phloem.runtime.warm_up` does it with one process per part.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from .constraint_spec import ConstraintSpec, choice, json_object, json_schema, regex
+from .engine import Engine
+from .request import SamplingParams
+
+PARTS = ("sampling", "constraints")
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 9},
+        "kind": {"enum": ["a", "b"]},
+        "code": {"type": "string", "pattern": "^[A-Z]{2}\\d+$"},
+        "count": {"type": "integer", "minimum": 0, "maximum": 99},
+        "share": {"type": "number"},
+        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+        "rest": {},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
+    """Runs a few small requests of every sort; the engine's cache is as it was before, but for their prefixes."""
+    specs: list[ConstraintSpec | None] = []
+    if "sampling" in parts:
+        specs.append(None)
+    if "constraints" in parts:
+        specs += [regex("[a-z]{2,4}|\\d+"), choice(["yes", "no"]), json_object(), json_schema(SCHEMA)]
+    for spec in specs:
+        needed = engine.intake.compile(spec).min_tokens() if spec is not None else 1
+        for params in (
+            SamplingParams(max_tokens=needed + 16, temperature=0.0),
+            SamplingParams(max_tokens=needed + 16, temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0),
+        ):
+            engine.generate([[1, 2, 3], list(range(1, 40))], params, spec)
+    engine.flush_cache()
+
+
+def main() -> None:
+    """Warms one part up if it is named on the command line, else all of them, each in a process of its own."""
+    if len(sys.argv) > 1:
+        with Engine("nano", device="cpu", num_blocks=64) as engine:
+            warm_up(engine, tuple(sys.argv[1:]))
+        return
+    command = [sys.executable, "-m", __spec__.name]
+    workers = [subprocess.Popen([*command, part]) for part in PARTS]
+    sys.exit(max(worker.wait() for worker in workers))
+
+
+if __name__ == "__main__":
+    main()
