@@ -240,6 +240,7 @@ REGEXES = [
     regex("(" * 5000 + ")" * 5000, 200),
     chat("regex needs more than max_tokens", 400, "max_tokens", regex="a{1000}"),
     regex("(?=a)b", 400, "empty_language"),
+    regex("a{100000000}", 400, "constraint_too_large"),
     regex("[^\\s\\S]", 400, "empty_language"),
     *(regex(pattern, 400, "invalid_regex") for pattern in ("[", "(", "*a", "a{3,1}", "(a)\\1", "(?P<", "\\")),
 ]
@@ -290,7 +291,9 @@ SCHEMAS = [
             {"type": "array", "items": {"type": "integer"}, "uniqueItems": True},
         )
     ),
-    schema({"type": "string", "maxLength": 10**9}, 400, "constraint_too_large"),
+    schema({"type": "string", "maxLength": 10**9}, 200),
+    schema({"type": "array", "minItems": 10**9}, 400),
+    schema({"type": "string", "pattern": "[ab]*a[ab]{40}$"}, 400, "constraint_too_large"),
     chat("schema 120 deep", 400, None, "invalid_json", response_format=schema_format(nested(120))),
     chat("5 MB schema", 413, None, "body_too_large", response_format=schema_format({"enum": ["x" * 1000] * 5000})),
 ]
