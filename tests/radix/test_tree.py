@@ -334,6 +334,17 @@ def test_chains_of_ten_thousand_nodes_are_no_problem() -> None:
     tree.audit()
 
 
+def test_a_shortcut_to_a_shortened_leaf_is_forgotten() -> None:
+    tree = RadixTree(1)
+    for end in [*range(1, 16), 115]:
+        tree.insert(pack(range(end)), range(end), "")
+    for _ in range(2):
+        assert tree.match(pack(range(115)), "").num_tokens == 115
+    assert tree.evict(3) == [112, 113, 114]
+    assert tree.match(pack(range(115)), "").blocks == list(range(112))
+    tree.audit()
+
+
 def test_draw_shows_sizes_ages_and_leases() -> None:
     clock = Clock()
     tree = make_tree(([1, 2], [5, 6]), ([1, 3], [5, 7]), clock=clock)

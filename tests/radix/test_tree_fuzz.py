@@ -270,9 +270,12 @@ def draw_tokens(random: Random, block_size: int) -> list[int]:
 
 def walk_randomly(trial: Trial, random: Random, num_steps: int) -> None:
     operations = ["match"] * 4 + ["insert"] * 6 + ["release"] * 3 + ["evict"] * 4 + ["explain", "pin", "unpin"]
+    recent: list[list[int]] = [[]]
     for _ in range(num_steps):
         operation = random.choice(operations)
-        tokens = draw_tokens(random, trial.block_size)
+        start = random.choice(recent)
+        tokens = start[: random.randrange(len(start) + 1)] + draw_tokens(random, trial.block_size)
+        recent = [*recent[-8:], tokens[: 12 * trial.block_size]]
         namespace = random.choice(NAMESPACES)
         if operation == "match":
             trial.match(tokens, namespace, random.random() < 0.3)
