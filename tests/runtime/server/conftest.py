@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -30,6 +30,7 @@ class Served:
 
     url: str
     async_engine: AsyncEngine
+    terminate: Callable[[], None]
 
     def client(self, key: str = KEY) -> OpenAI:
         return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
@@ -49,11 +50,11 @@ class Served:
 
 
 @contextmanager
-def serving(loaded: LoadedModel, **settings: object) -> Iterator[Served]:
+def serving(loaded: LoadedModel, *, drain_timeout: float = 5.0, **settings: object) -> Iterator[Served]:
     """Serves until the block ends, then drains as after SIGTERM."""
     engine = Engine.from_loaded(EngineConfig(**settings), loaded)  # type: ignore[arg-type]
     async_engine = AsyncEngine(engine)
-    app = create_app(async_engine, ServerSettings(api_keys=(KEY,), drain_timeout=5.0, admin=True))
+    app = create_app(async_engine, ServerSettings(api_keys=(KEY,), drain_timeout=drain_timeout, admin=True))
     bound = listen("127.0.0.1", 0)
     server = server_of(app, log_level="error", access_log=False)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
@@ -63,7 +64,7 @@ def serving(loaded: LoadedModel, **settings: object) -> Iterator[Served]:
         while not server.started:
             assert time.monotonic() < deadline and thread.is_alive(), "the server did not start"
             time.sleep(0.01)
-        yield Served(url_of(bound), async_engine)
+        yield Served(url_of(bound), async_engine, lambda: server.handle_exit(signal.SIGTERM, None))
     finally:
         server.handle_exit(signal.SIGTERM, None)
         thread.join(PATIENCE)
