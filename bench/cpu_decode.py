@@ -138,6 +138,14 @@ def compare(name: str, folder: Path, args: argparse.Namespace) -> None:
         )
 
 
+def machine() -> str:
+    """The processor's name where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smollm", action="store_true")
@@ -154,7 +162,7 @@ def main() -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
     print(
-        f"{platform.machine()}, {torch.get_num_threads()} thread(s), {versions}, "
+        f"{machine()}, {torch.get_num_threads()} thread(s), {versions}, "
         f"commit {commit.stdout.strip() or 'unknown'}; tokens per CPU-second, fp32"
     )
     compare("nano", resolve_model("nano"), args)

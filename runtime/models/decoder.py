@@ -194,16 +194,11 @@ class Decoder:
         heads = ops.linear(normed, weights.qkv).view(len(positions), -1, config.head_dim)
         q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
         if weights.q_norm is not None and weights.k_norm is not None:
-            q = _head_norm(q, weights.q_norm, config.rms_norm_eps)
-            k = _head_norm(k, weights.k_norm, config.rms_norm_eps)
+            q = ops.rms_norm(q, weights.q_norm, config.rms_norm_eps)
+            k = ops.rms_norm(k, weights.k_norm, config.rms_norm_eps)
         if spec.rope >= 0:
             ops.apply_rope(q, k, positions, self._rope_tables[spec.rope])
         return q, k, v
-
-
-def _head_norm(heads: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMSNorm over the last axis of `[T, H, D]`."""
-    return ops.rms_norm(heads.reshape(-1, heads.shape[-1]), weight, eps).view(heads.shape)
 
 
 class _Reader:
