@@ -108,13 +108,12 @@ def _gate_rows(gate_up, out, num_rows, width, stride, gelu):  # type: ignore[no-
         source, target = gate_up + 4 * row * stride, out + 4 * row * width
         for i in range(0, 4 * width, 32):
             x = simd.load(source + i)
-            if gelu:  # x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-                cubic = simd.fma(simd.mul(x, x), simd.splat(np.float32(0.044715)), simd.splat(np.float32(1.0)))
-                t = simd.tanh(simd.mul(simd.mul(x, cubic), simd.splat(np.float32(0.7978845608028654))))
-                half = simd.splat(np.float32(0.5))
-                y = simd.mul(x, simd.fma(t, half, half))
-            else:
-                y = simd.mul(x, simd.sigmoid(x))
+            z = x
+            if gelu:  # x/2 (1 + tanh(y)) = x sigmoid(2 y), y = sqrt(2/pi) (x + 0.044715 x^3)
+                one = simd.splat(np.float32(1.0))
+                cubic = simd.fma(simd.mul(x, x), simd.splat(np.float32(0.044715)), one)
+                z = simd.mul(simd.mul(x, cubic), simd.splat(np.float32(2.0 * 0.7978845608028654)))
+            y = simd.mul(x, simd.sigmoid(z))
             simd.store(target + i, simd.mul(y, simd.load(source + 4 * width + i)))
 
 

@@ -1,0 +1,185 @@
+"""Where the Triton kernels run in these tests: compiled on a GPU if there is one, else in Triton's interpreter.
+
+Triton reads TRITON_INTERPRET when it is imported, and the kernels are imported by the first test that uses them;
+so it is set here, before any test of this folder is collected. (Ahead-of-time compilation, which must not be
+interpreted, is tested in a process of its own.)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from phloem.kernels import AttentionPlan, plan_attention, reference
+from phloem.kernels.cuda_work import CudaWork, plan_cuda_work
+
+HAS_GPU = torch.cuda.is_available()
+
+if not HAS_GPU:
+    if "triton" in sys.modules and not os.environ.get("TRITON_INTERPRET"):
+        raise pytest.UsageError("triton was imported before tests/kernels could ask for its interpreter")
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not HAS_GPU:
+        pytest.skip("no CUDA device")
+
+
+@pytest.fixture(scope="session")
+def device() -> torch.device:
+    """Where Triton kernels run."""
+    return torch.device("cuda" if HAS_GPU else "cpu")
+
+
+@pytest.fixture(scope="session")
+def bfloat16() -> torch.dtype:
+    """torch.bfloat16, once the interpreter computes with it: it keeps the raw 16 bits as an integer."""
+    if not HAS_GPU:
+        _repair_bfloat16()
+    return torch.bfloat16
+
+
+def _repair_bfloat16() -> None:
+    """Make the interpreter widen bf16 operands to fp32 and round results to nearest even, as hardware does."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    if getattr(builder, "computes_bfloat16", False):
+        return
+    builder.computes_bfloat16 = True
+
+    def widen(x: Any) -> Any:
+        if x.dtype.scalar != tl.bfloat16:
+            return x
+        return handle((x.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    def narrow(data: Any) -> Any:
+        bits = np.ascontiguousarray(data, np.float32).view(np.uint32)
+        rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+        return handle(np.where(np.isnan(data), np.uint16(0x7FC0), rounded), tl.bfloat16)
+
+    def round_back(result: Any, like: Any) -> Any:
+        is_wide = like.dtype.scalar == tl.bfloat16 and result.data.dtype == np.float32
+        return narrow(result.data) if is_wide else result
+
+    dot, binary, unary, truncate = builder.create_dot, builder.binary_op, builder.unary_op, builder.create_fp_trunc
+    builder.create_dot = lambda self, a, b, acc, *rest: dot(self, widen(a), widen(b), acc, *rest)
+    builder.binary_op = lambda self, a, b, op: round_back(binary(self, widen(a), widen(b), op), a)
+    builder.unary_op = lambda self, a, op: round_back(unary(self, widen(a), op), a)
+    builder.create_fp_trunc = lambda self, x, kind: (
+        narrow(x.data) if kind.scalar == tl.bfloat16 and x.dtype.scalar == tl.float32 else truncate(self, x, kind)
+    )
+
+
+@dataclass(frozen=True)
+class PagedBatch:
+    """A ragged batch over a paged cache in which every slot that no request owns is NaN."""
+
+    q: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    query_starts: np.ndarray[Any, Any]
+    context_lens: np.ndarray[Any, Any]
+    block_tables: np.ndarray[Any, Any]
+
+    def plan(self, **options: Any) -> AttentionPlan:
+        """For the CPU path and the reference."""
+        _, num_kv_heads, block_size, head_dim = self.k_cache.shape
+        return plan_attention(
+            self.query_starts,
+            self.context_lens,
+            self.block_tables,
+            num_heads=self.q.shape[1],
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            block_size=block_size,
+            **options,
+        )
+
+    def cuda_work(self, num_processors: int = 264, share: bool = True, deterministic: bool = False) -> CudaWork:
+        """For the Triton kernels, on whatever device the tensors are."""
+        _, num_kv_heads, block_size, head_dim = self.k_cache.shape
+        return plan_cuda_work(
+            self.query_starts,
+            self.context_lens,
+            self.block_tables,
+            num_heads=self.q.shape[1],
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            block_size=block_size,
+            num_processors=num_processors,
+            share=share,
+            deterministic=deterministic,
+            device=self.q.device,
+        )
+
+    def exact(self, scale: float, window: int = 0, soft_cap: float = 0.0, sinks: Tensor | None = None) -> Tensor:
+        """The answer in float64, on the CPU."""
+        on_cpu = [t.cpu() for t in (self.q, self.k_cache, self.v_cache)]
+        sinks = None if sinks is None else sinks.cpu()
+        return reference.attention_in(torch.float64, *on_cpu, self.plan(), scale, window, soft_cap, sinks)
+
+    def only(self, index: int, skip: int = 0, take: int | None = None) -> PagedBatch:
+        """Request `index` alone, and of its new tokens those from `skip` on, `take` of them."""
+        begin, end = int(self.query_starts[index]), int(self.query_starts[index + 1])
+        take = end - begin - skip if take is None else take
+        computed = int(self.context_lens[index]) - (end - begin) + skip
+        return PagedBatch(
+            self.q[begin + skip : begin + skip + take],
+            self.k_cache,
+            self.v_cache,
+            np.array([0, take], np.int32),
+            np.array([computed + take], np.int32),
+            self.block_tables[index : index + 1],
+        )
+
+
+@pytest.fixture(scope="session")
+def make_batch() -> Callable[..., PagedBatch]:
+    """make_batch(q_lens, context_lens, (H, Hkv, D), block_size, shared=…) -> PagedBatch of fresh random numbers.
+
+    shared: how many leading keys all requests have in common (rounded down to whole blocks).
+    """
+
+    def make(
+        q_lens: Sequence[int],
+        context_lens: Sequence[int],
+        heads: tuple[int, int, int],
+        block_size: int = 16,
+        *,
+        shared: int = 0,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> PagedBatch:
+        num_heads, num_kv_heads, head_dim = heads
+        counts = [-(-n // block_size) for n in context_lens]
+        total = sum(counts) + 3
+        free = np.random.permutation(total).astype(np.int32)
+        tables = np.full((len(counts), max(counts) + 1), free[-1], np.int32)  # a block that nobody owns
+        caches = torch.full((2, total, num_kv_heads, block_size, head_dim), torch.nan)
+        taken = 0
+        for b, count in enumerate(counts):
+            tables[b, :count] = free[taken : taken + count]
+            taken += count
+            tables[b, : shared // block_size] = tables[0, : shared // block_size]
+            for n in range(context_lens[b]):
+                caches[:, tables[b, n // block_size], :, n % block_size] = torch.randn(2, num_kv_heads, head_dim)
+        q = torch.randn(sum(q_lens), num_heads, head_dim)
+        return PagedBatch(
+            *(t.to(dtype).to(device) for t in (q, *caches)),
+            np.concatenate([[0], np.cumsum(q_lens)]).astype(np.int32),
+            np.array(context_lens, np.int32),
+            tables,
+        )
+
+    return make

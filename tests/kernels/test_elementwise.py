@@ -1,0 +1,129 @@
+"""Norms, rope, gates and KV write: the CPU loops and the Triton kernels against the twins in plain torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from phloem.kernels import ops, reference
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+PATHS = ["cpu", "triton"]
+
+
+@pytest.fixture(params=PATHS)
+def path(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=DTYPES, ids=str)
+def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
+    kind: torch.dtype = request.param
+    return kind
+
+
+@pytest.fixture
+def place(path: str, device: torch.device) -> torch.device:
+    return device if path == "triton" else torch.device("cpu")
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    """Equal up to a few roundings of the storage type (the twin's own 1 + tanh loses some of fp32's digits)."""
+    eps = torch.finfo(expected.dtype).eps
+    absolute = 64 * eps if expected.dtype == torch.float32 else 4 * eps
+    torch.testing.assert_close(actual.cpu().float(), expected.cpu().float(), atol=absolute, rtol=4 * eps)
+
+
+@pytest.mark.parametrize("width", [8, 192, 200, 576])
+def test_rms_norm(width: int, path: str, dtype: torch.dtype, place: torch.device) -> None:
+    x, residual = torch.randn(2, 3, width, device=place).to(dtype) * 3
+    weight = torch.randn(width, device=place).to(dtype)
+    if path == "triton":
+        from phloem.kernels import triton_norm as implementation
+    else:
+        implementation = ops
+    close(implementation.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+    normed, total = implementation.add_rms_norm(x, residual, weight, 1e-5)
+    expected, expected_total = reference.add_rms_norm(x, residual, weight, 1e-5)
+    close(normed, expected)
+    assert torch.equal(total, expected_total)
+
+
+def test_rms_norm_takes_any_leading_axes() -> None:
+    x, weight = torch.randn(5, 3, 32), torch.randn(32)
+    close(ops.rms_norm(x, weight, 1e-6), reference.rms_norm(x, weight, 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("num_heads", "num_kv_heads", "head_dim", "rotary"),
+    [(6, 2, 32, 32), (3, 1, 64, 64), (17, 17, 48, 48), (4, 2, 96, 32)],
+    ids=["nano", "gqa", "many odd heads", "partial"],
+)
+def test_rope_in_place_on_views(
+    num_heads: int, num_kv_heads: int, head_dim: int, rotary: int, path: str, dtype: torch.dtype, place: torch.device
+) -> None:
+    fused = torch.randn(4, (num_heads + 2 * num_kv_heads) * head_dim, device=place).to(dtype)
+    expected = fused.clone()
+    positions = torch.tensor([0, 5, 499, 5], device=place)
+    angles = torch.rand(500, rotary // 2, device=place) * 6.3
+    cos_sin = torch.cat([angles.cos(), angles.sin()], -1)
+
+    def heads(x: Tensor) -> tuple[Tensor, Tensor]:
+        q, k, _ = x.split([num_heads * head_dim, num_kv_heads * head_dim, num_kv_heads * head_dim], -1)
+        return q.unflatten(-1, (num_heads, head_dim)), k.unflatten(-1, (num_kv_heads, head_dim))
+
+    if path == "triton":
+        from phloem.kernels.triton_rope import apply_rope
+    else:
+        apply_rope = ops.apply_rope
+    apply_rope(*heads(fused), positions, cos_sin)
+    reference.apply_rope(*heads(expected), positions, cos_sin)
+    close(fused, expected)
+
+
+@pytest.mark.parametrize("width", [8, 64, 1100])
+@pytest.mark.parametrize("name", ["silu_mul", "gelu_tanh_mul"])
+def test_gated_activation(name: str, width: int, path: str, dtype: torch.dtype, place: torch.device) -> None:
+    gate_up = torch.randn(3, 2 * width, device=place) * 4
+    gate_up[0, :4] = torch.tensor([-100.0, 100.0, 0.0, -30.0])
+    gate_up = gate_up.to(dtype)
+    if path == "triton":
+        from phloem.kernels import triton_gate as implementation
+    else:
+        implementation = ops
+    close(getattr(implementation, name)(gate_up), getattr(reference, name)(gate_up))
+
+
+@pytest.mark.parametrize("block_size", [1, 16])
+@pytest.mark.parametrize(("num_kv_heads", "head_dim"), [(2, 32), (3, 40), (1, 96)])
+def test_write_kv_writes_its_slots_and_nothing_else(
+    num_kv_heads: int, head_dim: int, block_size: int, path: str, dtype: torch.dtype, place: torch.device
+) -> None:
+    fused = torch.randn(4, 2 * num_kv_heads * head_dim, device=place).to(dtype)
+    k, v = (x.unflatten(-1, (num_kv_heads, head_dim)) for x in fused.chunk(2, -1))
+    shape = (48 // block_size, num_kv_heads, block_size, head_dim)
+    caches = [torch.full(shape, torch.nan, device=place).to(dtype) for _ in range(4)]
+    slots = torch.tensor([5, -1, 40, 0], device=place)
+    if path == "triton":
+        from phloem.kernels.triton_write_kv import write_kv
+    else:
+        write_kv = ops.write_kv
+    write_kv(k, v, caches[0], caches[1], slots)
+    reference.write_kv(k, v, caches[2], caches[3], slots)
+    for written, expected in zip(caches[:2], caches[2:], strict=True):
+        assert torch.equal(written.isnan(), expected.isnan())
+        assert torch.equal(written.nan_to_num(), expected.nan_to_num())
+        assert int((~written.isnan()).sum()) == 3 * num_kv_heads * head_dim
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "silu_mul", "gelu_tanh_mul"])
+def test_cpu_rows_have_the_same_bits_alone_and_in_a_batch(name: str) -> None:
+    x, weight = torch.randn(33, 208), torch.randn(208)
+
+    def run(rows: Tensor) -> Tensor:
+        return ops.rms_norm(rows, weight, 1e-6) if name == "rms_norm" else getattr(ops, name)(rows)
+
+    together = run(x)
+    for t in (0, 7, 32):
+        assert torch.equal(run(x[t : t + 1]), together[t : t + 1])
