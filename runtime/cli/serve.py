@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ...errors import ConfigError
-from .options import ModelArgument, Settings, load_engine, option, read_text, size, with_engine_options
+from .options import ModelArgument, Settings, busy, load_engine, option, read_text, size, with_engine_options
 
 SERVER = "Server"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -100,6 +100,15 @@ def serve(
         MetricNames,
         option("--metric-names", help="Also use the metric names of …", env="METRIC_NAMES", panel=SERVER),
     ] = MetricNames.phloem,
+    warm_up: Annotated[
+        bool,
+        option(
+            "--warm-up/--no-warm-up",
+            help="Compile the CPU's loops before taking requests instead of during the first ones.",
+            env="WARM_UP",
+            panel=SERVER,
+        ),
+    ] = True,
     log_level: Annotated[LogLevel, option("--log-level", help="How much to log.", env="LOG_LEVEL", panel=SERVER)] = (
         LogLevel.info
     ),
@@ -124,7 +133,11 @@ def serve(
     with closing(listen(host, port)) as bound:
         engine = load_engine(model, settings)
         from ..async_engine import AsyncEngine
+        from ..warm_up import warm_up as warm
 
+        if warm_up:
+            with busy("warming up (the first time takes about a minute)"):
+                warm(engine)
         served = AsyncEngine(engine)
         try:
             num_blocks = engine.statistics().num_blocks

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -384,9 +385,10 @@ def test_serve_finishes_what_runs_when_it_is_told_to_stop(server: Process, shell
     assert "Traceback" not in "".join(server.log)
 
 
-def test_a_port_in_use_is_told_before_the_model_is_loaded(server: Process, shell: Shell) -> None:
-    port = str(urlsplit(server.url).port)
-    assert shell("serve", "--port", port) == 2
+def test_a_port_in_use_is_told_before_the_model_is_loaded(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert shell("serve", "--port", port) == 2
     assert f"--port {port}" in shell.err and "in use" in shell.err
 
 
