@@ -197,7 +197,9 @@ class FakeBackend:
         ]
 
     def show(self, token_ids: Sequence[int]) -> str:
-        return "".join(map(self.engine.tokenizer.token_text, token_ids))
+        tokenizer = self.engine.tokenizer
+        pieces = (tokenizer.token_bytes(i) or tokenizer.token_text(i).encode() for i in token_ids)
+        return b"".join(pieces).decode(errors="replace")
 
 
 def fake_logprob(context: Sequence[int], token_id: int) -> float:
