@@ -188,6 +188,8 @@ def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any
     mark = at + 2
     for class_id in range(1, num_classes):
         flags[num_classes + class_id] = mark
+    # the state itself is where the walk stands, but being led back to it counts
+    may_return = costs[state] + 3 <= limit and not (with_exits and accepts[state])
     region[0] = state
     size, done, worst = 1, 0, np.int64(0)
     while done < size:
@@ -197,19 +199,26 @@ def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any
             if flags[num_classes + class_id] != mark:
                 continue
             target = np.int64(table[here * num_classes + class_id])
-            inside = False
-            for index in range(size):
+            inside = may_return and target == state
+            for index in range(1, size):
                 inside = inside or region[index] == target
             if inside:
                 continue
-            if target and size < MAX_REGION and costs[target] + 3 <= limit and not (with_exits and accepts[target]):
+            if (
+                target
+                and target != state
+                and size < MAX_REGION
+                and costs[target] + 3 <= limit
+                and not (with_exits and accepts[target])
+            ):
                 region[size] = target
                 size += 1
             else:
                 flags[num_classes + class_id] = 0
     for index in range(1, size):
         worst = max(worst, np.int64(costs[region[index]]) + 3)
-    worst = max(worst, np.int64(costs[state]) + 3)
+    if may_return:
+        worst = max(worst, np.int64(costs[state]) + 3)
     _keep_safe(text, flags, mark, ENDLESS_STEPS, worst, 0, safe, at)
 
 
