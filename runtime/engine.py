@@ -248,13 +248,18 @@ class Engine:
         if mode == "verified" or sampling.stop or sampling.min_tokens or sampling.logprobs is not None:
             return
         draft, request.draft = request.draft, []
-        for token_id in draft:
-            assert request.cursor is not None and request.cursor.advance(token_id), "a draft broke its constraint"
+        for index, token_id in enumerate(draft):
+            cursor = request.cursor
+            assert cursor is not None and cursor.advance(token_id), "a draft broke its constraint"
+            if cursor.must_stop:  # the last token is left to be decided, since deciding is what ends a request
+                cursor.rollback(1)
+                request.draft = draft[index:]
+                break
             request.token_ids.append(token_id)
             request.output.push(token_id)
-        request.usage.completion_tokens += len(draft)
-        request.usage.drafted_tokens += len(draft)
-        request.usage.jumped_tokens += len(draft)
+            request.usage.completion_tokens += 1
+            request.usage.drafted_tokens += 1
+            request.usage.jumped_tokens += 1
 
     # -- endings -----------------------------------------------------------------------------------------------
 

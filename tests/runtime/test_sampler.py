@@ -1,0 +1,115 @@
+"""Penalties, biases and log-probabilities against the fake model's own logits, with and without drafts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from phloem.runtime.constraint_spec import choice, regex
+from phloem.runtime.request import SamplingParams
+
+from .fakes import EOS, fake_engine, logits_after
+
+PROMPT = [3, 1, 4, 1, 5]
+
+
+def penalised(token_ids: list[int], params: SamplingParams) -> np.ndarray:
+    """The documented arithmetic, token by token."""
+    logits = logits_after(token_ids).astype(np.float32)
+    for token_id in set(token_ids):
+        factor = params.repetition_penalty
+        logits[token_id] = logits[token_id] / factor if logits[token_id] > 0 else logits[token_id] * factor
+    for token_id, count in Counter(token_ids[len(PROMPT) :]).items():
+        logits[token_id] -= params.presence_penalty + params.frequency_penalty * count
+    for token_id, bias in params.logit_bias.items():
+        logits[token_id] += bias
+    return logits
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"presence_penalty": 1.5},
+        {"frequency_penalty": 2.0},
+        {"repetition_penalty": 5.0},
+        {"logit_bias": {7: 9.0}},
+        {
+            "presence_penalty": -2.0,
+            "frequency_penalty": -1.0,
+            "repetition_penalty": 1.3,
+            "logit_bias": {9: 6.0, 8: 6.0},
+        },
+    ],
+    ids=lambda settings: "+".join(settings),
+)
+def test_penalties_follow_their_definition(settings: dict[str, object]) -> None:
+    params = SamplingParams(max_tokens=25, temperature=0.0, ignore_eos=True, **settings)  # type: ignore[arg-type]
+    token_ids = list(PROMPT)
+    for _ in range(25):
+        token_ids.append(int(np.argmax(penalised(token_ids, params))))
+    assert list(fake_engine().generate(PROMPT, params).token_ids) == token_ids[len(PROMPT) :]
+
+
+def test_penalties_neither_reach_other_requests_nor_reported_logprobs() -> None:
+    plain = SamplingParams(max_tokens=8, temperature=0.0, logprobs=2)
+    alone = fake_engine().generate(PROMPT, plain)
+    engine = fake_engine()
+    engine.add([9], SamplingParams(max_tokens=8, temperature=0.0, frequency_penalty=2.0, logit_bias={5: 50.0}))
+    assert engine.generate(PROMPT, plain).logprobs == alone.logprobs
+    biased = SamplingParams(max_tokens=1, temperature=0.0, logprobs=0, logit_bias={5: 50.0})
+    truth = log_softmax(logits_after(PROMPT))
+    assert fake_engine().generate(PROMPT, biased).logprobs[0].logprob == pytest.approx(truth[5], abs=1e-4)
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits - logits.max()
+    return shifted - np.log(np.exp(shifted).sum())
+
+
+@pytest.mark.parametrize("jump", ["off", "verified", "canonical"])
+def test_logprobs_are_the_models_for_every_token(jump: str) -> None:
+    params = SamplingParams(max_tokens=20, temperature=0.0, logprobs=3)
+    completion = fake_engine(jump=jump).generate(PROMPT, params, regex("abc(de|fg)hij"))
+    assert completion.text in ("abcdehij", "abcfghij")
+    token_ids = list(PROMPT)
+    assert [entry.token_id for entry in completion.logprobs] == list(completion.token_ids)
+    for entry in completion.logprobs:
+        truth = log_softmax(logits_after(token_ids))
+        assert entry.logprob == pytest.approx(truth[entry.token_id], abs=1e-4)
+        best = np.argsort(-truth)[:3]
+        assert [token for token, _ in entry.top] == best.tolist()
+        assert [value for _, value in entry.top] == pytest.approx(truth[best].tolist(), abs=1e-4)
+        token_ids.append(entry.token_id)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_drafts_change_no_token_and_save_steps(temperature: float) -> None:
+    params = SamplingParams(max_tokens=40, temperature=temperature, seed=3)
+    spec = regex("name: [a-c]{3}, age: [0-9]{2}, city: (Oslo|Bergen)")
+    runs = {jump: fake_engine(jump=jump).generate(PROMPT, params, spec) for jump in ("off", "verified", "canonical")}
+    assert runs["off"].token_ids == runs["verified"].token_ids == runs["canonical"].token_ids
+    assert runs["off"].usage.num_steps == len(runs["off"].token_ids)
+    assert runs["verified"].usage.num_steps < len(runs["off"].token_ids) / 2
+    assert runs["verified"].usage.jumped_tokens == runs["verified"].usage.drafted_tokens > 20
+
+
+def test_a_stop_string_inside_forced_text_is_seen() -> None:
+    for jump in ("off", "verified", "canonical"):
+        params = SamplingParams(max_tokens=40, temperature=0.0, stop=("cd",))
+        assert fake_engine(jump=jump).generate(PROMPT, params, regex("abcdefgh")).text == "ab"
+
+
+def test_a_complete_constraint_ends_without_an_end_token() -> None:
+    completion = fake_engine().generate(PROMPT, SamplingParams(max_tokens=9, temperature=0.0), choice(["yes", "no"]))
+    assert completion.text in ("yes", "no") and EOS not in completion.token_ids
+
+
+@pytest.mark.parametrize("max_tokens", range(3, 9))
+def test_the_budget_always_suffices_for_a_complete_text(max_tokens: int) -> None:
+    for seed in range(10):
+        params = SamplingParams(max_tokens=max_tokens, temperature=2.0, seed=seed)
+        completion = fake_engine().generate(PROMPT, params, regex("a[bc]*d(ef)*g"))
+        assert completion.text[0] == "a" and completion.text[-1] == "g" and "d" in completion.text
+        assert completion.finish_reason.value == "stop"
