@@ -116,6 +116,7 @@ class _Reading:
         self.schema = schema
         self.pointer = site.pointer
         self.keywords = keywords
+        self.evaluates = not sites.is_constant(site)
         self.atoms: list[int] = []
         self.disjunctions: list[Disjunction] = []
 
@@ -284,6 +285,7 @@ class _Reading:
             self.maximum_count("maxItems"),
             contains,
             unique,
+            evaluates=self.evaluates,
             evaluates_rest=rest,
         )
         return (facet,)
@@ -313,6 +315,7 @@ class _Reading:
             self.goal("propertyNames") if "propertyNames" in keywords else ANYTHING,
             self.count("minProperties", 0),
             self.maximum_count("maxProperties"),
+            evaluates=self.evaluates,
             evaluates_rest=additional,
         )
         return (facet,)

@@ -104,6 +104,10 @@ class Sites:
         self._goals.append(frozenset((2 * number,)))
         return self._goals[number]
 
+    def is_constant(self, site: Site) -> bool:
+        """Whether the subschema stands for a constant: its members do not count as evaluated."""
+        return site.resource is self._synthetic
+
     def derived(self, site: Site, schema: dict[str, Any]) -> Goal:
         """The goal of a variant of a subschema (some of its keywords) at the same place."""
         number = len(self.table)
