@@ -120,6 +120,12 @@ class Compiler:
                     cursor.rollback(1)
         ignoring_case(((0x61, 0x61),), ascii_only=False)
 
+    @property
+    def num_cached_bytes(self) -> int:
+        """Memory of the constraints and rows that are kept."""
+        with self._lock:
+            return sum(constraint.num_bytes for constraint in self._kept.values()) + self._store.num_bytes
+
     # ---------------------------------------------------------------- the cache
 
     def _compile(self, kind: str, source: str, grammar: Callable[[], Grammar], option: str = "") -> Constraint:

@@ -1,0 +1,159 @@
+"""The compiler: what it takes, what it keeps, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from phloem import errors
+from phloem.fsm import Compiler, Constraint, Limits, Vocabulary
+
+from .vocabularies import BYTES, mixed_vocabulary
+
+
+def accepts(constraint: Constraint, text: str) -> bool:
+    cursor = constraint.cursor()
+    return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
+
+
+class Person(BaseModel):
+    name: str
+    age: int | None = None
+
+
+def test_a_schema_may_be_a_dict_a_bool_text_or_a_pydantic_model() -> None:
+    compiler = Compiler(BYTES)
+    for schema in (Person, Person.model_json_schema(), json.dumps(Person.model_json_schema())):
+        constraint = compiler.json_schema(schema)
+        assert accepts(constraint, '{"name":"Ada","age":36}') and not accepts(constraint, '{"age":36}')
+    assert accepts(compiler.json_schema(True), "[1]")
+    with pytest.raises(errors.EmptyLanguage):
+        compiler.json_schema(False)
+
+
+@pytest.mark.parametrize("schema", ["{", 7, None, "[" * 100_000])
+def test_what_is_no_schema_is_refused(schema: object) -> None:
+    with pytest.raises(errors.InvalidSchema):
+        Compiler(BYTES).json_schema(schema)
+
+
+def test_choice_of_ten_thousand() -> None:
+    options = [f"option {number}" for number in range(10_000)]
+    constraint = Compiler(BYTES).choice(options)
+    assert accepts(constraint, "option 9999") and accepts(constraint, "option 77")
+    assert not accepts(constraint, "option 10000") and not accepts(constraint, "option ")
+    assert constraint.cursor().forced_bytes() == b"option "
+
+
+def test_choices_with_common_beginnings_and_odd_characters() -> None:
+    options = ["", "a", "ab", "é", '"', "a\n", "ab"]
+    constraint = Compiler(BYTES).choice(options)
+    assert all(accepts(constraint, option) for option in options) and not accepts(constraint, "b")
+    with pytest.raises(errors.EmptyLanguage):
+        Compiler(BYTES).choice([])
+
+
+def test_json_styles() -> None:
+    compiler = Compiler(BYTES)
+    value = {"a": [1, {"b": None}], "c": "x"}
+    compact, spaced = json.dumps(value, separators=(",", ":")), json.dumps(value)
+    assert [accepts(compiler.json_object(whitespace="compact"), t) for t in (compact, spaced)] == [True, False]
+    assert [accepts(compiler.json_object(whitespace="spaced"), t) for t in (compact, spaced)] == [False, True]
+    for text in (compact, spaced, json.dumps(value, indent=2)):
+        assert accepts(compiler.json_object(whitespace="flexible"), text)
+    assert not accepts(compiler.json_object(whitespace="flexible"), '{"a":' + " " * 30 + "1}")
+    assert not accepts(compiler.json_object(), "[]") and accepts(compiler.json_value(), "[]")
+
+
+def test_equal_sources_are_compiled_once() -> None:
+    compiler = Compiler(BYTES)
+    assert compiler.regex("a+") is compiler.regex("a+")
+    assert compiler.regex("a+") is not compiler.choice(["a+"])
+    assert compiler.json_schema({"type": "null"}) is compiler.json_schema('{"type": "null"}')
+    assert compiler.json_object() is not compiler.json_object(whitespace="spaced")
+
+
+def test_the_cache_is_bounded_in_bytes() -> None:
+    compiler = Compiler(BYTES, max_cached_bytes=2 << 20)
+    first = compiler.regex("x0")
+    for number in range(200):
+        compiler.regex(f"x{number}").cursor().row()
+    assert compiler.regex("x199") is compiler.regex("x199")
+    assert compiler.regex("x0") is not first
+    assert compiler.num_cached_bytes <= 3 << 20
+
+
+def test_a_dropped_constraint_lives_on_in_its_cursor() -> None:
+    compiler = Compiler(BYTES, max_cached_bytes=1 << 20)
+    cursor = compiler.regex("a{100}").cursor()
+    for number in range(100):
+        compiler.regex(f"x{number}")
+    assert all(cursor.advance(ord("a")) for _ in range(100)) and cursor.is_accepting
+
+
+def test_threads_share_a_compiler() -> None:
+    vocabulary = mixed_vocabulary(500, seed=1)
+    compiler, alone = Compiler(vocabulary), Compiler(vocabulary)
+    patterns = [f"[a-z]{{{n % 7 + 1}}}|\\d+x{n % 5}" for n in range(60)]
+
+    def rows(pattern: str) -> bytes:
+        cursor = compiler.regex(pattern).cursor()
+        found = [cursor.row().tobytes()]
+        if cursor.advance(ord("a")):
+            found.append(cursor.row().tobytes())
+        return b"".join(found)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(rows, patterns))
+    for pattern, row in zip(patterns, found, strict=True):
+        assert row.startswith(alone.regex(pattern).cursor().row().tobytes())
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(.{1,1000}){1,1000}",
+        "[ab]*a[ab]{30}",
+        "a{1000000}",
+        "(a+)+b",
+        "(a|a)*",
+        "((((a{1,9}){1,9}){1,9}){1,9}){1,9}",
+        "(a*)*",
+    ],
+)
+def test_exploding_patterns_are_unfolded_as_far_as_the_text_goes(pattern: str) -> None:
+    cursor = Compiler(BYTES).regex(pattern).cursor()
+    for _ in range(20):
+        assert cursor.row().any() and cursor.advance(ord("a"))
+
+
+def test_a_constraint_that_grows_too_large_says_so() -> None:
+    compiler = Compiler(BYTES, limits=Limits(max_automaton_bytes=1 << 20))
+    cursor = compiler.regex("(a|b){0,1000000}c(.{1,1000}){1,1000}").cursor()
+    with pytest.raises(errors.ConstraintTooLarge):
+        for _ in range(200_000):
+            assert cursor.advance(ord("a"))
+
+
+def test_vocabularies_without_an_end_are_refused() -> None:
+    for eos_ids in ([], [5], [-1]):
+        with pytest.raises(errors.ConfigError, match="eos_ids"):
+            Vocabulary([b"a", b"b"], eos_ids)
+
+
+def test_several_ids_may_end_a_text() -> None:
+    vocabulary = Vocabulary([b"a", b"</s>", b"b", b"<eot>"], [1, 3])
+    cursor = Compiler(vocabulary).regex("a").cursor()
+    assert cursor.advance(0)
+    assert np.flatnonzero(np.unpackbits(cursor.row().view(np.uint8), bitorder="little")).tolist() == [1, 3]
+    assert cursor.advance(3) and cursor.is_finished
+
+
+def test_warming_up_changes_nothing() -> None:
+    warm, cold = Compiler(BYTES), Compiler(BYTES)
+    warm.warm_up()
+    assert np.array_equal(warm.json_value().cursor().row(), cold.json_value().cursor().row())
