@@ -2,9 +2,9 @@
 
     python radixbench.py check --targets project --project-path bench --project radixbench_adapter:cache
 
-The yardstick counts tokens and hands over one KV index per token; the tree stores one id per block. A block's id
-here is the index of its first token (indices within a block are consecutive); `indices` expands ids to tokens.
-All conversion except that of the token container is inside the timed calls.
+The yardstick counts tokens and hands over one KV index per token; the tree stores one id per block. A block's id here
+is the index of its last token (indices within a block are consecutive); `indices` expands ids to tokens. A handle is a
+node. All conversion except that of the token container is inside the timed calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from phloem.radix import Match, RadixTree
+from phloem.radix import Node, RadixTree
 
 Indices = npt.NDArray[np.int32]
 
@@ -25,32 +25,27 @@ class Cache:
 
     def __init__(self, page_size: int) -> None:
         self.tree = RadixTree(page_size)
+        self.lock = self.tree.lease
+        self.unlock = self.tree.release
         self._page_size = page_size
-        self._within_block = np.arange(page_size, dtype=np.int32)
+        self._within_block = np.empty(0, dtype=np.int32)
         self._freed: list[list[int]] = []
 
-    def match(self, tokens: bytes) -> tuple[int, Match]:
+    def match(self, tokens: bytes) -> tuple[int, Node]:
         match = self.tree.match(tokens, "bench")
-        return match.num_tokens, match
+        return match.num_tokens, match.node
 
     def insert(self, tokens: bytes, indices: Indices) -> int:
-        page_size = self._page_size
-        num_whole = len(indices) - len(indices) % page_size
-        return self.tree.insert(tokens, indices[:num_whole:page_size].tobytes(), "bench").num_new_tokens
+        blocks = indices[self._page_size - 1 :: self._page_size].tobytes()
+        return self.tree.insert(tokens, blocks, "bench").num_new_tokens
 
     def evict(self, num_tokens: int) -> int:
         blocks = self.tree.evict(-(-num_tokens // self._page_size))
         self._freed.append(blocks)
         return len(blocks) * self._page_size
 
-    def lock(self, match: Match) -> None:
-        self.tree.lease(match.node)
-
-    def unlock(self, match: Match) -> None:
-        self.tree.release(match.node)
-
-    def indices(self, match: Match) -> Indices:
-        return self._expand(np.frombuffer(match.packed_blocks, dtype=np.int32))
+    def indices(self, node: Node) -> Indices:
+        return self._expand(np.frombuffer(node.path_blocks(), dtype=np.int32))
 
     def pop_freed(self) -> list[Indices]:
         freed, self._freed = self._freed, []
@@ -64,7 +59,7 @@ class Cache:
             return blocks
         indices = blocks.repeat(self._page_size)
         if len(indices) > len(self._within_block):
-            self._within_block = np.tile(np.arange(self._page_size, dtype=np.int32), 2 * len(blocks))
+            self._within_block = np.tile(np.arange(1 - self._page_size, 1, dtype=np.int32), 2 * len(blocks))
         indices += self._within_block[: len(indices)]
         return indices
 
