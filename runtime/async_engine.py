@@ -102,6 +102,7 @@ class AsyncEngine:
         self._sinks: dict[str, tuple[Callable[[Event], None], int]] = {}
         self._stopping = False
         self._fatal: BaseException | None = None
+        engine.attach(self)
         self._thread = threading.Thread(target=self._run, name="phloem-step", daemon=True)
         self._thread.start()
 
@@ -123,6 +124,22 @@ class AsyncEngine:
         stream, started = self._submit(prompt, sampling, constraint, **options)
         started.result()
         return stream
+
+    def run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]:
+        """Runs prepared requests to their ends; completions in order. If one fails, the others are aborted."""
+        streams = []
+        for requests in prepared:
+            stream = Stream(self, len(requests), constraint)
+            stream.request_id = requests[0].id
+            streams.append((stream, self._enqueue(requests, stream._deliver)))
+        try:
+            for _, started in streams:
+                started.result()
+            return [completion for stream, _ in streams for completion in stream.completions()]
+        except BaseException:
+            for stream, _ in streams:
+                stream.abort()
+            raise
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
         """Runs `function` on the step thread between two steps."""
@@ -262,6 +279,7 @@ class AsyncEngine:
             self._fatal = error
         finally:
             self._stopping = True
+            self.engine.detach()
             self.engine.close()
             self._execute_commands(block=False)
             for deliver, _ in list(self._sinks.values()):

@@ -33,6 +33,8 @@ class EngineConfig:
         jump: what to do with text that the constraint forces. "verified": draft it and keep what the model would
             have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
         max_draft_tokens: longest draft in tokens.
+        num_threads: CPU threads of torch, set for the whole process; None: one for models so small that sharing a
+            step costs more than it saves, else torch's own choice. Of no effect on a GPU.
         check_invariants: audit the pool after every step (tests; costs time in proportion to the pool).
         seed: makes the seeds drawn for unseeded requests reproducible.
     """
@@ -52,13 +54,14 @@ class EngineConfig:
     eviction_policy: str = "lru"
     jump: JumpMode = "verified"
     max_draft_tokens: int = 64
+    num_threads: int | None = None
     check_invariants: bool = False
     seed: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("block_size", "max_batch_tokens", "max_running_requests", "max_waiting_requests"):
             _check_positive(name, getattr(self, name))
-        for name in ("num_blocks", "kv_memory_bytes", "max_model_len"):
+        for name in ("num_blocks", "kv_memory_bytes", "max_model_len", "num_threads"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
         if self.max_overtakes < 0 or self.max_draft_tokens < 0:

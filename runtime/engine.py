@@ -8,14 +8,16 @@
     deltas = _commit(batch, choice)        advance cursors, verify drafts, extend leases, finish, release
 
 Single-threaded: `enqueue`, `step` and `abort` belong to one thread. `prepare` (tokenising, compiling a constraint)
-only reads and may run on any thread. `AsyncEngine` puts a thread and streams around it.
+only reads and may run on any thread. `AsyncEngine` puts a thread and streams around it; while it does, it *drives* the
+engine, and `generate`, `stream`, `chat`, `score`, `flush_cache` and `close` go through it and may be called anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeGuard, cast, overload
+from typing import Any, Protocol, Self, TypeGuard, cast, overload
 
 from ..errors import ConfigError, EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler
@@ -35,6 +37,20 @@ from .statistics import EngineStatistics, Totals
 from .stopping import append_decided
 
 Message = Mapping[str, Any]
+
+
+class Driver(Protocol):
+    """Who steps an engine on a thread of its own; `AsyncEngine` is one."""
+
+    def run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]: ...
+
+    def submit(
+        self, prompt: Prompt, sampling: SamplingParams | None, constraint: ConstraintSpec | None, **options: Any
+    ) -> Iterable[Delta]: ...
+
+    def call(self, function: Callable[[], int]) -> Future[int]: ...
+
+    def stop(self) -> None: ...
 
 
 class Engine:
@@ -94,6 +110,17 @@ class Engine:
         self._totals = Totals()
         self._num_steps = 0
         self._closed = False
+        self._driver: Driver | None = None
+
+    def attach(self, driver: Driver) -> None:
+        """From now on `driver` alone steps this engine."""
+        if self._driver is not None:
+            raise ConfigError("the engine is driven by an AsyncEngine already; use that one, or stop it first")
+        self._driver = driver
+
+    def detach(self) -> None:
+        """Ends `attach`."""
+        self._driver = None
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -331,6 +358,8 @@ class Engine:
 
     def _run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]:
         """Enqueues as the queue has room, steps until all are done, keeps order."""
+        if self._driver is not None:
+            return self._driver.run(prepared, constraint)
         collectors = {requests[0].id: Collector(len(requests), constraint) for requests in prepared}
         pending = list(reversed(prepared))
         unfinished = set(collectors)
@@ -357,6 +386,9 @@ class Engine:
         **options: Any,
     ) -> Iterator[Delta]:
         """Yields one request's deltas as they come; closing the iterator aborts it. An error delta raises."""
+        if self._driver is not None:
+            yield from self._driver.submit(prompt, sampling, constraint, **options)
+            return
         request_id = self.add(prompt, sampling, constraint, **options)
         num_open = sampling.n if sampling else 1
         try:
@@ -422,7 +454,7 @@ class Engine:
 
     def flush_cache(self) -> int:
         """Drops every cached prefix that no running request holds; returns the number of blocks freed."""
-        return self.prefix_cache.flush()
+        return self._driver.call(self.prefix_cache.flush).result() if self._driver else self.prefix_cache.flush()
 
     def audit(self) -> None:
         """Raises AssertionError if a block is lost or held twice."""
@@ -430,6 +462,8 @@ class Engine:
 
     def close(self) -> None:
         """Aborts what runs and drops the cache; `add` raises `EngineStopped` from now on."""
+        if self._driver is not None:
+            self._driver.stop()
         if self._closed:
             return
         self._closed = True

@@ -12,6 +12,8 @@ from .kv_cache import KVCache
 from .models import Decoder, ModelConfig, resolve_model
 from .tokenizer import Tokenizer
 
+# A model whose weights fit the second-level cache is computed faster by one core than by several in step.
+ONE_THREAD_BYTES = 32 << 20
 CPU_POOL_BYTES = 256 << 20
 GPU_POOL_SHARE = 0.8
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -28,7 +30,7 @@ class LoadedModel:
 
 
 def load(config: EngineConfig) -> LoadedModel:
-    """Resolves the settings and loads the checkpoint.
+    """Resolves the settings and loads the checkpoint. On the CPU it may set torch's number of threads.
 
     Raises:
         ConfigError: an unknown device or dtype.
@@ -37,9 +39,14 @@ def load(config: EngineConfig) -> LoadedModel:
     device = _device(config.device)
     folder = resolve_model(config.model)
     dtype = _dtype(config.dtype, ModelConfig.from_folder(folder), device)
-    return LoadedModel(
-        Decoder.from_folder(folder, device=device, dtype=dtype), Tokenizer.from_folder(folder), device, dtype
-    )
+    decoder = Decoder.from_folder(folder, device=device, dtype=dtype, max_positions=config.max_model_len)
+    if device.type == "cpu":
+        num_threads = config.num_threads
+        if num_threads is None and decoder.num_weight_bytes <= ONE_THREAD_BYTES:
+            num_threads = 1
+        if num_threads is not None:
+            torch.set_num_threads(num_threads)
+    return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype)
 
 
 def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from phloem.errors import EngineStopped, RequestError
+from phloem.errors import ConfigError, EngineStopped, RequestError
 from phloem.runtime.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
@@ -112,3 +112,26 @@ def test_a_dead_step_thread_tells_its_callers(monkeypatch: pytest.MonkeyPatch) -
 
 def test_scores_equal_the_engines(served: AsyncEngine) -> None:
     assert served.score([1, 2, 3], [[4], [5, 6]]) == fake_engine().score([1, 2, 3], [[4], [5, 6]])
+
+
+def test_a_driven_engine_can_be_used_directly_at_the_same_time(served: AsyncEngine) -> None:
+    stream = served.submit([9], ENDLESS)
+    completions = served.engine.generate([[1], [2]], GREEDY)
+    assert [list(c.token_ids) for c in completions] == [greedy_truth([1], 12), greedy_truth([2], 12)]
+    tokens = [token for delta in served.engine.stream([3], GREEDY) for token in delta.token_ids]
+    assert tokens == greedy_truth([3], 12)
+    served.engine.flush_cache()
+    stream.abort()
+
+
+def test_only_one_thread_drives_an_engine(served: AsyncEngine) -> None:
+    with pytest.raises(ConfigError, match="driven"):
+        AsyncEngine(served.engine)
+
+
+def test_closing_the_engine_stops_its_driver() -> None:
+    served = AsyncEngine(fake_engine())
+    served.engine.close()
+    assert not served.is_alive
+    with pytest.raises(EngineStopped):
+        served.engine.generate([1], GREEDY)
