@@ -65,6 +65,7 @@ class Automaton:
             (k.TOKEN_BYTES, vocabulary.token_bytes),
             (k.TOKEN_OFFSETS, vocabulary.token_offsets),
             (k.PLAIN_ROWS, vocabulary.plain_rows),
+            (k.ALL_TOKENS, vocabulary.all_words),
             (k.PATH, np.zeros(k.PATH_SIZE, np.int32)),
         )
         for index, array in parts:

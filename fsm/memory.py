@@ -58,8 +58,9 @@ TRIE_BYTES, TRIE_DEPTHS, TRIE_ENDS, TRIE_TOKENS, TRIE_ROOTS, TRIE_SIZE, SUMMARY_
 WHOLE, REST = 40, 48
 NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, ALL_TOKENS, PLAIN_ROWS, NUM_WORDS, PATH = range(56, 63)
 MEMORY_SIZE = 63
-# PATH holds, by depth of the trie, a state and the node of the template; then flags by class, and a few states
-INNER_PATH, FLAGS, REGION, PATH_SIZE = 512, 1024, 5120, 5184
+# PATH holds, by depth of the trie, a state and the node of the template; then flags by class,
+# a few states, and marks by state
+INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 512, 1024, 5120, 5184, 5184 + 256
 
 # columns of a state record and of a stack record
 S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)
@@ -82,17 +83,19 @@ K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN = range(7)
     T_NODES,
     T_WORDS,
     T_START,
-) = range(13)
+    T_STATES,
+) = range(14)
 TEXT_WIDTH = 14
 NEVER = 1 << 29
 SUB_BITS, STACK_BITS = 23, 20
 SUB_MASK, STACK_ID_MASK = (1 << SUB_BITS) - 1, (1 << STACK_BITS) - 1
 FIRST_TEXT_STATE = 0  # as text state of a seed: "enter the text"
 ENDLESS = 1 << 40
-SAFE_SLOTS, SAFE_WIDTH = 64, 6  # states of a walk whose safe characters are kept, by state modulo SAFE_SLOTS
+SAFE_SLOTS, SAFE_WIDTH = 256, 6  # states of a walk whose safe characters are kept, by state modulo SAFE_SLOTS
 MAX_SAFE_STEPS = 40  # sub-trees deeper than that are walked into until they are shallower
 ENDLESS_STEPS = 255
-MAX_REGION = 16  # states within which safe characters stay
+MAX_REGION = 16  # states within which safe characters stay; looked for among at most MAX_REGION_STATES
+MAX_REGION_STATES = 256
 FIND_SAFE_FROM = 16  # nodes of a sub-tree for which it pays to find out
 NUM_PLAIN_ROWS = 32  # row n holds the tokens of at most n plain characters; longer ones are never in a plain row
 # plain: the printable ASCII characters that a JSON string does not escape, as two words of bits ...

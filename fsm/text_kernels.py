@@ -17,11 +17,14 @@ import numpy as np
 from numba import njit
 
 from .memory import (
+    ALL_TOKENS,
     ENDLESS_STEPS,
     FIND_SAFE_FROM,
     FLAGS,
     INNER_PATH,
+    MARKS,
     MAX_REGION,
+    MAX_REGION_STATES,
     MAX_SAFE_STEPS,
     NEVER,
     NEXT_SAME,
@@ -46,6 +49,7 @@ from .memory import (
     T_NODES,
     T_NUM_ASCII,
     T_REACH,
+    T_STATES,
     T_TABLE,
     T_TEMPLATE,
     T_WORDS,
@@ -184,10 +188,12 @@ def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any
     table, accepts, costs = i32(text[T_TABLE]), u8(text[T_ACCEPTS]), i32(text[T_COSTS])
     num_classes = text[T_CLASSES]
     flags = i32(memory[PATH] + FLAGS * 4)
-    region = i32(memory[PATH] + REGION * 4)
+    region, marks = i32(memory[PATH] + REGION * 4), i32(memory[PATH] + MARKS * 4)
     mark = at + 2
     for class_id in range(1, num_classes):
         flags[num_classes + class_id] = mark
+    for index in range(text[T_STATES]):
+        marks[index] = 0
     # the state itself is where the walk stands, but being led back to it counts
     may_return = costs[state] + 3 <= limit and not (with_exits and accepts[state])
     region[0] = state
@@ -199,10 +205,7 @@ def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any
             if flags[num_classes + class_id] != mark:
                 continue
             target = np.int64(table[here * num_classes + class_id])
-            inside = may_return and target == state
-            for index in range(1, size):
-                inside = inside or region[index] == target
-            if inside:
+            if marks[target] or (may_return and target == state):
                 continue
             if (
                 target
@@ -212,6 +215,7 @@ def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any
                 and not (with_exits and accepts[target])
             ):
                 region[size] = target
+                marks[target] = 1
                 size += 1
             else:
                 flags[num_classes + class_id] = 0
@@ -260,7 +264,8 @@ def find_safe(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, s
     weight = _num_bits(safe[at]) + _num_bits(safe[at + 1])
     if safe[at + 3] == 0:
         weight = 0
-    if weight < 90 or safe[at + 2] or (safe[at + 3] < MAX_SAFE_STEPS and safe[at + 5] == 0):
+    is_poor = weight < 90 or safe[at + 2] or (safe[at + 3] < MAX_SAFE_STEPS and safe[at + 5] == 0)
+    if is_poor and text[T_STATES] <= MAX_REGION_STATES:
         kept0, kept1, kept2 = safe[at], safe[at + 1], safe[at + 2]
         kept3, kept4, kept5 = safe[at + 3], safe[at + 4], safe[at + 5]
         _find_region(memory, text, state, limit, with_exits, safe, at)
@@ -277,6 +282,17 @@ def set_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
         token = tokens[index]
         while token >= 0:
             bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
+            token = same[token]
+
+
+@njit(cache=True)
+def clear_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
+    """Clears the bits of all tokens that end at trie nodes node .. end - 1."""
+    tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
+    for index in range(node, end):
+        token = tokens[index]
+        while token >= 0:
+            bits[token >> 5] &= ~(np.int32(1) << np.int32(token & 31))
             token = same[token]
 
 
@@ -299,7 +315,7 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
     with_exits = exits.shape[0] > 0
     path[0], path[INNER_PATH] = sub // num_nodes, sub % num_nodes
     known[:] = -1
-    trie, worst = WHOLE, np.int64(0)
+    trie, worst, is_full = WHOLE, np.int64(0), False
     bits[:] = 0
     if path[INNER_PATH] == 0:
         at = (np.int64(path[0]) & (SAFE_SLOTS - 1)) * SAFE_WIDTH
@@ -317,6 +333,12 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
             for word in range(num_words):
                 bits[word] = plain[word]
             trie, worst = REST, np.int64(safe[at + 4])
+        elif (safe[at + 2] & np.uint64(1)) == 0 and steps >= 4 and _num_bits(safe[at]) + _num_bits(safe[at + 1]) > 60:
+            # nearly everything goes on: begin with all tokens and clear what is refused
+            is_full = True
+            whole = i32(memory[ALL_TOKENS])
+            for word in range(memory[NUM_WORDS]):
+                bits[word] = whole[word]
     data, depths, ends = u8(memory[trie + TRIE_BYTES]), u8(memory[trie + TRIE_DEPTHS]), i32(memory[trie + TRIE_ENDS])
     tokens = i32(memory[trie + TRIE_TOKENS])
     summary_of, summaries = i32(memory[trie + SUMMARY_OF]), u64(memory[trie + SUMMARIES])
@@ -341,7 +363,8 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
                     and (extra >> np.uint64(2)) <= safe[at + 3]
                 ):
                     worst = max(worst, np.int64(safe[at + 4]))
-                    set_tokens(memory, trie, node, ends[node], bits)
+                    if not is_full:
+                        set_tokens(memory, trie, node, ends[node], bits)
                     node = np.int64(ends[node])
                     continue
         spelt = np.int64(template[inner * 256 + data[node]])
@@ -353,6 +376,8 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
             inner = spelt
             alive = text_alive(text, state, spelt)
         if not alive:
+            if is_full:
+                clear_tokens(memory, trie, node, ends[node], bits)
             node = np.int64(ends[node])
             continue
         path[depth] = state
@@ -360,7 +385,10 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
         if tokens[node] >= 0:
             cost = np.int64(costs[state]) if inner == 0 else np.int64(text_cost(text, state * num_nodes + inner))
             worst = max(worst, cost)
-            if cost <= limit:
+            if is_full:
+                if cost > limit:
+                    clear_tokens(memory, trie, node, node + 1, bits)
+            elif cost <= limit:
                 set_tokens(memory, trie, node, node + 1, bits)
         if with_exits and inner == 0 and accepts[state]:
             child, end = node + 1, np.int64(ends[node])

@@ -35,7 +35,7 @@ class Vocabulary:
         num_words: length of a bitmask row in int32 words.
         trie: all tokens that spell something; rest_trie: those that are in no plain row.
         plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`text_kernels`).
-        eos_words: int32[num_words], the row of the EOS ids.
+        all_words, eos_words: int32[num_words], the rows of all tokens that spell something, and of the EOS ids.
         is_complete: every byte is a token, so whatever can be spelt in bytes can be spelt in tokens.
     """
 
@@ -69,6 +69,7 @@ class Vocabulary:
         roots = self.trie.roots
         self.is_complete = bool((roots >= 0).all() and (self.trie.tokens[roots] >= 0).all())
         self.eos_words = self._words(np.array(self.eos_ids))
+        self.all_words = self._words(np.flatnonzero((lens > 0) & (lens <= MAX_TOKEN_LEN)))
 
     def _words(self, token_ids: npt.NDArray[np.intp]) -> Ints:
         """A row with the bits of these tokens."""
