@@ -17,8 +17,10 @@ Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-o
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,9 @@ NO_EXITS = np.empty(0, np.int32)
 SHARE_STATES = 16  # automata with fewer states are not searched for states that behave alike
 NUM_RECENT = 4  # states of one automaton that a new one is compared with
 MAX_PAIRS = 512  # pairs of states looked at in one comparison
+MAX_COMPARED = 4096  # (automaton, template node) for which such states are remembered
+MAX_CHARACTER_LEN = 3  # bytes that may be missing of a character that has begun
+ALIAS_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,12 +82,13 @@ class MaskStore:
         self.max_bytes = max_bytes
         self.num_bytes = 0
         self._lock = threading.Lock()
-        self._owners: dict[Hashable, tuple[dict[int, Row], int]] = {}
+        self._order: deque[tuple[dict[Any, Any], Hashable, int]] = deque()
         self._texts: dict[tuple[TextTable, int], TextMask] = {}
         self._recent: dict[tuple[TextTable, int], list[int]] = {}
         self._pairs = np.empty((MAX_PAIRS, 2), np.int32)
         self._exits = np.empty(vocabulary.trie.num_nodes + 1, np.int32)
-        self.scratch = np.zeros(vocabulary.num_words, np.int32)  # all zero whenever nobody is at work
+        self.scratch = np.zeros(vocabulary.num_words, np.int32)  # all zero whenever nobody holds its lock
+        self.scratch_lock = threading.Lock()
 
     # ---------------------------------------------------------------- text masks
 
@@ -91,8 +97,12 @@ class MaskStore:
         found = self._texts.get((table, sub))
         if found is None or (with_exits and found.exits is None):
             with self._lock:
-                found = self._make_text_mask(automaton, table, self._alike(table, sub), with_exits)
-                self._texts[table, sub] = found
+                stand_in = self._alike(table, sub)
+                found = self._make_text_mask(automaton, table, stand_in, with_exits)
+                if stand_in != sub:  # which goes on alike for a while, but may be nearer to the end or further off
+                    found = replace(found, worst=table.max_bytes + MAX_CHARACTER_LEN)
+                    self._texts[table, sub] = found
+                    self._account(self._texts, (table, sub), ALIAS_BYTES)
         return found
 
     def _alike(self, table: TextTable, sub: int) -> int:
@@ -100,6 +110,8 @@ class MaskStore:
         if table.num_states < SHARE_STATES:
             return sub
         state, node = divmod(sub, table.num_nodes)
+        if len(self._recent) > MAX_COMPARED:
+            self._recent.clear()
         recent = self._recent.setdefault((table, node), [])
         for other in recent:
             if alike(table.table, table.accepts, state, other, self.vocabulary.max_token_len, self._pairs):
@@ -118,29 +130,26 @@ class MaskStore:
         row.setflags(write=False)
         exits, starts = automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
         mask = TextMask(row, worst, exits, starts, trie)
-        self._account(mask.num_bytes)
         self._texts[table, sub] = mask
+        self._account(self._texts, (table, sub), mask.num_bytes)
         return mask
 
     # ---------------------------------------------------------------- rows
 
-    def _account(self, num_bytes: int) -> None:
-        """Call with the lock held."""
-        self.num_bytes += num_bytes
-        if self.num_bytes > self.max_bytes:
-            for rows, _ in self._owners.values():
-                rows.clear()
-            self._owners.clear()
-            self._texts.clear()
-            self._recent.clear()
-            self.num_bytes = num_bytes
-
-    def keep(self, owner: Hashable, rows: dict[int, Row], state: int, row: Row) -> None:
-        """Puts a row into the owner's table, and drops everything that is known when the bound is passed."""
+    def keep(self, rows: dict[int, Row], state: int, row: Row) -> None:
+        """Puts a row into a constraint's table, to be dropped when it has become the oldest and room is needed."""
         with self._lock:
-            self._account(row.bits.nbytes)
-            self._owners[owner] = (rows, 0)
             rows[state] = row
+            self._account(rows, state, row.bits.nbytes)
+
+    def _account(self, table: dict[Any, Any], key: Hashable, num_bytes: int) -> None:
+        """Notes an entry of a table and drops the oldest ones beyond the bound. Call with the lock held."""
+        self._order.append((table, key, num_bytes))
+        self.num_bytes += num_bytes
+        while self.num_bytes > self.max_bytes and len(self._order) > 1:
+            oldest, old_key, size = self._order.popleft()
+            oldest.pop(old_key, None)
+            self.num_bytes -= size
 
 
 class Masks:
@@ -160,7 +169,7 @@ class Masks:
         if found is None:
             found = self.fresh_row(state)
             found.bits.setflags(write=False)
-            self.store.keep(id(self), self.rows, state, found)
+            self.store.keep(self.rows, state, found)
         return found
 
     def fresh_row(self, state: int) -> Row:
@@ -182,12 +191,13 @@ class Masks:
             worst = max(worst, mask.worst + automaton.min_bytes(after))
             bits, is_mine = (mask.row, False) if bits is None else (bits | mask.row, True)
             if goes_on and mask.exits is not None and mask.starts is not None:
-                scratch = store.scratch
-                cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, scratch)
-                if cost:
-                    bits, is_mine = bits | scratch, True
-                    scratch[:] = 0
-                    worst = max(worst, cost - 1)
+                with store.scratch_lock:
+                    scratch = store.scratch
+                    cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, scratch)
+                    if cost:
+                        bits, is_mine = bits | scratch, True
+                        scratch[:] = 0
+                worst = max(worst, cost - 1)
         if num_texts < len(configurations):
             rest = automaton.without_texts(state) if num_texts else state
             if bits is None or not is_mine:

@@ -17,6 +17,7 @@ from ..errors import ConstraintTooLarge
 from .alphabet import Bools, Ints, Spelling
 from .dfa import Dfa, JsonStrings
 from .dfa_kernels import distances
+from .memory import NEVER
 from .network_kernels import text_costs
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class TextTable:
             node_costs int32[N, G], is_wide uint8[G] (1 if the class has characters beyond ASCII other than U+2028
             and U+2029, plus 2 if it has one of these), num_ascii int32[G]
             (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q.
-        min_bytes: length of the shortest text.
+        min_bytes: length of the shortest text; max_bytes: greatest distance of any table state from an end.
         num_nodes: N.
     """
 
@@ -48,6 +49,7 @@ class TextTable:
     arrays: tuple[npt.NDArray[Any], ...]
     fields: npt.NDArray[np.int64]
     min_bytes: int
+    max_bytes: int
     num_nodes: int
 
     @property
@@ -83,7 +85,8 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
     for index, array in enumerate(arrays):
         fields[index] = array.ctypes.data
     fields[9:] = (table.shape[1], len(template), reach_bits.shape[1], start * len(template), len(table))
-    return TextTable(table, accepts, arrays, fields, int(costs[start]), len(template))
+    max_bytes = int(costs[1:].max(initial=0, where=costs[1:] < NEVER))
+    return TextTable(table, accepts, arrays, fields, int(costs[start]), max_bytes, len(template))
 
 
 def _wide_classes(spelling: Spelling) -> npt.NDArray[np.uint8]:

@@ -34,6 +34,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "any string": Embed(STRING),
     "any string, then more": Sequence((Embed(STRING), literal(","), Embed(STRING), literal("}"))),
     "at most 12 characters": Embed(Dfa.length(0, 12).json_string()),
+    "60 to 400 characters": Sequence((Embed(Dfa.length(60, 400).json_string()), literal("]"))),
     "3 to 70 characters": Sequence((Embed(Dfa.length(3, 70).json_string()), literal("]"))),
     "a character that is no line break": text_of("^.{2,30}$", search=True),
     "words in search": text_of(r"\w+[\\](\w+\.)*\w+\.dll", search=True),
