@@ -1,15 +1,7 @@
-"""The engine: requests in, deltas out, one step at a time.
+"""The engine as a caller sees it: whole answers, streams, chats and scores over the stepping core.
 
-::
-
-    batch  = scheduler.plan()              who runs, how many tokens each, which blocks
-    logits = runner.forward(batch)         one ragged forward
-    choice = sampler.choose(logits, batch)
-    deltas = _commit(batch, choice)        advance cursors, verify drafts, extend leases, finish, release
-
-Single-threaded: `enqueue`, `step` and `abort` belong to one thread. `prepare` (tokenising, compiling a constraint)
-only reads and may run on any thread. `AsyncEngine` puts a thread and streams around it; while it does, it *drives* the
-engine, and `generate`, `stream`, `chat`, `score`, `flush_cache` and `close` go through it and may be called anywhere.
+An engine steps itself inside these calls. While an `AsyncEngine` *drives* it, they go through that one instead and may be
+called from anywhere at any time.
 """
 
 from __future__ import annotations
@@ -19,22 +11,14 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeGuard, cast, overload
 
-from ..errors import ConfigError, EngineStopped, QueueFull, RequestError
-from ..fsm import Compiler
-from .batch import Batch, Extend
+from ..errors import ConfigError
 from .collector import Collector, scoring_params
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
-from .draft import num_accepted, propose
-from .intake import Intake, Prompt
-from .loading import LoadedModel, allocate_pool, load
-from .model_runner import ModelRunner
-from .prefix_cache import PrefixCache
-from .request import Completion, Delta, FinishReason, Phase, Request, SamplingParams, TokenLogprob
-from .sampler import Choice, Sampler
-from .scheduler import Scheduler
-from .statistics import EngineStatistics, Totals
-from .stopping import append_decided
+from .engine_core import EngineCore
+from .intake import Prompt
+from .loading import LoadedModel, load
+from .request import Completion, Delta, Request, SamplingParams, TokenLogprob
 
 Message = Mapping[str, Any]
 
@@ -53,12 +37,8 @@ class Driver(Protocol):
     def stop(self) -> None: ...
 
 
-class Engine:
-    """A model, its tokenizer, its KV pool and its queue.
-
-    Attributes:
-        config, model_config, tokenizer, compiler, intake: read-only; safe to use from any thread.
-    """
+class Engine(EngineCore):
+    """A model that answers. Use it as a context manager, or `close` it."""
 
     def __init__(self, model: str = "nano", **settings: Any) -> None:
         """Loads `model` and allocates the pool; `settings` are the other fields of `EngineConfig`.
@@ -66,51 +46,16 @@ class Engine:
         Raises:
             ConfigError, ModelError: before anything large is allocated.
         """
-        self._set_up(*_load(model, settings))
+        super().__init__(*_load(model, settings))
+        self._driver: Driver | None = None
 
     @classmethod
     def from_loaded(cls, config: EngineConfig, loaded: LoadedModel) -> Self:
         """An engine on a model that is in memory already."""
         engine = cls.__new__(cls)
-        engine._set_up(config, loaded)
+        EngineCore.__init__(engine, config, loaded)
+        engine._driver = None
         return engine
-
-    def _set_up(self, config: EngineConfig, loaded: LoadedModel) -> None:
-        model = loaded.decoder.config
-        kv_cache = allocate_pool(config, loaded)
-        self.config = config
-        self.model_config = model
-        self.tokenizer = loaded.tokenizer
-        self.compiler = Compiler(loaded.tokenizer.vocabulary())
-        self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
-        self.prefix_cache = PrefixCache(
-            num_blocks=kv_cache.num_blocks,
-            block_size=config.block_size,
-            kv_cache=kv_cache,
-            enabled=config.prefix_cache,
-            eviction_policy=config.eviction_policy,
-        )
-        self.intake = Intake(
-            config,
-            loaded.tokenizer,
-            self.compiler,
-            max_model_len=self.max_model_len,
-            pool_len=kv_cache.num_blocks * config.block_size,
-            vocab_size=model.vocab_size,
-        )
-        self._scheduler = Scheduler(
-            self.prefix_cache,
-            max_batch_tokens=config.max_batch_tokens,
-            max_running_requests=config.max_running_requests,
-            max_overtakes=config.max_overtakes,
-        )
-        self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device)
-        self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
-        self._requests: dict[str, list[Request]] = {}
-        self._totals = Totals()
-        self._num_steps = 0
-        self._closed = False
-        self._driver: Driver | None = None
 
     def attach(self, driver: Driver) -> None:
         """From now on `driver` alone steps this engine."""
@@ -121,204 +66,6 @@ class Engine:
     def detach(self) -> None:
         """Ends `attach`."""
         self._driver = None
-
-    # -- requests ----------------------------------------------------------------------------------------------
-
-    def prepare(
-        self,
-        prompt: Prompt,
-        sampling: SamplingParams | None = None,
-        constraint: ConstraintSpec | None = None,
-        *,
-        namespace: str = "",
-        priority: int = 0,
-        request_id: str | None = None,
-    ) -> list[Request]:
-        """Tokenises, compiles and checks; returns `sampling.n` requests for `enqueue`. Safe on any thread.
-
-        `max_tokens` is cut to what the context and the pool can hold.
-
-        Raises:
-            RequestError: empty prompt, ids out of the vocabulary, unknown constraint …
-            PromptTooLong: the prompt leaves no room for a token; the message has the numbers.
-            ConstraintError: the constraint cannot be enforced, or not within `max_tokens`.
-        """
-        return self.intake.prepare(
-            prompt,
-            sampling or SamplingParams(),
-            constraint,
-            namespace=namespace,
-            priority=priority,
-            request_id=request_id,
-        )
-
-    def enqueue(self, requests: list[Request]) -> str:
-        """Puts prepared requests into the queue; returns their common id."""
-        if self._closed:
-            raise EngineStopped("the engine is closed")
-        request_id = requests[0].id
-        if request_id in self._requests:
-            raise RequestError(f"request_id: {request_id!r} is in use", param="request_id")
-        if self._scheduler.num_waiting + len(requests) > self.config.max_waiting_requests:
-            raise QueueFull(f"{self._scheduler.num_waiting} requests are waiting; try again later")
-        self._requests[request_id] = list(requests)
-        for request in requests:
-            self._draft(request)
-            self._scheduler.add(request)
-        return request_id
-
-    def add(
-        self,
-        prompt: Prompt,
-        sampling: SamplingParams | None = None,
-        constraint: ConstraintSpec | None = None,
-        *,
-        namespace: str = "",
-        priority: int = 0,
-        request_id: str | None = None,
-    ) -> str:
-        """`prepare` and `enqueue`; returns the request's id, under which `step` reports."""
-        return self.enqueue(
-            self.prepare(prompt, sampling, constraint, namespace=namespace, priority=priority, request_id=request_id)
-        )
-
-    def abort(self, request_id: str) -> bool:
-        """Ends a request at once; its blocks are free on return. False if it is unknown or finished."""
-        requests = self._requests.pop(request_id, None)
-        if requests is None:
-            return False
-        for request in requests:
-            if request.phase is not Phase.FINISHED:
-                self._close_request(request, FinishReason.ABORT)
-        return True
-
-    # -- the step ----------------------------------------------------------------------------------------------
-
-    @property
-    def has_work(self) -> bool:
-        return self._scheduler.has_work
-
-    def step(self) -> list[Delta]:
-        """Runs one step; returns what it added to which request. Empty when idle.
-
-        A failure of the forward ends the requests of this batch with an error and leaves all others in place.
-        """
-        batch = self._scheduler.plan()
-        if batch is None:
-            return []
-        self._num_steps += 1
-        try:
-            logits = self._runner.forward(batch)
-            choices = self._sampler.choose(logits, batch)
-        except Exception as error:
-            cause = RequestError(f"the step failed: {type(error).__name__}: {error}")
-            deltas = [self._fail(extend.request, cause) for extend in batch.extends]
-        else:
-            deltas = self._commit(batch, choices)
-        if self.config.check_invariants:
-            self.audit()
-        return deltas
-
-    def _commit(self, batch: Batch, choices: list[Choice]) -> list[Delta]:
-        deltas = []
-        for extend, choice in zip(batch.extends, choices, strict=True):
-            try:
-                delta = self._commit_extend(extend, choice)
-            except Exception as error:
-                cause = RequestError(f"the request failed: {type(error).__name__}: {error}")
-                delta = self._fail(extend.request, error if isinstance(error, RequestError) else cause)
-            if delta is not None:
-                deltas.append(delta)
-        return deltas
-
-    def _commit_extend(self, extend: Extend, choice: Choice) -> Delta | None:
-        """Moves the request's ranges on; returns its delta if the step decided a token (or scored the prompt)."""
-        request = extend.request
-        request.usage.num_steps += 1
-        if choice.error is not None:
-            return self._fail(request, choice.error)
-        request.prompt_logprobs += choice.prompt_logprobs
-        request.num_computed_tokens = extend.start + extend.num_tokens
-        if not extend.reaches_end:
-            self.prefix_cache.commit(request)
-            return None
-        was_prefill = extend.start < request.num_prompt_tokens
-        accepted = num_accepted(extend.draft, choice.token_ids)
-        first_output = request.num_tokens
-        request.usage.drafted_tokens += len(extend.draft)
-        reason = append_decided(request, choice.token_ids[: accepted + 1], self.tokenizer.eos_ids)
-        num_new = request.num_tokens - first_output
-        # The KV of accepted drafts is written; of the last token it is not.
-        request.num_computed_tokens = request.num_tokens - 1 if num_new else request.num_tokens
-        request.usage.jumped_tokens += max(0, num_new - 1)
-        request.logprobs += choice.logprobs[:num_new]
-        if reason is not None:
-            request.output.finish()
-            self._close_request(request, reason)
-            return self._delta(request)
-        if was_prefill:
-            self.prefix_cache.commit(request)
-        self.prefix_cache.shrink(request, request.num_tokens)
-        self._draft(request)
-        return self._delta(request)
-
-    def _draft(self, request: Request) -> None:
-        """Proposes forced text for the next step; in canonical mode takes it at once, unseen.
-
-        Stop strings, `min_tokens` and log-probabilities need every token decided, so they go the verified way.
-        """
-        mode = self.config.jump
-        if mode == "off":
-            return
-        request.draft = propose(request, self.config.max_draft_tokens)
-        sampling = request.sampling
-        if mode == "verified" or sampling.stop or sampling.min_tokens or sampling.logprobs is not None:
-            return
-        draft, request.draft = request.draft, []
-        for index, token_id in enumerate(draft):
-            cursor = request.cursor
-            assert cursor is not None and cursor.advance(token_id), "a draft broke its constraint"
-            if cursor.must_stop:  # the last token is left to be decided, since deciding is what ends a request
-                cursor.rollback(1)
-                request.draft = draft[index:]
-                break
-            request.token_ids.append(token_id)
-            request.output.push(token_id)
-            request.usage.completion_tokens += 1
-            request.usage.drafted_tokens += 1
-            request.usage.jumped_tokens += 1
-
-    # -- endings -----------------------------------------------------------------------------------------------
-
-    def _fail(self, request: Request, error: RequestError) -> Delta:
-        self._close_request(request, FinishReason.ERROR, keep=False)
-        return Delta(request.id, request.index, "", (), FinishReason.ERROR, request.usage, error=error)
-
-    def _close_request(self, request: Request, reason: FinishReason, *, keep: bool = True) -> None:
-        request.finish_reason = reason
-        request.draft = []
-        self._scheduler.remove(request, keep=keep)
-        self._totals.add(request.usage)
-        siblings = self._requests.get(request.id)
-        if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
-            del self._requests[request.id]
-
-    def _delta(self, request: Request) -> Delta:
-        """What was not reported yet."""
-        first = request.num_delivered
-        request.num_delivered = request.num_output_tokens
-        return Delta(
-            request.id,
-            request.index,
-            request.output.take(),
-            tuple(request.token_ids[request.num_prompt_tokens + first :]),
-            request.finish_reason,
-            request.usage,
-            tuple(request.logprobs[first:]),
-            tuple(request.prompt_logprobs) if request.finish_reason is not None else (),
-        )
-
-    # -- whole answers -----------------------------------------------------------------------------------------
 
     @overload
     def generate(
@@ -424,52 +171,15 @@ class Engine:
         ]
         return [list(completion.prompt_logprobs) for completion in self._run(prepared, None)]
 
-    # -- state -------------------------------------------------------------------------------------------------
-
-    def statistics(self) -> EngineStatistics:
-        pool, tree = self.prefix_cache.pool, self.prefix_cache.tree
-        usage = self._totals.usage
-        return EngineStatistics(
-            num_running=len(self._scheduler.running),
-            num_waiting=self._scheduler.num_waiting,
-            num_blocks=pool.num_blocks,
-            num_free_blocks=pool.num_free,
-            num_cached_blocks=tree.num_cached_blocks,
-            num_evictable_blocks=tree.num_evictable_blocks,
-            num_steps=self._num_steps,
-            num_forwards=self._runner.num_forwards,
-            num_computed_tokens=self._runner.num_computed_tokens,
-            num_preemptions=self._scheduler.num_preemptions,
-            num_finished=self._totals.num_finished,
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
-            drafted_tokens=usage.drafted_tokens,
-            jumped_tokens=usage.jumped_tokens,
-        )
-
-    def cache_report(self) -> str:
-        """Occupancy, hit rate and the tree, as text."""
-        return f"{self.statistics().describe(self.config.block_size)}\n{self.prefix_cache.tree.draw()}"
-
     def flush_cache(self) -> int:
         """Drops every cached prefix that no running request holds; returns the number of blocks freed."""
-        return self._driver.call(self.prefix_cache.flush).result() if self._driver else self.prefix_cache.flush()
-
-    def audit(self) -> None:
-        """Raises AssertionError if a block is lost or held twice."""
-        self.prefix_cache.audit(self._scheduler.requests())
+        return self._driver.call(super().flush_cache).result() if self._driver else super().flush_cache()
 
     def close(self) -> None:
-        """Aborts what runs and drops the cache; `add` raises `EngineStopped` from now on."""
+        """Aborts what runs, stops the driver if there is one and drops the cache; `add` raises from now on."""
         if self._driver is not None:
             self._driver.stop()
-        if self._closed:
-            return
-        self._closed = True
-        for request_id in list(self._requests):
-            self.abort(request_id)
-        self.flush_cache()
+        super().close()
 
     def __enter__(self) -> Self:
         return self
