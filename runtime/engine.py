@@ -1,7 +1,7 @@
 """The engine as a caller sees it: whole answers, streams, chats and scores over the stepping core.
 
-An engine steps itself inside these calls. While an `AsyncEngine` *drives* it, they go through that one instead and may be
-called from anywhere at any time.
+An engine steps itself inside these calls. While an `AsyncEngine` *drives* it, they go through that one instead and may
+be called from anywhere at any time.
 """
 
 from __future__ import annotations
