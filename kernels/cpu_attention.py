@@ -72,7 +72,7 @@ def cpu_attention(
     )
     factors = np.array((scale, soft_cap), np.float32) * simd.LOG2_E
     lists = (work.chain_starts, work.items, work.rows, work.positions, block_tables)
-    sink_logits = _NO_SINKS if sinks is None else sinks.float().numpy()
+    sink_logits = _NO_SINKS if sinks is None else sinks.float().contiguous().numpy()
     with thread_team(work.num_pairs * num_heads * head_dim * 2) as num_threads:
         run = _run_serial if num_threads == 1 else _run_parallel
         run(*lists, states, sink_logits, numbers, factors)

@@ -30,18 +30,19 @@ def sample(
     positions: Tensor,
 ) -> Tensor:
     token_ids = torch.empty(len(logits), dtype=torch.int64)
-    mask = _NO_MASK if mask_table is None else mask_table.numpy()
+    # contiguous: numba would compile the whole of it once more for every other memory layout
+    mask = _NO_MASK if mask_table is None else mask_table.contiguous().numpy()
     _sample_rows(
-        logits.float().numpy(),
+        logits.float().contiguous().numpy(),
         mask,
         mask_table is not None,
-        mask_rows.numpy(),
-        temperature.numpy(),
-        top_k.numpy(),
-        top_p.numpy(),
-        min_p.numpy(),
-        seeds.numpy(),
-        positions.numpy(),
+        mask_rows.contiguous().numpy(),
+        temperature.contiguous().numpy(),
+        top_k.contiguous().numpy(),
+        top_p.contiguous().numpy(),
+        min_p.contiguous().numpy(),
+        seeds.contiguous().numpy(),
+        positions.contiguous().numpy(),
         token_ids.numpy(),
     )
     return token_ids
@@ -128,28 +129,30 @@ def _threshold(scores, top, top_k, top_p, min_p, weights):  # type: ignore[no-un
     """The lowest score that stays; see `reference.keep_threshold`."""
     threshold = np.float32(-np.inf)
     if 0 < top_k < len(scores):
-        threshold = np.partition(scores, len(scores) - top_k)[len(scores) - top_k]
+        weights[: len(scores)] = 1.0
+        threshold = _select(scores, weights, threshold, float(top_k))
     if top_p < 1.0 and top < np.inf:
         _exponentials(scores, top, weights)
-        threshold = _nucleus(scores, weights, threshold, top_p)
+        mass = 0.0
+        for i in range(len(scores)):
+            mass += float(weights[i]) if scores[i] >= threshold else 0.0
+        threshold = _select(scores, weights, threshold, top_p * mass)
     return max(threshold, top + np.log(min_p)) if min_p > 0 else threshold
 
 
 @njit
-def _nucleus(scores, weights, threshold, top_p):  # type: ignore[no-untyped-def]
-    """The score of the last token of the smallest top set with share top_p of the mass at or above threshold.
+def _select(scores, weights, floor, wanted):  # type: ignore[no-untyped-def]
+    """The largest score whose scores at or above it weigh `wanted`, among those not below the floor.
 
-    Quickselect by mass: each round halves, on average, the candidates between what surely stays and what
+    Quickselect by weight: each round halves, on average, the candidates between what surely stays and what
     surely goes.
     """
     score, weight = np.empty_like(scores), np.empty_like(scores)
-    count, mass = 0, 0.0
+    count = 0
     for i in range(len(scores)):
         score[count], weight[count] = scores[i], weights[i]
-        if scores[i] >= threshold and weights[i] > 0:
-            count += 1
-            mass += weights[i]
-    wanted, above, last = top_p * mass, 0.0, np.float32(np.inf)
+        count += 1 if scores[i] >= floor and weights[i] > 0 else 0
+    above, last = 0.0, np.float32(np.inf)
     while count > 0:
         low, middle, high = score[0], score[count // 2], score[count - 1]
         pivot = max(min(low, middle), min(max(low, middle), high))

@@ -1,0 +1,70 @@
+"""What only a device can show: equal bits of decode, chunks and cached prefill, and the public ops on CUDA tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from phloem import kernels
+from phloem.kernels import reference
+
+pytestmark = pytest.mark.gpu
+
+Batches = Callable[..., Any]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("heads", [(32, 8, 128), (9, 3, 64), (6, 2, 32), (8, 4, 256), (32, 32, 96)], ids=str)
+@pytest.mark.parametrize("block_size", [1, 16, 64])
+def test_attention_agrees_with_float64(
+    block_size: int, heads: tuple[int, int, int], dtype: torch.dtype, make_batch: Batches
+) -> None:
+    batch = make_batch([1, 200, 1, 7], [700, 200, 300, 1000], heads, block_size, dtype=dtype, device="cuda")
+    scale = heads[2] ** -0.5
+    out = kernels.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(device="cuda"), scale=scale)
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(out.cpu().double(), batch.exact(scale), atol=2 * eps, rtol=2 * eps)
+
+
+@pytest.mark.parametrize("hit", [0, 1, 16, 255, 256, 257, 512, 900])
+def test_deterministic_chunks_have_the_bits_of_the_whole_prefill(hit: int, make_batch: Batches) -> None:
+    batch = make_batch([1000, 1], [1000, 300], (32, 8, 128), dtype=torch.bfloat16, device="cuda")
+    options = {"device": "cuda", "deterministic": True}
+    whole = kernels.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(**options), scale=0.09)
+    for take in (1, 1000 - hit):
+        part = batch.only(0, hit, take)
+        out = kernels.attention(part.q, part.k_cache, part.v_cache, part.plan(**options), scale=0.09)
+        assert torch.equal(out, whole[hit : hit + take])
+
+
+@pytest.mark.parametrize("num_requests", [2, 17, 64])
+def test_deterministic_decode_does_not_depend_on_the_batch(num_requests: int, make_batch: Batches) -> None:
+    lens = [600 + 13 * b for b in range(num_requests)]
+    batch = make_batch([1] * num_requests, lens, (32, 8, 128), shared=512, dtype=torch.bfloat16, device="cuda")
+    options = {"device": "cuda", "deterministic": True}
+    together = kernels.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(**options), scale=0.09)
+    for b in (0, num_requests - 1):
+        part = batch.only(b)
+        alone = kernels.attention(part.q, part.k_cache, part.v_cache, part.plan(**options), scale=0.09)
+        assert torch.equal(alone, together[b : b + 1])
+
+
+def test_ops_take_cuda_tensors() -> None:
+    x = torch.randn(3, 192, device="cuda", dtype=torch.bfloat16)
+    weight = torch.randn(192, device="cuda", dtype=torch.bfloat16)
+    torch.testing.assert_close(kernels.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+    torch.testing.assert_close(kernels.silu_mul(x), reference.silu_mul(x))
+    n, logits = 5, torch.randn(5, 50_000, device="cuda")
+    arguments = (
+        torch.full((n,), -1, dtype=torch.int32, device="cuda"),
+        torch.rand(n, device="cuda"),
+        torch.tensor([0, 5, 0, 50, 0], device="cuda", dtype=torch.int32),
+        torch.tensor([1.0, 1.0, 0.9, 0.5, 1.0], device="cuda"),
+        torch.tensor([0.0, 0.0, 0.0, 0.0, 0.1], device="cuda"),
+        torch.arange(n, device="cuda"),
+        torch.arange(n, device="cuda"),
+    )
+    assert torch.equal(kernels.sample(logits, None, *arguments), reference.sample(logits, None, *arguments))

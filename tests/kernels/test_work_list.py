@@ -1,0 +1,223 @@
+"""The work lists: every (row, visible key) exactly once, whatever is shared, cut or chunked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.kernels import cpu_work as cpu
+from phloem.kernels import cuda_work as cuda
+from phloem.kernels import plan_attention
+from phloem.kernels.launch import SPLIT_SIZE
+
+Array = np.ndarray[Any, Any]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Array, Array, Array, int]:
+    """(query_starts, context_lens, block_tables, block_size) of requests on a random tree of shared blocks."""
+    block_size = draw(st.sampled_from([1, 16, 64]))
+    num_blocks = -(-700 // block_size) + 40 // block_size + 1
+    tables: list[Array] = []
+    fresh = 0
+    for _ in range(draw(st.integers(1, 6))):
+        table = np.arange(fresh, fresh + num_blocks, dtype=np.int32)
+        fresh += num_blocks
+        if tables and draw(st.booleans()):
+            donor = draw(st.sampled_from(tables))
+            shared = draw(st.integers(0, 640)) // block_size
+            table[:shared] = donor[:shared]
+        tables.append(table)
+    q_lens = [draw(st.sampled_from([0, 1, 1, 1, 3, 40])) for _ in tables]
+    context_lens = [q + draw(st.integers(0 if q else 1, 660)) for q in q_lens]
+    starts = np.concatenate([[0], np.cumsum(q_lens)]).astype(np.int32)
+    return starts, np.array(context_lens, np.int32), np.stack(tables), block_size
+
+
+def _key_ids(batch: tuple[Array, Array, Array, int], request: int, begin: int, end: int) -> list[tuple[int, int]]:
+    """(block, offset) of keys begin to end - 1 of a request: what it really reads."""
+    _, _, tables, block_size = batch
+    return [(int(tables[request, n // block_size]), n % block_size) for n in range(begin, end)]
+
+
+def _wanted(batch: tuple[Array, Array, Array, int]) -> dict[int, list[tuple[int, int]]]:
+    """token -> the keys it must see, in order."""
+    starts, context_lens, _, _ = batch
+    wanted = {}
+    for b, context_len in enumerate(context_lens):
+        q_len = starts[b + 1] - starts[b]
+        for i in range(q_len):
+            wanted[int(starts[b]) + i] = _key_ids(batch, b, 0, int(context_len - q_len + i + 1))
+    return wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(batch=batches(), share=st.booleans())
+def test_cpu_chains_cover_every_key_of_every_row_once_in_order(
+    batch: tuple[Array, Array, Array, int], share: bool
+) -> None:
+    work = cpu.plan_cpu_work(*batch, share)
+    seen: dict[int, list[tuple[int, int]]] = {token: [] for token in range(batch[0][-1])}
+    closed: list[int] = []
+    for table, begin, end, row_begin, row_end, is_last in work.items.tolist():
+        assert begin % cpu.TILE == 0
+        for token, position in zip(work.rows[row_begin:row_end], work.positions[row_begin:row_end], strict=True):
+            assert token not in closed
+            seen[int(token)] += _key_ids(batch, table, begin, min(end, int(position) + 1))
+        closed += work.rows[row_begin:row_end].tolist() if is_last else []
+    assert seen == _wanted(batch)
+    assert sorted(closed) == sorted(seen)
+    assert work.num_pairs == sum(len(keys) for keys in seen.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(batch=batches())
+def test_cpu_chains_are_independent(batch: tuple[Array, Array, Array, int]) -> None:
+    work = cpu.plan_cpu_work(*batch, True)
+    assert work.chain_starts[0] == 0
+    assert work.chain_starts[-1] == len(work.items)
+    owners: dict[int, int] = {}
+    for chain, (begin, end) in enumerate(zip(work.chain_starts[:-1], work.chain_starts[1:], strict=True)):
+        for item in work.items[begin:end]:
+            for token in work.rows[item[cpu.ROW_BEGIN] : item[cpu.ROW_END]].tolist():
+                assert owners.setdefault(token, chain) == chain
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    batch=batches(),
+    share=st.booleans(),
+    deterministic=st.booleans(),
+    heads=st.sampled_from([(4, 4), (6, 2), (8, 1), (71, 1)]),
+    num_processors=st.sampled_from([1, 16, 264]),
+)
+def test_cuda_items_cover_every_key_of_every_packed_row_once(
+    batch: tuple[Array, Array, Array, int],
+    share: bool,
+    deterministic: bool,
+    heads: tuple[int, int],
+    num_processors: int,
+) -> None:
+    num_heads, num_kv_heads = heads
+    group = num_heads // num_kv_heads
+    work = cuda.plan_cuda_work(
+        batch[0],
+        batch[1],
+        batch[2],
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=128,
+        block_size=batch[3],
+        num_processors=num_processors,
+        share=share,
+        deterministic=deterministic,
+        device=torch.device("cpu"),
+    )
+    rows, positions, slots = work.rows.tolist(), work.positions.tolist(), work.slots.tolist()
+    merged = set(work.merged_tokens.tolist())
+    parts: dict[tuple[int, int], list[tuple[int, list[tuple[int, int]]]]] = {}
+    used_slots: set[int] = set()
+    covered = 0
+    for launch in work.groups:
+        assert not deterministic or launch.block_rows == 64
+        assert launch.first_item == covered
+        covered += launch.num_items
+        items = work.items[launch.first_item : covered].tolist()
+        lens = [item[cuda.KEY_END] - item[cuda.KEY_BEGIN] for item in items]
+        assert lens == sorted(lens, reverse=True), "long items first"
+        for table, kv_head, begin, end, row_begin, num_rows, is_direct, _ in items:
+            assert begin % SPLIT_SIZE == 0
+            assert num_rows <= launch.block_rows
+            one_split = (end - 1) // SPLIT_SIZE == begin // SPLIT_SIZE
+            assert one_split or (is_direct and not launch.is_one_split)
+            for r in range(row_begin, row_begin + num_rows):
+                token, head = rows[r // group], kv_head * group + r % group
+                visible_end = min(end, positions[token] + 1)
+                keys = _key_ids(batch, table, begin, visible_end)
+                parts.setdefault((token, head), []).append((begin, keys))
+                assert bool(is_direct) == (token not in merged)
+                if not is_direct:
+                    slot = slots[token][0] + begin // SPLIT_SIZE * slots[token][1] + head
+                    assert 0 <= slot < work.num_slots
+                    assert slot not in used_slots
+                    used_slots.add(slot)
+    assert covered == len(work.items)
+    wanted = _wanted(batch)
+    assert set(parts) == {(token, head) for token in wanted for head in range(num_heads)}
+    for (token, _), pieces in parts.items():
+        assert [key for _, keys in sorted(pieces) for key in keys] == wanted[token]
+        if token in merged:  # the merge kernel reads every split up to the row's own
+            starts = {begin // SPLIT_SIZE for begin, _ in pieces}
+            assert starts >= set(range(positions[token] // SPLIT_SIZE + 1))
+
+
+def test_a_shared_prefix_is_read_once() -> None:
+    tables = np.arange(64 * 40, dtype=np.int32).reshape(64, 40)
+    tables[:, :32] = tables[0, :32]
+    starts = np.arange(65, dtype=np.int32)
+    lens = np.full(64, 600, np.int32)
+    on_cpu = cpu.plan_cpu_work(starts, lens, tables, 16, True)
+    keys = on_cpu.items[:, cpu.KEY_END] - on_cpu.items[:, cpu.KEY_BEGIN]
+    assert keys.sum() == 2 * 512 + 64 * 88  # twice: 64 rows are two tiles of query rows
+    options: dict[str, Any] = {"num_heads": 8, "num_kv_heads": 2, "head_dim": 128, "block_size": 16}
+    options |= {"num_processors": 264, "deterministic": False, "device": torch.device("cpu")}
+    shared = cuda.plan_cuda_work(starts, lens, tables, share=True, **options)
+    flat = cuda.plan_cuda_work(starts, lens, tables, share=False, **options)
+
+    def keys_read(work: cuda.CudaWork) -> int:
+        return int((work.items[:, cuda.KEY_END] - work.items[:, cuda.KEY_BEGIN]).sum())
+
+    assert keys_read(flat) == 2 * 64 * 600
+    assert keys_read(shared) == 2 * (4 * 512 + 64 * 88)  # 256 packed rows are four tiles of 64
+
+
+def test_little_sharing_is_not_worth_cutting_for() -> None:
+    tables = np.arange(2 * 600, dtype=np.int32).reshape(2, 600)
+    tables[1, :16] = tables[0, :16]
+    lens = np.full(2, 9000, np.int32)
+    options: dict[str, Any] = {"num_heads": 8, "num_kv_heads": 2, "head_dim": 128, "block_size": 16}
+    options |= {"num_processors": 1, "deterministic": False, "device": torch.device("cpu")}
+    work = cuda.plan_cuda_work(np.arange(3, dtype=np.int32), lens, tables, share=True, **options)
+    assert work.num_merged == 0
+
+
+@pytest.mark.parametrize(
+    ("starts", "lens", "message"),
+    [
+        ([0, 1], [1, 1], "need 3 query_starts"),
+        ([0, 2, 1], [2, 2], "rise from 0"),
+        ([0, 1, 4], [5, 2], "rise from 0"),
+        ([0, 1, 2], [5, 33], "cannot hold 33 keys"),
+    ],
+    ids=["too few", "falling", "context shorter than its new tokens", "table too narrow"],
+)
+def test_contradictory_lengths_are_refused_with_the_numbers(starts: list[int], lens: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan_attention(
+            np.array(starts, np.int32),
+            np.array(lens, np.int32),
+            np.zeros((2, 2), np.int32),
+            num_heads=4,
+            num_kv_heads=2,
+            head_dim=32,
+            block_size=16,
+        )
+
+
+def test_heads_that_do_not_divide_are_refused() -> None:
+    one = np.array([1], np.int32)
+    with pytest.raises(ValueError, match="5 query heads cannot be shared among 2"):
+        plan_attention(
+            np.array([0, 1], np.int32),
+            one,
+            np.zeros((1, 1), np.int32),
+            num_heads=5,
+            num_kv_heads=2,
+            head_dim=32,
+            block_size=16,
+        )
