@@ -172,6 +172,12 @@ class Automaton:
         """
         return self._call(lambda: walk_kernels.walk(self._memory, state, limit, bits))
 
+    def targets(self, state: int, bits: Ints) -> Ints:
+        """int32[vocabulary size]: the state after each token whose bit is set, 0 for the others."""
+        found = np.empty(self.vocabulary.size, np.int32)
+        self._call(lambda: walk_kernels.token_targets(self._memory, state, bits, found))
+        return found
+
     def walk_exits(self, trie: int, state: int, exits: Ints, starts: Ints, limit: int, bits: Ints) -> int:
         """`walk`, but only below the given trie nodes, at which `state` has been reached."""
         return self._call(

@@ -13,13 +13,19 @@ A cursor never changes the text: it says what may come next. It knows no logits,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import EmptyLanguage
 from .alphabet import Ints
 from .automaton import Automaton
 from .jump import Drafts
+from .liveness import Liveness
 from .masks import Masks, MaskStore
+from .memory import NEVER
 from .network import Network
 
 FINISHED = -1  # in a cursor's list of states: EOS was taken
@@ -41,10 +47,11 @@ class Constraint:
         self.source = source
         self.vocabulary = store.vocabulary
         self.automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
-        self.masks = Masks(self.automaton, store)
+        self.liveness = Liveness(self.automaton)
+        self.masks = Masks(self.automaton, self.liveness, store)
         self.drafts = Drafts(self.automaton)
-        if self.automaton.start == 0:
-            raise EmptyLanguage(f"no text at all satisfies the {kind} constraint")
+        if self.min_tokens() >= NEVER:
+            raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
 
     def cursor(self) -> Cursor:
         """A new cursor at the beginning of the text."""
@@ -52,7 +59,14 @@ class Constraint:
 
     def min_tokens(self) -> int:
         """A number of tokens that surely suffices for a complete text (EOS not counted)."""
-        return self.automaton.min_bytes(self.automaton.start)
+        return self.liveness.bound(self.automaton.start)
+
+    def stepper(self) -> tuple[Callable[[Any, int, int], int], npt.NDArray[np.int64]]:
+        """f(memory, state, token_id) -> state (0: refused; negative: ask `automaton.advance`), and its memory."""
+        step, memory = self.automaton.stepper()
+        if self.liveness.is_by_bytes:
+            return step, memory
+        return lambda _, state, token_id: self.liveness.advance(state, token_id), memory
 
     @property
     def num_bytes(self) -> int:
@@ -73,7 +87,7 @@ class Cursor:
         self.constraint = constraint
         self._masks = constraint.masks
         # what advance needs, bound once: it is called for every token
-        self._step, self._memory = constraint.automaton.stepper()
+        self._step, self._memory = constraint.stepper()
         self._size = constraint.vocabulary.size
         self._states = states
         self._state = states[-1]
@@ -111,7 +125,7 @@ class Cursor:
         """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
         if self._state == FINISHED:
             return 0
-        return self.constraint.automaton.min_bytes(self._state)
+        return self.constraint.liveness.bound(self._state)
 
     # ---------------------------------------------------------------- what may come next
 

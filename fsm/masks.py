@@ -26,6 +26,8 @@ import numpy as np
 
 from .alphabet import Ints
 from .automaton import NO_LIMIT, Automaton
+from .liveness import Liveness
+from .memory import NEVER
 from .network import TEXT
 from .text_kernels import alike
 from .text_table import TextTable
@@ -155,8 +157,9 @@ class MaskStore:
 class Masks:
     """The rows of one automaton."""
 
-    def __init__(self, automaton: Automaton, store: MaskStore) -> None:
+    def __init__(self, automaton: Automaton, liveness: Liveness, store: MaskStore) -> None:
         self.automaton = automaton
+        self.liveness = liveness
         self.store = store
         self.rows: dict[int, Row] = {}
         self._next_node = automaton.network.next_node.tolist()
@@ -206,16 +209,23 @@ class Masks:
             worst = max(worst, automaton.walk(rest, NO_LIMIT, bits) - 1)
         if bits is None:
             bits, is_mine = np.zeros(store.vocabulary.num_words, np.int32), True
+        if not self.liveness.is_by_bytes:
+            bits, worst = bits.copy(), NO_LIMIT
+            self.liveness.keep_within(state, bits, NEVER - 1)
         if automaton.is_accepting(state):
             bits = bits | store.vocabulary.eos_words
         return Row(bits, worst)
 
     def row_within(self, state: int, limit: int) -> Ints:
-        """The bits of the tokens after which at most `limit` bytes suffice to reach acceptance."""
+        """The bits of the tokens after which `limit` further tokens surely suffice to reach acceptance."""
         row = self.row(state)
         if row.worst <= limit:
             return row.bits
         automaton, store = self.automaton, self.store
+        if not self.liveness.is_by_bytes:
+            bits = row.bits & ~store.vocabulary.eos_words
+            self.liveness.keep_within(state, bits, limit)
+            return bits | store.vocabulary.eos_words if automaton.is_accepting(state) else bits
         bits = np.zeros(store.vocabulary.num_words, np.int32)
         inside = np.empty(store.vocabulary.num_words, np.int32)
         rest = state

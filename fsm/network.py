@@ -273,9 +273,60 @@ class _Builder:
         start = self.entries[self.grammar.start]
         if cost[start] >= NEVER:
             raise EmptyLanguage("nothing at all satisfies the constraint")
+        self._refuse_left_recursion(cost.tolist())
         words = [[mask >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)] for mask in self.byte_sets]
         byte_sets = np.array(words or [[0, 0, 0, 0]], np.uint64)
         return Network(kind, arg, next_node, cost, options, loops, byte_sets, tuple(self.text_tables), start)
+
+    def _refuse_left_recursion(self, cost: list[int]) -> None:
+        """InvalidGrammar if a rule can begin with itself: its states would have endless stacks."""
+        rule_of = {entry: name for name, entry in self.entries.items()}
+        begins_with = {name: self._first_calls(entry, cost) for name, entry in self.entries.items()}
+        done: set[str] = set()
+        for name in begins_with:
+            path: dict[str, None] = {}
+            pending = [(name, False)]
+            while pending:
+                current, is_left = pending.pop()
+                if is_left:
+                    del path[current]
+                    done.add(current)
+                elif current in path:
+                    cycle = [*list(path)[list(path).index(current) :], current]
+                    raise InvalidGrammar(
+                        f"the rule {current!r} can begin with itself ({' -> '.join(cycle)}); "
+                        "write the repetition with * or +, or put the recursion last"
+                    )
+                elif current not in done:
+                    path[current] = None
+                    pending.append((current, True))
+                    pending.extend((rule_of[entry], False) for entry in begins_with[current])
+
+    def _first_calls(self, entry: int, cost: list[int]) -> list[int]:
+        """The entries of the rules that may be called before anything is read."""
+        found: list[int] = []
+        seen = {entry}
+        pending = [entry]
+        while pending:
+            node = pending.pop()
+            kind, arg, following = self.kind[node], self.arg[node], self.next_node[node]
+            if kind == SPLIT:
+                onward = self.options[arg : arg + following]
+            elif kind == CALL:
+                found.append(arg)
+                onward = [following] if cost[arg] == 0 else []
+            elif kind == LOOP:
+                item, minimum, _ = self.loops[arg]
+                onward = [item, following] if minimum == 0 or cost[item] == 0 else [item]
+            elif kind == TEXT:
+                onward = [following] if self.text_tables[arg].min_bytes == 0 else []
+            else:
+                onward = []
+            for target in onward:
+                if target not in seen and cost[target] < NEVER:
+                    seen.add(target)
+                    pending.append(target)
+        return found
 
 
 def _common_len(a: bytes, b: bytes) -> int:

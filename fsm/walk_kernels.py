@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .automaton_kernels import live_bytes, step
+from .automaton_kernels import advance, live_bytes, step
 from .memory import (
     NEXT_SAME,
     PATH,
@@ -116,3 +116,16 @@ def walk_exits(memory: Any, trie: Any, state: Any, live: Any, exits: Any, starts
                     return cost
                 worst = max(worst, cost)
     return worst
+
+
+@njit(cache=True)
+def token_targets(memory: Any, state: Any, bits: Any, targets: Any) -> Any:
+    """Fills targets (int32[num_tokens]) with the state after each token whose bit is set, 0 for the others."""
+    for token in range(targets.shape[0]):
+        targets[token] = 0
+        if bits[token >> 5] >> np.int32(token & 31) & np.int32(1):
+            target = advance(memory, state, token)
+            if target < 0:
+                return target
+            targets[token] = target
+    return 0

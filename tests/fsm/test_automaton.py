@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from phloem.fsm.expression import (
     optional,
 )
 from phloem.fsm.network import build_network
+from phloem.fsm.vocabulary import Vocabulary
 
 from .vocabularies import BYTES, allowed_ids, constraint_of, small_vocabulary
 
@@ -142,6 +144,50 @@ def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expr
                 pending.append(fork)
 
 
+SPARSE = Vocabulary([b"a", b"ab", b"bc", b"b", b"xy", b"xyx", b"!x", "é".encode(), b"d", b"cc", b"", b"bcd"], [10])
+
+
+def can_be_spelt(text: bytes) -> bool:
+    reached = [True] + [False] * len(text)
+    for end in range(1, len(text) + 1):
+        reached[end] = any(t and text[:end].endswith(t) and reached[end - len(t)] for t in SPARSE.tokens)
+    return reached[-1]
+
+
+@settings(max_examples=250, deadline=None)
+@given(expressions)
+def test_a_vocabulary_without_all_bytes_is_never_led_into_a_dead_end(expression: Expression) -> None:
+    language = written_out_or_skip(expression)
+    grammar = Grammar({**RULES, "start": expression}, "start")
+    if not any(map(can_be_spelt, language)):
+        with pytest.raises(EmptyLanguage):
+            constraint_of(grammar, SPARSE)
+        return
+    constraint = constraint_of(grammar, SPARSE)
+    pending = [(constraint.cursor(), b"")]
+    for _ in range(40):
+        if not pending:
+            break
+        cursor, text = pending.pop()
+        rest = {whole[len(text) :] for whole in language if whole.startswith(text)}
+        expected = [
+            i
+            for i, token in enumerate(SPARSE.tokens)
+            if (token and any(r.startswith(token) and can_be_spelt(r[len(token) :]) for r in rest))
+            or (i in SPARSE.eos_ids and b"" in rest)
+        ]
+        assert allowed_ids(cursor.row()) == expected, text
+        out = np.zeros(SPARSE.num_words, np.int32)
+        for spare in range(3):
+            cursor.bitmask_within(out, cursor.min_tokens_to_accept() + spare)
+            assert out.any()
+        for token_id in range(SPARSE.size):
+            fork = cursor.fork()
+            assert fork.advance(token_id) == (token_id in expected)
+            if token_id in expected and token_id not in SPARSE.eos_ids:
+                pending.append((fork, text + SPARSE.tokens[token_id]))
+
+
 def accepts(grammar: Grammar, text: bytes) -> bool:
     automaton = Automaton(build_network(grammar), BYTES)
     state = automaton.advance_bytes(automaton.start, text)
@@ -186,6 +232,13 @@ def test_options_that_cannot_end_are_never_begun() -> None:
     grammar = Grammar({"s": Alternation((Rule("endless"), literal("ok"))), "endless": endless}, "s")
     automaton = Automaton(build_network(grammar), BYTES)
     assert automaton.forced_run(automaton.start, 10)[0] == b"ok"
+
+
+@pytest.mark.parametrize("first", [Rule("s"), Sequence((optional(literal("x")), Rule("t"))), Repeat(Rule("t"), 2, 9)])
+def test_left_recursion_is_refused_with_the_cycle(first: Expression) -> None:
+    rules: dict[str, Expression] = {"s": Alternation((Sequence((first, literal("a"))), literal("b"))), "t": Rule("s")}
+    with pytest.raises(InvalidGrammar, match=r"begin with itself \((s|t) -> "):
+        build_network(Grammar(rules, "s"))
 
 
 def test_an_undefined_rule_is_named() -> None:
