@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import EmptyLanguage, InvalidSchema
+from ..errors import EmptyLanguage, InvalidGrammar, InvalidSchema
 from .any_json import Whitespace, json_grammar
 from .constraint import Constraint
+from .ebnf import ebnf_to_grammar
 from .expression import Alternation, Grammar, Literal
 from .masks import MaskStore
 from .network import build_network
@@ -99,6 +100,12 @@ class Compiler:
     def json_value(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON value."""
         return self._compile("json_value", "", lambda: json_grammar("value", whitespace), whitespace)
+
+    def grammar(self, text: str) -> Constraint:
+        """Sentences of a grammar given as text (EBNF, see `ebnf`), from its rule `root`."""
+        if len(text) > MAX_SOURCE_LEN:
+            raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
+        return self._compile("grammar", text, lambda: ebnf_to_grammar(text))
 
     def from_grammar(self, grammar: Grammar, *, source: str = "") -> Constraint:
         """A grammar built by hand; not cached."""

@@ -1,0 +1,144 @@
+"""Grammar text: languages decided by brute force, left recursion rewritten, mistakes named with their place."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import InvalidGrammar
+from phloem.fsm import Compiler, Constraint, Vocabulary
+
+COMPILER = Compiler(Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [256]))
+
+
+def accepts(constraint: Constraint, text: str) -> bool:
+    cursor = constraint.cursor()
+    return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
+
+
+def language(text: str, alphabet: str, longest: int) -> set[str]:
+    constraint = COMPILER.grammar(text)
+    words = ("".join(letters) for n in range(longest + 1) for letters in itertools.product(alphabet, repeat=n))
+    return {word for word in words if accepts(constraint, word)}
+
+
+def balanced(word: str) -> bool:
+    depth = 0
+    for letter in word:
+        depth += 1 if letter == "(" else -1
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def test_recursion_counts_parentheses() -> None:
+    words = {"".join(w) for n in range(9) for w in itertools.product("()", repeat=n)}
+    assert language('root ::= ("(" root ")")*', "()", 8) == {word for word in words if balanced(word)}
+
+
+def test_recursion_pairs_letters() -> None:
+    assert language('root ::= "a" root "b" | ""', "ab", 8) == {"a" * n + "b" * n for n in range(5)}
+
+
+def test_left_recursion_is_the_same_language() -> None:
+    left = 'root ::= root "+" term | root "-" term | term\nterm ::= [0-1] | "(" root ")"'
+    right = 'root ::= term (("+" | "-") term)*\nterm ::= [0-1] | "(" root ")"'
+    assert language(left, "01+(", 5) == language(right, "01+(", 5)
+    assert language("root ::= root | [ab]", "ab", 2) == {"a", "b"}
+
+
+def test_deep_nesting_needs_no_recursion_of_ours() -> None:
+    constraint = COMPILER.grammar('root ::= "[" root "]" | "x"')
+    assert accepts(constraint, "[" * 3000 + "x" + "]" * 3000)
+    assert not accepts(constraint, "[" * 3000 + "x" + "]" * 2999)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        (r'root ::= "a\n\"b" | [\x41-C] [^x-z\]]', r'a\n"b|[A-C][^x-z\]]'),
+        ('root ::= [a-] [-a] "" [a-c-e]', r"[a\-][\-a][abc\-e]"),
+        ("root ::= .{2}", r"(?s:..)"),
+        ("root ::= [ab]{2,3} [c]{1,} [d]?", r"[ab]{2,3}c{1,}d?"),
+        ("root ::= # nothing yet\n   [a]+ # some\n | b\nb ::= [b] |", r"a+|b?"),
+        (r'root ::= "é" [à-ü] "\u20AC\U0001F600"', "é[à-ü]€\U0001f600"),
+    ],
+)
+def test_spellings_mean_what_the_regex_says(text: str, pattern: str) -> None:
+    constraint = COMPILER.grammar(text)
+    samples = [*map("".join, itertools.product("aCbcd-]\nxé", repeat=2))]
+    samples += [
+        "",
+        "a",
+        'a\n"b',
+        "abcc",
+        "aacd",
+        "bbbccd",
+        "abab",
+        "eé€",
+        "éá€\U0001f600",
+        "a-e",
+        "-aa",
+        "--c",
+        "aaa",
+        "bb",
+    ]
+    for sample in samples:
+        assert accepts(constraint, sample) == bool(re.fullmatch(pattern, sample)), (text, sample)
+
+
+def expressions() -> st.SearchStrategy[tuple[str, str]]:
+    """The same regular language, spelt as EBNF and as a regex."""
+    atoms = st.sampled_from([('"a"', "a"), ('"bc"', "bc"), ("[ab]", "[ab]"), ("[^a]", "[^a]"), ('""', "")])
+
+    def extend(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tuple[str, str]]:
+        pair = st.tuples(inner, inner)
+        suffix = st.sampled_from(["*", "+", "?", "{2}", "{1,2}"])
+        return st.one_of(
+            pair.map(lambda p: (f"{p[0][0]} {p[1][0]}", f"(?:{p[0][1]})(?:{p[1][1]})")),
+            pair.map(lambda p: (f"({p[0][0]} | {p[1][0]})", f"(?:{p[0][1]}|{p[1][1]})")),
+            st.tuples(inner, suffix).map(lambda p: (f"({p[0][0]}){p[1]}", f"(?:{p[0][1]}){p[1]}")),
+        )
+
+    return st.recursive(atoms, extend, max_leaves=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(expressions())
+def test_regular_grammars_agree_with_re(pair: tuple[str, str]) -> None:
+    text, pattern = pair
+    words = {"".join(w) for n in range(5) for w in itertools.product("abc", repeat=n)}
+    assert language(f"root ::= {text}", "abc", 4) == {word for word in words if re.fullmatch(pattern, word)}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no rule"),
+        ("start ::= [a]", "no rule 'root'"),
+        ("root ::= item", "offset 9: the rule 'item' is not defined"),
+        ("root ::= [a]\nroot ::= [b]", "offset 13: the rule 'root' is defined twice"),
+        ('root ::= "a', "offset 9: a literal that is not closed"),
+        ("root ::= [a", "offset 9: a class that is not closed"),
+        ("root ::= (([a])", "offset 9: this parenthesis is not closed"),
+        ("root ::= [a])", "offset 12: this parenthesis was not opened"),
+        ("root ::= *", "offset 9: '\\*' has nothing to repeat"),
+        ("root ::= [a]**", "offset 13: '\\*' has nothing to repeat"),
+        ("root ::= [a]{3,2}", "at least 3 and at most 2"),
+        ("root ::= [a]{999999}", "more than 100000"),
+        ("root ::= [z-a]", "offset 9: the class"),
+        ("[a] root ::= [b]", "belongs to no rule"),
+        ("root ::= @", "offset 9: '@' is not expected"),
+        ("root ::= a [x]\na ::= b\nb ::= root", "in a circle: root -> a -> b -> root"),
+        ('root ::= "" a\na ::= [x]? root', "in a circle: root -> a -> root"),
+        ("root ::= " + "(" * 100 + "[a]" + ")" * 100, "nested more than 64"),
+        (r'root ::= "\uD800"', "not a character"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(text: str, words: str) -> None:
+    with pytest.raises(InvalidGrammar, match=words):
+        COMPILER.grammar(text)
