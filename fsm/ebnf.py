@@ -7,8 +7,8 @@
     pair   ::= [a-z]+ ":" (number | object)   classes; * + ? {2} {2,} {2,5}; recursion
     number ::= [0-9]{1,3}  # a comment
 
-Escapes in literals and classes: ``\\n \\r \\t \\\\ \\" \\] \\- \\xHH \\uHHHH \\UHHHHHHHH``; `.` is any character. A rule
-goes on until the next ``name ::=``, so alternatives may stand on lines of their own. Nothing is read by recursion.
+Escapes in literals and classes: ``\\n \\r \\t \\\\ \\" \\] \\- \\xHH \\uHHHH \\UHHHHHHHH``; `.` is any character. A
+rule goes on until the next ``name ::=``, so alternatives may stand on lines of their own. Nothing is read by recursion.
 
 A rule that begins with itself, ``a ::= a x | y``, is rewritten to ``a ::= y x*``; one that does so through other rules
 is refused, with the circle named.
