@@ -1,0 +1,227 @@
+"""Attention over paged KV, side by side in one run: ours flat, ours with shared prefixes, torch's SDPA.
+
+    python bench/attention.py                  what the machine has: a GPU, else the CPU
+    python bench/attention.py --device cpu     one thread, CPU time
+    python bench/attention.py --quick          a few cases
+
+SDPA is given its best case: KV already contiguous, query heads of a group packed as rows on the CPU; "gather"
+adds the copy out of the blocks that it would need here. On a GPU a call is timed inside a CUDA graph, with the
+L2 cache flushed in between, and its bytes of KV are set against the bandwidth of a large copy measured in the
+same run. Medians; every answer is compared with SDPA's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from phloem.kernels import AttentionPlan, attention, plan_attention
+
+BLOCK_SIZE = 16
+Call = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Requests of equal length; `shared` leading keys are the same blocks for all."""
+
+    name: str
+    heads: tuple[int, int, int]
+    batch: int
+    context_len: int
+    q_len: int = 1
+    shared: int = 0
+
+
+NANO, SMOLLM, LLAMA_8B = (6, 2, 32), (9, 3, 64), (32, 8, 128)
+
+CPU_CASES = [
+    Case("nano decode", NANO, 1, 300),
+    Case("nano decode", NANO, 8, 300),
+    Case("nano shared prompt", NANO, 64, 700, shared=640),
+    Case("nano prefill", NANO, 1, 512, q_len=512),
+    Case("135M decode", SMOLLM, 1, 512),
+    Case("135M decode", SMOLLM, 8, 2048),
+    Case("135M shared prompt", SMOLLM, 64, 2200, shared=2048),
+    Case("135M prefill", SMOLLM, 1, 512, q_len=512),
+    Case("135M prefill", SMOLLM, 1, 2048, q_len=2048),
+]
+CUDA_CASES = [
+    *(Case("8B decode", LLAMA_8B, b, n) for b, n in ((1, 1024), (1, 8192), (1, 32768), (8, 1024), (8, 8192))),
+    *(Case("8B decode", LLAMA_8B, b, n) for b, n in ((8, 32768), (32, 2048), (64, 8192), (256, 1024))),
+    *(Case("8B shared", LLAMA_8B, b, 256 + n, shared=n) for b in (2, 16, 64, 256) for n in (512, 2048, 8192)),
+    Case("8B prefill", LLAMA_8B, 1, 2048, q_len=2048),
+    Case("8B chunk", LLAMA_8B, 1, 16384, q_len=512),
+    Case("8B verify 8", LLAMA_8B, 16, 4096, q_len=8),
+]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The tensors of a case, paged and contiguous."""
+
+    q: Tensor  # [T, H, D]
+    k_cache: Tensor
+    v_cache: Tensor
+    tables: np.ndarray
+    k: Tensor  # [B, Hkv, N, D]
+    v: Tensor
+
+    @staticmethod
+    def of(case: Case, device: torch.device, dtype: torch.dtype) -> Problem:
+        num_heads, num_kv_heads, head_dim = case.heads
+        width = -(-case.context_len // BLOCK_SIZE)
+        common = case.shared // BLOCK_SIZE
+        num_blocks = common + case.batch * (width - common)
+        free = np.random.permutation(num_blocks).astype(np.int32)
+        tables = np.empty((case.batch, width), np.int32)
+        tables[:, :common] = free[:common]
+        tables[:, common:] = free[common:].reshape(case.batch, width - common)
+        shape = (num_blocks, num_kv_heads, BLOCK_SIZE, head_dim)
+        k_cache, v_cache = (torch.randn(shape, device=device, dtype=dtype) for _ in range(2))
+        q = torch.randn(case.batch * case.q_len, num_heads, head_dim, device=device, dtype=dtype)
+        k, v = (gather(cache, tables, case.context_len) for cache in (k_cache, v_cache))
+        return Problem(q, k_cache, v_cache, tables, k, v)
+
+    def plan(self, case: Case, *, share: bool) -> AttentionPlan:
+        num_heads, num_kv_heads, head_dim = case.heads
+        return plan_attention(
+            np.arange(case.batch + 1, dtype=np.int32) * case.q_len,
+            np.full(case.batch, case.context_len, np.int32),
+            self.tables,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            block_size=BLOCK_SIZE,
+            device=self.q.device,
+            share_prefixes=share,
+        )
+
+
+def gather(cache: Tensor, tables: np.ndarray, context_len: int) -> Tensor:
+    """The paged KV as `[B, Hkv, N, D]`, a copy."""
+    blocks = cache[torch.from_numpy(tables).long().to(cache.device)]
+    return blocks.transpose(1, 2).flatten(2, 3)[:, :, :context_len]
+
+
+def sdpa(case: Case, problem: Problem, k: Tensor, v: Tensor) -> Tensor:
+    """torch's attention on contiguous KV, in the layout that it likes best."""
+    num_heads, num_kv_heads, head_dim = case.heads
+    q = problem.q.view(case.batch, case.q_len, num_heads, head_dim)
+    if case.q_len == 1:  # the heads of a group are rows of one small matrix product
+        packed = q.view(case.batch, num_kv_heads, num_heads // num_kv_heads, head_dim)
+        return F.scaled_dot_product_attention(packed, k, v).view(problem.q.shape)
+    q = q.transpose(1, 2)
+    if case.q_len == case.context_len:
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    else:
+        rows = torch.arange(case.context_len - case.q_len, case.context_len, device=q.device)
+        mask = torch.arange(case.context_len, device=q.device) <= rows[:, None]
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+    return out.transpose(1, 2).reshape(problem.q.shape)
+
+
+def time_on_cpu(call: Call) -> float:
+    """Microseconds of CPU time, median."""
+    call()
+    times: list[float] = []
+    while len(times) < 5 or (sum(times) < 0.3 and len(times) < 200):
+        start = time.process_time()
+        call()
+        times.append(time.process_time() - start)
+    return statistics.median(times) * 1e6
+
+
+def time_on_cuda(call: Call) -> float:
+    """Microseconds on the device, median of 30 graph replays with a flushed L2."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+    times = []
+    for _ in range(30):
+        flush.zero_()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) * 1e3)
+    return statistics.median(times)
+
+
+def copy_bandwidth() -> float:
+    """Bytes per microsecond, read and written, of a 2 GiB copy."""
+    source = torch.empty(2 << 30, dtype=torch.int8, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * source.numel() / time_on_cuda(lambda: target.copy_(source))
+
+
+def run(case: Case, device: torch.device, dtype: torch.dtype, bandwidth: float) -> str:
+    """One line of the table."""
+    problem = Problem.of(case, device, dtype)
+    scale = case.heads[2] ** -0.5
+    clock = time_on_cuda if device.type == "cuda" else time_on_cpu
+    plans = {share: problem.plan(case, share=share) for share in (False, True)}
+
+    def ours(share: bool) -> Tensor:
+        return attention(problem.q, problem.k_cache, problem.v_cache, plans[share], scale=scale)
+
+    def gathered() -> Tensor:
+        k, v = (gather(cache, problem.tables, case.context_len) for cache in (problem.k_cache, problem.v_cache))
+        return sdpa(case, problem, k, v)
+
+    expected = sdpa(case, problem, problem.k, problem.v)
+    worst = max(float((ours(share) - expected).abs().max()) for share in (False, True))
+    flat, shared = clock(lambda: ours(False)), clock(lambda: ours(True))
+    contiguous = clock(lambda: sdpa(case, problem, problem.k, problem.v))
+    copied = clock(gathered)
+    planning = time_on_cpu(lambda: problem.plan(case, share=True) and problem.q)
+    columns = (
+        f"{flat:11.1f} {shared:11.1f} {contiguous:11.1f} {copied:11.1f} {contiguous / shared:8.2f} {planning:8.0f}"
+    )
+    if bandwidth:
+        num_bytes = 2 * case.batch * case.context_len * case.heads[1] * case.heads[2] * problem.q.element_size()
+        columns += f" {100 * num_bytes / flat / bandwidth:7.0f} %"
+    name = f"{case.name} b{case.batch} n{case.context_len} q{case.q_len} shared {case.shared}"
+    return f"{name:45} {columns}   {worst:.1e}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--quick", action="store_true", help="every third case")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    torch.manual_seed(0)
+    np.random.seed(0)
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    cases = CUDA_CASES if device.type == "cuda" else CPU_CASES
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    bandwidth = copy_bandwidth() if device.type == "cuda" else 0.0
+    place = torch.cuda.get_device_name() if device.type == "cuda" else f"{platform.processor() or 'CPU'}, one thread"
+    print(f"{place}, torch {torch.__version__}, {dtype}; microseconds per layer; blocks of {BLOCK_SIZE}")
+    if bandwidth:
+        print(f"copy: {bandwidth / 1e6:.2f} TB/s; last column: KV bytes of the flat path per time, of that")
+    names = ("ours flat", "ours shared", "sdpa contig", "gather+sdpa")
+    columns = " ".join(f"{name:>11}" for name in names)
+    print(f"{'case':45} {columns} {'x sdpa':>8} {'plan us':>8}   max diff")
+    for case in cases[:: 3 if arguments.quick else 1]:
+        print(run(case, device, dtype, bandwidth), flush=True)
+
+
+if __name__ == "__main__":
+    main()
