@@ -68,6 +68,23 @@ def test_leaving_a_generator_aborts_its_request(served: AsyncEngine) -> None:
     assert served.statistics().completion_tokens < 200
 
 
+def test_blocks_are_free_within_a_step_of_leaving(served: AsyncEngine) -> None:
+    async def leave() -> tuple[int, int, int]:
+        stream = served.generate(list(range(50)), ENDLESS)
+        async for _ in stream:
+            break
+        held = served.statistics().num_held_blocks
+        await stream.aclose()  # type: ignore[attr-defined]
+        num_steps = served.statistics().num_steps
+        after = served.call(served.engine.statistics).result(timeout=20)
+        return held, after.num_held_blocks, after.num_steps - num_steps
+
+    held, held_after, num_steps = asyncio.run(leave())
+    assert held > 0
+    assert held_after == 0
+    assert num_steps <= 1  # the one that was under way
+
+
 def test_cancelling_a_task_aborts_its_request(served: AsyncEngine) -> None:
     async def cancel() -> None:
         task = asyncio.create_task(served.complete([1], ENDLESS))
