@@ -51,13 +51,6 @@ class PrefixCache:
         """Blocks that are free or could be evicted now."""
         return self.pool.num_free + self.tree.num_evictable_blocks
 
-    def num_cached_tokens(self, request: Request) -> int:
-        """How many tokens of the request a lease would find now. Counts as a use of that prefix."""
-        if not self.enabled:
-            return 0
-        match = self.tree.match(pack(request.token_ids[: self._match_limit(request)]), request.namespace)
-        return match.num_tokens + match.num_partial_tokens
-
     def lease(self, request: Request) -> int:
         """Gives an admitted request the longest cached prefix; returns its length in tokens.
 
@@ -75,10 +68,11 @@ class PrefixCache:
             request.lease = Lease(match.node, match.num_tokens)
             request.blocks = list(match.blocks)
         request.num_computed_tokens = match.num_tokens
-        if match.num_partial_tokens and self._grow(request, match.num_tokens + 1):
+        donor, num_donated = match.partial_block, match.num_partial_tokens
+        if num_donated and self._grow(request, match.num_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
-            self._kv_cache.copy_block(match.partial_block, request.blocks[-1])
-            request.num_computed_tokens += match.num_partial_tokens
+            self._kv_cache.copy_block(donor, request.blocks[-1])
+            request.num_computed_tokens += num_donated
         return request.num_computed_tokens
 
     def reserve(self, request: Request, num_tokens: int) -> bool:
