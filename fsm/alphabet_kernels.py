@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from .compiled import kernel
 
 UNREACHABLE = 9  # more bytes than any character has
 
 
-@njit(cache=True)
+@kernel
 def _share(rows: Any, num_rows: Any, row: Any, slots: Any) -> Any:
     """The number (from 1) of a continuation row (int32[64]), which is added to rows if it is new."""
     empty = True
@@ -37,7 +38,7 @@ def _share(rows: Any, num_rows: Any, row: Any, slots: Any) -> Any:
     return num_rows + 1, num_rows + 1
 
 
-@njit(cache=True)
+@kernel
 def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
     """The byte trie of an alphabet: template int32[num_nodes, 256], as described in `Alphabet`."""
     num_intervals = starts.shape[0]
@@ -107,7 +108,7 @@ def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
     return template
 
 
-@njit(cache=True)
+@kernel
 def completions(template: Any, num_classes: Any) -> Any:
     """What can still be completed from each node of a template whose children have greater numbers.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from .compiled import kernel
 
 
-@njit(cache=True)
+@kernel
 def sort_beginning(array: Any, size: Any) -> None:
     """Sorts array[:size] in place (Shell's sort: fine for what fits into a state)."""
     gap = 1
@@ -28,14 +29,14 @@ def sort_beginning(array: Any, size: Any) -> None:
         gap //= 3
 
 
-@njit(cache=True)
+@kernel
 def copy_into(target: Any, at: Any, source: Any, begin: Any, count: Any) -> None:
     """target[at : at + count] = source[begin : begin + count]."""
     for index in range(count):
         target[at + index] = source[begin + index]
 
 
-@njit(cache=True)
+@kernel
 def grown(array: Any, size: Any) -> Any:
     """The array, or a zero-padded copy of at least twice its length with room for `size` entries."""
     if size <= array.shape[0]:
@@ -45,7 +46,7 @@ def grown(array: Any, size: Any) -> Any:
     return larger
 
 
-@njit(cache=True)
+@kernel
 def grown_rows(table: Any, size: Any) -> Any:
     """The same for the rows of a table."""
     if size <= table.shape[0]:

@@ -22,10 +22,10 @@ from . import automaton_kernels, text_kernels, walk_kernels
 from . import memory as k
 from .alphabet import Ints
 from .network import Network
-from .trie import Trie
-from .vocabulary import Vocabulary
+from .vocabulary import Vocabulary, work_arrays
 
 NO_LIMIT = 1 << 30
+FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_ROWS = 64, 128, 512, 16  # room at the beginning
 DEFAULT_MAX_BYTES = 256 << 20
 
 
@@ -43,14 +43,10 @@ class Automaton:
         self.vocabulary = vocabulary
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._memory = np.zeros(k.MEMORY_SIZE, np.int64)
+        self._memory = memory = vocabulary.shared.memory.copy()
         self._arrays: dict[int, npt.NDArray[Any]] = {}
-        self._live = np.zeros(256, np.uint8)
-        self._known = np.empty(k.SAFE_SLOTS, np.int32)
-        self._safe = np.empty(k.SAFE_SLOTS * k.SAFE_WIDTH, np.uint64)
-        memory = self._memory
         fields = [text.fields for text in network.texts] or [np.zeros(k.TEXT_WIDTH, np.int64)]
-        parts: tuple[tuple[int, npt.NDArray[Any]], ...] = (
+        for index, array in (
             (k.KIND, network.kind),
             (k.ARG, network.arg),
             (k.NEXT, network.next_node),
@@ -59,33 +55,20 @@ class Automaton:
             (k.LOOPS, network.loops),
             (k.BYTE_SETS, network.byte_sets),
             (k.TEXTS, np.concatenate(fields)),
-            *_trie_fields(k.WHOLE, vocabulary.trie),
-            *_trie_fields(k.REST, vocabulary.rest_trie),
-            (k.NEXT_SAME, vocabulary.trie.next_same),
-            (k.TOKEN_BYTES, vocabulary.token_bytes),
-            (k.TOKEN_OFFSETS, vocabulary.token_offsets),
-            (k.PLAIN_ROWS, vocabulary.plain_rows),
-            (k.ALL_TOKENS, vocabulary.all_words),
-            (k.PATH, np.zeros(k.PATH_SIZE, np.int32)),
-        )
-        for index, array in parts:
+            (k.STACKS, np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32)),
+            (k.STACK_SLOTS, np.zeros(2 * FIRST_STACKS, np.int32)),
+            (k.STATES, np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32)),
+            (k.STATE_SLOTS, np.zeros(2 * FIRST_STATES, np.int32)),
+            (k.POOL, np.empty(FIRST_CONFIGURATIONS, np.int64)),
+            (k.ROWS, np.empty(FIRST_ROWS * 256, np.int32)),
+        ):
             self._place(index, array)
-        memory[k.WHOLE + k.TRIE_SIZE] = vocabulary.trie.num_nodes
-        memory[k.REST + k.TRIE_SIZE] = vocabulary.rest_trie.num_nodes
-        memory[k.NUM_WORDS] = vocabulary.num_words
         memory[k.NUM_STACKS] = memory[k.NUM_STATES] = 1
-        self._place(k.STACKS, np.zeros(64 * k.STACK_WIDTH, np.int32))
-        self._place(k.STACK_SLOTS, np.zeros(128, np.int32))
-        self._place(k.STATES, np.zeros(256 * k.STATE_WIDTH, np.int32))
-        self._place(k.STATE_SLOTS, np.zeros(512, np.int32))
-        self._place(k.POOL, np.empty(1024, np.int64))
-        self._place(k.ROWS, np.empty(32 * 256, np.int32))
-        self._place_work(256)
-        memory[[k.CAP_STACKS, k.STACK_MASK]] = 64, 127
-        memory[[k.CAP_STATES, k.STATE_MASK]] = 256, 511
-        memory[[k.CAP_POOL, k.CAP_ROWS]] = 1024, 32
+        memory[k.CAP_STACKS], memory[k.STACK_MASK] = FIRST_STACKS, 2 * FIRST_STACKS - 1
+        memory[k.CAP_STATES], memory[k.STATE_MASK] = FIRST_STATES, 2 * FIRST_STATES - 1
+        memory[k.CAP_POOL], memory[k.CAP_ROWS] = FIRST_CONFIGURATIONS, FIRST_ROWS
         states = self._arrays[k.STATES]
-        states[[k.S_COST, k.S_ROW, k.S_BYTE]] = k.NEVER, -1, -1
+        states[k.S_COST], states[k.S_ROW], states[k.S_BYTE] = k.NEVER, -1, -1
         self.start = self._call(lambda: automaton_kernels.enter(memory, network.start, 0))
 
     # ---------------------------------------------------------------- questions about states
@@ -158,7 +141,7 @@ class Automaton:
         """The bytes that must come next whatever is chosen, and the state behind them."""
         run = np.empty(max_bytes, np.uint8)
         while True:
-            count, target = automaton_kernels.forced_run(self._memory, state, run, self._live)
+            count, target = automaton_kernels.forced_run(self._memory, state, run, self.vocabulary.shared.live)
             if target >= 0:
                 return run[:count].tobytes(), int(target)
             self._grow(target)
@@ -181,7 +164,9 @@ class Automaton:
     def walk_exits(self, trie: int, state: int, exits: Ints, starts: Ints, limit: int, bits: Ints) -> int:
         """`walk`, but only below the given trie nodes, at which `state` has been reached."""
         return self._call(
-            lambda: walk_kernels.walk_exits(self._memory, trie, state, self._live, exits, starts, limit, bits)
+            lambda: walk_kernels.walk_exits(
+                self._memory, trie, state, self.vocabulary.shared.live, exits, starts, limit, bits
+            )
         )
 
     def walk_text(
@@ -189,7 +174,7 @@ class Automaton:
     ) -> tuple[int, int, int]:
         """`walk` inside one text automaton, bits being overwritten; see `text_kernels.walk_text`."""
         num_exits, worst, trie = text_kernels.walk_text(
-            self._memory, fields, sub, limit, bits, exits, self._known, self._safe
+            self._memory, fields, sub, limit, bits, exits, self.vocabulary.shared.known, self.vocabulary.shared.safe
         )
         return num_exits, worst, trie
 
@@ -212,13 +197,6 @@ class Automaton:
         self._arrays[index] = array
         self._memory[index] = array.ctypes.data
 
-    def _place_work(self, capacity: int) -> None:
-        self._place(k.SEEN_KEYS, np.empty(4 * capacity, np.int64))
-        self._place(k.SEEN_STAMPS, np.zeros(4 * capacity, np.int64))
-        self._place(k.WORK, np.empty(capacity, np.int64))
-        self._place(k.FOUND, np.empty(capacity, np.int64))
-        self._memory[[k.SEEN_MASK, k.CAP_WORK, k.STAMP]] = 4 * capacity - 1, capacity, 0
-
     def _grow(self, need: int) -> None:
         """Doubles whatever is more than half full."""
         with self._lock:
@@ -228,7 +206,10 @@ class Automaton:
                     f"the automaton of the constraint has passed its bound of {self._max_bytes >> 20} MiB"
                 )
             if need == k.NEED_WORK:
-                self._place_work(4 * int(memory[k.CAP_WORK]))
+                for index, array in work_arrays(4 * int(memory[k.CAP_WORK])):
+                    self._place(index, array)
+                memory[k.CAP_WORK] *= 4
+                memory[k.SEEN_MASK] = 4 * memory[k.CAP_WORK] - 1
                 return
             if 2 * memory[k.NUM_STACKS] >= memory[k.CAP_STACKS]:
                 self._double(k.STACKS, k.CAP_STACKS)
@@ -259,16 +240,3 @@ class Automaton:
         self._place(slots, np.zeros(size, np.int32))
         self._memory[mask] = size - 1
         rehash(self._memory)
-
-
-def _trie_fields(trie: int, of: Trie) -> tuple[tuple[int, npt.NDArray[Any]], ...]:
-    """Where the arrays of a trie go; `trie` is WHOLE or REST."""
-    return (
-        (trie + k.TRIE_BYTES, of.data),
-        (trie + k.TRIE_DEPTHS, of.depths),
-        (trie + k.TRIE_ENDS, of.ends),
-        (trie + k.TRIE_TOKENS, of.tokens),
-        (trie + k.TRIE_ROOTS, of.roots),
-        (trie + k.SUMMARY_OF, of.summary_of),
-        (trie + k.SUMMARIES, of.summaries),
-    )

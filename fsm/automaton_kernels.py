@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .array_kernels import sort_beginning
+from .compiled import kernel
 from .memory import (
     ARG,
     BYTE_SETS,
@@ -67,7 +67,6 @@ from .memory import (
     STACK_SLOTS,
     STACK_WIDTH,
     STACKS,
-    STAMP,
     STATE_MASK,
     STATE_SLOTS,
     STATE_WIDTH,
@@ -90,13 +89,13 @@ from .memory import (
 from .text_kernels import text_alive, text_cost, text_step
 
 
-@njit(cache=True)
+@kernel
 def _stack_hash(node: Any, count: Any, parent: Any) -> Any:
     value = (node * 0x9E3779B1 + count * 0x85EBCA77 + parent * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
     return value ^ (value >> 15)
 
 
-@njit(cache=True)
+@kernel
 def _state_hash(keys: Any, offset: Any, size: Any, accepts: Any) -> Any:
     value = np.uint64(size * 2 + accepts)
     for i in range(offset, offset + size):
@@ -105,7 +104,7 @@ def _state_hash(keys: Any, offset: Any, size: Any, accepts: Any) -> Any:
     return np.int64(value & np.uint64(0x7FFFFFFF))
 
 
-@njit(cache=True)
+@kernel
 def rehash_stacks(memory: Any) -> None:
     """Fills the empty STACK_SLOTS anew."""
     stacks, slots = i32(memory[STACKS]), i32(memory[STACK_SLOTS])
@@ -120,7 +119,7 @@ def rehash_stacks(memory: Any) -> None:
         slots[slot] = stack
 
 
-@njit(cache=True)
+@kernel
 def rehash_states(memory: Any) -> None:
     """Fills the empty STATE_SLOTS anew."""
     states, slots, pool = i32(memory[STATES]), i32(memory[STATE_SLOTS]), i64(memory[POOL])
@@ -135,7 +134,7 @@ def rehash_states(memory: Any) -> None:
         slots[slot] = state
 
 
-@njit(cache=True)
+@kernel
 def _push_frame(memory: Any, node: Any, count: Any, parent: Any) -> Any:
     """The stack (node, count) on top of parent; interned."""
     stacks, slots = i32(memory[STACKS]), i32(memory[STACK_SLOTS])
@@ -166,7 +165,13 @@ def _push_frame(memory: Any, node: Any, count: Any, parent: Any) -> Any:
     return stack
 
 
-@njit(cache=True)
+@kernel
+def _forget_visits(memory: Any) -> None:
+    """Begins a closure: visits carry a stamp, which is counted up behind the last of them."""
+    i64(memory[SEEN_STAMPS])[memory[SEEN_MASK] + 1] += 1
+
+
+@kernel
 def _visit(memory: Any, key: Any, num_work: Any) -> Any:
     """Adds a configuration to the work list unless this closure has met it; the new length of the list."""
     if i32(memory[COST])[key >> 43] >= NEVER:
@@ -175,7 +180,7 @@ def _visit(memory: Any, key: Any, num_work: Any) -> Any:
     keys, stamps = i64(memory[SEEN_KEYS]), i64(memory[SEEN_STAMPS])
     slot = (key ^ (key >> 29)) * 0x9E3779B97F4A7C1
     slot = (slot ^ (slot >> 32)) & mask
-    stamp = memory[STAMP]
+    stamp = stamps[mask + 1]
     while stamps[slot] == stamp:
         if keys[slot] == key:
             return num_work
@@ -188,7 +193,7 @@ def _visit(memory: Any, key: Any, num_work: Any) -> Any:
     return num_work + 1
 
 
-@njit(cache=True)
+@kernel
 def _close(memory: Any, num_work: Any) -> Any:
     """The state of the configurations in WORK[:num_work] (already visited) and all they lead to without reading."""
     kinds, args, nexts = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT])
@@ -245,7 +250,7 @@ def _close(memory: Any, num_work: Any) -> Any:
     return _intern(memory, num_found, accepts)
 
 
-@njit(cache=True)
+@kernel
 def _turn(memory: Any, node: Any, count: Any, stack: Any, num_work: Any) -> Any:
     """A loop after `count` turns: may end if that is enough, may turn again if that is allowed."""
     loops = i32(memory[LOOPS])
@@ -264,7 +269,7 @@ def _turn(memory: Any, node: Any, count: Any, stack: Any, num_work: Any) -> Any:
     return num_work
 
 
-@njit(cache=True)
+@kernel
 def _intern(memory: Any, size: Any, accepts: Any) -> Any:
     """The state of FOUND[:size]."""
     if size == 0 and accepts == 0:
@@ -314,13 +319,13 @@ def _intern(memory: Any, size: Any, accepts: Any) -> Any:
     return state
 
 
-@njit(cache=True)
+@kernel
 def _compute(memory: Any, state: Any, byte: Any) -> Any:
     """The state after a byte, from the configurations."""
     states, pool = i32(memory[STATES]), i64(memory[POOL])
     kinds, args, nexts = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT])
     offset = states[state * STATE_WIDTH + S_OFFSET]
-    memory[STAMP] += 1
+    _forget_visits(memory)
     num_work = 0
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
         key = pool[i]
@@ -346,7 +351,7 @@ def _compute(memory: Any, state: Any, byte: Any) -> Any:
     return _close(memory, num_work)
 
 
-@njit(cache=True)
+@kernel
 def _row_of(memory: Any, state: Any) -> Any:
     """The row of a state, made if it has none; entries -1 are not known yet."""
     states = i32(memory[STATES])
@@ -363,7 +368,7 @@ def _row_of(memory: Any, state: Any) -> Any:
     return row
 
 
-@njit(cache=True)
+@kernel
 def step(memory: Any, state: Any, byte: Any) -> Any:
     """The state after a byte; 0: refused. Remembers the answer."""
     if state == 0:
@@ -392,14 +397,14 @@ def step(memory: Any, state: Any, byte: Any) -> Any:
     return target
 
 
-@njit(cache=True)
+@kernel
 def enter(memory: Any, node: Any, stack: Any) -> Any:
     """The state in which exactly the position `node` with `stack` has been reached."""
-    memory[STAMP] += 1
+    _forget_visits(memory)
     return _close(memory, _visit(memory, node << 43 | stack, 0))
 
 
-@njit(cache=True)
+@kernel
 def without_texts(memory: Any, state: Any) -> Any:
     """The state of the same configurations except those inside a text automaton; never accepting."""
     states, pool, kinds = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND])
@@ -413,7 +418,7 @@ def without_texts(memory: Any, state: Any) -> Any:
     return _intern(memory, size, 0)
 
 
-@njit(cache=True)
+@kernel
 def advance(memory: Any, state: Any, token: Any) -> Any:
     """The state after all bytes of a token; 0: refused, or a token without bytes."""
     data, offsets = u8(memory[TOKEN_BYTES]), i32(memory[TOKEN_OFFSETS])
@@ -426,7 +431,7 @@ def advance(memory: Any, state: Any, token: Any) -> Any:
     return state
 
 
-@njit(cache=True)
+@kernel
 def advance_bytes(memory: Any, state: Any, data: Any) -> Any:
     """The state after some bytes; 0: refused."""
     for byte in data:
@@ -436,7 +441,7 @@ def advance_bytes(memory: Any, state: Any, data: Any) -> Any:
     return state
 
 
-@njit(cache=True)
+@kernel
 def live_bytes(memory: Any, state: Any, live: Any) -> Any:
     """Sets live[b] (uint8[256]) to 1 for every byte that may follow and returns their number."""
     states, pool = i32(memory[STATES]), i64(memory[POOL])
@@ -464,7 +469,7 @@ def live_bytes(memory: Any, state: Any, live: Any) -> Any:
     return total
 
 
-@njit(cache=True)
+@kernel
 def forced_run(memory: Any, state: Any, run: Any, live: Any) -> Any:
     """Follows the automaton while there is one way only.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .array_kernels import grown_rows
+from .compiled import kernel
 
 BOTH, EITHER, FIRST = 0, 1, 2  # which of a pair must be alive for the pair to be alive
 
 
-@njit(cache=True)
+@kernel
 def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: Any, alive: Any, max_states: Any) -> Any:
     """Reachable part of the product of two tables.
 
@@ -74,7 +74,7 @@ def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: An
     return table[:num_states], pairs[:num_states]
 
 
-@njit(cache=True, inline="never")
+@kernel
 def _slot(pairs: Any, slots: Any, a: Any, b: Any) -> Any:
     """The slot of the pair (a, b) in the open-addressing table: its own, or the free one where it belongs."""
     mask = slots.shape[0] - 1
@@ -84,7 +84,7 @@ def _slot(pairs: Any, slots: Any, a: Any, b: Any) -> Any:
     return int(slot)
 
 
-@njit(cache=True)
+@kernel
 def distances(table: Any, accepting: Any) -> Any:
     """int32[num_states]: least number of steps to an accepting state, -1 if there is no way."""
     num_states, num_classes = table.shape
@@ -129,7 +129,7 @@ def distances(table: Any, accepting: Any) -> Any:
     return steps
 
 
-@njit(cache=True)
+@kernel
 def refine_partition(table: Any, blocks: Any, max_rounds: Any) -> Any:
     """Moore's partition refinement: splits blocks until equal blocks mean equal behaviour for `max_rounds` steps.
 
@@ -186,7 +186,7 @@ def refine_partition(table: Any, blocks: Any, max_rounds: Any) -> Any:
     return blocks, num_blocks
 
 
-@njit(cache=True)
+@kernel
 def reachable(table: Any, start: Any) -> Any:
     """bool[num_states]: the states that can be reached from `start`; state 0 always counts as reached."""
     num_states, num_classes = table.shape

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit  # type: ignore[attr-defined]
+from numba import carray  # type: ignore[attr-defined]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from .compiled import kernel
 
 NEED_SPACE = -1
 NEED_WORK = -2
@@ -29,10 +31,9 @@ TOO_LARGE = -3
     CAP_POOL,
     NUM_ROWS,
     CAP_ROWS,
-    STAMP,
     SEEN_MASK,
     CAP_WORK,
-) = range(13)
+) = range(12)
 (
     KIND,
     ARG,
@@ -116,21 +117,21 @@ def _inttoptr(typing_context: Any, address: Any) -> Any:
 pointer: Any = intrinsic(_inttoptr)
 
 
-@njit(cache=True)
+@kernel
 def i32(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.int32)
 
 
-@njit(cache=True)
+@kernel
 def i64(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.int64)
 
 
-@njit(cache=True)
+@kernel
 def u64(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.uint64)
 
 
-@njit(cache=True)
+@kernel
 def u8(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.uint8)

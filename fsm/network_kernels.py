@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from .compiled import kernel
 
 
-@njit(cache=True)
+@kernel
 def relax_costs(kind: Any, arg: Any, next_node: Any, options: Any, loops: Any, text_costs: Any, never: Any) -> Any:
     """int32[num_nodes]: least number of bytes from each node to the end of its rule; `never` if there is no way.
 
@@ -49,7 +50,7 @@ def relax_costs(kind: Any, arg: Any, next_node: Any, options: Any, loops: Any, t
     return cost
 
 
-@njit(cache=True)
+@kernel
 def text_costs(table: Any, accepting: Any, byte_costs: Any) -> Any:
     """int32[num_states]: least number of bytes from a character boundary to acceptance; 1 << 29 if none.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .array_kernels import copy_into, grown, grown_rows, sort_beginning
+from .compiled import kernel
 
 DONE, TOO_MANY_STATES, TOO_MUCH_WORK = 0, 1, 2
 
 
-@njit(cache=True)
+@kernel
 def _closure(
     kind: Any, next_node: Any, other: Any, universal: Any, node: Any, seen: Any, stamp: Any, found: Any, stack: Any
 ) -> Any:
@@ -43,7 +43,7 @@ def _closure(
     return num_found, matches
 
 
-@njit(cache=True)
+@kernel
 def subset_construction(
     kind: Any, arg: Any, next_node: Any, other: Any, universal: Any, has_class: Any, max_states: Any, max_work: Any
 ) -> Any:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import kernel
 from .memory import (
     ALL_TOKENS,
     ENDLESS_STEPS,
@@ -65,7 +65,7 @@ from .memory import (
 )
 
 
-@njit(cache=True)
+@kernel
 def text_alive(text: Any, state: Any, node: Any) -> Any:
     """Whether a character begun (template node) can be completed into a live state."""
     num_words = text[T_WORDS]
@@ -76,7 +76,7 @@ def text_alive(text: Any, state: Any, node: Any) -> Any:
     return alive
 
 
-@njit(cache=True)
+@kernel
 def text_step(text: Any, sub: Any, byte: Any) -> Any:
     """The byte state after one more byte; 0: refused."""
     num_nodes = text[T_NODES]
@@ -89,7 +89,7 @@ def text_step(text: Any, sub: Any, byte: Any) -> Any:
     return state * num_nodes + spelt if text_alive(text, state, spelt) else 0
 
 
-@njit(cache=True)
+@kernel
 def text_cost(text: Any, sub: Any) -> Any:
     """Least number of bytes from a byte state to acceptance."""
     num_nodes = text[T_NODES]
@@ -107,7 +107,7 @@ def text_cost(text: Any, sub: Any) -> Any:
     return best
 
 
-@njit(cache=True)
+@kernel
 def _num_bits(word: Any) -> Any:
     """Number of bits set."""
     total = np.int64(0)
@@ -117,7 +117,7 @@ def _num_bits(word: Any) -> Any:
     return total
 
 
-@njit(cache=True)
+@kernel
 def _find_chain(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any, at: Any) -> None:
     """Safe characters that lead on in one way for many steps.
 
@@ -178,7 +178,7 @@ def _find_chain(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any,
     _keep_safe(text, flags, at + 1, steps, worst, is_exact, safe, at)
 
 
-@njit(cache=True)
+@kernel
 def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any, at: Any) -> None:
     """Safe characters that never leave a few states, found greedily.
 
@@ -226,7 +226,7 @@ def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any
     _keep_safe(text, flags, mark, ENDLESS_STEPS, worst, 0, safe, at)
 
 
-@njit(cache=True)
+@kernel
 def _keep_safe(text: Any, flags: Any, mark: Any, steps: Any, worst: Any, is_exact: Any, safe: Any, at: Any) -> None:
     """Writes down the safe classes, those with flags[num_classes + class_id] == mark."""
     template, is_wide = i32(text[T_TEMPLATE]), u8(text[T_IS_WIDE])
@@ -246,7 +246,7 @@ def _keep_safe(text: Any, flags: Any, mark: Any, steps: Any, worst: Any, is_exac
     safe[at + 5] = is_exact
 
 
-@njit(cache=True)
+@kernel
 def find_safe(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any, at: Any) -> None:
     """Characters of which any text of at most `steps` may follow the state, without a place that is asked for.
 
@@ -274,7 +274,7 @@ def find_safe(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, s
             safe[at + 3], safe[at + 4], safe[at + 5] = kept3, kept4, kept5
 
 
-@njit(cache=True)
+@kernel
 def set_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
     """Sets the bits of all tokens that end at trie nodes node .. end - 1."""
     tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
@@ -285,7 +285,7 @@ def set_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
             token = same[token]
 
 
-@njit(cache=True)
+@kernel
 def clear_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
     """Clears the bits of all tokens that end at trie nodes node .. end - 1."""
     tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
@@ -296,7 +296,7 @@ def clear_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None
             token = same[token]
 
 
-@njit(cache=True)
+@kernel
 def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: Any, known: Any, safe: Any) -> Any:
     """The walk inside one text automaton, whatever comes after it.
 
@@ -400,7 +400,7 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
     return num_exits, worst, trie
 
 
-@njit(cache=True)
+@kernel
 def group_exits(memory: Any, trie: Any, exits: Any, num_exits: Any, starts: Any) -> Any:
     """The exits grouped by their byte; fills starts (int32[257]) with where the group of each byte begins."""
     data = u8(memory[trie + TRIE_BYTES])
@@ -418,7 +418,7 @@ def group_exits(memory: Any, trie: Any, exits: Any, num_exits: Any, starts: Any)
     return grouped
 
 
-@njit(cache=True)
+@kernel
 def alike(table: Any, accepts: Any, left: Any, right: Any, num_steps: Any, pairs: Any) -> Any:
     """Whether two table states accept, refuse and go on alike for the next `num_steps` characters.
 

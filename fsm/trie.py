@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from .alphabet import Ints
+from .compiled import kernel
 
 SUMMARISE_FROM = 3  # nodes of a sub-tree; smaller ones are as quickly walked as skipped
 MAX_TOKEN_LEN = 255  # longer tokens are never allowed: no real vocabulary has one that a constraint could use
@@ -89,7 +89,7 @@ def build_trie(tokens: Sequence[bytes], wanted: npt.NDArray[np.bool_] | None = N
     return Trie(data, depths, ends, node_tokens, next_same, roots, summary_of, summaries)
 
 
-@njit(cache=True)
+@kernel
 def plain_lens(data: Any, offsets: Any, plain0: Any, plain1: Any, limit: Any) -> Any:
     """int32[num_tokens]: the number of characters of each token that is plain, else 0.
 
@@ -120,7 +120,7 @@ def plain_lens(data: Any, offsets: Any, plain0: Any, plain1: Any, limit: Any) ->
     return lens
 
 
-@njit(cache=True)
+@kernel
 def _flatten(joined: Any, offsets: Any, ids: Any) -> Any:
     """Nodes of sorted, distinct tokens in depth-first order."""
     num_nodes = 0
@@ -156,7 +156,7 @@ def _flatten(joined: Any, offsets: Any, ids: Any) -> Any:
     return data, depths, ends, tokens
 
 
-@njit(cache=True)
+@kernel
 def _utf8_step(state: Any, byte: Any) -> Any:
     """UTF-8 by bytes: 0 at a boundary, 1 to 3 continuation bytes to come, 4 to 7 after E0, ED, F0, F4; -1 malformed."""
     if state == 0:
@@ -183,7 +183,7 @@ def _utf8_step(state: Any, byte: Any) -> Any:
     return 1 if 4 <= state <= 5 else 2 if state >= 6 else state - 1
 
 
-@njit(cache=True)
+@kernel
 def _summarise(data: Any, depths: Any, ends: Any) -> Any:
     num_nodes = data.shape[0]
     utf8 = np.zeros(num_nodes, np.int8)

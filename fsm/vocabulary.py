@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigError
+from . import memory as k
 from .alphabet import Ints
-from .memory import NUM_PLAIN_ROWS, PLAIN0, PLAIN1
-from .trie import MAX_TOKEN_LEN, build_trie, plain_lens
+from .trie import MAX_TOKEN_LEN, Trie, build_trie, plain_lens
 
 MAX_SUBSTRINGS = 50_000
+FIRST_WORK = 1024  # configurations in one closure before more room is made
 
 
 class Vocabulary:
@@ -61,9 +63,9 @@ class Vocabulary:
         lens = np.fromiter(map(len, self.tokens), np.int32, self.size)
         np.cumsum(lens, out=self.token_offsets[1:])
         self.max_token_len = min(int(lens.max(initial=0)), MAX_TOKEN_LEN)
-        plain = plain_lens(self.token_bytes, self.token_offsets, PLAIN0, PLAIN1, NUM_PLAIN_ROWS)
+        plain = plain_lens(self.token_bytes, self.token_offsets, k.PLAIN0, k.PLAIN1, k.NUM_PLAIN_ROWS)
         self.plain_rows = np.stack(
-            [self._words(np.flatnonzero((plain > 0) & (plain <= n))) for n in range(NUM_PLAIN_ROWS + 1)]
+            [self._words(np.flatnonzero((plain > 0) & (plain <= n))) for n in range(k.NUM_PLAIN_ROWS + 1)]
         )
         self.rest_trie = build_trie(self.tokens, plain == 0)
         roots = self.trie.roots
@@ -76,6 +78,11 @@ class Vocabulary:
         flags = np.zeros(self.num_words * 32, np.bool_)
         flags[token_ids] = True
         return np.packbits(flags, bitorder="little").view(np.int32)
+
+    @cached_property
+    def shared(self) -> Shared:
+        """What all automata over this vocabulary have in common."""
+        return Shared(self)
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
@@ -116,3 +123,58 @@ class Vocabulary:
     @cached_property
     def _substrings(self) -> dict[bytes, bool]:
         return {}
+
+
+class Shared:
+    """The part of every automaton's memory that depends on the vocabulary alone, and scratch space.
+
+    Scratch is written to and read within one call of a compiled loop, which holds the interpreter lock.
+    """
+
+    __slots__ = ("arrays", "known", "live", "memory", "safe")
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.live = np.zeros(256, np.uint8)
+        self.known = np.empty(k.SAFE_SLOTS, np.int32)
+        self.safe = np.empty(k.SAFE_SLOTS * k.SAFE_WIDTH, np.uint64)
+        self.arrays: list[tuple[int, npt.NDArray[Any]]] = [
+            *_trie_fields(k.WHOLE, vocabulary.trie),
+            *_trie_fields(k.REST, vocabulary.rest_trie),
+            (k.NEXT_SAME, vocabulary.trie.next_same),
+            (k.TOKEN_BYTES, vocabulary.token_bytes),
+            (k.TOKEN_OFFSETS, vocabulary.token_offsets),
+            (k.PLAIN_ROWS, vocabulary.plain_rows),
+            (k.ALL_TOKENS, vocabulary.all_words),
+            (k.PATH, np.zeros(k.PATH_SIZE, np.int32)),
+            *work_arrays(FIRST_WORK),
+        ]
+        self.memory: npt.NDArray[np.int64] = np.zeros(k.MEMORY_SIZE, np.int64)
+        for index, array in self.arrays:
+            self.memory[index] = array.ctypes.data
+        self.memory[k.WHOLE + k.TRIE_SIZE] = vocabulary.trie.num_nodes
+        self.memory[k.REST + k.TRIE_SIZE] = vocabulary.rest_trie.num_nodes
+        self.memory[k.NUM_WORDS] = vocabulary.num_words
+        self.memory[k.CAP_WORK], self.memory[k.SEEN_MASK] = FIRST_WORK, 4 * FIRST_WORK - 1
+
+
+def work_arrays(capacity: int) -> list[tuple[int, npt.NDArray[Any]]]:
+    """Scratch for closures of at most `capacity` (a power of two) configurations."""
+    return [
+        (k.SEEN_KEYS, np.empty(4 * capacity, np.int64)),
+        (k.SEEN_STAMPS, np.zeros(4 * capacity + 1, np.int64)),
+        (k.WORK, np.empty(capacity, np.int64)),
+        (k.FOUND, np.empty(capacity, np.int64)),
+    ]
+
+
+def _trie_fields(trie: int, of: Trie) -> list[tuple[int, npt.NDArray[Any]]]:
+    """Where the arrays of a trie go; `trie` is WHOLE or REST."""
+    return [
+        (trie + k.TRIE_BYTES, of.data),
+        (trie + k.TRIE_DEPTHS, of.depths),
+        (trie + k.TRIE_ENDS, of.ends),
+        (trie + k.TRIE_TOKENS, of.tokens),
+        (trie + k.TRIE_ROOTS, of.roots),
+        (trie + k.SUMMARY_OF, of.summary_of),
+        (trie + k.SUMMARIES, of.summaries),
+    ]

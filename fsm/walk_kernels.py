@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .automaton_kernels import advance, live_bytes, step
+from .compiled import kernel
 from .memory import (
     NEXT_SAME,
     PATH,
@@ -33,7 +33,7 @@ from .memory import (
 )
 
 
-@njit(cache=True)
+@kernel
 def walk(memory: Any, state: Any, limit: Any, bits: Any) -> Any:
     """Sets the bit of every token that may follow and leads to a state of cost <= limit.
 
@@ -50,7 +50,7 @@ def walk(memory: Any, state: Any, limit: Any, bits: Any) -> Any:
     return _walk_range(memory, WHOLE, 0, memory[WHOLE + TRIE_SIZE], limit, bits)
 
 
-@njit(cache=True)
+@kernel
 def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: Any) -> Any:
     """The walk over trie nodes node .. end - 1, PATH[depth - 1] being the state before the first of them."""
     data, depths, ends = u8(memory[trie + TRIE_BYTES]), u8(memory[trie + TRIE_DEPTHS]), i32(memory[trie + TRIE_ENDS])
@@ -90,7 +90,7 @@ def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: A
     return worst
 
 
-@njit(cache=True)
+@kernel
 def walk_exits(memory: Any, trie: Any, state: Any, live: Any, exits: Any, starts: Any, limit: Any, bits: Any) -> Any:
     """The walk below trie nodes at which a text ended.
 
@@ -118,7 +118,7 @@ def walk_exits(memory: Any, trie: Any, state: Any, live: Any, exits: Any, starts
     return worst
 
 
-@njit(cache=True)
+@kernel
 def token_targets(memory: Any, state: Any, bits: Any, targets: Any) -> Any:
     """Fills targets (int32[num_tokens]) with the state after each token whose bit is set, 0 for the others."""
     for token in range(targets.shape[0]):
