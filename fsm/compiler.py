@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..errors import EmptyLanguage, InvalidGrammar, InvalidSchema
 from .any_json import Whitespace, json_grammar
 from .constraint import Constraint
@@ -23,8 +21,8 @@ from .expression import Alternation, Grammar, Literal
 from .masks import MaskStore
 from .network import build_network
 from .regex import regex_to_expression
-from .unicode_sets import ignoring_case
 from .vocabulary import Vocabulary
+from .warm_up import warm_up
 
 RECOUNT_EVERY = 64  # compilations
 MAX_SOURCE_LEN = 4 << 20
@@ -117,15 +115,7 @@ class Compiler:
         Loads the compiled loops (seconds if numba has not cached them on this machine yet), the Unicode tables and
         the rows inside JSON strings and numbers. Called from a background thread at start-up it costs nobody time.
         """
-        for constraint in (self.json_value(), self.regex(r"\w+\d\s\p{Lu}"), self.choice(["a", "b"])):
-            cursor = constraint.cursor()
-            cursor.row()
-            for token_id in np.flatnonzero(np.unpackbits(cursor.row().view(np.uint8), bitorder="little"))[:4].tolist():
-                if cursor.advance(token_id):
-                    cursor.row()
-                    cursor.draft()
-                    cursor.rollback(1)
-        ignoring_case(((0x61, 0x61),), ascii_only=False)
+        warm_up(self)
 
     @property
     def num_cached_bytes(self) -> int:

@@ -166,7 +166,7 @@ class _Builder:
         return index
 
     def expand_alternation(self, expression: Alternation) -> None:
-        literals = [option.data for option in expression.options if isinstance(option, Literal)]
+        literals = [option.data for option in expression.options if type(option) is Literal]
         others = expression.options
         if len(literals) >= TRIE_FROM:
             others = tuple(option for option in expression.options if not isinstance(option, Literal))

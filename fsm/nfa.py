@@ -24,7 +24,7 @@ from ..errors import ConstraintTooLarge
 from .alphabet import MAX_CODE_POINT, Alphabet, Interval, Ints
 from .dfa import Dfa, explore
 from .nfa_kernels import TOO_MANY_STATES, TOO_MUCH_WORK, subset_construction
-from .regex_syntax import Assertion, CharSet, Concat, Either, Look, Node, Times
+from .regex_syntax import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 from .unicode_sets import Intervals
 
 MAX_NODES = 60_000
@@ -99,6 +99,13 @@ def build(tree: Node) -> Nfa:
             if number == len(nfa.sets):
                 nfa.sets.append(node.intervals)
             nfa.add(SET, number, len(nfa.kind) + 1)
+        elif isinstance(node, Plain):
+            for character in node.text:
+                intervals = ((ord(character), ord(character)),)
+                number = set_ids.setdefault(intervals, len(nfa.sets))
+                if number == len(nfa.sets):
+                    nfa.sets.append(intervals)
+                nfa.add(SET, number, len(nfa.kind) + 1)
         elif isinstance(node, Assertion):
             nfa.assertions.append((node.kind, node.intervals))
             nfa.add(ASSERT, len(nfa.assertions) - 1, len(nfa.kind) + 1)

@@ -14,7 +14,7 @@ from ..errors import ConstraintTooLarge
 from .dfa import Dfa
 from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
 from .nfa import ANY_TEXT, determinise
-from .regex_syntax import Assertion, CharSet, Concat, Dialect, Either, Look, Node, Times, parse
+from .regex_syntax import Assertion, CharSet, Concat, Dialect, Either, Look, Node, Plain, Times, parse
 
 EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
@@ -70,6 +70,8 @@ def num_positions(tree: Node, limit: int) -> int:
             pending.extend((child, times) for child in _children(node))
         elif isinstance(node, Look):
             pending.append((node.body, times))
+        elif isinstance(node, Plain):
+            total += times * len(node.text)
         else:
             total += times
     return total
@@ -86,12 +88,15 @@ def _expression(tree: Node) -> Expression | None:
             if node not in texts:
                 texts[node] = _one_character(node)
             done.append(texts[node])
+        elif isinstance(node, Plain):
+            has_surrogate = any("\ud800" <= character <= "\udfff" for character in node.text)
+            done.append(Alternation(()) if has_surrogate else Literal(node.text.encode()))
         elif isinstance(node, (Assertion, Look)):
             return None
         elif not is_ready:
             tasks.append((node, True))
             children = (node.item,) if isinstance(node, Times) else _children(node)
-            tasks.extend((child, False) for child in children)
+            tasks.extend([(child, False) for child in children])
         elif isinstance(node, Times):
             done.append(Repeat(done.pop(), node.minimum, node.maximum))
         else:
@@ -108,6 +113,8 @@ def _children(node: Concat | Either) -> tuple[Node, ...]:
 
 def _joined(parts: tuple[Expression, ...]) -> Expression:
     """The sequence of the parts, neighbouring literals as one."""
+    if len(parts) == 1:
+        return parts[0]
     joined: list[Expression] = []
     for part in parts:
         if isinstance(part, Literal) and joined and isinstance(joined[-1], Literal):

@@ -46,6 +46,13 @@ class CharSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Plain:
+    """These characters, one after the other."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Concat:
     """Parts in order; none is the empty text."""
 
@@ -88,7 +95,7 @@ class Look:
     is_negative: bool
 
 
-Node = CharSet | Concat | Either | Times | Assertion | Look
+Node = CharSet | Plain | Concat | Either | Times | Assertion | Look
 
 _PLAIN_RUN = re.compile(r"(?:[^\\.\[\](){}*+?|^$](?![*+?{]))+")  # characters that mean themselves, once
 _REPEAT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
@@ -132,7 +139,6 @@ class _Parser:
         self.flags: frozenset[str] = frozenset()
         self.position = 0
         self.sets: dict[Intervals, CharSet] = {}
-        self.literals: dict[str, CharSet] = {}
         self.line_breaks: Intervals = PYTHON_LINE_BREAKS if self.is_python else ECMA_LINE_BREAKS
 
     def _word(self) -> Intervals:
@@ -166,7 +172,7 @@ class _Parser:
             elif c in " \t\n\r\v\f#" and "x" in self.flags:
                 self._skip_blank()
             elif not self.flags and (run := _PLAIN_RUN.match(pattern, self.position)):
-                levels[-1].parts.extend(map(self._literal, run[0]))
+                levels[-1].parts.append(Plain(run[0]))
                 self.position = run.end()
             else:
                 node = self._atom(c)
@@ -291,12 +297,6 @@ class _Parser:
         found = self.sets.get(intervals)
         if found is None:
             found = self.sets[intervals] = CharSet(intervals)
-        return found
-
-    def _literal(self, c: str) -> CharSet:
-        found = self.literals.get(c)
-        if found is None:
-            found = self.literals[c] = self._set(((ord(c), ord(c)),))
         return found
 
     def _atom(self, c: str) -> Node:
