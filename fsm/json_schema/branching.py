@@ -12,7 +12,6 @@ usual tagged union costs nothing. Exact for any nesting; bounded by `MAX_BRANCHE
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ...errors import ConstraintTooLarge, InvalidSchema
 from .disjointness import Disjointness
@@ -32,7 +31,7 @@ from .parts import (
 )
 from .reading import read
 from .resolve import Site
-from .sites import Sites
+from .sites import Sites, is_keyword
 from .unevaluated import unevaluated_array, unevaluated_object
 
 MAX_BRANCHES = 2_000
@@ -123,7 +122,7 @@ class Branching:
             found = options[0] if len(options) == 1 else Part(site.pointer, disjunctions=(Disjunction(options),))
         elif site.schema is True:
             found = Part(site.pointer)
-        elif isinstance(site.schema, dict) and _is_evaluating(site.schema):
+        elif _is_evaluating(site):
             self._refuse_endless(atom)
             found = self._evaluated(site)
         else:
@@ -292,7 +291,7 @@ class Branching:
             if not isinstance(site.schema, dict):
                 return []
             part = read(self.sites, site)
-            if not _is_evaluating(site.schema):
+            if not _is_evaluating(site):
                 self._parts[atom] = part
         atoms = list(part.atoms)
         pending = [option for disjunction in part.disjunctions for option in disjunction.options]
@@ -322,8 +321,14 @@ def _narrowest(sheet: _Sheet) -> int:
     return best
 
 
-def _is_evaluating(schema: dict[str, Any]) -> bool:
-    return "unevaluatedProperties" in schema or "unevaluatedItems" in schema
+def _is_evaluating(site: Site) -> bool:
+    """Whether a schema says something about what its other keywords have not evaluated."""
+    schema = site.schema
+    return (
+        isinstance(schema, dict)
+        and ("unevaluatedProperties" in schema or "unevaluatedItems" in schema)
+        and is_keyword("unevaluatedItems", site.resource.draft)
+    )
 
 
 def _combinations(options: tuple[Part, ...]) -> tuple[Part, ...]:

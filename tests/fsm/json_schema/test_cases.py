@@ -1,4 +1,4 @@
-"""Schemas by keyword with valid and invalid instances (data in ../cases/json_schema), and with the error they must give."""
+"""Schemas by keyword with valid and invalid instances, or with the error they must give (../cases/json_schema)."""
 
 from __future__ import annotations
 

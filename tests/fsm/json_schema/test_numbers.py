@@ -1,0 +1,95 @@
+"""Numbers by brute force: every short decimal text against exact arithmetic."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import EmptyLanguage
+from phloem.fsm.json_schema.digits import compared, multiples
+
+from .walks import accepts, automaton_of, judge_of, written
+
+TEXTS = ["".join(text) for length in range(1, 6) for text in product("-.0123", repeat=length)]
+
+
+def is_plain(text: str) -> bool:
+    whole, point, fraction = text.removeprefix("-").partition(".")
+    return whole.isdigit() and (whole == "0" or whole[0] != "0") and (fraction.isdigit() if point else not fraction)
+
+
+@pytest.mark.parametrize("bound", ["0", "1", "-1", "2.1", "-0.3", "10", "13.02", "-120", "0.001", "333"])
+@pytest.mark.parametrize("wanted", [{1}, {-1}, {0}, {0, 1}, {-1, 0}, {-1, 1}])
+def test_comparison_accepts_exactly_the_decimals_in_that_relation(bound: str, wanted: set[int]) -> None:
+    exact = Fraction(bound)
+    automata = {point: compared(exact, frozenset(wanted), with_point=point) for point in (True, False)}
+    for text in TEXTS:
+        value = Fraction(text) if is_plain(text) else None
+        expected = value is not None and (value > exact) - (value < exact) in wanted
+        assert automata[True].accepts(text) == expected, text
+        assert automata[False].accepts(text) == (expected and "." not in text), text
+
+
+@pytest.mark.parametrize(("numerator", "places"), [(1, 0), (3, 0), (10, 0), (12, 0), (5, 1), (25, 2), (21, 1), (1, 2)])
+def test_multiples_are_exactly_the_multiples(numerator: int, places: int) -> None:
+    automaton = multiples(numerator, places)
+    step = Fraction(numerator, 10**places)
+    for text in TEXTS:
+        expected = is_plain(text) and Fraction(text) % step == 0
+        assert automaton.accepts(text) == expected, text
+
+
+numbers = (
+    st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.decimals(min_value=-1000, max_value=1000, places=3).map(float)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "type"]), numbers, min_size=1
+    ),
+    st.lists(numbers, min_size=10, max_size=10),
+)
+def test_bounds_are_those_of_the_judge(schema: dict[str, Any], instances: list[int | float]) -> None:
+    schema = {**schema, "type": "integer" if "type" in schema else "number"}
+    judge = judge_of(schema)
+    bounds = [value for value in schema.values() if not isinstance(value, str)]
+    try:
+        automaton = automaton_of(schema)
+    except EmptyLanguage:
+        automaton = None
+    for instance in [*instances, *bounds, *(bound + 1 for bound in bounds), *(bound / 3 for bound in bounds)]:
+        if schema["type"] == "integer" and isinstance(instance, float):
+            continue
+        taken = automaton is not None and accepts(automaton, written(instance))
+        valid = judge.is_valid(instance)
+        assert valid or not taken, instance
+        # scientific spellings near a bound that is itself very large or very small may be left out
+        if valid and "e" not in written(instance):
+            assert taken, instance
+
+
+@settings(max_examples=200, deadline=None)
+@given(numbers, st.integers(1, 40), st.sampled_from([True, False]))
+def test_rounding_never_slips_over_an_exclusive_bound(bound: int | float, digits: int, above: bool) -> None:
+    """Texts a hair away from the bound, with more digits than a float holds."""
+    keyword = "exclusiveMinimum" if above else "exclusiveMaximum"
+    schema = {"type": "number", keyword: bound}
+    automaton, judge = automaton_of(schema), judge_of(schema)
+    whole, point, fraction = f"{bound:.20f}".partition(".")
+    for text in (
+        f"{whole}{point}{fraction[:digits]}",
+        f"{whole}{point}{fraction[:digits]}1",
+        f"{whole}.{'0' * digits}1",
+    ):
+        if accepts(automaton, text):
+            assert judge.is_valid(json.loads(text)), text
