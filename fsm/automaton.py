@@ -25,6 +25,7 @@ from .network import Network
 from .vocabulary import Vocabulary, work_arrays
 
 NO_LIMIT = 1 << 30
+LARGE_STEP = 1 << 20  # bytes
 FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_ROWS = 64, 128, 512, 16  # room at the beginning
 DEFAULT_MAX_BYTES = 256 << 20
 
@@ -97,9 +98,10 @@ class Automaton:
 
     def configurations(self, state: int) -> list[tuple[int, int, int]]:
         """(node, text state, stack) of every configuration."""
-        record = self._arrays[k.STATES][state * k.STATE_WIDTH : (state + 1) * k.STATE_WIDTH]
-        offset = int(record[k.S_OFFSET])
-        keys = self._arrays[k.POOL][offset : offset + int(record[k.S_SIZE])].tolist()
+        states, pool, at = self._arrays[k.STATES], self._arrays[k.POOL], state * k.STATE_WIDTH
+        offset = int(states[at + k.S_OFFSET])
+        # element by element, since a view would not survive another thread's growth
+        keys = [int(pool[offset + index]) for index in range(int(states[at + k.S_SIZE]))]
         return [(key >> 43, key >> k.STACK_BITS & k.SUB_MASK, key & k.STACK_ID_MASK) for key in keys]
 
     def live_bytes(self, state: int) -> npt.NDArray[np.uint8]:
@@ -198,7 +200,7 @@ class Automaton:
         self._memory[index] = array.ctypes.data
 
     def _grow(self, need: int) -> None:
-        """Doubles whatever is more than half full."""
+        """Makes room wherever less than half is left."""
         with self._lock:
             memory = self._memory
             if need == k.TOO_LARGE or self.num_bytes > self._max_bytes:
@@ -212,31 +214,28 @@ class Automaton:
                 memory[k.SEEN_MASK] = 4 * memory[k.CAP_WORK] - 1
                 return
             if 2 * memory[k.NUM_STACKS] >= memory[k.CAP_STACKS]:
-                self._double(k.STACKS, k.CAP_STACKS)
+                self._enlarge(k.STACKS, k.CAP_STACKS, k.STACK_WIDTH)
                 self._rehash(k.STACK_SLOTS, k.STACK_MASK, k.CAP_STACKS, automaton_kernels.rehash_stacks)
             if 2 * memory[k.NUM_STATES] >= memory[k.CAP_STATES]:
-                self._double(k.STATES, k.CAP_STATES)
+                self._enlarge(k.STATES, k.CAP_STATES, k.STATE_WIDTH)
                 self._rehash(k.STATE_SLOTS, k.STATE_MASK, k.CAP_STATES, automaton_kernels.rehash_states)
-            if 2 * memory[k.POOL_USED] >= memory[k.CAP_POOL] or need == k.NEED_SPACE:
-                size = max(4 * int(memory[k.CAP_WORK]), 2 * int(memory[k.POOL_USED]), 1024)
-                if size > memory[k.CAP_POOL]:
-                    self._resize(k.POOL, size)
-                    memory[k.CAP_POOL] = size
             if 2 * memory[k.NUM_ROWS] >= memory[k.CAP_ROWS]:
-                self._double(k.ROWS, k.CAP_ROWS)
+                self._enlarge(k.ROWS, k.CAP_ROWS, 256)
+            while memory[k.CAP_POOL] - memory[k.POOL_USED] < 2 * memory[k.CAP_WORK]:
+                self._enlarge(k.POOL, k.CAP_POOL, 1)
 
-    def _double(self, index: int, capacity: int) -> None:
-        self._resize(index, 2 * len(self._arrays[index]))
-        self._memory[capacity] *= 2
-
-    def _resize(self, index: int, size: int) -> None:
-        old = self._arrays[index]
-        new = np.empty(size, old.dtype)
-        new[: len(old)] = old
-        self._place(index, new)
+    def _enlarge(self, index: int, capacity: int, width: int) -> None:
+        """Doubles an array, or adds a megabyte if it is large already; its contents are moved, not copied."""
+        array = self._arrays[index]
+        added = min(int(self._memory[capacity]), max(LARGE_STEP // (array.itemsize * width), 1))
+        size = (int(self._memory[capacity]) + added) * width
+        array.resize(size, refcheck=False)
+        self._memory[index] = array.ctypes.data
+        self._memory[capacity] += added
 
     def _rehash(self, slots: int, mask: int, capacity: int, rehash: Callable[[Any], None]) -> None:
-        size = 2 * int(self._memory[capacity])
-        self._place(slots, np.zeros(size, np.int32))
-        self._memory[mask] = size - 1
-        rehash(self._memory)
+        size = len(self._arrays[slots])
+        if size < 2 * int(self._memory[capacity]):
+            self._place(slots, np.zeros(2 * size, np.int32))
+            self._memory[mask] = 2 * size - 1
+            rehash(self._memory)
