@@ -23,8 +23,9 @@ from ...errors import InvalidSchema
 from ..expression import Grammar
 from .compile import SchemaCompiler
 from .layout import LAYOUTS
-from .resolve import check_depth
-from .sites import Annotation, Sites, shown
+from .resolve import check_size
+from .sites import Annotation, Sites
+from .texts import shown
 
 __all__ = ["Annotation", "Whitespace", "schema_to_grammar"]
 
@@ -49,5 +50,5 @@ def schema_to_grammar(
     """
     if type(schema) is not dict and type(schema) is not bool:
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
-    check_depth(schema)
+    check_size(schema)
     return SchemaCompiler(Sites(schema, annotations), LAYOUTS[whitespace]).grammar()

@@ -16,8 +16,9 @@ from .disjointness import goal_of_item
 from .layout import Layout, Parts
 from .negation import refusals
 from .parts import ANYTHING, ArrayFacet, Contains, Goal
+from .texts import error_at
 
-MAX_STATES = 20_000
+MAX_STATES = 4_000
 MAX_UNIQUE = 10
 
 Value = Callable[[Goal], "Expression | None"]
@@ -51,16 +52,13 @@ class ArrayWriter:
             num_fixed = maximum
         for facet in facets:
             if facet.repeated:
-                raise UnsupportedSchema(
-                    f"{facet.pointer}/uniqueItems: its negation is not supported",
-                    pointer=f"{facet.pointer}/uniqueItems",
-                )
+                raise error_at(UnsupportedSchema, f"{facet.pointer}/uniqueItems", "its negation is not supported")
         contains = [contained for facet in facets for contained in facet.contains]
         unique = [facet for facet in facets if facet.unique]
         if unique and (maximum is None or maximum > 1):
             if contains:
                 pointer = f"{unique[0].pointer}/uniqueItems"
-                raise UnsupportedSchema(f"{pointer}: not supported together with contains", pointer=pointer)
+                raise error_at(UnsupportedSchema, pointer, "not supported together with contains")
             return self._unique(facets, minimum, maximum, num_fixed, f"{unique[0].pointer}/uniqueItems")
         if contains:
             return self._containing(facets, contains, minimum, maximum, num_fixed)
@@ -167,10 +165,11 @@ class ArrayWriter:
         listed = [self.texts(goal, MAX_UNIQUE) for goal in goals]
         values = sorted({text for texts in listed if texts is not None for text in texts})
         if any(texts is None for texts in listed) or len(values) > MAX_UNIQUE:
-            raise UnsupportedSchema(
-                f"{pointer}: unique items need an item schema with at most {MAX_UNIQUE} values (enum, const, "
+            raise error_at(
+                UnsupportedSchema,
+                pointer,
+                f"unique items need an item schema with at most {MAX_UNIQUE} values (enum, const, "
                 "boolean, null); list the values, or leave uniqueItems to a check afterwards",
-                pointer=pointer,
             )
         number = {text: index for index, text in enumerate(values)}
         choices = [[(number[text], text) for text in texts or ()] for texts in listed]
@@ -214,9 +213,10 @@ class ArrayWriter:
             for target, items in by_target.items():
                 if target not in names:
                     if len(names) >= MAX_STATES:
-                        raise ConstraintTooLarge(
-                            f"{pointer}: counting items needs more than {MAX_STATES} states; lower the bounds",
-                            pointer=pointer,
+                        raise error_at(
+                            ConstraintTooLarge,
+                            pointer,
+                            f"counting items needs more than {MAX_STATES} states; lower the bounds",
                         )
                     names[target] = self.reserve()
                     pending.append(target)

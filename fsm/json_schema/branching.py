@@ -32,6 +32,7 @@ from .parts import (
 from .reading import read
 from .resolve import Site
 from .sites import Sites, is_keyword
+from .texts import error_at
 from .unevaluated import unevaluated_array, unevaluated_object
 
 MAX_BRANCHES = 2_000
@@ -158,10 +159,10 @@ class Branching:
             num_sheets += len(options)
             if num_sheets > MAX_BRANCHES:
                 pointer = self.sites.table[min(goal) >> 1].pointer
-                raise ConstraintTooLarge(
-                    f"{pointer or '/'}: anyOf, oneOf and not combine to more than {MAX_BRANCHES} cases; "
-                    "say the cases directly",
-                    pointer=pointer,
+                raise error_at(
+                    ConstraintTooLarge,
+                    pointer,
+                    f"anyOf, oneOf and not combine to more than {MAX_BRANCHES} cases; say the cases directly",
                 )
             pending += reversed(options)
         return tuple(done)
@@ -275,9 +276,7 @@ class Branching:
             other = rest[-1].pop() & ~1
             if other in on_path:
                 pointer = self.sites.table[other >> 1].pointer
-                raise InvalidSchema(
-                    f"{pointer or '/'}: the schema applies itself to the same value, without end", pointer=pointer
-                )
+                raise error_at(InvalidSchema, pointer, "the schema applies itself to the same value, without end")
             if other not in self._endful:
                 path.append(other)
                 rest.append(self._applied(other))
@@ -335,9 +334,7 @@ def _combinations(options: tuple[Part, ...]) -> tuple[Part, ...]:
     """A part for every set of options that may hold at once."""
     if len(options) > 8:
         pointer = options[0].pointer
-        raise ConstraintTooLarge(
-            f"{pointer}/anyOf: unevaluated… over more than 8 options; use oneOf", pointer=f"{pointer}/anyOf"
-        )
+        raise error_at(ConstraintTooLarge, f"{pointer}/anyOf", "unevaluated… over more than 8 options; use oneOf")
     sets: list[Part] = []
     for bits in range(1, 1 << len(options)):
         chosen = [option for index, option in enumerate(options) if bits >> index & 1]

@@ -11,7 +11,8 @@ from typing import Any, TypeGuard
 
 from ...errors import InvalidSchema
 from .parts import ARRAY, FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Part
-from .sites import Sites, shown
+from .sites import Sites
+from .texts import error_at, shown
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -34,13 +35,13 @@ def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
             types |= TRUE if value else FALSE
         elif is_number(value):
             if value != value or value in (float("inf"), float("-inf")):
-                raise InvalidSchema(f"{pointer}: {value!r} is no JSON number", pointer=pointer)
+                raise error_at(InvalidSchema, pointer, f"{value!r} is no JSON number")
             numbers.add(value)
         elif type(value) is dict or type(value) is list:
             goal = sites.synthetic(_spelt_out(value), pointer)
             parts.append(Part(pointer, OBJECT if type(value) is dict else ARRAY, atoms=tuple(goal)))
         else:
-            raise InvalidSchema(f"{pointer}: {shown(value)} is no JSON value", pointer=pointer)
+            raise error_at(InvalidSchema, pointer, f"{shown(value)} is no JSON value")
     if strings:
         types |= STRING
     if numbers:

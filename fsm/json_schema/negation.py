@@ -24,6 +24,7 @@ from .parts import (
     Part,
     Test,
 )
+from .texts import error_at
 
 
 def negated(part: Part) -> list[Part]:
@@ -123,9 +124,10 @@ def _negated_object(facet: ObjectFacet) -> list[ObjectFacet]:
     witnesses += [(Keys(goal=refusal), ANYTHING) for refusal in refusals(facet.names)]
     options += [ObjectFacet(pointer, {}, witnesses=(witness,), evaluates=False) for witness in witnesses]
     if facet.witnesses:
-        raise UnsupportedSchema(
-            f"{pointer}: the negation of unevaluatedProperties over a negation is not supported; say it directly",
-            pointer=pointer,
+        raise error_at(
+            UnsupportedSchema,
+            pointer,
+            "the negation of unevaluatedProperties over a negation is not supported; say it directly",
         )
     if facet.minimum > 0:
         options.append(ObjectFacet(pointer, {}, maximum=facet.minimum - 1, evaluates=False))

@@ -21,6 +21,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from ...errors import ConstraintTooLarge
 from ..dfa import Dfa
 from ..expression import Embed
 from ..regex import regex_to_dfa
@@ -38,6 +39,9 @@ _ALL_SCIENTIFIC = 15
 
 ANY_NUMBER = Embed(regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", search=False))
 ANY_INTEGER = Embed(_INTEGERS)
+
+MAX_EXCLUDED = 64
+"""Most constants that are taken out of the numbers (whole numbers: any number of them)."""
 
 _LARGE = 2**53
 _TINY = Fraction(1, 10**30)
@@ -158,6 +162,11 @@ def _failing(test: Test, whole: bool) -> Texts:
     if kind == "multiple":
         return _multiples(argument, False, whole), 0
     assert kind == "among", kind
+    if whole:
+        texts = {text for n in argument if n == int(n) for text in (str(int(n)), "-0" if n == 0 else str(int(n)))}
+        return _INTEGERS.difference(Dfa.from_literals(text.encode() for text in sorted(texts))), 0
+    if len(argument) > MAX_EXCLUDED:
+        raise ConstraintTooLarge(f"more than {MAX_EXCLUDED} numbers are excluded; say what is allowed")
     sides = [_union((_beyond(n, LESS, whole), _beyond(n, GREATER, whole))) for n in sorted(argument)]
     plain = functools.reduce(Dfa.intersect, (side[0] for side in sides))
     return plain, functools.reduce(int.__and__, (side[1] for side in sides))

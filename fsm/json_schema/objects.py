@@ -21,7 +21,7 @@ from .keys import goal_of_key
 from .layout import Layout, Parts
 from .others import MAX_LISTED, OtherKeys, Others, Witnesses
 from .parts import ANYTHING, NEVER, Clause, Goal, ObjectFacet
-from .texts import is_writable, string_text
+from .texts import error_at, is_writable, string_text
 
 MAX_STATES = 20_000
 MAX_ALTERNATIVES = 500
@@ -76,9 +76,10 @@ class ObjectWriter:
             for facets in self.others.settled(branch):
                 num_alternatives += 1
                 if num_alternatives > MAX_ALTERNATIVES:
-                    raise ConstraintTooLarge(
-                        f"{facets[0].pointer or '/'}: more than {MAX_ALTERNATIVES} kinds of objects at one place",
-                        pointer=facets[0].pointer,
+                    raise error_at(
+                        ConstraintTooLarge,
+                        facets[0].pointer,
+                        f"more than {MAX_ALTERNATIVES} kinds of objects at one place",
                     )
                 core = tuple(id(facet) for facet in facets if not _only_clauses(facet))
                 groups.setdefault(core, []).append(facets)
@@ -191,9 +192,8 @@ class ObjectWriter:
             name = names.get(state)
             if name is None:
                 if len(names) >= MAX_STATES:
-                    raise ConstraintTooLarge(
-                        f"{shape.pointer or '/'}: conditions on keys need more than {MAX_STATES} states",
-                        pointer=shape.pointer,
+                    raise error_at(
+                        ConstraintTooLarge, shape.pointer, f"conditions on keys need more than {MAX_STATES} states"
                     )
                 name = names[state] = self.reserve()
                 pending.append(state)
@@ -233,10 +233,11 @@ class ObjectWriter:
             return [] if owed else [EMPTY_TEXT]
         if owed > 1:
             pointer = f"{shape.pointer}/minProperties"
-            raise UnsupportedSchema(
-                f"{pointer}: at least {owed} keys beyond the named ones could not be told apart; name the keys, or "
+            raise error_at(
+                UnsupportedSchema,
+                pointer,
+                f"at least {owed} keys beyond the named ones could not be told apart; name the keys, or "
                 f"bound them by a pattern with at most {MAX_LISTED} keys",
-                pointer=pointer,
             )
         other = self._other(shape)
         if written:
@@ -253,9 +254,8 @@ class ObjectWriter:
         comma, others, colon = self.layout.comma, shape.others, self.layout.colon
         num_witnesses = len(witnesses)
         if owed > max(num_witnesses, 1) or num_witnesses > 4:
-            raise UnsupportedSchema(
-                f"{shape.pointer or '/'}: minProperties (or too many conditions) on keys that are not named",
-                pointer=shape.pointer,
+            raise error_at(
+                UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
             )
         free = None if left is None else left - num_witnesses
         if free is not None and free < 0:

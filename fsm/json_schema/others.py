@@ -12,6 +12,7 @@ from .key_trie import any_text_except
 from .keys import is_matched, key_language, required_keys
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .strings import ANY_STRING, ANY_STRING_EXPRESSION, key_expression, pattern_language
+from .texts import error_at
 
 MAX_LISTED = 64
 """Most keys of a finite language that are treated as if they were named, where counting needs it."""
@@ -187,7 +188,7 @@ def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str) -> list[list[tuple[Dfa,
     while pending:
         current = pending.pop()
         if len(pending) + len(done) > MAX_CELLS:
-            raise ConstraintTooLarge(f"{pointer or '/'}: too many conditions “some key …”", pointer=pointer)
+            raise error_at(ConstraintTooLarge, pointer, "too many conditions “some key …”")
         if any(keys.is_empty() for keys, _ in current):
             continue
         pair = _overlap(current)
@@ -205,9 +206,10 @@ def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str) -> list[list[tuple[Dfa,
         elif second[1] == ANYTHING:
             pending.append([*rest, second, (first[0].difference(both), first[1])])
         else:
-            raise UnsupportedSchema(
-                f"{pointer or '/'}: two conditions “some key …” that share keys are not supported; name the keys",
-                pointer=pointer,
+            raise error_at(
+                UnsupportedSchema,
+                pointer,
+                "two conditions “some key …” that share keys are not supported; name the keys",
             )
     return done
 
@@ -248,9 +250,10 @@ def _split(allowed: Dfa, patterns: list[str], pointer: str) -> list[tuple[Dfa, f
                 split.append((outside, matched))
         cells = split
         if len(cells) > MAX_CELLS:
-            raise ConstraintTooLarge(
-                f"{pointer}/patternProperties: the patterns overlap in more than {MAX_CELLS} ways",
-                pointer=f"{pointer}/patternProperties",
+            raise error_at(
+                ConstraintTooLarge,
+                f"{pointer}/patternProperties",
+                f"the patterns overlap in more than {MAX_CELLS} ways",
             )
     return cells
 

@@ -15,13 +15,16 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ...errors import ConstraintTooLarge, InvalidSchema, UnsupportedSchema
+from .texts import error_at, escape
 
 Schema = dict[str, Any] | bool
 
 UNSPECIFIED, DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, DRAFT_2020 = 0, 4, 6, 7, 2019, 2020
 
-MAX_DEPTH = 2_000
+MAX_DEPTH = 4_000
 """Deepest nesting of a schema's text that is read (objects and arrays within each other)."""
+MAX_VALUES = 2_000_000
+"""Most objects and arrays in a schema's text."""
 
 _DRAFTS = {
     "draft-03": DRAFT_4,
@@ -57,13 +60,6 @@ class Site:
     schema: Schema
     pointer: str
     resource: Resource
-
-
-def escape(token: str) -> str:
-    """A key as a token of a JSON pointer."""
-    if "~" in token or "/" in token:
-        return token.replace("~", "~0").replace("/", "~1")
-    return token
 
 
 def draft_of(schema: Schema, default: int) -> int:
@@ -118,22 +114,22 @@ class Resolver:
         """
         place = f"{site.pointer}/$ref"
         if not isinstance(reference, str):
-            raise InvalidSchema(f"{place}: a reference must be a string, not {reference!r}", pointer=place)
+            raise error_at(InvalidSchema, place, f"a reference must be a string, not {reference!r}")
         if reference == "#" or reference.startswith("#/"):
             return self._walk(site.resource, reference[1:], reference, place)
         target, fragment = urldefrag(_joined(site.resource.uri, reference, place))
         resource = self._resource(target)
         if resource is None:
-            raise UnsupportedSchema(
-                f"{place}: {reference!r} leads out of the schema, and nothing is fetched; "
-                "put the referenced schema under $defs",
-                pointer=place,
+            raise error_at(
+                UnsupportedSchema,
+                place,
+                f"{reference!r} leads out of the schema, and nothing is fetched; put the referenced schema under $defs",
             )
         if not fragment or fragment.startswith("/"):
             return self._walk(resource, fragment, reference, place)
         found = self._anchors.get((resource.uri, unquote(fragment)))
         if found is None:
-            raise InvalidSchema(f"{place}: there is no anchor {reference!r} in the schema", pointer=place)
+            raise error_at(InvalidSchema, place, f"there is no anchor {reference!r} in the schema")
         return found
 
     def _walk(self, resource: Resource, fragment: str, reference: str, place: str) -> Site:
@@ -150,12 +146,12 @@ class Resolver:
             elif type(schema) is list and token.isdigit() and int(token) < len(schema):
                 schema = schema[int(token)]
             else:
-                raise InvalidSchema(f"{place}: {reference!r} leads nowhere ({token!r})", pointer=place)
+                raise error_at(InvalidSchema, place, f"{reference!r} leads nowhere ({token!r})")
             pointer = f"{pointer}/{escape(token)}"
             if type(schema) is dict and index + 1 < len(tokens) and ("$id" in schema or "id" in schema):
                 resource = self._entered(schema, pointer, resource)
         if type(schema) is not dict and type(schema) is not bool:
-            raise InvalidSchema(f"{place}: {reference!r} leads to something that is no schema", pointer=place)
+            raise error_at(InvalidSchema, place, f"{reference!r} leads to something that is no schema")
         return self.site(schema, pointer, resource)
 
     def _resource(self, uri: str) -> Resource | None:
@@ -182,25 +178,29 @@ class Resolver:
                 pending.append(self.site(child, f"{site.pointer}/{path}", resource))
 
 
-def check_depth(schema: object) -> None:
-    """Refuses a text that is nested too deeply or that contains itself, without recursion.
+def check_size(schema: object) -> None:
+    """Refuses a text that is nested too deeply, too large, or that contains itself, without recursion.
 
     Raises:
-        ConstraintTooLarge: deeper than `MAX_DEPTH`.
+        ConstraintTooLarge: deeper than `MAX_DEPTH`, or more than `MAX_VALUES`.
     """
     level = [schema]
+    num_values = 0
     for _ in range(MAX_DEPTH):
         below: list[object] = []
         for item in level:
             if type(item) is dict:
+                if not all(type(key) is str for key in item):
+                    raise InvalidSchema("the schema has an object with a key that is no string")
                 below += item.values()
             elif type(item) is list:
                 below += item
-        if not below:
-            return
         level = [item for item in below if type(item) is dict or type(item) is list]
-        if len(level) > 10_000_000:
-            break
+        if not level:
+            return
+        num_values += len(level)
+        if num_values > MAX_VALUES:
+            raise ConstraintTooLarge(f"the schema has more than {MAX_VALUES} objects and arrays; make it smaller")
     raise ConstraintTooLarge(f"the schema is nested deeper than {MAX_DEPTH} levels; flatten it with $ref")
 
 
@@ -222,7 +222,7 @@ def _joined(base: str, reference: str, place: str) -> str:
             return urldefrag(base)[0] + reference
         return urljoin(base, reference)
     except ValueError as error:
-        raise InvalidSchema(f"{place}: {reference!r} is no URI reference", pointer=place) from error
+        raise error_at(InvalidSchema, place, f"{reference!r} is no URI reference") from error
 
 
 def _anchors(schema: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import InvalidSchema
 from .parts import ANYTHING, NEVER, Goal
 from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site
+from .texts import error_at, shown
 
 FIRST_DRAFT = {
     "$ref": 4, "type": 4, "enum": 4, "allOf": 4, "anyOf": 4, "oneOf": 4, "not": 4,
@@ -66,9 +67,7 @@ class Sites:
         if schema is False:
             return NEVER
         if type(schema) is not dict:
-            raise InvalidSchema(
-                f"{pointer or '/'}: a schema must be an object or a boolean, not {shown(schema)}", pointer=pointer
-            )
+            raise error_at(InvalidSchema, pointer, f"a schema must be an object or a boolean, not {shown(schema)}")
         number = self._numbers.get((id(schema), id(resource)))
         if number is not None:
             return self._goals[number]
@@ -126,9 +125,7 @@ class Sites:
         seen: set[int] = set()
         while type(site.schema) is dict and "$ref" in site.schema and only_refers(site):
             if id(site.schema) in seen:
-                raise InvalidSchema(
-                    f"{site.pointer}/$ref: the reference leads back to itself", pointer=f"{site.pointer}/$ref"
-                )
+                raise error_at(InvalidSchema, f"{site.pointer}/$ref", "the reference leads back to itself")
             seen.add(id(site.schema))
             site = self.resolver.follow(site, site.schema["$ref"])
         return site
@@ -151,12 +148,6 @@ def is_keyword(name: str, draft: int) -> bool:
     if draft == UNSPECIFIED:
         return True
     return FIRST_DRAFT[name] <= draft <= LAST_DRAFT.get(name, DRAFT_2020)
-
-
-def shown(value: object) -> str:
-    """A value of a schema for an error message, not too long."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def negation(goal: Goal) -> tuple[int, ...]:

@@ -1,8 +1,10 @@
-"""Texts of strings and keys: what can be written at all, and how it is spelt."""
+"""Texts: what can be written at all and how it is spelt; pointers, values and errors as a reader sees them."""
 
 from __future__ import annotations
 
 import json
+
+from ...errors import ConstraintError
 
 
 def is_writable(text: str) -> bool:
@@ -17,3 +19,26 @@ def is_writable(text: str) -> bool:
 def string_text(text: str) -> str:
     """A string as JSON text, in the one spelling that is used everywhere."""
     return json.dumps(text, ensure_ascii=False)
+
+
+def escape(token: str) -> str:
+    """A key as a token of a JSON pointer."""
+    if "~" in token or "/" in token:
+        return token.replace("~", "~0").replace("/", "~1")
+    return token
+
+
+def shown_pointer(pointer: str) -> str:
+    """A pointer for an error message, not too long; the root is `/`."""
+    return pointer if 0 < len(pointer) <= 200 else f"{pointer[:80]} … {pointer[-100:]}" if pointer else "/"
+
+
+def shown(value: object) -> str:
+    """A value of a schema for an error message, not too long."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def error_at(kind: type[ConstraintError], pointer: str, message: str) -> ConstraintError:
+    """An error that names its place."""
+    return kind(f"{shown_pointer(pointer)}: {message}", pointer=pointer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...errors import UnsupportedSchema
 from .parts import ANYTHING, NEVER, ArrayFacet, Goal, ObjectFacet
 from .resolve import DRAFT_2019, Site
+from .texts import error_at
 
 
 def unevaluated_object(facets: tuple[ObjectFacet, ...], goal: Goal, pointer: str) -> tuple[ObjectFacet, ...]:
@@ -32,9 +33,10 @@ def unevaluated_array(facets: tuple[ArrayFacet, ...], goal: Goal, site: Site) ->
         if contained:
             if len(contained) > 1 or goal != NEVER:
                 pointer = f"{site.pointer}/unevaluatedItems"
-                raise UnsupportedSchema(
-                    f"{pointer}: together with contains only `false` and one `contains` are supported; use items",
-                    pointer=pointer,
+                raise error_at(
+                    UnsupportedSchema,
+                    pointer,
+                    "together with contains only `false` and one `contains` are supported; use items",
                 )
             goal = contained[0]
     return (ArrayFacet(site.pointer, (ANYTHING,) * prefix, goal, evaluates_rest=True),)

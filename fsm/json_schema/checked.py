@@ -1,0 +1,95 @@
+"""The keywords of one schema object, each read with a check of its value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...errors import ConstraintError, ConstraintTooLarge, InvalidRegex, InvalidSchema, UnsupportedSchema
+from .constants import is_number
+from .parts import Goal
+from .resolve import Site
+from .sites import Sites
+from .strings import pattern_language
+from .texts import error_at, escape, shown
+
+MAX_DIGITS = 400
+MAX_NUMBER = 10**MAX_DIGITS
+
+
+class Keywords:
+    """One schema object while it is read.
+
+    Attributes:
+        schema: the object.
+        names: its keywords, as far as the draft knows them.
+        evaluates: whether its members count as evaluated for `unevaluated…`.
+    """
+
+    __slots__ = ("evaluates", "names", "pointer", "schema", "site", "sites")
+
+    def __init__(self, sites: Sites, site: Site, schema: dict[str, Any], names: frozenset[str]) -> None:
+        self.sites = sites
+        self.site = site
+        self.schema = schema
+        self.pointer = site.pointer
+        self.names = names
+        self.evaluates = not sites.is_constant(site)
+
+    def bad(self, name: str, wanted: str) -> ConstraintError:
+        pointer = f"{self.pointer}/{name}"
+        return error_at(InvalidSchema, pointer, f"must be {wanted}, not {shown(self.schema[name])}")
+
+    def count(self, name: str, default: int) -> int:
+        """A non-negative whole number."""
+        if name not in self.names:
+            return default
+        value = self.schema[name]
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        if type(value) is not int or value < 0:
+            raise self.bad(name, "a non-negative whole number")
+        return value
+
+    def maximum_count(self, name: str) -> int | None:
+        return self.count(name, 0) if name in self.names else None
+
+    def number(self, name: str) -> int | float:
+        value = self.schema[name]
+        if not is_number(value) or (type(value) is float and not math.isfinite(value)):
+            raise self.bad(name, "a finite number")
+        if abs(value) >= MAX_NUMBER:
+            pointer = f"{self.pointer}/{name}"
+            raise error_at(UnsupportedSchema, pointer, f"numbers of more than {MAX_DIGITS} digits")
+        return value
+
+    def key_list(self, value: object, pointer: str) -> list[str]:
+        if type(value) is not list or not all(type(name) is str for name in value):
+            raise error_at(InvalidSchema, pointer, f"must be a list of property names, not {shown(value)}")
+        return value
+
+    def goal(self, name: str) -> Goal:
+        return self.sites.goal(self.schema[name], f"{self.pointer}/{name}", self.site.resource)
+
+    def goals(self, name: str) -> list[Goal]:
+        value = self.schema[name]
+        if type(value) is not list or (not value and name != "items" and name != "prefixItems"):
+            raise self.bad(name, "a list of at least one schema")
+        goal, resource, pointer = self.sites.goal, self.site.resource, f"{self.pointer}/{name}/"
+        return [goal(item, pointer + str(i), resource) for i, item in enumerate(value)]
+
+    def goal_map(self, name: str) -> dict[str, Goal]:
+        value = self.schema[name]
+        if type(value) is not dict:
+            raise self.bad(name, "an object of schemas")
+        goal, resource, pointer = self.sites.goal, self.site.resource, f"{self.pointer}/{name}/"
+        return {key: goal(item, pointer + escape(key), resource) for key, item in value.items()}
+
+    def check_pattern(self, pattern: str, pointer: str) -> None:
+        """Refuses a pattern that has no automaton, here where its place is known."""
+        try:
+            pattern_language(pattern)
+        except InvalidRegex as error:
+            raise error_at(UnsupportedSchema, pointer, f"{error}") from error
+        except ConstraintTooLarge as error:
+            raise error_at(ConstraintTooLarge, pointer, f"{error}") from error
