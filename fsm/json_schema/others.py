@@ -9,7 +9,7 @@ from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..dfa import Dfa
 from ..expression import Embed, Expression
 from .key_trie import any_text_except
-from .keys import is_matched, key_language, required_keys
+from .keys import is_matched, key_language
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .strings import ANY_STRING, ANY_STRING_EXPRESSION, key_expression, pattern_language
 from .texts import error_at
@@ -71,7 +71,7 @@ class Others:
         named: dict[str, None] = {}
         for facet in facets:
             named.update(dict.fromkeys(facet.properties))
-        named.update(dict.fromkeys(sorted(required_keys(facets))))
+        named.update(dict.fromkeys(key for facet in facets for clause in facet.clauses for key, _ in sorted(clause)))
         few = self.of(tuple(replace(facet, witnesses=()) for facet in facets), frozenset(named), 2).listed
         if few:
             named.update(dict.fromkeys(few))
