@@ -1,7 +1,7 @@
 """Tokens per second of JSON extraction under one shared system prompt: phloem with and without prefix cache and
 jump-forward, and transformers' `generate` on the same prompts, alternating in one run.
 
-    python bench/prefix_and_jump.py [--requests 48] [--prefix-tokens 1000] [--rounds 3] [--threads 2]
+    python bench/prefix_and_jump.py [--requests 48] [--prefix-tokens 1000] [--rounds 3] [--threads 1] [--running 256]
 
 Every engine answers the same prompts greedily. transformers has no JSON constraint, so it is asked for exactly as many
 new tokens as phloem generated for the prompt; it runs one prompt at a time and in padded batches, and the better of the
@@ -97,13 +97,16 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=48)
     parser.add_argument("--prefix-tokens", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--running", type=int, default=256, help="most requests that phloem computes in one step")
     parser.add_argument("--skip-transformers", action="store_true")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-
-    engines = {name: ph.Engine("nano", **settings) for name, settings in CONFIGURATIONS.items()}
+    engines = {
+        name: ph.Engine("nano", max_running_requests=options.running, **settings)
+        for name, settings in CONFIGURATIONS.items()
+    }
     prompts, schemas = build_prompts(engines["phloem"].tokenizer, options.requests, options.prefix_tokens)
+    torch.set_num_threads(options.threads)
     runs: dict[str, Callable[[], object]] = {}
     lengths: list[int] = []
     counts: dict[str, str] = {}
