@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import kernel
+from .compiled import inner_kernel, kernel
 
 UNREACHABLE = 9  # more bytes than any character has
 
 
-@kernel
+@inner_kernel
 def _share(rows: Any, num_rows: Any, row: Any, slots: Any) -> Any:
     """The number (from 1) of a continuation row (int32[64]), which is added to rows if it is new."""
     empty = True

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import kernel
+from .compiled import inner_kernel
 
 
-@kernel
+@inner_kernel
 def sort_beginning(array: Any, size: Any) -> None:
     """Sorts array[:size] in place (Shell's sort: fine for what fits into a state)."""
     gap = 1
@@ -29,14 +29,14 @@ def sort_beginning(array: Any, size: Any) -> None:
         gap //= 3
 
 
-@kernel
+@inner_kernel
 def copy_into(target: Any, at: Any, source: Any, begin: Any, count: Any) -> None:
     """target[at : at + count] = source[begin : begin + count]."""
     for index in range(count):
         target[at + index] = source[begin + index]
 
 
-@kernel
+@inner_kernel
 def grown(array: Any, size: Any) -> Any:
     """The array, or a zero-padded copy of at least twice its length with room for `size` entries."""
     if size <= array.shape[0]:
@@ -46,7 +46,7 @@ def grown(array: Any, size: Any) -> Any:
     return larger
 
 
-@kernel
+@inner_kernel
 def grown_rows(table: Any, size: Any) -> Any:
     """The same for the rows of a table."""
     if size <= table.shape[0]:

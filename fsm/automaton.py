@@ -21,6 +21,7 @@ from ..errors import ConstraintTooLarge
 from . import automaton_kernels, text_kernels, walk_kernels
 from . import memory as k
 from .alphabet import Ints
+from .compiled import callback_address
 from .network import Network
 from .vocabulary import Vocabulary, work_arrays
 
@@ -45,6 +46,8 @@ class Automaton:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._memory = memory = vocabulary.shared.memory.copy()
+        memory[k.THIS] = memory.ctypes.data
+        memory[k.TRANSITION] = callback_address(automaton_kernels.transition)
         self._arrays: dict[int, npt.NDArray[Any]] = {}
         fields = [text.fields for text in network.texts] or [np.zeros(k.TEXT_WIDTH, np.int64)]
         for index, array in (
@@ -70,7 +73,7 @@ class Automaton:
         memory[k.CAP_POOL], memory[k.CAP_ROWS] = FIRST_CONFIGURATIONS, FIRST_ROWS
         states = self._arrays[k.STATES]
         states[k.S_COST], states[k.S_ROW], states[k.S_BYTE] = k.NEVER, -1, -1
-        self.start = self._call(lambda: automaton_kernels.enter(memory, network.start, 0))
+        self.start = self._call(lambda: automaton_kernels.ask(memory, k.ENTER, network.start, 0))
 
     # ---------------------------------------------------------------- questions about states
 
@@ -133,11 +136,11 @@ class Automaton:
 
     def enter(self, node: int, stack: int) -> int:
         """The state in which exactly this position has been reached."""
-        return self._call(lambda: automaton_kernels.enter(self._memory, node, stack))
+        return self._call(lambda: automaton_kernels.ask(self._memory, k.ENTER, node, stack))
 
     def without_texts(self, state: int) -> int:
         """The state without its configurations inside text automata, not accepting; 0 if none is left."""
-        return self._call(lambda: automaton_kernels.without_texts(self._memory, state))
+        return self._call(lambda: automaton_kernels.ask(self._memory, k.WITHOUT_TEXTS, state, 0))
 
     def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
         """The bytes that must come next whatever is chosen, and the state behind them."""

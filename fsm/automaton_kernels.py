@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .array_kernels import sort_beginning
-from .compiled import kernel
+from .compiled import call, inner_kernel, kernel
 from .memory import (
     ARG,
     BYTE_SETS,
@@ -25,6 +25,7 @@ from .memory import (
     CAP_STATES,
     CAP_WORK,
     COST,
+    ENTER,
     F_COST,
     F_COUNT,
     F_PARENT,
@@ -50,6 +51,7 @@ from .memory import (
     OPTIONS,
     POOL,
     POOL_USED,
+    READ,
     ROWS,
     S_ACCEPTS,
     S_BYTE,
@@ -77,9 +79,11 @@ from .memory import (
     T_START,
     TEXT_WIDTH,
     TEXTS,
+    THIS,
     TOKEN_BYTES,
     TOKEN_OFFSETS,
     TOO_LARGE,
+    TRANSITION,
     WORK,
     i32,
     i64,
@@ -89,13 +93,13 @@ from .memory import (
 from .text_kernels import text_alive, text_cost, text_step
 
 
-@kernel
+@inner_kernel
 def _stack_hash(node: Any, count: Any, parent: Any) -> Any:
     value = (node * 0x9E3779B1 + count * 0x85EBCA77 + parent * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
     return value ^ (value >> 15)
 
 
-@kernel
+@inner_kernel
 def _state_hash(keys: Any, offset: Any, size: Any, accepts: Any) -> Any:
     value = np.uint64(size * 2 + accepts)
     for i in range(offset, offset + size):
@@ -134,7 +138,7 @@ def rehash_states(memory: Any) -> None:
         slots[slot] = state
 
 
-@kernel
+@inner_kernel
 def _push_frame(memory: Any, node: Any, count: Any, parent: Any) -> Any:
     """The stack (node, count) on top of parent; interned."""
     stacks, slots = i32(memory[STACKS]), i32(memory[STACK_SLOTS])
@@ -165,13 +169,13 @@ def _push_frame(memory: Any, node: Any, count: Any, parent: Any) -> Any:
     return stack
 
 
-@kernel
+@inner_kernel
 def _forget_visits(memory: Any) -> None:
     """Begins a closure: visits carry a stamp, which is counted up behind the last of them."""
     i64(memory[SEEN_STAMPS])[memory[SEEN_MASK] + 1] += 1
 
 
-@kernel
+@inner_kernel
 def _visit(memory: Any, key: Any, num_work: Any) -> Any:
     """Adds a configuration to the work list unless this closure has met it; the new length of the list."""
     if i32(memory[COST])[key >> 43] >= NEVER:
@@ -193,12 +197,12 @@ def _visit(memory: Any, key: Any, num_work: Any) -> Any:
     return num_work + 1
 
 
-@kernel
+@inner_kernel
 def _close(memory: Any, num_work: Any) -> Any:
     """The state of the configurations in WORK[:num_work] (already visited) and all they lead to without reading."""
     kinds, args, nexts = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT])
     work, found = i64(memory[WORK]), i64(memory[FOUND])
-    num_found, accepts, done = 0, 0, 0
+    num_found, accepts, done = np.int64(0), np.int64(0), np.int64(0)
     while done < num_work:
         key = work[done]
         done += 1
@@ -218,7 +222,7 @@ def _close(memory: Any, num_work: Any) -> Any:
                 found[num_found] = key
                 num_found += 1
             else:
-                if text_alive(text, state, 0):
+                if text_alive(text, state, np.int64(0)):
                     found[num_found] = key
                     num_found += 1
                 if u8(text[T_ACCEPTS])[state]:
@@ -231,26 +235,27 @@ def _close(memory: Any, num_work: Any) -> Any:
                     return num_work
         elif kind == K_CALL:
             if kinds[nexts[node]] != K_RETURN:
-                stack = _push_frame(memory, nexts[node], 0, stack)
+                stack = _push_frame(memory, np.int64(nexts[node]), np.int64(0), stack)
                 if stack < 0:
                     return stack
             num_work = _visit(memory, np.int64(args[node]) << 43 | stack, num_work)
         elif kind == K_LOOP:
-            num_work = _turn(memory, node, 0, stack, num_work)
+            num_work = _turn(memory, node, np.int64(0), stack, num_work)
         elif stack == 0:
-            accepts = 1
+            accepts = np.int64(1)
         else:
             frame = i32(memory[STACKS] + stack * (STACK_WIDTH * 4))
             if kinds[frame[F_RETURN]] == K_LOOP:
-                num_work = _turn(memory, frame[F_RETURN], frame[F_COUNT], frame[F_PARENT], num_work)
+                loop, turns, parent = np.int64(frame[F_RETURN]), np.int64(frame[F_COUNT]), np.int64(frame[F_PARENT])
+                num_work = _turn(memory, loop, turns, parent, num_work)
             else:
-                num_work = _visit(memory, np.int64(frame[F_RETURN]) << 43 | frame[F_PARENT], num_work)
+                num_work = _visit(memory, np.int64(frame[F_RETURN]) << 43 | np.int64(frame[F_PARENT]), num_work)
         if num_work < 0:
             return num_work
     return _intern(memory, num_found, accepts)
 
 
-@kernel
+@inner_kernel
 def _turn(memory: Any, node: Any, count: Any, stack: Any, num_work: Any) -> Any:
     """A loop after `count` turns: may end if that is enough, may turn again if that is allowed."""
     loops = i32(memory[LOOPS])
@@ -269,7 +274,7 @@ def _turn(memory: Any, node: Any, count: Any, stack: Any, num_work: Any) -> Any:
     return num_work
 
 
-@kernel
+@inner_kernel
 def _intern(memory: Any, size: Any, accepts: Any) -> Any:
     """The state of FOUND[:size]."""
     if size == 0 and accepts == 0:
@@ -278,7 +283,7 @@ def _intern(memory: Any, size: Any, accepts: Any) -> Any:
     sort_beginning(found, size)
     states, slots = i32(memory[STATES]), i32(memory[STATE_SLOTS])
     mask = memory[STATE_MASK]
-    slot = _state_hash(found, 0, size, accepts) & mask
+    slot = _state_hash(found, np.int64(0), size, accepts) & mask
     while slots[slot] != 0:
         at = slots[slot] * STATE_WIDTH
         if states[at + S_SIZE] == size and states[at + S_ACCEPTS] == accepts:
@@ -319,14 +324,14 @@ def _intern(memory: Any, size: Any, accepts: Any) -> Any:
     return state
 
 
-@kernel
+@inner_kernel
 def _compute(memory: Any, state: Any, byte: Any) -> Any:
     """The state after a byte, from the configurations."""
     states, pool = i32(memory[STATES]), i64(memory[POOL])
     kinds, args, nexts = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT])
     offset = states[state * STATE_WIDTH + S_OFFSET]
     _forget_visits(memory)
-    num_work = 0
+    num_work = np.int64(0)
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
         key = pool[i]
         node, stack = key >> 43, key & STACK_ID_MASK
@@ -351,7 +356,48 @@ def _compute(memory: Any, state: Any, byte: Any) -> Any:
     return _close(memory, num_work)
 
 
+@inner_kernel
+def _enter(memory: Any, node: Any, stack: Any) -> Any:
+    """The state in which exactly the position `node` with `stack` has been reached."""
+    _forget_visits(memory)
+    return _close(memory, _visit(memory, node << 43 | stack, np.int64(0)))
+
+
+@inner_kernel
+def _without_texts(memory: Any, state: Any) -> Any:
+    """The state of the same configurations except those inside a text automaton; never accepting."""
+    states, pool, kinds = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND])
+    offset = states[state * STATE_WIDTH + S_OFFSET]
+    found = i64(memory[FOUND])
+    size = np.int64(0)
+    for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
+        if kinds[pool[i] >> 43] != K_TEXT:
+            found[size] = pool[i]
+            size += 1
+    return _intern(memory, size, np.int64(0))
+
+
+def transition(address: Any, verb: Any, state: Any, what: Any) -> Any:
+    """Everything that may make new states, behind one address (see `compiled.callback_address`).
+
+    READ: the state after the byte `what`. ENTER: the state in which exactly the node `state` with the stack `what`
+    has been reached. WITHOUT_TEXTS: the state without its configurations inside texts.
+    """
+    memory = i64(address)
+    if verb == READ:
+        return _compute(memory, state, what)
+    if verb == ENTER:
+        return _enter(memory, state, what)
+    return _without_texts(memory, state)
+
+
 @kernel
+def ask(memory: Any, verb: Any, state: Any, what: Any) -> Any:
+    """`transition` for callers in Python."""
+    return call(memory[TRANSITION], memory[THIS], verb, state, what)
+
+
+@inner_kernel
 def _row_of(memory: Any, state: Any) -> Any:
     """The row of a state, made if it has none; entries -1 are not known yet."""
     states = i32(memory[STATES])
@@ -368,7 +414,7 @@ def _row_of(memory: Any, state: Any) -> Any:
     return row
 
 
-@kernel
+@inner_kernel
 def step(memory: Any, state: Any, byte: Any) -> Any:
     """The state after a byte; 0: refused. Remembers the answer."""
     if state == 0:
@@ -381,7 +427,7 @@ def step(memory: Any, state: Any, byte: Any) -> Any:
             return 0
         target = np.int64(states[at + S_NEXT])
         if target < 0:
-            target = _compute(memory, state, byte)
+            target = call(memory[TRANSITION], memory[THIS], READ, state, byte)
             if target >= 0:
                 states[at + S_NEXT] = target
         return target
@@ -391,31 +437,10 @@ def step(memory: Any, state: Any, byte: Any) -> Any:
     rows = i32(memory[ROWS])
     target = np.int64(rows[row * 256 + byte])
     if target < 0:
-        target = _compute(memory, state, byte)
+        target = call(memory[TRANSITION], memory[THIS], READ, state, byte)
         if target >= 0:
             rows[row * 256 + byte] = target
     return target
-
-
-@kernel
-def enter(memory: Any, node: Any, stack: Any) -> Any:
-    """The state in which exactly the position `node` with `stack` has been reached."""
-    _forget_visits(memory)
-    return _close(memory, _visit(memory, node << 43 | stack, 0))
-
-
-@kernel
-def without_texts(memory: Any, state: Any) -> Any:
-    """The state of the same configurations except those inside a text automaton; never accepting."""
-    states, pool, kinds = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND])
-    offset = states[state * STATE_WIDTH + S_OFFSET]
-    found = i64(memory[FOUND])
-    size = 0
-    for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
-        if kinds[pool[i] >> 43] != K_TEXT:
-            found[size] = pool[i]
-            size += 1
-    return _intern(memory, size, 0)
 
 
 @kernel
@@ -425,7 +450,7 @@ def advance(memory: Any, state: Any, token: Any) -> Any:
     if offsets[token] == offsets[token + 1]:
         return 0
     for position in range(offsets[token], offsets[token + 1]):
-        state = step(memory, state, data[position])
+        state = step(memory, state, np.int64(data[position]))
         if state <= 0:
             break
     return state
@@ -435,7 +460,7 @@ def advance(memory: Any, state: Any, token: Any) -> Any:
 def advance_bytes(memory: Any, state: Any, data: Any) -> Any:
     """The state after some bytes; 0: refused."""
     for byte in data:
-        state = step(memory, state, byte)
+        state = step(memory, state, np.int64(byte))
         if state <= 0:
             break
     return state

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .array_kernels import grown_rows
-from .compiled import kernel
+from .compiled import inner_kernel, kernel
 
 BOTH, EITHER, FIRST = 0, 1, 2  # which of a pair must be alive for the pair to be alive
 
@@ -74,7 +74,7 @@ def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: An
     return table[:num_states], pairs[:num_states]
 
 
-@kernel
+@inner_kernel
 def _slot(pairs: Any, slots: Any, a: Any, b: Any) -> Any:
     """The slot of the pair (a, b) in the open-addressing table: its own, or the free one where it belongs."""
     mask = slots.shape[0] - 1

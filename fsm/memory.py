@@ -14,7 +14,7 @@ from numba import carray  # type: ignore[attr-defined]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .compiled import kernel
+from .compiled import inner_kernel
 
 NEED_SPACE = -1
 NEED_WORK = -2
@@ -58,7 +58,10 @@ TOO_LARGE = -3
 TRIE_BYTES, TRIE_DEPTHS, TRIE_ENDS, TRIE_TOKENS, TRIE_ROOTS, TRIE_SIZE, SUMMARY_OF, SUMMARIES = range(8)
 WHOLE, REST = 40, 48
 NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, ALL_TOKENS, PLAIN_ROWS, NUM_WORDS, PATH = range(56, 63)
-MEMORY_SIZE = 63
+# the address of `automaton_kernels.transition`, its verbs, and the address of this memory itself
+TRANSITION, THIS = 63, 64
+READ, ENTER, WITHOUT_TEXTS = range(3)
+MEMORY_SIZE = 65
 # PATH holds, by depth of the trie, a state and the node of the template; then flags by class,
 # a few states, and marks by state
 INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 512, 1024, 5120, 5184, 5184 + 256
@@ -117,21 +120,21 @@ def _inttoptr(typing_context: Any, address: Any) -> Any:
 pointer: Any = intrinsic(_inttoptr)
 
 
-@kernel
+@inner_kernel
 def i32(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.int32)
 
 
-@kernel
+@inner_kernel
 def i64(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.int64)
 
 
-@kernel
+@inner_kernel
 def u64(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.uint64)
 
 
-@kernel
+@inner_kernel
 def u8(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.uint8)

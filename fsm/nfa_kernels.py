@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from .array_kernels import copy_into, grown, grown_rows, sort_beginning
-from .compiled import kernel
+from .compiled import inner_kernel, kernel
 
 DONE, TOO_MANY_STATES, TOO_MUCH_WORK = 0, 1, 2
 
 
-@kernel
+@inner_kernel
 def _closure(
     kind: Any, next_node: Any, other: Any, universal: Any, node: Any, seen: Any, stamp: Any, found: Any, stack: Any
 ) -> Any:
@@ -84,7 +84,7 @@ def subset_construction(
                 if class_id > 1:
                     break
                 stamp += 1
-                num_found, matches = _closure(kind, next_node, other, universal, 0, seen, stamp, found, stack)
+                num_found, matches = _closure(kind, next_node, other, universal, np.int64(0), seen, stamp, found, stack)
                 work += num_found
             else:
                 stamp += 1
@@ -99,7 +99,9 @@ def subset_construction(
                     if begin[target] < 0:
                         stamp += 1
                         copy_into(kept, 0, found, 0, num_found)
-                        made, made_ends = _closure(kind, next_node, other, universal, target, seen, stamp, found, stack)
+                        made, made_ends = _closure(
+                            kind, next_node, other, universal, np.int64(target), seen, stamp, found, stack
+                        )
                         members = grown(members, num_members + made)
                         copy_into(members, num_members, found, 0, made)
                         begin[target], count[target], ends[target] = num_members, made, made_ends

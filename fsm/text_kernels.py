@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import kernel
+from .compiled import inner_kernel, kernel
 from .memory import (
     ALL_TOKENS,
     ENDLESS_STEPS,
@@ -65,7 +65,7 @@ from .memory import (
 )
 
 
-@kernel
+@inner_kernel
 def text_alive(text: Any, state: Any, node: Any) -> Any:
     """Whether a character begun (template node) can be completed into a live state."""
     num_words = text[T_WORDS]
@@ -76,7 +76,7 @@ def text_alive(text: Any, state: Any, node: Any) -> Any:
     return alive
 
 
-@kernel
+@inner_kernel
 def text_step(text: Any, sub: Any, byte: Any) -> Any:
     """The byte state after one more byte; 0: refused."""
     num_nodes = text[T_NODES]
@@ -89,7 +89,7 @@ def text_step(text: Any, sub: Any, byte: Any) -> Any:
     return state * num_nodes + spelt if text_alive(text, state, spelt) else 0
 
 
-@kernel
+@inner_kernel
 def text_cost(text: Any, sub: Any) -> Any:
     """Least number of bytes from a byte state to acceptance."""
     num_nodes = text[T_NODES]
@@ -107,7 +107,7 @@ def text_cost(text: Any, sub: Any) -> Any:
     return best
 
 
-@kernel
+@inner_kernel
 def _num_bits(word: Any) -> Any:
     """Number of bits set."""
     total = np.int64(0)
@@ -117,7 +117,7 @@ def _num_bits(word: Any) -> Any:
     return total
 
 
-@kernel
+@inner_kernel
 def _find_chain(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any, at: Any) -> None:
     """Safe characters that lead on in one way for many steps.
 
@@ -175,10 +175,10 @@ def _find_chain(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any,
         here = following
     for index in range(num_flags):
         flags[num_classes + flags[index]] = at + 1
-    _keep_safe(text, flags, at + 1, steps, worst, is_exact, safe, at)
+    _keep_safe(text, flags, at + 1, np.int64(steps), worst, np.int64(is_exact), safe, at)
 
 
-@kernel
+@inner_kernel
 def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any, at: Any) -> None:
     """Safe characters that never leave a few states, found greedily.
 
@@ -223,10 +223,10 @@ def _find_region(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any
         worst = max(worst, np.int64(costs[region[index]]) + 3)
     if may_return:
         worst = max(worst, np.int64(costs[state]) + 3)
-    _keep_safe(text, flags, mark, ENDLESS_STEPS, worst, 0, safe, at)
+    _keep_safe(text, flags, mark, np.int64(ENDLESS_STEPS), worst, np.int64(0), safe, at)
 
 
-@kernel
+@inner_kernel
 def _keep_safe(text: Any, flags: Any, mark: Any, steps: Any, worst: Any, is_exact: Any, safe: Any, at: Any) -> None:
     """Writes down the safe classes, those with flags[num_classes + class_id] == mark."""
     template, is_wide = i32(text[T_TEMPLATE]), u8(text[T_IS_WIDE])
@@ -246,7 +246,7 @@ def _keep_safe(text: Any, flags: Any, mark: Any, steps: Any, worst: Any, is_exac
     safe[at + 5] = is_exact
 
 
-@kernel
+@inner_kernel
 def find_safe(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any, at: Any) -> None:
     """Characters of which any text of at most `steps` may follow the state, without a place that is asked for.
 
@@ -274,7 +274,7 @@ def find_safe(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, s
             safe[at + 3], safe[at + 4], safe[at + 5] = kept3, kept4, kept5
 
 
-@kernel
+@inner_kernel
 def set_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
     """Sets the bits of all tokens that end at trie nodes node .. end - 1."""
     tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
@@ -285,7 +285,7 @@ def set_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
             token = same[token]
 
 
-@kernel
+@inner_kernel
 def clear_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
     """Clears the bits of all tokens that end at trie nodes node .. end - 1."""
     tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
@@ -364,7 +364,7 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
                 ):
                     worst = max(worst, np.int64(safe[at + 4]))
                     if not is_full:
-                        set_tokens(memory, trie, node, ends[node], bits)
+                        set_tokens(memory, trie, node, np.int64(ends[node]), bits)
                     node = np.int64(ends[node])
                     continue
         spelt = np.int64(template[inner * 256 + data[node]])
@@ -377,7 +377,7 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
             alive = text_alive(text, state, spelt)
         if not alive:
             if is_full:
-                clear_tokens(memory, trie, node, ends[node], bits)
+                clear_tokens(memory, trie, node, np.int64(ends[node]), bits)
             node = np.int64(ends[node])
             continue
         path[depth] = state

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .alphabet import Ints
-from .compiled import kernel
+from .compiled import inner_kernel, kernel
 
 SUMMARISE_FROM = 3  # nodes of a sub-tree; smaller ones are as quickly walked as skipped
 MAX_TOKEN_LEN = 255  # longer tokens are never allowed: no real vocabulary has one that a constraint could use
@@ -156,7 +156,7 @@ def _flatten(joined: Any, offsets: Any, ids: Any) -> Any:
     return data, depths, ends, tokens
 
 
-@kernel
+@inner_kernel
 def _utf8_step(state: Any, byte: Any) -> Any:
     """UTF-8 by bytes: 0 at a boundary, 1 to 3 continuation bytes to come, 4 to 7 after E0, ED, F0, F4; -1 malformed."""
     if state == 0:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .automaton_kernels import advance, live_bytes, step
-from .compiled import kernel
+from .compiled import inner_kernel, kernel
 from .memory import (
     NEXT_SAME,
     PATH,
@@ -46,11 +46,18 @@ def walk(memory: Any, state: Any, limit: Any, bits: Any) -> Any:
     if only >= 0:
         if roots[only] < 0:
             return 0
-        return _walk_range(memory, WHOLE, roots[only], i32(memory[WHOLE + TRIE_ENDS])[roots[only]], limit, bits)
-    return _walk_range(memory, WHOLE, 0, memory[WHOLE + TRIE_SIZE], limit, bits)
+        return _walk_range(
+            memory,
+            np.int64(WHOLE),
+            np.int64(roots[only]),
+            np.int64(i32(memory[WHOLE + TRIE_ENDS])[roots[only]]),
+            limit,
+            bits,
+        )
+    return _walk_range(memory, np.int64(WHOLE), np.int64(0), memory[WHOLE + TRIE_SIZE], limit, bits)
 
 
-@kernel
+@inner_kernel
 def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: Any) -> Any:
     """The walk over trie nodes node .. end - 1, PATH[depth - 1] being the state before the first of them."""
     data, depths, ends = u8(memory[trie + TRIE_BYTES]), u8(memory[trie + TRIE_DEPTHS]), i32(memory[trie + TRIE_ENDS])
@@ -111,7 +118,7 @@ def walk_exits(memory: Any, trie: Any, state: Any, live: Any, exits: Any, starts
             for index in range(starts[byte], starts[byte + 1]):
                 node = exits[index]
                 path[np.int64(depths[node]) - 1] = state
-                cost = _walk_range(memory, trie, node, ends[node], limit, bits)
+                cost = _walk_range(memory, trie, np.int64(node), np.int64(ends[node]), limit, bits)
                 if cost < 0:
                     return cost
                 worst = max(worst, cost)
