@@ -22,6 +22,7 @@ import torch
 
 import phloem as ph
 from phloem.runtime.models import resolve_model
+from phloem.runtime.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -37,7 +38,7 @@ CONFIGURATIONS = {
 
 
 def build_prompts(
-    tokenizer: ph.Tokenizer, count: int, prefix_len: int
+    tokenizer: Tokenizer, count: int, prefix_len: int
 ) -> tuple[list[list[int]], list[dict[str, object]]]:
     """`count` chats over one system prompt of about `prefix_len` tokens, and the schema that each answer follows."""
     system = SYSTEM_PROMPT
