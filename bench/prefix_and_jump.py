@@ -37,9 +37,7 @@ CONFIGURATIONS = {
 }
 
 
-def build_prompts(
-    tokenizer: Tokenizer, count: int, prefix_len: int
-) -> tuple[list[list[int]], list[dict[str, object]]]:
+def build_prompts(tokenizer: Tokenizer, count: int, prefix_len: int) -> tuple[list[list[int]], list[dict[str, object]]]:
     """`count` chats over one system prompt of about `prefix_len` tokens, and the schema that each answer follows."""
     system = SYSTEM_PROMPT
     for document in documents(seed=1, count=10_000):
