@@ -4,7 +4,7 @@ Texts come in two kinds. *Plain*: `-12.50`. *Scientific*: `1.5e-07`, as Python a
 1e-4 and from 1e16 on. A number without tests may be written in any JSON spelling; a tested one in these two, as far
 as the tests can be decided for them. For plain texts the tests are automata; scientific texts come in four sets,
 small and big of either sign, which a test takes as a whole or not at all. Leaving a spelling out is sound, taking a
-wrong value is not.
+wrong value is not. No text is written that a reader would take for infinity.
 
 Readers turn fractions and exponents into binary floats. Rounding keeps the order, so `minimum` needs no care; for
 `exclusiveMinimum: b` a text like b + 1e-40 would be read as b, so numbers start at the middle between b and the
@@ -37,7 +37,16 @@ _FRACTIONS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*", search=Fals
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
 _ALL_SCIENTIFIC = 15
 
-ANY_NUMBER = Embed(regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", search=False))
+ANY_NUMBER = Embed(
+    regex_to_dfa(
+        r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|"
+        r"-?(?:0|[1-9][0-9]{0,7})(?:\.[0-9]+)?[eE][+-]?(?:[0-9]{1,2}|[0-2][0-9]{2})|"
+        r"-?[1-9](?:\.[0-9]+)?[eE](?:\+?30[0-7]|-3[0-9]{2})|"
+        r"-?1(?:\.[0-6][0-9]*|\.7[0-8][0-9]*)?[eE]\+?308",
+        search=False,
+    )
+)
+"""Any spelling of any number that a reader can hold in a float: 1e999 is JSON, but nobody can tell what it is."""
 ANY_INTEGER = Embed(_INTEGERS)
 
 MAX_EXCLUDED = 64
