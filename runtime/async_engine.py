@@ -142,7 +142,7 @@ class AsyncEngine:
             raise
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
-        """Runs `function` on the step thread between two steps."""
+        """Runs `function` on the step thread between two steps; at once if this is the step thread."""
         future: Future[Result] = Future()
         if not self.is_alive or self._stopping:
             future.set_exception(self._stopped())
@@ -156,7 +156,10 @@ class AsyncEngine:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._commands.put(command)
+        if threading.current_thread() is self._thread:
+            command()
+        else:
+            self._commands.put(command)
         return future
 
     def abort(self, request_id: str) -> None:

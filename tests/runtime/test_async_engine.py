@@ -141,6 +141,11 @@ def test_a_driven_engine_can_be_used_directly_at_the_same_time(served: AsyncEngi
     stream.abort()
 
 
+def test_the_step_thread_never_waits_for_itself(served: AsyncEngine) -> None:
+    assert served.call(served.engine.flush_cache).result(timeout=20) == 0
+    assert served.call(lambda: served.call(lambda: 7).result(timeout=20)).result(timeout=20) == 7
+
+
 def test_only_one_thread_drives_an_engine(served: AsyncEngine) -> None:
     with pytest.raises(ConfigError, match="driven"):
         AsyncEngine(served.engine)
