@@ -50,5 +50,5 @@ def schema_to_grammar(
     """
     if type(schema) is not dict and type(schema) is not bool:
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
-    check_size(schema)
-    return SchemaCompiler(Sites(schema, annotations), LAYOUTS[whitespace]).grammar()
+    sites = Sites(schema, annotations, evaluates=check_size(schema))
+    return SchemaCompiler(sites, LAYOUTS[whitespace]).grammar()

@@ -91,7 +91,7 @@ class Applied:
         self.disjunctions.append(Disjunction(tuple(options)))
 
     def any_of(self, goals: list[Goal]) -> None:
-        if ANYTHING in goals:
+        if ANYTHING in goals and not self.keywords.sites.evaluates:
             return
         required = self.required_only("anyOf")
         if required is not None and math.prod(map(len, required)) <= MAX_CLAUSES:
@@ -142,7 +142,7 @@ class Applied:
         condition = self.keywords.goal("if")
         then = self.keywords.goal("then") if "then" in self.schema else ANYTHING
         otherwise = self.keywords.goal("else") if "else" in self.schema else ANYTHING
-        if then == otherwise == ANYTHING:
+        if then == otherwise == ANYTHING and not self.keywords.sites.evaluates:
             return
         if condition == ANYTHING:
             self.atoms += then

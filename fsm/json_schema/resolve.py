@@ -178,14 +178,17 @@ class Resolver:
                 pending.append(self.site(child, f"{site.pointer}/{path}", resource))
 
 
-def check_size(schema: object) -> None:
+def check_size(schema: object) -> bool:
     """Refuses a text that is nested too deeply, too large, or that contains itself, without recursion.
+
+    Returns whether `unevaluated…` occurs in it.
 
     Raises:
         ConstraintTooLarge: deeper than `MAX_DEPTH`, or more than `MAX_VALUES`.
     """
     level = [schema]
     num_values = 0
+    evaluates = False
     for _ in range(MAX_DEPTH):
         below: list[object] = []
         for item in level:
@@ -193,11 +196,12 @@ def check_size(schema: object) -> None:
                 if not all(type(key) is str for key in item):
                     raise InvalidSchema("the schema has an object with a key that is no string")
                 below += item.values()
+                evaluates = evaluates or "unevaluatedProperties" in item or "unevaluatedItems" in item
             elif type(item) is list:
                 below += item
         level = [item for item in below if type(item) is dict or type(item) is list]
         if not level:
-            return
+            return evaluates
         num_values += len(level)
         if num_values > MAX_VALUES:
             raise ConstraintTooLarge(f"the schema has more than {MAX_VALUES} objects and arrays; make it smaller")

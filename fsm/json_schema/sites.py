@@ -43,11 +43,17 @@ class Annotation:
 
 
 class Sites:
-    """The numbered subschemas of one text."""
+    """The numbered subschemas of one text.
 
-    __slots__ = ("_goals", "_numbers", "_synthetic", "annotations", "resolver", "table")
+    Attributes:
+        table: the subschemas by number.
+        evaluates: whether the text has `unevaluated…`, so that it matters which options hold besides the first.
+    """
 
-    def __init__(self, schema: dict[str, Any] | bool, annotations: list[Annotation] | None) -> None:
+    __slots__ = ("_goals", "_numbers", "_synthetic", "annotations", "evaluates", "resolver", "table")
+
+    def __init__(self, schema: dict[str, Any] | bool, annotations: list[Annotation] | None, *, evaluates: bool) -> None:
+        self.evaluates = evaluates
         self.resolver = Resolver(schema)
         self.annotations = annotations
         self._synthetic = Resource("", True, "", DRAFT_2020)

@@ -11,7 +11,7 @@ from .texts import error_at
 def unevaluated_object(facets: tuple[ObjectFacet, ...], goal: Goal, pointer: str) -> tuple[ObjectFacet, ...]:
     """The facet that gives `goal` to every key that no applied schema has evaluated."""
     evaluated = [facet for facet in facets if facet.evaluates]
-    if goal == ANYTHING or any(facet.evaluates_rest for facet in evaluated):
+    if any(facet.evaluates_rest for facet in evaluated):
         return ()
     names = {key: ANYTHING for facet in evaluated for key in facet.properties}
     patterns = {pattern: ANYTHING for facet in evaluated for pattern, _ in facet.patterns}
@@ -25,7 +25,7 @@ def unevaluated_array(facets: tuple[ArrayFacet, ...], goal: Goal, site: Site) ->
     and `unevaluatedItems: false`.
     """
     evaluated = [facet for facet in facets if facet.evaluates]
-    if goal == ANYTHING or any(facet.evaluates_rest for facet in evaluated):
+    if any(facet.evaluates_rest for facet in evaluated):
         return ()
     prefix = max((len(facet.prefix) for facet in evaluated), default=0)
     if site.resource.draft != DRAFT_2019:
