@@ -10,19 +10,10 @@ Invariant, checked by `audit`: every block of the pool is free, in the tree, or 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from ..radix import BlockPool, Node, RadixTree, pack
+from ..radix import BlockPool, RadixTree, pack
 from .kv_cache import KVCache
-from .request import Request
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A request's hold on a path of the tree: `[0, num_tokens)` stays in place until the lease is released."""
-
-    node: Node
-    num_tokens: int
+from .request import Lease, Request
 
 
 class PrefixCache:

@@ -7,7 +7,7 @@ One request's tokens, as half-open ranges (the other modules refer to them by na
     [num_computed_tokens, len(token_ids))     known (prompt, sampled, jumped), KV not yet written
     draft                                     believed to come next; joins token_ids only when verified
 
-This module knows nothing of models, tensors or scheduling; it imports the constraint cursor's type only.
+This module knows nothing of models, tensors or scheduling; it imports types only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ..errors import RequestError
 
 if TYPE_CHECKING:
     from ..fsm import Cursor
+    from ..radix import Node
     from .output import OutputText
-    from .prefix_cache import Lease
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
@@ -234,6 +234,14 @@ class Completion:
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     parsed: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A request's hold on a path of the tree: `[0, num_tokens)` stays in place until the lease is released."""
+
+    node: Node
+    num_tokens: int
 
 
 @dataclass(slots=True, eq=False)
