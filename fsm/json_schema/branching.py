@@ -73,7 +73,7 @@ class _Sheet:
             self.objects.sort(key=lambda ranked: ranked[0])
         arrays = tuple(facet for _, facet in self.arrays) if self.types & ARRAY else ()
         objects = tuple(facet for _, facet in self.objects) if self.types & OBJECT else ()
-        return Branch(self.types, self.numbers, self.strings, arrays, objects)
+        return Branch("", self.types, self.numbers, self.strings, arrays, objects)
 
 
 class Branching:
@@ -140,9 +140,7 @@ class Branching:
             (atom,) = goal
             part = self.part(atom)
             if part.is_simple:
-                if not part.types:
-                    return ()
-                return (Branch(part.types, part.numbers, part.strings, part.arrays, part.objects),)
+                return (part,) if part.types else ()
         first = _Sheet()
         first.todo = [((index,), Part("", atoms=(atom,))) for index, atom in enumerate(sorted(goal))]
         pending = [first]

@@ -112,6 +112,7 @@ class Disjointness:
 def _joined(left: Branch, right: Branch) -> Branch:
     """The values that belong to both branches."""
     return Branch(
+        left.pointer,
         left.types & right.types,
         left.numbers + right.numbers,
         left.strings + right.strings,

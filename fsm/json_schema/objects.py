@@ -107,10 +107,12 @@ class ObjectWriter:
             names.update(dict.fromkeys(facet.properties))
         others = self.others.of(first, frozenset(names), minimum)
         names.update(dict.fromkeys(others.listed))
+        free_names = all(facet.names == ANYTHING for facet in first)
+        only = first[0] if len(first) == 1 and not first[0].patterns else None
         members: list[tuple[str, Expression | None]] = []
         for key in names:
-            goal = goal_of_key(first, key)
-            possible = goal != NEVER and is_writable(key) and self.others.is_name(first, key)
+            goal = goal_of_key(first, key) if only is None else only.properties.get(key, only.additional)
+            possible = goal != NEVER and is_writable(key) and (free_names or self.others.is_name(first, key))
             members.append((key, self.value(goal) if possible else None))
         clauses = frozenset(
             frozenset(clause for facet in facets for clause in facet.clauses) for facets in alternatives

@@ -150,12 +150,5 @@ class Part:
         return not self.atoms and not self.disjunctions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Branch:
-    """All values of the types in `types` that pass the tests and facets for their type."""
-
-    types: TypeMask
-    numbers: tuple[Test, ...] = ()
-    strings: tuple[Test, ...] = ()
-    arrays: tuple[ArrayFacet, ...] = ()
-    objects: tuple[ObjectFacet, ...] = ()
+Branch: TypeAlias = Part
+"""A part in which nothing is left to be worked off: all values of its types that pass its tests and facets."""

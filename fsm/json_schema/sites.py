@@ -50,7 +50,7 @@ class Sites:
         evaluates: whether the text has `unevaluated…`, so that it matters which options hold besides the first.
     """
 
-    __slots__ = ("_goals", "_numbers", "_synthetic", "annotations", "evaluates", "resolver", "table")
+    __slots__ = ("_goals", "_numbers", "_synthetic", "_types", "annotations", "evaluates", "resolver", "table")
 
     def __init__(self, schema: dict[str, Any] | bool, annotations: list[Annotation] | None, *, evaluates: bool) -> None:
         self.evaluates = evaluates
@@ -60,6 +60,7 @@ class Sites:
         self.table: list[Site] = [Site(True, "", self._synthetic)]
         self._goals: list[Goal] = [ANYTHING]
         self._numbers: dict[tuple[int, int], int] = {}
+        self._types: dict[str, Goal] = {}
 
     def root_goal(self) -> Goal:
         """The goal of the whole text."""
@@ -77,8 +78,11 @@ class Sites:
         number = self._numbers.get((id(schema), id(resource)))
         if number is not None:
             return self._goals[number]
-        if KEYWORDS.isdisjoint(schema):
+        found = KEYWORDS.intersection(schema)
+        if not found:
             return ANYTHING
+        if len(found) == 1 and "type" in found and type(schema["type"]) is str:
+            return self._plain(schema, pointer, resource)
         site = self.resolver.site(schema, pointer, resource)
         key = (id(schema), id(site.resource))
         if "$ref" in schema:
@@ -99,6 +103,16 @@ class Sites:
         goal = frozenset((2 * number,))
         self.table.append(site)
         self._goals.append(goal)
+        return goal
+
+    def _plain(self, schema: dict[str, Any], pointer: str, resource: Resource) -> Goal:
+        """The goal of a type and nothing else: one for all subschemas that say the same."""
+        goal = self._types.get(schema["type"])
+        if goal is None:
+            number = len(self.table)
+            goal = self._types[schema["type"]] = frozenset((2 * number,))
+            self.table.append(Site(schema, pointer, resource))
+            self._goals.append(goal)
         return goal
 
     def synthetic(self, schema: dict[str, Any], pointer: str) -> Goal:

@@ -9,6 +9,8 @@ from ...errors import ConstraintError
 
 def is_writable(text: str) -> bool:
     """Whether a text can be written as UTF-8, that is: has no lone surrogate."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -18,6 +20,8 @@ def is_writable(text: str) -> bool:
 
 def string_text(text: str) -> str:
     """A string as JSON text, in the one spelling that is used everywhere."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     return json.dumps(text, ensure_ascii=False)
 
 
