@@ -1,6 +1,7 @@
 """JSON Schema cases against the judge: what compiles, what is accepted, what random walks write.
 
     python bench/schema_cases.py FOLDER [--only TEXT] [--limit N] [--walks N] [--seed S] [--whitespace STYLE]
+           [--draft URI]
 
 FOLDER holds files `{"schema": …, "tests": [{"valid": bool, "data": …}, …]}`, or lists of such groups (the layout of
 the official test suite). For every case: does it compile (and if not, why), are valid instances accepted and invalid
@@ -62,6 +63,7 @@ def main() -> None:
     arguments.add_argument("--limit", type=int, default=0, help="only the first N cases")
     arguments.add_argument("--walks", type=int, default=3, help="random texts per case")
     arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--draft", default="", help="$schema of the cases that name none")
     arguments.add_argument("--whitespace", choices=list(SEPARATORS), default="compact")
     arguments.add_argument("--verbose", action="store_true", help="print every case that is not right")
     options = arguments.parse_args()
@@ -70,6 +72,8 @@ def main() -> None:
     schema_to_grammar({"type": "object"})
     results = []
     for name, group in list(cases(options.folder, options.only))[: options.limit or None]:
+        if options.draft and isinstance(group["schema"], dict):
+            group = {**group, "schema": {"$schema": options.draft, **group["schema"]}}
         results.append(run(name, group, vocabulary, options))
         if options.verbose:
             show(results[-1])

@@ -175,8 +175,12 @@ class Applied:
             )
 
     def dynamic_reference(self, name: str) -> None:
-        pointer = f"{self.pointer}/{name}"
-        raise error_at(UnsupportedSchema, pointer, "dynamic references are not supported; use $ref")
+        """`$dynamicRef` and `$recursiveRef`, where there is only one place they can mean."""
+        sites, site = self.keywords.sites, self.keywords.site
+        if not sites.resolver.is_static(self.schema[name]):
+            pointer = f"{self.pointer}/{name}"
+            raise error_at(UnsupportedSchema, pointer, "its target depends on the way to it; use $ref")
+        self.atoms += sites.reference(site, name)
 
     def option(self, goal: Goal, atoms: tuple[int, ...] = ()) -> Part:
         return Part(self.pointer, atoms=(*sorted(goal), *atoms))

@@ -42,7 +42,9 @@ MAX_NESTING = 16
 """Most goals that are expanded within each other to prove options of `oneOf` disjoint."""
 
 Rank = tuple[int, ...]
-"""Where in the text a facet stands; it decides the order of the keys."""
+"""Where in the text a facet stands; it decides the order of the keys. It begins with `SAID`, or with `SILENT` for
+all that was reached through a negation: that comes last, and evaluates nothing, not even under `not not`."""
+SAID, SILENT = 0, 1
 
 
 class _Sheet:
@@ -56,7 +58,7 @@ class _Sheet:
         self.strings: tuple[Test, ...] = ()
         self.arrays: list[tuple[Rank, ArrayFacet]] = []
         self.objects: list[tuple[Rank, ObjectFacet]] = []
-        self.seen: set[int] = set()
+        self.seen: dict[int, int] = {}  # atoms, with SAID or SILENT
         self.todo: list[tuple[Rank, Part]] = []
         self.disjunctions: list[tuple[Rank, Disjunction]] = []
 
@@ -142,7 +144,7 @@ class Branching:
             if part.is_simple:
                 return (part,) if part.types else ()
         first = _Sheet()
-        first.todo = [((index,), Part("", atoms=(atom,))) for index, atom in enumerate(sorted(goal))]
+        first.todo = [((SAID, index), Part("", atoms=(atom,))) for index, atom in enumerate(sorted(goal))]
         pending = [first]
         done: list[Branch] = []
         num_sheets = 1
@@ -175,14 +177,19 @@ class Branching:
             sheet.numbers += tuple(test for test in part.numbers if test not in sheet.numbers)
             sheet.strings += tuple(test for test in part.strings if test not in sheet.strings)
             own = (*rank, 1 if part.own_first else 3)
-            sheet.arrays += [(own, facet) for facet in part.arrays]
-            sheet.objects += [(own, facet) for facet in part.objects]
+            if rank[0] == SILENT and self.sites.evaluates:
+                sheet.arrays += [(own, replace(facet, evaluates=False)) for facet in part.arrays]
+                sheet.objects += [(own, replace(facet, evaluates=False)) for facet in part.objects]
+            else:
+                sheet.arrays += [(own, facet) for facet in part.arrays]
+                sheet.objects += [(own, facet) for facet in part.objects]
             for index, atom in enumerate(part.atoms):
                 if atom == 1 or atom ^ 1 in sheet.seen:
                     return False
-                if atom != 0 and atom not in sheet.seen:
-                    sheet.seen.add(atom)
-                    sheet.todo.append(((*rank, 2, index), self.part(atom)))
+                silent = rank[0] or atom & 1
+                if atom != 0 and sheet.seen.get(atom, 2) > silent:
+                    sheet.seen[atom] = silent
+                    sheet.todo.append(((silent, *rank[1:], 2, index), self.part(atom)))
             for index, disjunction in enumerate(part.disjunctions):
                 place = (*rank, 2, len(part.atoms) + index)
                 if len(disjunction.options) == 1:

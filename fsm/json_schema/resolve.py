@@ -10,6 +10,7 @@ Cost: references of the form `#/…` cost their length; the first other referenc
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
@@ -76,7 +77,7 @@ def draft_of(schema: Schema, default: int) -> int:
 class Resolver:
     """Makes sites and follows references within one schema text."""
 
-    __slots__ = ("_anchors", "_index", "_resources", "root")
+    __slots__ = ("_anchors", "_dynamic", "_index", "_resources", "root")
 
     def __init__(self, schema: Schema) -> None:
         draft = draft_of(schema, UNSPECIFIED)
@@ -85,6 +86,7 @@ class Resolver:
         self._resources: dict[int, Resource] = {}
         self._index: dict[str, Resource] | None = None
         self._anchors: dict[tuple[str, str], Site] = {}
+        self._dynamic: Counter[str] = Counter()
 
     def site(self, schema: Schema, pointer: str, parent: Resource) -> Site:
         """The site of a subschema found under `parent`."""
@@ -105,14 +107,14 @@ class Resolver:
         self._resources[id(schema)] = resource
         return resource
 
-    def follow(self, site: Site, reference: object) -> Site:
-        """The site that the `$ref` at `site` means.
+    def follow(self, site: Site, reference: object, keyword: str = "$ref") -> Site:
+        """The site that the `$ref` (or another keyword) at `site` means.
 
         Raises:
             InvalidSchema: it is not a string, or leads nowhere.
             UnsupportedSchema: it leads out of the text.
         """
-        place = f"{site.pointer}/$ref"
+        place = f"{site.pointer}/{keyword}"
         if not isinstance(reference, str):
             raise error_at(InvalidSchema, place, f"a reference must be a string, not {reference!r}")
         if reference == "#" or reference.startswith("#/"):
@@ -131,6 +133,12 @@ class Resolver:
         if found is None:
             raise error_at(InvalidSchema, place, f"there is no anchor {reference!r} in the schema")
         return found
+
+    def is_static(self, reference: object) -> bool:
+        """Whether a dynamic reference can only mean one place: at most one dynamic anchor has its name."""
+        self._resource("")
+        name = reference.split("#")[-1] if isinstance(reference, str) else ""
+        return self._dynamic[name] <= 1
 
     def _walk(self, resource: Resource, fragment: str, reference: str, place: str) -> Site:
         """The site at a JSON pointer relative to a resource."""
@@ -172,6 +180,10 @@ class Resolver:
                 continue
             if resource.schema is schema:
                 self._index.setdefault(resource.uri, resource)
+            if isinstance(schema.get("$dynamicAnchor"), str):
+                self._dynamic[schema["$dynamicAnchor"]] += 1
+            if schema.get("$recursiveAnchor") is True:
+                self._dynamic[""] += 1
             for name in _anchors(schema):
                 self._anchors.setdefault((resource.uri, name), site)
             for child, path in _children(schema):

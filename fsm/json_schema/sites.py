@@ -135,9 +135,9 @@ class Sites:
         self._goals.append(frozenset((2 * number,)))
         return self._goals[number]
 
-    def reference(self, site: Site) -> Goal:
+    def reference(self, site: Site, name: str = "$ref") -> Goal:
         """The goal behind the `$ref` of a subschema that has other keywords too."""
-        target = self.resolver.follow(site, site.schema["$ref"])  # type: ignore[index]  # it has one
+        target = self.resolver.follow(site, site.schema[name], name)  # type: ignore[index]  # it has one
         return self.goal(target.schema, target.pointer, target.resource)
 
     def _target(self, site: Site) -> Site:
