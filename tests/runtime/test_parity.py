@@ -1,0 +1,75 @@
+"""The whole engine against transformers: 64 greedy tokens of random checkpoints, in chunks, batches and cache hits."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import phloem as ph
+from phloem.runtime.models import resolve_model
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+SHAPES = {
+    "MHA, untied": {"num_attention_heads": 4, "num_key_value_heads": 4, "tie_word_embeddings": False},
+    "GQA, tied, llama3 rope": {"num_attention_heads": 4, "num_key_value_heads": 2, "rope_parameters": LLAMA3},
+    "MQA, untied": {"num_attention_heads": 4, "num_key_value_heads": 1, "tie_word_embeddings": False},
+}
+PROMPTS = [[5, *range(20, 90)], [5, *range(20, 90), 7], [5, *range(20, 60), 300, 301], [9], [11] * 40]
+
+
+@pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES)
+def checkpoint(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[list[int]]]:
+    """A folder with random weights and the bundled tokenizer, and what transformers says to each prompt."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers' own
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        settings = {"tie_word_embeddings": True, **request.param}
+        config = LlamaConfig(
+            vocab_size=1280, hidden_size=64, intermediate_size=96, num_hidden_layers=2, head_dim=16,
+            max_position_embeddings=512, eos_token_id=None, bos_token_id=None, **settings,
+        )  # fmt: skip
+        torch.manual_seed(7)
+        model = LlamaForCausalLM(config).eval()
+        for name, parameter in model.named_parameters():  # confident logits, led by the layers and not by the input
+            parameter.data.mul_(8.0 if parameter.ndim == 2 and "embed" not in name else 1.0)
+        folder = tmp_path_factory.mktemp("checkpoint")
+        model.save_pretrained(folder)
+        answers = []
+        for prompt in PROMPTS:
+            ids = torch.tensor([prompt])
+            with torch.inference_mode():
+                out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=64)
+            answers.append(out[0, len(prompt) :].tolist())
+    assert min(len(set(answer)) for answer in answers) > 8, "the random model only repeats itself: it proves nothing"
+    for name in ("tokenizer.model", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(resolve_model("nano") / name, folder)
+    return folder, answers
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"max_batch_tokens": 13}, {"max_running_requests": 1, "block_size": 1}, {"num_blocks": 20}],
+    ids=["whole", "chunks", "one by one", "small pool"],
+)
+def test_greedy_text_is_transformers(checkpoint: tuple[Path, list[list[int]]], settings: dict[str, int]) -> None:
+    folder, answers = checkpoint
+    params = ph.SamplingParams(max_tokens=64, temperature=0.0, ignore_eos=True)
+    with ph.Engine(str(folder), device="cpu", check_invariants=True, **settings) as engine:
+        for _ in range(2):  # cold, then warm
+            completions = engine.generate(PROMPTS, params)
+            assert [list(completion.token_ids) for completion in completions] == answers
+        assert sum(completion.usage.cached_tokens for completion in completions) > 0
