@@ -18,7 +18,9 @@ import phloem, sys
 from pathlib import Path
 assert Path(phloem.__file__).is_relative_to(sys.argv[1]), phloem.__file__
 with phloem.Engine(device="cpu", num_blocks=64) as engine:
-    spec = phloem.json_schema({"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]})
+    spec = phloem.json_schema({
+        "type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False
+    })
     print(engine.generate("Hello", phloem.SamplingParams(max_tokens=20), spec).parsed)
 """
 

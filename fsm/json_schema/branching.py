@@ -256,9 +256,9 @@ class Branching:
         options: list[Part] = []
         for branch in branches:
             objects, arrays = branch.objects, branch.arrays
-            if branch.types & OBJECT:
+            if branch.types & OBJECT and names[0] in site.schema:
                 objects += unevaluated_object(objects, goals[0], site.pointer)
-            if branch.types & ARRAY:
+            if branch.types & ARRAY and names[1] in site.schema:
                 arrays += unevaluated_array(arrays, goals[1], site)
             options.append(Part(site.pointer, branch.types, branch.numbers, branch.strings, arrays, objects))
         return Part(site.pointer, disjunctions=(Disjunction(tuple(options)),))

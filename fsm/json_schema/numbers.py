@@ -170,6 +170,8 @@ def _failing(test: Test, whole: bool) -> Texts:
         return _reaching(argument, LESS if kind == "exclusive-minimum" else GREATER, whole)
     if kind == "multiple":
         return _multiples(argument, False, whole), 0
+    if kind == "not":  # it fails where every test in it holds
+        return functools.reduce(_both, (_passing(other, whole) for other in argument))
     assert kind == "among", kind
     if whole:
         texts = {text for n in argument if n == int(n) for text in (str(int(n)), "-0" if n == 0 else str(int(n)))}
@@ -177,8 +179,11 @@ def _failing(test: Test, whole: bool) -> Texts:
     if len(argument) > MAX_EXCLUDED:
         raise ConstraintTooLarge(f"more than {MAX_EXCLUDED} numbers are excluded; say what is allowed")
     sides = [_union((_beyond(n, LESS, whole), _beyond(n, GREATER, whole))) for n in sorted(argument)]
-    plain = functools.reduce(Dfa.intersect, (side[0] for side in sides))
-    return plain, functools.reduce(int.__and__, (side[1] for side in sides))
+    return functools.reduce(_both, sides)
+
+
+def _both(one: Texts, other: Texts) -> Texts:
+    return one[0].intersect(other[0]), one[1] & other[1]
 
 
 def _union(found: Iterable[Texts]) -> Texts:
