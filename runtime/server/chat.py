@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,14 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..request import Delta
+from .answering import respond
 from .body import read_request
-from .errors import dump_json
 from .outputs import Output, gather, shown_logprobs
 from .prepare import PreparedChat, prepare_chat
 from .protocol import ChatRequest
 from .replies import Header, chat_choice, chat_logprobs, chunk_choice, finish_reason, usage_body
 from .service import Service
-from .stream import DONE, EventStream, frame, until_gone
+from .stream import DONE, frame
 from .tools import new_call_id, tool_call
 
 
@@ -33,16 +32,7 @@ def chat_router(service: Service) -> APIRouter:
         model = service.check_model(body.model)
         header = Header("chatcmpl", "chat.completion", model, service.fingerprint)
         answer = ChatAnswer(service, body, header, service.api_key(request.state))
-        if not body.stream:
-            with service.lifecycle.track():
-                reply = await until_gone(request, answer.whole())
-            return Response(dump_json(reply), media_type="application/json")
-        return EventStream(
-            answer.frames(),
-            partial(service.explain, request_id=request.state.request_id),
-            ping_interval=service.settings.ping_interval,
-            send_timeout=service.settings.send_timeout,
-        )
+        return await respond(service, request, answer, stream=bool(body.stream))
 
     return router
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .answering import respond
 from .body import read_request
-from .errors import dump_json, invalid
+from .errors import invalid
 from .outputs import Output, gather, shown_logprobs
 from .prepare import EngineCall, prepare_completions
 from .protocol import CompletionRequest
 from .replies import CompletionLogprobs, Header, text_choice, usage_body
 from .service import Service
-from .stream import DONE, EventStream, frame, until_gone
+from .stream import DONE, frame
 
 
 def completions_router(service: Service) -> APIRouter:
@@ -34,16 +34,7 @@ def completions_router(service: Service) -> APIRouter:
             raise invalid(f"{len(body.prompt)} prompts with n={body.n} are more than {limit} outputs.", "prompt")
         header = Header("cmpl", "text_completion", model, service.fingerprint)
         answer = CompletionAnswer(service, body, header, service.api_key(request.state))
-        if not body.stream:
-            with service.lifecycle.track():
-                reply = await until_gone(request, answer.whole())
-            return Response(dump_json(reply), media_type="application/json")
-        return EventStream(
-            answer.frames(),
-            partial(service.explain, request_id=request.state.request_id),
-            ping_interval=service.settings.ping_interval,
-            send_timeout=service.settings.send_timeout,
-        )
+        return await respond(service, request, answer, stream=bool(body.stream))
 
     return router
 

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
@@ -18,13 +17,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..request import FinishReason, Usage
+from .answering import respond
 from .body import read_request
-from .errors import ApiError, dump_json
+from .errors import ApiError
 from .outputs import gather
 from .prepare import PreparedChat, prepare_chat
 from .protocol import Body, ChatRequest, Generation, Message, ResponseFormat, Schema, fault
 from .service import Service
-from .stream import EventStream, frame, until_gone
+from .stream import frame
 
 # names of the chat endpoint's fields in error messages → the field that the caller sent
 RENAMED = (("response_format.json_schema", "text.format"), ("response_format", "text.format"), ("messages", "input"))
@@ -97,16 +97,7 @@ def responses_router(service: Service) -> APIRouter:
         body = await read_request(request, ResponsesRequest, service.settings)
         service.check_ready()
         answer = ResponsesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
-        if not body.stream:
-            with service.lifecycle.track():
-                reply = await until_gone(request, answer.whole())
-            return Response(dump_json(reply), media_type="application/json")
-        return EventStream(
-            answer.frames(),
-            partial(service.explain, request_id=request.state.request_id),
-            ping_interval=service.settings.ping_interval,
-            send_timeout=service.settings.send_timeout,
-        )
+        return await respond(service, request, answer, stream=bool(body.stream))
 
     return router
 
