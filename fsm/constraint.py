@@ -109,7 +109,7 @@ class Cursor:
     def must_stop(self) -> bool:
         """The text is complete and cannot go on: nothing but EOS is allowed (also after EOS was taken)."""
         automaton, state = self.constraint.automaton, self._state
-        return state == FINISHED or (automaton.is_accepting(state) and not automaton.live_bytes(state).any())
+        return state == FINISHED or (automaton.is_accepting(state) and not automaton.has_bytes(state))
 
     @property
     def num_consumed(self) -> int:
