@@ -50,5 +50,6 @@ def schema_to_grammar(
     """
     if type(schema) is not dict and type(schema) is not bool:
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
-    sites = Sites(schema, annotations, evaluates=check_size(schema))
+    evaluates, is_dynamic = check_size(schema)
+    sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic)
     return SchemaCompiler(sites, LAYOUTS[whitespace]).grammar()

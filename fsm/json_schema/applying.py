@@ -10,12 +10,11 @@ import math
 from itertools import combinations, product
 from typing import Any
 
-from ...errors import UnsupportedSchema
 from .checked import Keywords
 from .constants import constants
 from .parts import ANY_TYPE, ANYTHING, NEVER, OBJECT, Disjunction, Goal, ObjectFacet, Part
 from .sites import KEYWORDS, negation
-from .texts import error_at, escape
+from .texts import escape
 
 IN_PLACE = frozenset(
     (
@@ -62,8 +61,8 @@ class Applied:
         for name in schema:
             if name not in keywords.names:
                 continue
-            if name == "$ref":
-                self.atoms += keywords.sites.reference(keywords.site)
+            if name in ("$ref", "$dynamicRef", "$recursiveRef"):
+                self.atoms += keywords.sites.reference(keywords.site, name)
             elif name == "allOf":
                 for goal in self.keywords.goals(name):
                     self.atoms += goal
@@ -83,8 +82,6 @@ class Applied:
                 if type(schema[name]) is not list:
                     raise self.keywords.bad(name, "a list of values")
                 self.among(schema[name], name)
-            elif name in ("$dynamicRef", "$recursiveRef"):
-                self.dynamic_reference(name)
 
     def among(self, values: list[Any], name: str) -> None:
         options = constants(self.keywords.sites, values, f"{self.pointer}/{name}")
@@ -173,14 +170,6 @@ class Applied:
                     )
                 )
             )
-
-    def dynamic_reference(self, name: str) -> None:
-        """`$dynamicRef` and `$recursiveRef`, where there is only one place they can mean."""
-        sites, site = self.keywords.sites, self.keywords.site
-        if not sites.resolver.is_static(self.schema[name]):
-            pointer = f"{self.pointer}/{name}"
-            raise error_at(UnsupportedSchema, pointer, "its target depends on the way to it; use $ref")
-        self.atoms += sites.reference(site, name)
 
     def option(self, goal: Goal, atoms: tuple[int, ...] = ()) -> Part:
         return Part(self.pointer, atoms=(*sorted(goal), *atoms))

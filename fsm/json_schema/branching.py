@@ -19,7 +19,9 @@ from .keys import forbidden_keys, goal_of_key, required_keys
 from .negation import negated
 from .parts import (
     ANY_TYPE,
+    ANYTHING,
     ARRAY,
+    NEVER,
     OBJECT,
     ArrayFacet,
     Branch,
@@ -259,9 +261,22 @@ class Branching:
             if branch.types & OBJECT and names[0] in site.schema:
                 objects += unevaluated_object(objects, goals[0], site.pointer)
             if branch.types & ARRAY and names[1] in site.schema:
-                arrays += unevaluated_array(arrays, goals[1], site)
+                arrays += unevaluated_array(arrays, goals[1], site, self._either)
             options.append(Part(site.pointer, branch.types, branch.numbers, branch.strings, arrays, objects))
         return Part(site.pointer, disjunctions=(Disjunction(tuple(options)),))
+
+    def _either(self, goals: list[Goal], pointer: str) -> Goal:
+        """A goal that holds exactly when one of the goals does."""
+        possible = list(dict.fromkeys(goal for goal in goals if goal != NEVER))
+        if ANYTHING in possible:
+            return ANYTHING
+        if len(possible) < 2:
+            return possible[0] if possible else NEVER
+        goal = self.sites.synthetic({}, pointer)
+        (atom,) = goal
+        options = tuple(Part(pointer, atoms=tuple(sorted(option))) for option in possible)
+        self._parts[atom] = Part(pointer, disjunctions=(Disjunction(options),))
+        return goal
 
     def _refuse_endless(self, atom: int) -> None:
         """Refuses a schema that applies itself in place: validating against it would never end.

@@ -4,14 +4,17 @@ A `Site` is a subschema together with its place in the text and the resource who
 relative to. Resources are embedded documents: the root, and every subschema with an `$id` (`id` up to draft 4).
 Nothing is ever fetched: a reference that leaves the text is refused.
 
+What `$dynamicRef` and `$recursiveRef` mean depends on the way to them, so the way is a part of the resource: its
+scope says for every dynamic anchor which resource was the first to bring it. The same subschema reached on two such
+ways is two sites, compiled apart; in a text without dynamic anchors every scope is empty.
+
 It knows nothing of what keywords mean, except which of them hold subschemas (to find `$id` and `$anchor`).
 Cost: references of the form `#/…` cost their length; the first other reference indexes the whole text once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -26,6 +29,8 @@ MAX_DEPTH = 4_000
 """Deepest nesting of a schema's text that is read (objects and arrays within each other)."""
 MAX_VALUES = 2_000_000
 """Most objects and arrays in a schema's text."""
+MAX_SCOPES = 1_000
+"""Most resources, counted once for every way to them that dynamic references tell apart."""
 
 _DRAFTS = {
     "draft-03": DRAFT_4,
@@ -44,14 +49,19 @@ _HOLD_LIST = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _HOLD_MAP = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 
 
+Scope = tuple[tuple[str, str], ...]
+"""Which resource, by URI, was the first on the way to bring a dynamic anchor; `$recursiveAnchor` is the anchor ""."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Resource:
-    """A schema document: the root, or a subschema with an `$id` of its own."""
+    """A schema document: the root, or a subschema with an `$id` of its own; and the scope it was entered with."""
 
     uri: str
     schema: Schema
     pointer: str
     draft: int
+    scope: Scope = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,25 +87,45 @@ def draft_of(schema: Schema, default: int) -> int:
 class Resolver:
     """Makes sites and follows references within one schema text."""
 
-    __slots__ = ("_anchors", "_dynamic", "_index", "_resources", "root")
+    __slots__ = ("_anchors", "_dynamic", "_index", "_resources", "_scoped", "root")
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, is_dynamic: bool) -> None:
         draft = draft_of(schema, UNSPECIFIED)
         uri = urldefrag(_identifier(schema, draft))[0]
         self.root = Site(schema, "", Resource(uri, schema, "", draft))
         self._resources: dict[int, Resource] = {}
         self._index: dict[str, Resource] | None = None
         self._anchors: dict[tuple[str, str], Site] = {}
-        self._dynamic: Counter[str] = Counter()
+        self._dynamic: dict[str, list[str]] = {}  # dynamic anchors by the URI of their resource
+        self._scoped: dict[tuple[int, Scope], Resource] = {}
+        if is_dynamic:
+            self._resource("")
+            self.root = replace(self.root, resource=self._within(self.root.resource, ()))
 
     def site(self, schema: Schema, pointer: str, parent: Resource) -> Site:
         """The site of a subschema found under `parent`."""
         if type(schema) is dict and ("$id" in schema or "id" in schema):
-            parent = self._entered(schema, pointer, parent)
+            entered = self._entered(schema, pointer, parent)
+            if entered is not parent:
+                parent = self._within(entered, parent.scope)
         return Site(schema, pointer, parent)
 
+    def _within(self, resource: Resource, scope: Scope) -> Resource:
+        """The resource as it is when entered with a scope: its own dynamic anchors come after those."""
+        if not self._dynamic:
+            return resource
+        known = {name for name, _ in scope}
+        scope += tuple((name, resource.uri) for name in self._dynamic.get(resource.uri, ()) if name not in known)
+        key = (id(resource.schema), scope)
+        found = self._scoped.get(key)
+        if found is None:
+            if len(self._scoped) >= MAX_SCOPES:
+                raise ConstraintTooLarge(f"more than {MAX_SCOPES} ways to schemas with dynamic anchors; use $ref")
+            found = self._scoped[key] = replace(resource, scope=scope)
+        return found
+
     def _entered(self, schema: Schema, pointer: str, parent: Resource) -> Resource:
-        """The resource that `schema` opens, or `parent` if it opens none."""
+        """The resource that `schema` opens, without a scope, or `parent` if it opens none."""
         known = self._resources.get(id(schema))
         if known is not None:
             return known
@@ -118,7 +148,7 @@ class Resolver:
         if not isinstance(reference, str):
             raise error_at(InvalidSchema, place, f"a reference must be a string, not {reference!r}")
         if reference == "#" or reference.startswith("#/"):
-            return self._walk(site.resource, reference[1:], reference, place)
+            return self._walk(site.resource, site.resource.scope, reference[1:], reference, place)
         target, fragment = urldefrag(_joined(site.resource.uri, reference, place))
         resource = self._resource(target)
         if resource is None:
@@ -128,24 +158,38 @@ class Resolver:
                 f"{reference!r} leads out of the schema, and nothing is fetched; put the referenced schema under $defs",
             )
         if not fragment or fragment.startswith("/"):
-            return self._walk(resource, fragment, reference, place)
+            return self._walk(resource, site.resource.scope, fragment, reference, place)
         found = self._anchors.get((resource.uri, unquote(fragment)))
         if found is None:
             raise error_at(InvalidSchema, place, f"there is no anchor {reference!r} in the schema")
-        return found
+        return replace(found, resource=self._within(found.resource, site.resource.scope))
 
-    def is_static(self, reference: object) -> bool:
-        """Whether a dynamic reference can only mean one place: at most one dynamic anchor has its name."""
-        self._resource("")
-        name = reference.split("#")[-1] if isinstance(reference, str) else ""
-        return self._dynamic[name] <= 1
+    def follow_dynamic(self, site: Site, reference: object, keyword: str) -> Site:
+        """The site that the `$dynamicRef` or `$recursiveRef` at `site` means.
 
-    def _walk(self, resource: Resource, fragment: str, reference: str, place: str) -> Site:
-        """The site at a JSON pointer relative to a resource."""
+        That is the place that a `$ref` would mean; but if this is a dynamic anchor, then the anchor of that name in
+        the resource that was entered first of all that have one. Errors are those of `follow`.
+        """
+        found = self.follow(site, reference, keyword)
+        if type(found.schema) is not dict or not isinstance(reference, str):
+            return found
+        if keyword == "$recursiveRef":
+            name, is_anchor = "", found.schema.get("$recursiveAnchor") is True
+        else:
+            name = unquote(urldefrag(reference)[1])
+            is_anchor = found.schema.get("$dynamicAnchor") == name
+        uri = dict(site.resource.scope).get(name) if is_anchor else None
+        outermost = None if uri is None else self._anchors.get((uri, name))
+        if outermost is None:
+            return found
+        return replace(outermost, resource=self._within(outermost.resource, site.resource.scope))
+
+    def _walk(self, resource: Resource, scope: Scope, fragment: str, reference: str, place: str) -> Site:
+        """The site at a JSON pointer relative to a resource, come to from within `scope`."""
         schema: Any = resource.schema
         pointer = resource.pointer
         tokens = fragment.split("/")[1:]
-        for index, token in enumerate(tokens):
+        for token in tokens:
             if "%" in token:
                 token = unquote(token)
             token = token.replace("~1", "/").replace("~0", "~")
@@ -156,11 +200,11 @@ class Resolver:
             else:
                 raise error_at(InvalidSchema, place, f"{reference!r} leads nowhere ({token!r})")
             pointer = f"{pointer}/{escape(token)}"
-            if type(schema) is dict and index + 1 < len(tokens) and ("$id" in schema or "id" in schema):
+            if type(schema) is dict and ("$id" in schema or "id" in schema):
                 resource = self._entered(schema, pointer, resource)
         if type(schema) is not dict and type(schema) is not bool:
             raise error_at(InvalidSchema, place, f"{reference!r} leads to something that is no schema")
-        return self.site(schema, pointer, resource)
+        return Site(schema, pointer, self._within(resource, scope))
 
     def _resource(self, uri: str) -> Resource | None:
         if self._index is None:
@@ -180,27 +224,31 @@ class Resolver:
                 continue
             if resource.schema is schema:
                 self._index.setdefault(resource.uri, resource)
-            if isinstance(schema.get("$dynamicAnchor"), str):
-                self._dynamic[schema["$dynamicAnchor"]] += 1
-            if schema.get("$recursiveAnchor") is True:
-                self._dynamic[""] += 1
+            dynamic = schema.get("$dynamicAnchor")
+            if schema.get("$recursiveAnchor") is True and schema is resource.schema:
+                dynamic = ""
+                self._anchors.setdefault((resource.uri, ""), site)
+            if isinstance(dynamic, str):
+                self._dynamic.setdefault(resource.uri, []).append(dynamic)
             for name in _anchors(schema):
                 self._anchors.setdefault((resource.uri, name), site)
             for child, path in _children(schema):
-                pending.append(self.site(child, f"{site.pointer}/{path}", resource))
+                place = f"{site.pointer}/{path}"
+                opens = type(child) is dict and ("$id" in child or "id" in child)
+                pending.append(Site(child, place, self._entered(child, place, resource) if opens else resource))
 
 
-def check_size(schema: object) -> bool:
+def check_size(schema: object) -> tuple[bool, bool]:
     """Refuses a text that is nested too deeply, too large, or that contains itself, without recursion.
 
-    Returns whether `unevaluated…` occurs in it.
+    Returns whether `unevaluated…`, and whether references that depend on the way to them occur in it.
 
     Raises:
         ConstraintTooLarge: deeper than `MAX_DEPTH`, or more than `MAX_VALUES`.
     """
     level = [schema]
     num_values = 0
-    evaluates = False
+    evaluates = is_dynamic = False
     for _ in range(MAX_DEPTH):
         below: list[object] = []
         for item in level:
@@ -209,11 +257,12 @@ def check_size(schema: object) -> bool:
                     raise InvalidSchema("the schema has an object with a key that is no string")
                 below += item.values()
                 evaluates = evaluates or "unevaluatedProperties" in item or "unevaluatedItems" in item
+                is_dynamic = is_dynamic or "$dynamicRef" in item or "$recursiveRef" in item
             elif type(item) is list:
                 below += item
         level = [item for item in below if type(item) is dict or type(item) is list]
         if not level:
-            return evaluates
+            return evaluates, is_dynamic
         num_values += len(level)
         if num_values > MAX_VALUES:
             raise ConstraintTooLarge(f"the schema has more than {MAX_VALUES} objects and arrays; make it smaller")

@@ -52,9 +52,16 @@ class Sites:
 
     __slots__ = ("_goals", "_numbers", "_synthetic", "_types", "annotations", "evaluates", "resolver", "table")
 
-    def __init__(self, schema: dict[str, Any] | bool, annotations: list[Annotation] | None, *, evaluates: bool) -> None:
+    def __init__(
+        self,
+        schema: dict[str, Any] | bool,
+        annotations: list[Annotation] | None,
+        *,
+        evaluates: bool,
+        is_dynamic: bool,
+    ) -> None:
         self.evaluates = evaluates
-        self.resolver = Resolver(schema)
+        self.resolver = Resolver(schema, is_dynamic=is_dynamic)
         self.annotations = annotations
         self._synthetic = Resource("", True, "", DRAFT_2020)
         self.table: list[Site] = [Site(True, "", self._synthetic)]
@@ -137,7 +144,8 @@ class Sites:
 
     def reference(self, site: Site, name: str = "$ref") -> Goal:
         """The goal behind the `$ref` of a subschema that has other keywords too."""
-        target = self.resolver.follow(site, site.schema[name], name)  # type: ignore[index]  # it has one
+        follow = self.resolver.follow if name == "$ref" else self.resolver.follow_dynamic
+        target = follow(site, site.schema[name], name)  # type: ignore[index]  # it has one
         return self.goal(target.schema, target.pointer, target.resource)
 
     def _target(self, site: Site) -> Site:

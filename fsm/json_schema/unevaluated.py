@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...errors import UnsupportedSchema
-from .parts import ANYTHING, NEVER, ArrayFacet, Goal, ObjectFacet
+from collections.abc import Callable
+
+from .parts import ANYTHING, ArrayFacet, Goal, ObjectFacet
 from .resolve import DRAFT_2019, Site
-from .texts import error_at
 
 
 def unevaluated_object(facets: tuple[ObjectFacet, ...], goal: Goal, pointer: str) -> tuple[ObjectFacet, ...]:
@@ -18,25 +18,18 @@ def unevaluated_object(facets: tuple[ObjectFacet, ...], goal: Goal, pointer: str
     return (ObjectFacet(pointer, names, tuple(patterns.items()), goal, evaluates_rest=True),)
 
 
-def unevaluated_array(facets: tuple[ArrayFacet, ...], goal: Goal, site: Site) -> tuple[ArrayFacet, ...]:
+def unevaluated_array(
+    facets: tuple[ArrayFacet, ...], goal: Goal, site: Site, either: Callable[[list[Goal], str], Goal]
+) -> tuple[ArrayFacet, ...]:
     """The facet that gives `goal` to every item that no applied schema has evaluated.
 
-    From draft 2020-12 on, items that fulfil `contains` are evaluated too; that is decided for a single `contains`
-    and `unevaluatedItems: false`.
+    From draft 2020-12 on, items that fulfil a `contains` are evaluated too: they need that or `goal`.
     """
     evaluated = [facet for facet in facets if facet.evaluates]
     if any(facet.evaluates_rest for facet in evaluated):
         return ()
     prefix = max((len(facet.prefix) for facet in evaluated), default=0)
     if site.resource.draft != DRAFT_2019:
-        contained = [contains.goal for facet in evaluated for contains in facet.contains]
-        if contained:
-            if len(contained) > 1 or goal != NEVER:
-                pointer = f"{site.pointer}/unevaluatedItems"
-                raise error_at(
-                    UnsupportedSchema,
-                    pointer,
-                    "together with contains only `false` and one `contains` are supported; use items",
-                )
-            goal = contained[0]
+        goals = [goal, *(contains.goal for facet in evaluated for contains in facet.contains)]
+        goal = either(goals, f"{site.pointer}/unevaluatedItems")
     return (ArrayFacet(site.pointer, (ANYTHING,) * prefix, goal, evaluates_rest=True),)
