@@ -14,12 +14,17 @@
 `cost[node]` is the least number of bytes from the node to the end of its rule, `NEVER` if it cannot end: such nodes
 are unreachable by construction of the automaton, so whatever it lets through can be completed.
 It does not know tokens. Building is iterative and linear in the size of the expressions.
+
+Everything is built from its end to its beginning, so a node has a greater number than what follows it (a loop back
+aside), and the nodes of a rule lie together: that makes the costs of most networks a matter of one sweep.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +32,23 @@ import numpy.typing as npt
 from ..errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from .alphabet import Ints
 from .expression import Alternation, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
-from .network_kernels import relax_costs
+from .network_kernels import calls_in_cycles, settle_costs, spell_out
 from .text_table import TextTable, text_table
+
+if TYPE_CHECKING:
+    from .dfa import Language
 
 BYTE, BYTES, TEXT, SPLIT, CALL, LOOP, RETURN = range(7)
 NEVER = 1 << 29
-EXPAND, PUSH, JOIN, TIE, CLOSE_LOOP = range(5)  # the builder's verbs; see _Builder.run
 MAX_NODES = 1 << 20
 UNROLL_UP_TO = 3  # repetitions; beyond that a counter on the stack is smaller
 TRIE_FROM = 4  # literals in one alternation; beyond that common beginnings are shared
+
+Parts = tuple[Expression, ...]
+# the builder's verbs; every number from 0 on means: build that many of the parts
+PUSH, JOIN, TIE, CLOSE_LOOP = -1, -2, -3, -4
+
+_SIMPLE = frozenset((Literal, Embed, Rule, ByteSet))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,120 +79,155 @@ def build_network(grammar: Grammar) -> Network:
         ConstraintTooLarge: more than 2**20 positions.
     """
     builder = _Builder(grammar)
-    builder.build_rule(grammar.start)
     while builder.pending_rules:
         builder.build_rule(builder.pending_rules.pop())
     return builder.finish()
 
 
 class _Builder:
+    """The network in the making, a literal still being one node.
+
+    `run` works through a stack of (operand, verb), so no depth of an expression can exhaust Python's:
+
+        parts, n >= 0     put the first n parts before the node on top of `results`
+        node, PUSH        put a node on top of `results`
+        what, JOIN        make one node of the entries of several options
+        split, TIE        make a repetition of an item
+        loop, CLOSE_LOOP  make a counted repetition of an item
+    """
+
     def __init__(self, grammar: Grammar) -> None:
-        self.grammar = grammar
+        self.rules = grammar.rules
         self.kind: list[int] = []
         self.arg: list[int] = []
         self.next_node: list[int] = []
+        self.literals: list[bytes] = []  # of the nodes of kind BYTE, in their order
         self.options: list[int] = []
         self.loops: list[tuple[int, int, int]] = []
         self.byte_sets: dict[int, int] = {}
         self.texts: dict[object, int] = {}
         self.text_tables: list[TextTable] = []
-        self.entries: dict[str, int] = {}
-        self.calls: list[tuple[int, str]] = []
-        self.pending_rules: list[str] = []
-        self.requested: set[str] = {grammar.start}
-        self.tasks: list[tuple[int, object]] = []
+        self.numbers = {grammar.start: 0}  # of the rules, which stand for their entries until everything is built
+        self.entries = [0]  # by number of the rule
+        self.order: list[int] = []  # the numbers in the order in which the rules were built, and their first nodes
+        self.firsts: list[int] = []
+        self.pending_rules = [grammar.start]
+        self.tasks: list[Any] = []  # pairs of operand and verb
         self.results: list[int] = []
 
     def add(self, kind: int, arg: int, next_node: int) -> int:
-        if len(self.kind) >= MAX_NODES:
-            raise ConstraintTooLarge(f"the constraint unfolds to more than {MAX_NODES} positions")
         self.kind.append(kind)
         self.arg.append(arg)
         self.next_node.append(next_node)
         return len(self.kind) - 1
 
     def build_rule(self, name: str) -> None:
-        if name not in self.grammar.rules:
+        if name not in self.rules:
             raise InvalidGrammar(f"the rule {name!r} is referred to, but not defined")
+        number = self.numbers[name]
+        self.firsts.append(len(self.kind))
+        self.order.append(number)
         self.results.append(self.add(RETURN, 0, 0))
-        self.run(self.grammar.rules[name])
-        self.entries[name] = self.results.pop()
+        self.run((self.rules[name],))
+        self.entries[number] = self.results.pop()
 
-    def run(self, expression: Expression) -> None:
-        """Replaces the node on top of `results` by the entry of `expression` followed by that node."""
+    def run(self, parts: Parts) -> None:
+        """Replaces the node on top of `results` by the entry of the parts followed by that node."""
         tasks, results = self.tasks, self.results
-        tasks.append((EXPAND, expression))
+        tasks += (parts, len(parts))
         while tasks:
-            verb, what = tasks.pop()
-            if verb == EXPAND:
-                self.expand(what)  # type: ignore[arg-type]
-            elif verb == PUSH:
-                results.append(what)  # type: ignore[arg-type]
-            elif verb == JOIN:
-                self.join(what)  # type: ignore[arg-type]
+            verb = tasks.pop()
+            what = tasks.pop()
+            if verb >= 0:
+                self.build(what, verb)
             elif verb == TIE:
-                self.tie(what)  # type: ignore[arg-type]
+                self.tie(what)
+            elif verb == PUSH:
+                results.append(what)
+            elif verb == JOIN:
+                self.join(what)
             else:
-                self.close_loop(what)  # type: ignore[arg-type]
+                self.close_loop(what)
+            if len(self.kind) > MAX_NODES:
+                raise _too_large()
 
-    def expand(self, expression: Expression) -> None:
-        results, tasks = self.results, self.tasks
-        if isinstance(expression, Literal):
-            results[-1] = self.add_literal(expression.data, results[-1])
-        elif isinstance(expression, Sequence):
-            tasks.extend((EXPAND, part) for part in expression.parts)  # the last is popped, thus built, first
-        elif isinstance(expression, Rule):
-            if expression.name not in self.requested:
-                self.requested.add(expression.name)
-                self.pending_rules.append(expression.name)
-            results[-1] = self.add(CALL, -1, results[-1])
-            self.calls.append((results[-1], expression.name))
-        elif isinstance(expression, Embed):
-            results[-1] = self.add(TEXT, self.text_index(expression), results[-1])
-        elif isinstance(expression, ByteSet):
-            index = self.byte_sets.setdefault(expression.mask, len(self.byte_sets))
-            results[-1] = self.add(BYTES, index, results[-1])
-        elif isinstance(expression, Alternation):
-            self.expand_alternation(expression)
-        else:
-            self.expand_repeat(expression)
+    def build(self, parts: Parts, count: int) -> None:
+        """Puts parts before the node on top of `results`, from the last one to the first that needs a stack."""
+        kinds, args, nexts = self.kind, self.arg, self.next_node
+        node = self.results[-1]
+        while count:
+            count -= 1
+            part = parts[count]
+            if type(part) is Literal:
+                if not part.data:
+                    continue
+                self.literals.append(part.data)
+                kinds.append(BYTE)
+                args.append(0)
+            elif type(part) is Embed:
+                kinds.append(TEXT)
+                args.append(self.text_index(part.language))
+            elif type(part) is Rule:
+                kinds.append(CALL)
+                args.append(self.rule_number(part.name))
+            elif type(part) is ByteSet:
+                kinds.append(BYTES)
+                args.append(self.byte_sets.setdefault(part.mask, len(self.byte_sets)))
+            else:
+                if count:
+                    self.tasks += (parts, count)
+                if type(part) is Sequence:
+                    parts = part.parts
+                    count = len(parts)
+                    continue
+                self.results[-1] = node
+                if type(part) is Alternation:
+                    self.expand_alternation(part)
+                else:
+                    assert type(part) is Repeat, part
+                    self.expand_repeat(part)
+                return
+            nexts.append(node)
+            node = len(kinds) - 1
+        self.results[-1] = node
 
     def add_literal(self, data: bytes, end: int) -> int:
-        """A chain of consecutive nodes, the first one first."""
         if not data:
             return end
-        first = len(self.kind)
-        if first + len(data) > MAX_NODES:
-            raise ConstraintTooLarge(f"the constraint unfolds to more than {MAX_NODES} positions")
-        self.kind.extend([BYTE] * len(data))
-        self.arg.extend(data)
-        self.next_node.extend(range(first + 1, first + len(data)))
-        self.next_node.append(end)
-        return first
+        self.literals.append(data)
+        return self.add(BYTE, 0, end)
 
-    def text_index(self, expression: Embed) -> int:
-        language = expression.language
+    def text_index(self, language: Language) -> int:
         index = self.texts.get(language)
         if index is None:
             index = self.texts[language] = len(self.text_tables)
             self.text_tables.append(text_table(language))
         return index
 
+    def rule_number(self, name: str) -> int:
+        number = self.numbers.get(name)
+        if number is None:
+            number = self.numbers[name] = len(self.entries)
+            self.entries.append(0)
+            self.pending_rules.append(name)
+        return number
+
+    # ---------------------------------------------------------------- what needs the stack
+
     def expand_alternation(self, expression: Alternation) -> None:
         literals = [option.data for option in expression.options if type(option) is Literal]
         others = expression.options
         if len(literals) >= TRIE_FROM:
-            others = tuple(option for option in expression.options if not isinstance(option, Literal))
+            others = tuple(option for option in expression.options if type(option) is not Literal)
         else:
             literals = []
         if len(others) == 1 and not literals:
-            self.tasks.append((EXPAND, others[0]))
+            self.tasks += (others, 1)
             return
         end = self.results[-1]
-        self.tasks.append((JOIN, (len(others), literals)))
+        self.tasks += ((len(others), literals), JOIN)
         for option in others:
-            self.tasks.append((EXPAND, option))
-            self.tasks.append((PUSH, end))
+            self.tasks += ((option,), 1, end, PUSH)
 
     def join(self, what: tuple[int, list[bytes]]) -> None:
         """results: end, option n, .., option 1 -> entry."""
@@ -227,25 +275,27 @@ class _Builder:
         results, tasks = self.results, self.tasks
         if maximum == 0:
             return
-        unrolls = UNROLL_UP_TO if isinstance(item, (Literal, ByteSet, Embed, Rule)) else 1
+        unrolls = UNROLL_UP_TO if type(item) in _SIMPLE else 1
+        once = ((item,), 1)
         if maximum is None and minimum <= unrolls - 1:
-            split = self.add_split([-1, results[-1]])  # option 0 will be the item, followed by the split itself
+            split = self.add_split((-1, results[-1]))  # option 0 will be the item, followed by the split itself
             results[-1] = split
-            tasks.extend((EXPAND, item) for _ in range(minimum))
-            tasks.extend(((TIE, split), (EXPAND, item), (PUSH, split)))
+            results.append(split)
+            tasks += once * minimum
+            tasks += (split, TIE, *once)
         elif minimum == 0 and maximum == 1:
-            tasks.extend(((TIE, -1), (EXPAND, item), (PUSH, results[-1])))
+            results.append(results[-1])
+            tasks += (-1, TIE, *once)
         elif maximum is not None and maximum <= unrolls:
-            tasks.extend((EXPAND, item) for _ in range(minimum))
+            tasks += once * minimum
             nested: Expression = Literal(b"")
             for _ in range(maximum - minimum):
                 nested = Repeat(Sequence((item, nested)), 0, 1)
-            tasks.append((EXPAND, nested))
+            tasks += ((nested,), 1)
         else:
             self.loops.append((-1, minimum, -1 if maximum is None else maximum))
-            results[-1] = self.add(LOOP, len(self.loops) - 1, results[-1])
-            tasks.extend(((CLOSE_LOOP, len(self.loops) - 1), (EXPAND, item)))
             results.append(self.add(RETURN, 0, 0))
+            tasks += (len(self.loops) - 1, CLOSE_LOOP, *once)
 
     def tie(self, split: int) -> None:
         """results: .., end, entry of the item -> .., entry (`split` -1: a new split of item and end)."""
@@ -256,77 +306,73 @@ class _Builder:
             self.options[self.arg[split]] = item
 
     def close_loop(self, loop: int) -> None:
+        """results: .., end, entry of the item -> .., entry."""
         _, minimum, maximum = self.loops[loop]
         self.loops[loop] = (self.results.pop(), minimum, maximum)
+        self.results[-1] = self.add(LOOP, loop, self.results[-1])
+
+    # ---------------------------------------------------------------- the finished network
 
     def finish(self) -> Network:
-        for node, name in self.calls:
-            self.arg[node] = self.entries[name]
-        kind, arg, next_node = (np.array(x, np.int32) for x in (self.kind, self.arg, self.next_node))
-        options = np.array(self.options or [0], np.int32)
+        data = b"".join(self.literals)
+        if len(self.kind) + len(data) - len(self.literals) > MAX_NODES:
+            raise _too_large()
+        self.firsts.append(len(self.kind))
+        lens = _ints(list(map(len, self.literals)))
+        options, entries, firsts = _ints(self.options), _ints(self.entries), _ints(self.firsts)
         loops = np.zeros((max(len(self.loops), 1), 4), np.int32)
         if self.loops:
-            loops[: len(self.loops), :3] = self.loops
-        text_costs = np.array([text.min_bytes for text in self.text_tables] or [0], np.int32)
-        cost = relax_costs(kind, arg, next_node, options, loops, text_costs, NEVER)
-        loops[:, 3] = cost[loops[:, 0]]
-        start = self.entries[self.grammar.start]
-        if cost[start] >= NEVER:
+            loops[:, :3] = self.loops
+        kind, arg, next_node = spell_out(
+            _ints(self.kind),
+            _ints(self.arg),
+            _ints(self.next_node),
+            lens,
+            np.frombuffer(data or b"\0", np.uint8),
+            options,
+            loops,
+            entries,
+            firsts,
+        )
+        text_costs = _ints([text.min_bytes for text in self.text_tables])
+        cost = settle_costs(kind, arg, next_node, options, loops, text_costs, entries, firsts, _ints(self.order))
+        if cost[entries[0]] >= NEVER:
             raise EmptyLanguage("nothing at all satisfies the constraint")
-        self._refuse_left_recursion(cost.tolist())
+        cycles = calls_in_cycles(kind, arg, next_node, options, loops, text_costs, cost, entries)
+        if len(cycles):
+            self._refuse_left_recursion(cycles.tolist())
         words = [[mask >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)] for mask in self.byte_sets]
         byte_sets = np.array(words or [[0, 0, 0, 0]], np.uint64)
-        return Network(kind, arg, next_node, cost, options, loops, byte_sets, tuple(self.text_tables), start)
+        texts = tuple(self.text_tables)
+        return Network(kind, arg, next_node, cost, options, loops, byte_sets, texts, int(entries[0]))
 
-    def _refuse_left_recursion(self, cost: list[int]) -> None:
-        """InvalidGrammar if a rule can begin with itself: its states would have endless stacks."""
-        rule_of = {entry: name for name, entry in self.entries.items()}
-        begins_with = {name: self._first_calls(entry, cost) for name, entry in self.entries.items()}
-        done: set[str] = set()
-        for name in begins_with:
-            path: dict[str, None] = {}
-            pending = [(name, False)]
-            while pending:
-                current, is_left = pending.pop()
-                if is_left:
-                    del path[current]
-                    done.add(current)
-                elif current in path:
-                    cycle = [*list(path)[list(path).index(current) :], current]
-                    raise InvalidGrammar(
-                        f"the rule {current!r} can begin with itself ({' -> '.join(cycle)}); "
-                        "write the repetition with * or +, or put the recursion last"
-                    )
-                elif current not in done:
-                    path[current] = None
-                    pending.append((current, True))
-                    pending.extend((rule_of[entry], False) for entry in begins_with[current])
+    def _refuse_left_recursion(self, calls: list[list[int]]) -> None:
+        """InvalidGrammar: a rule can begin with itself; its states would have endless stacks.
 
-    def _first_calls(self, entry: int, cost: list[int]) -> list[int]:
-        """The entries of the rules that may be called before anything is read."""
-        found: list[int] = []
-        seen = {entry}
-        pending = [entry]
-        while pending:
-            node = pending.pop()
-            kind, arg, following = self.kind[node], self.arg[node], self.next_node[node]
-            if kind == SPLIT:
-                onward = self.options[arg : arg + following]
-            elif kind == CALL:
-                found.append(arg)
-                onward = [following] if cost[arg] == 0 else []
-            elif kind == LOOP:
-                item, minimum, _ = self.loops[arg]
-                onward = [item, following] if minimum == 0 or cost[item] == 0 else [item]
-            elif kind == TEXT:
-                onward = [following] if self.text_tables[arg].min_bytes == 0 else []
-            else:
-                onward = []
-            for target in onward:
-                if target not in seen and cost[target] < NEVER:
-                    seen.add(target)
-                    pending.append(target)
-        return found
+        Args:
+            calls: (rule, rule that it may begin with), so that every rule here begins with another one here.
+        """
+        begins_with = dict(calls)
+        path = {calls[0][0]: None}
+        rule = begins_with[calls[0][0]]
+        while rule not in path:
+            path[rule] = None
+            rule = begins_with[rule]
+        names = list(self.numbers)
+        cycle = [names[number] for number in [*list(path)[list(path).index(rule) :], rule]]
+        raise InvalidGrammar(
+            f"the rule {names[rule]!r} can begin with itself ({' -> '.join(cycle)}); "
+            "write the repetition with * or +, or put the recursion last"
+        )
+
+
+def _too_large() -> ConstraintTooLarge:
+    return ConstraintTooLarge(f"the constraint unfolds to more than {MAX_NODES} positions")
+
+
+def _ints(values: list[int]) -> Ints:
+    """int32[n], at least one; an array on the way is faster than numpy's own reading of lists."""
+    return np.frombuffer(array("i", values or (0,)), np.int32)
 
 
 def _common_len(a: bytes, b: bytes) -> int:
