@@ -352,7 +352,7 @@ class _Builder:
         Args:
             calls: (rule, rule that it may begin with), so that every rule here begins with another one here.
         """
-        begins_with = dict(calls)
+        begins_with = {caller: called for caller, called in calls}
         path = {calls[0][0]: None}
         rule = begins_with[calls[0][0]]
         while rule not in path:

@@ -1,4 +1,4 @@
-"""Compiled loops over a network's arrays and over tables of texts."""
+"""Compiled loops over a network's arrays; `network.py` is their only user."""
 
 from __future__ import annotations
 
@@ -151,12 +151,12 @@ def _sweep(
     again = False
     for node in range(first, end):
         k = kind[node]
+        value: Any = np.int64(0)
+        last: Any = node
         if k == 6:  # RETURN
-            value = np.int64(0)
-            last = node
+            pass
         elif k == 3:  # SPLIT
             value = np.int64(NEVER)
-            last = node
             for option in range(arg[node], arg[node] + next_node[node]):
                 value = min(value, np.int64(cost[options[option]]))
                 last = max(last, np.int64(options[option]))
@@ -272,31 +272,3 @@ def _cycles(froms: Any, tos: Any, num_rules: Any) -> Any:
             num_onward[rule] = -1
             count += 1
     return found
-
-
-@kernel
-def text_costs(table: Any, accepting: Any, byte_costs: Any) -> Any:
-    """int32[num_states]: least number of bytes from a character boundary to acceptance; NEVER if none.
-
-    Args:
-        table: int32[num_states, num_classes], accepting: uint8[num_states].
-        byte_costs: int32[num_classes], least number of bytes of a character of the class.
-    """
-    num_states, num_classes = table.shape
-    cost = np.full(num_states, NEVER, np.int32)
-    changed = True
-    forwards = False
-    while changed:
-        changed = False
-        for i in range(1, num_states):
-            state = i if forwards else num_states - i
-            value = 0 if accepting[state] else NEVER
-            for class_id in range(1, num_classes):
-                target = table[state, class_id]
-                if target:
-                    value = min(value, cost[target] + byte_costs[class_id])
-            if value < cost[state]:
-                cost[state] = value
-                changed = True
-        forwards = not forwards
-    return cost

@@ -17,15 +17,13 @@ from ..errors import ConstraintTooLarge
 from .alphabet import Bools, Ints, Spelling
 from .dfa import Dfa, JsonStrings
 from .dfa_kernels import distances
-from .memory import NEVER
-from .network_kernels import text_costs
+from .text_table_kernels import bits_of_rows, pack_text
 
 if TYPE_CHECKING:
     from .dfa import Language
 
 MAX_STATES = 1 << 23  # byte states of one language: they share an integer with a position and a stack
 MAX_EXPANDED = 20_000  # states of a language that is not a Dfa
-NUM_FIELDS = 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,22 +69,23 @@ def text_table(language: Language) -> TextTable:
 
 
 def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> TextTable:
-    template, reach, byte_costs = spelling.template, spelling.reach, spelling.byte_costs
+    template, byte_costs = spelling.template, spelling.byte_costs
     if len(table) * len(template) > MAX_STATES:
         raise ConstraintTooLarge(f"a pattern needs more than {MAX_STATES} byte states; simplify it")
-    accepts = accepting.astype(np.uint8)
-    reach_bits, live_bits = _bits(reach), _bits(table > 0)
-    costs = text_costs(table, accepts, byte_costs[0])
-    is_wide = _wide_classes(spelling)
-    plain = -template[0, :0x80]
-    num_ascii = np.bincount(plain[plain > 0], minlength=table.shape[1]).astype(np.int32)
+    reach_bits, is_wide, num_ascii = _spelling_arrays(spelling)
+    accepts, live_bits, costs, fields, max_bytes = pack_text(
+        table, accepting, template, reach_bits, byte_costs, is_wide, num_ascii, start
+    )
     arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii)
-    fields = np.empty(NUM_FIELDS, np.int64)
-    for index, array in enumerate(arrays):
-        fields[index] = array.ctypes.data
-    fields[9:] = (table.shape[1], len(template), reach_bits.shape[1], start * len(template), len(table))
-    max_bytes = int(costs[1:].max(initial=0, where=costs[1:] < NEVER))
-    return TextTable(table, accepts, arrays, fields, int(costs[start]), max_bytes, len(template))
+    return TextTable(table, accepts, arrays, fields, int(costs[start]), int(max_bytes), len(template))
+
+
+@functools.lru_cache(maxsize=256)
+def _spelling_arrays(spelling: Spelling) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]:
+    """What only depends on the spelling: `reach` as words of bits, `is_wide` and `num_ascii` as in `TextTable`."""
+    plain = -spelling.template[0, :0x80]
+    num_ascii = np.bincount(plain[plain > 0], minlength=spelling.reach.shape[1]).astype(np.int32)
+    return bits_of_rows(spelling.reach), _wide_classes(spelling), num_ascii
 
 
 def _wide_classes(spelling: Spelling) -> npt.NDArray[np.uint8]:
@@ -113,14 +112,6 @@ def _wide_classes(spelling: Spelling) -> npt.NDArray[np.uint8]:
     mark(beyond)
     is_wide[separators[separators > 0]] |= 2
     return is_wide
-
-
-def _bits(flags: Bools) -> npt.NDArray[np.uint64]:
-    """Rows of flags packed into 64-bit words."""
-    num_words = -(-flags.shape[1] // 64)
-    padded = np.zeros((len(flags), num_words * 64), np.bool_)
-    padded[:, : flags.shape[1]] = flags
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
 
 
 @functools.lru_cache(maxsize=64)
