@@ -37,7 +37,7 @@ def pack_text(
     for state in range(1, num_states):
         if costs[state] < NEVER:
             max_bytes = max(max_bytes, costs[state])
-    fields = np.empty(TEXT_WIDTH, np.int64)
+    fields = np.zeros(TEXT_WIDTH, np.int64)
     fields[0], fields[1], fields[2] = table.ctypes.data, accepts.ctypes.data, template.ctypes.data
     fields[3], fields[4], fields[5] = reach_bits.ctypes.data, live_bits.ctypes.data, costs.ctypes.data
     fields[6], fields[7], fields[8] = byte_costs.ctypes.data, is_wide.ctypes.data, num_ascii.ctypes.data
