@@ -29,27 +29,32 @@ class Cache:
         self.unlock = self.tree.release
         self._page_size = page_size
         self._within_block = np.empty(0, dtype=np.int32)
-        self._freed: list[list[int]] = []
+        self._matched: tuple[Node, int] | None = None
+        self._freed: list[bytes] = []
 
     def match(self, tokens: bytes) -> tuple[int, Node]:
         match = self.tree.match(tokens, "bench")
+        self._matched = match.node, match.num_tokens
         return match.num_tokens, match.node
 
     def insert(self, tokens: bytes, indices: Indices) -> int:
         blocks = indices[self._page_size - 1 :: self._page_size].tobytes()
-        return self.tree.insert(tokens, blocks, "bench").num_new_tokens
+        after, self._matched = self._matched, None
+        if after is not None and not after[0].num_leases:
+            after = None
+        return self.tree.insert(tokens, blocks, "bench", after=after).num_new_tokens
 
     def evict(self, num_tokens: int) -> int:
-        blocks = self.tree.evict(-(-num_tokens // self._page_size))
+        blocks = self.tree.evict_packed(-(-num_tokens // self._page_size))
         self._freed.append(blocks)
-        return len(blocks) * self._page_size
+        return (len(blocks) >> 2) * self._page_size
 
     def indices(self, node: Node) -> Indices:
         return self._expand(np.frombuffer(node.path_blocks(), dtype=np.int32))
 
     def pop_freed(self) -> list[Indices]:
         freed, self._freed = self._freed, []
-        return [self._expand(np.array(blocks, dtype=np.int32)) for blocks in freed]
+        return [self._expand(np.frombuffer(blocks, dtype=np.int32)) for blocks in freed]
 
     def cached_tokens(self) -> int:
         return self.tree.num_cached_blocks * self._page_size

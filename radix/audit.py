@@ -34,7 +34,7 @@ def audit_tree(
             node = stack.pop()
             assert node not in nodes, f"{node.name} can be reached in two ways"
             nodes.add(node)
-            stack += node.children.values()
+            stack += (node.children or {}).values()
             _audit_links(node, block_size)
             if node is root:
                 continue
@@ -69,7 +69,7 @@ def _audit_links(node: Node, block_size: int) -> None:
     assert len(node.tokens) % (4 * block_size) == 0, f"{node.name}: run is not of whole blocks"
     assert node.num_leases >= 0, f"{node.name}: {node.num_leases} leases"
     num_holds = int(node.num_leases > 0)
-    for key, child in node.children.items():
+    for key, child in (node.children or {}).items():
         assert child.parent is node, f"{child.name}: its parent is another node than {node.name}"
         assert child.tokens, f"{child.name}: empty run"
         assert key == child.tokens[: 4 * block_size], f"{child.name}: filed under another first block"
@@ -78,7 +78,7 @@ def _audit_links(node: Node, block_size: int) -> None:
         num_holds += child.num_holds > 0
     assert node.num_holds == num_holds, f"{node.name}: {num_holds} holds, counted {node.num_holds}"
     if node.siblings is not None:
-        assert sorted(node.siblings) == sorted(node.children), f"{node.name}: index of children is out of date"
+        assert sorted(node.siblings) == sorted(node.children or {}), f"{node.name}: index of children is out of date"
     if node.skip is not None:
         tokens, blocks, end = node.skip
         assert end.skipped_by is node, f"{node.name}: its skip is not known at its end"

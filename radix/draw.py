@@ -48,7 +48,7 @@ def draw_tree(
 
 def _children_to_draw(node: Node, margin: str) -> list[tuple[Node, str, str]]:
     """Children in reverse order of drawing (for a stack), the last one with a closing branch."""
-    children = list(node.children.values())
+    children = list((node.children or {}).values())
     branches = ["├─ "] * (len(children) - 1) + ["└─ "]
     return [(child, margin, branch) for child, branch in zip(children, branches, strict=False)][::-1]
 

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Sequence
 
 from .siblings import Siblings
-from .tokens import unpack
+from .tokens import PADDING, unpack
 
 
 class Node:
@@ -20,7 +20,7 @@ class Node:
     Attributes:
         namespace: the namespace of the root above.
         parent: None for a root and for a node no longer in the tree.
-        children: by the bytes of their first block.
+        children: by the bytes of their first block; None for a node that never had any.
         siblings: the keys of `children` in order, built when there are many and somebody asked; else None.
         key: the bytes of the run's first block, under which the parent files this node.
         tokens, blocks: the run, packed int32; one block id per whole block of tokens.
@@ -61,7 +61,7 @@ class Node:
     def __init__(self, namespace: str, parent: Node | None, key: bytes, tokens: bytes, blocks: bytes) -> None:
         self.namespace = namespace
         self.parent = parent
-        self.children: dict[bytes, Node] = {}
+        self.children: dict[bytes, Node] | None = None
         self.siblings: Siblings | None = None
         self.key = key
         self.tokens = tokens
@@ -88,6 +88,11 @@ class Node:
     def is_evicted(self) -> bool:
         """Whether the node has left the tree."""
         return self.parent is None and bool(self.blocks)
+
+    @property
+    def is_tail(self) -> bool:
+        """Whether the run ends in a block that is filled up with padding."""
+        return self.tokens.endswith(PADDING)
 
     @property
     def name(self) -> str:

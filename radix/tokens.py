@@ -11,6 +11,8 @@ import sys
 from array import array
 from collections.abc import Iterable
 
+# The token (-1) that fills up a block which is not whole: no real one is negative, so nothing agrees with it.
+PADDING = b"\xff\xff\xff\xff"
 # Above this many bytes a window is halved by memcmp, below it one xor of two big integers finds the place.
 XOR_BYTES = 64
 

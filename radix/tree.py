@@ -42,7 +42,8 @@ from .explain import Explanation, GhostRecord, explain_miss
 from .node import Node, pack_blocks, unpack_blocks
 from .pins import Pin, PinBook
 from .results import Event, Inserted, Match, Statistics
-from .walk import differing_blocks, drop_skip, reach, split, walk
+from .tokens import PADDING
+from .walk import closest_child, differing_blocks, drop_skip, reach, split, walk
 
 # Up to so many blocks a leaf may be longer than what is wanted and still be evicted whole.
 MAX_SURPLUS_BLOCKS = 16
@@ -174,11 +175,7 @@ class RadixTree:
                 node = self._split(edge, agreed)
                 offset += agreed
             if offset:
-                node.num_hits += 1
-                now = self._clock()
-                if now <= self._last_use:
-                    now = math.nextafter(self._last_use, math.inf)
-                node.last_used = self._last_use = now
+                self.touch(node)
         self._num_matches += 1
         self._num_asked_bytes += len(tokens)
         self._num_matched_bytes += offset
@@ -189,63 +186,107 @@ class RadixTree:
         root = self._roots.get(namespace)
         return 0 if root is None else reach(root, tokens, self._block_bytes)[1] >> 2
 
-    def insert(self, tokens: bytes, blocks: Sequence[int], namespace: str, *, priority: int = 0) -> Inserted:
+    def insert(
+        self,
+        tokens: bytes,
+        blocks: Sequence[int],
+        namespace: str,
+        *,
+        priority: int = 0,
+        after: tuple[Node, int] | None = None,
+    ) -> Inserted:
         """Put a computed prefix into the tree, or find that it is there.
 
-        Trailing tokens that do not fill a block are ignored. Refreshes the recency of the prefix. May split.
+        Refreshes the recency of the prefix. May split.
 
         Args:
             tokens: packed int32.
             blocks: one id per whole block of `tokens`, from the very first (the matched part included): a list,
-                an `array('i')`, or bytes of packed int32.
+                an `array('i')`, or bytes of packed int32. With one id more, the trailing tokens that do not fill
+                a block come in as well: as a tail, which later matches find as a donor. Without it they are ignored.
             priority: for the policy of that name: a prefix keeps the highest that it was ever given.
+            after: (node, number of tokens), a prefix of the same tokens that the caller has leased: the way to it
+                is not walked again, and the ids up to it are taken to be the tree's own.
 
         Raises:
-            ValueError: the number of ids is not the number of whole blocks; nothing was changed.
+            ValueError: the number of ids is not the number of blocks; nothing was changed.
         """
         block_bytes = self._block_bytes
-        end = len(tokens) - len(tokens) % block_bytes
         row = blocks if isinstance(blocks, bytes) else pack_blocks(blocks)
-        if len(row) * self.block_size != end:
-            raise ValueError(
-                f"{len(row) >> 2} block ids for {len(tokens) >> 2} tokens,"
-                f" which are {end // block_bytes} whole blocks of {self.block_size}"
-            )
-        node = self._roots.get(namespace)
-        if node is None:
-            node = Node(namespace, None, b"", b"", b"")
-            if end:
-                self._roots[namespace] = node
-        node, offset, edge, agreed = walk(node, tokens, block_bytes)
+        end = len(row) * self.block_size
+        tail_bytes = 0
+        if len(row) != len(tokens) // block_bytes << 2:
+            tail_bytes = self._tail_bytes(tokens, len(row) >> 2)
+            tokens += PADDING * ((block_bytes - tail_bytes) >> 2)
+        if after is not None and after[1]:
+            node, known = after[0], after[1] << 2
+        else:
+            root, known = self._roots.get(namespace), 0
+            if root is None:
+                root = Node(namespace, None, b"", b"", b"")
+                if end:
+                    self._roots[namespace] = root
+            node = root
+        node, offset, edge, agreed = walk(node, tokens, block_bytes, known)
         if edge is not None:
             agreed -= agreed % block_bytes
             node = self._split(edge, agreed)
             offset += agreed
-        duplicates = differing_blocks(row, node, offset // self.block_size) if offset else []
+        duplicates = differing_blocks(row, node, offset // self.block_size) if offset > known else []
+        if tail_bytes and offset == end - block_bytes:
+            agreed = closest_child(node, tokens, offset, block_bytes)[1]
+            if agreed == tail_bytes:  # some block that is there begins with the tail: it serves as well
+                duplicates.append(unpack_blocks(row[-4:])[0])
+                end = offset
         if offset < end:
             start = offset // self.block_size
             key = tokens[offset : offset + block_bytes]
             parent = node
-            node = parent.children[key] = Node(namespace, parent, key, tokens[offset:end], row[start:])
-            if parent.siblings is not None:
-                parent.siblings.add(key)
+            node = Node(namespace, parent, key, tokens[offset:end], row[start:])
+            children = parent.children
+            if children is None:
+                parent.children = {key: node}
+            else:
+                children[key] = node
+                if parent.siblings is not None:
+                    parent.siblings.add(key)
             self._num_nodes += 1
             self._num_cached += (len(row) - start) >> 2
         if duplicates:
             self._num_duplicates += len(duplicates)
         if priority > node.priority:
             node.priority = priority
-        # The time of a use is the clock's, but later than that of any use before, so that no two uses tie.
-        now = self._clock()
-        if now <= self._last_use:
-            now = math.nextafter(self._last_use, math.inf)
-        node.last_used = self._last_use = now
+        node.last_used = self._next_use()
         if offset < end:
             self._queue.push(node)
             if self._on_event is not None:
                 run = unpack_blocks(node.blocks)
                 self._on_event(Event("inserted", namespace, tokens[:end], offset >> 2, run))
-        return Inserted(node, (end - offset) >> 2, duplicates)
+            return Inserted(node, (end - offset - (block_bytes - tail_bytes if tail_bytes else 0)) >> 2, duplicates)
+        return Inserted(node, 0, duplicates)
+
+    def _tail_bytes(self, tokens: bytes, num_blocks: int) -> int:
+        """Length of the part that does not fill a block, if `num_blocks` has one for it; ValueError if not."""
+        num_whole, num_bytes = divmod(len(tokens), self._block_bytes)
+        if num_bytes and num_blocks == num_whole + 1:
+            return num_bytes
+        raise ValueError(
+            f"{num_blocks} block ids for {len(tokens) >> 2} tokens, which are {num_whole} whole blocks"
+            f" of {self.block_size}{' and a tail' if num_bytes else ''}"
+        )
+
+    def touch(self, node: Node) -> None:
+        """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as donor."""
+        node.num_hits += 1
+        node.last_used = self._next_use()
+
+    def _next_use(self) -> float:
+        """The time of a use: the clock's, but later than that of any use before, so that no two uses tie."""
+        now = self._clock()
+        if now <= self._last_use:
+            now = math.nextafter(self._last_use, math.inf)
+        self._last_use = now
+        return now
 
     def _split(self, lower: Node, at: int) -> Node:
         self._num_nodes += 1
@@ -323,11 +364,16 @@ class RadixTree:
     # ---------------------------------------------------------------- evict, clear
 
     def evict(self, num_blocks: int) -> list[int]:
+        """`evict_packed` as a list of ids."""
+        return unpack_blocks(self.evict_packed(num_blocks))
+
+    def evict_packed(self, num_blocks: int) -> bytes:
         """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
 
         Fewer come back only if all else is leased or pinned; expired pins are given up before that. A leaf goes
         whole if it holds no more than twice what is wanted, or `MAX_SURPLUS_BLOCKS` more: the next eviction would
         take the rest anyway. A longer one is shortened from its end, exactly.
+        The answer is packed int32, like `Match.packed_blocks`.
         """
         freed: list[bytes] = []
         wanted = 4 * num_blocks
@@ -349,10 +395,10 @@ class RadixTree:
                 self._remove(leaf, now)
             freed.append(blocks)
             wanted -= len(blocks)
-        ids = unpack_blocks(b"".join(freed))
-        self._num_cached -= len(ids)
-        self._num_evicted += len(ids)
-        return ids
+        packed = freed[0] if len(freed) == 1 else b"".join(freed)
+        self._num_cached -= len(packed) >> 2
+        self._num_evicted += len(packed) >> 2
+        return packed
 
     def _shorten(self, leaf: Node, kept: int, now: float) -> None:
         """Cut the run of a leaf down to `kept` bytes of block ids."""
@@ -372,6 +418,7 @@ class RadixTree:
         self._num_nodes -= 1
         if leaf.skipped_by is not None:
             drop_skip(leaf)
+        assert parent.children is not None
         del parent.children[leaf.key]
         if parent.siblings is not None:
             parent.siblings.remove(leaf.key)

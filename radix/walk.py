@@ -18,8 +18,8 @@ MAX_SKIP_BYTES = 8192
 MAX_CHILDREN_TO_SCAN = 8
 
 
-def walk(root: Node, tokens: bytes, block_bytes: int) -> tuple[Node, int, Node | None, int]:
-    """Descend as far as whole edges agree.
+def walk(node: Node, tokens: bytes, block_bytes: int, offset: int = 0) -> tuple[Node, int, Node | None, int]:
+    """Descend as far as whole edges agree, from `node`, where the first `offset` bytes end.
 
     Returns (node, offset, edge, agreed): `node` is the end of the last whole edge, `offset` where that is. If a
     child's first block agrees but not all of its run does, it is `edge`, and `agreed` (at least a block, less
@@ -28,8 +28,7 @@ def walk(root: Node, tokens: bytes, block_bytes: int) -> tuple[Node, int, Node |
     Lays a shortcut over every `SKIP_EDGES` edges walked one by one: deep chains of short edges (a chat of many
     short turns, blocks of one token) cost a sixteenth from then on.
     """
-    node, offset = root, 0
-    start, start_offset, num_edges = root, 0, 0
+    start, start_offset, num_edges = node, offset, 0
     while True:
         skip = node.skip
         if skip is not None and tokens.startswith(skip[0], offset):
@@ -37,7 +36,8 @@ def walk(root: Node, tokens: bytes, block_bytes: int) -> tuple[Node, int, Node |
             node = skip[2]
             start, start_offset, num_edges = node, offset, 0
             continue
-        child = node.children.get(tokens[offset : offset + block_bytes])
+        children = node.children
+        child = children.get(tokens[offset : offset + block_bytes]) if children else None
         if child is None:
             return node, offset, None, 0
         run = child.tokens
@@ -70,10 +70,11 @@ def closest_child(node: Node, tokens: bytes, offset: int, block_bytes: int) -> t
     For the end of a walk: no child agrees in a whole block. (None, 0) if none agrees in a token.
     """
     first = tokens[offset : offset + 4]
-    if len(first) < 4 or block_bytes == 4:
+    children = node.children
+    if len(first) < 4 or block_bytes == 4 or not children:
         return None, 0
-    candidates: Iterable[bytes] = node.children
-    if len(node.children) > MAX_CHILDREN_TO_SCAN:
+    candidates: Iterable[bytes] = children
+    if len(children) > MAX_CHILDREN_TO_SCAN:
         if node.siblings is None:
             node.siblings = Siblings(candidates)
         candidates = node.siblings.closest(tokens[offset : offset + block_bytes])
@@ -82,7 +83,7 @@ def closest_child(node: Node, tokens: bytes, offset: int, block_bytes: int) -> t
         if key.startswith(first):
             agreed = common_prefix(key, tokens, offset)
             if agreed > most:
-                best, most = node.children[key], agreed
+                best, most = children[key], agreed
     return best, most
 
 
@@ -92,7 +93,7 @@ def split(lower: Node, at: int, block_bytes: int) -> Node:
     `lower` keeps its identity, and with it its leases, its children and its place in the eviction queue.
     """
     parent = lower.parent
-    assert parent is not None
+    assert parent is not None and parent.children is not None
     cut = 4 * at // block_bytes
     upper = Node(lower.namespace, parent, lower.key, lower.tokens[:at], lower.blocks[:cut])
     parent.children[upper.key] = upper
@@ -100,7 +101,7 @@ def split(lower: Node, at: int, block_bytes: int) -> Node:
     lower.tokens = lower.tokens[at:]
     lower.blocks = lower.blocks[cut:]
     lower.parent = upper
-    upper.children[lower.key] = lower
+    upper.children = {lower.key: lower}
     upper.num_holds = 1 if lower.num_holds else 0
     upper.last_used = lower.last_used
     upper.priority = lower.priority

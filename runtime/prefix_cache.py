@@ -60,6 +60,9 @@ class PrefixCache:
             request.blocks = list(match.blocks)
         request.num_computed_tokens = match.num_tokens
         donor, num_donated = match.partial_block, match.num_partial_tokens
+        tail = match.partial_node
+        if tail is not None and tail.is_tail:
+            self.tree.touch(tail)
         if num_donated and self._grow(request, match.num_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
             self._kv_cache.copy_block(donor, request.blocks[-1])
@@ -82,31 +85,45 @@ class PrefixCache:
 
     def commit(self, request: Request) -> None:
         """Puts the request's whole computed blocks into the tree and moves its lease to their end."""
-        held = request.lease.num_tokens if request.lease else 0
         num_blocks = request.num_computed_tokens // self.block_size
-        if not self.enabled or num_blocks * self.block_size <= held:
-            return
-        tokens = pack(request.token_ids[: num_blocks * self.block_size])
-        inserted = self.tree.insert(tokens, request.blocks[:num_blocks], request.namespace)
-        self.tree.lease(inserted.node)
-        if request.lease is not None:
-            self.tree.release(request.lease.node)
-        request.lease = Lease(inserted.node, num_blocks * self.block_size)
-        if inserted.duplicates:
+        duplicates = self._hand_over(request, num_blocks, num_blocks * self.block_size)
+        if duplicates:
+            tokens = pack(request.token_ids[: num_blocks * self.block_size])
             request.blocks[:num_blocks] = self.tree.match(tokens, request.namespace).blocks
-            self.pool.free(inserted.duplicates)
+            self.pool.free(duplicates)
 
     def release(self, request: Request, *, keep: bool = True) -> None:
-        """Takes everything back: computed blocks go into the tree (`keep`), the rest is freed, the lease ends."""
+        """Takes everything back: computed KV goes into the tree (`keep`), the rest is freed, the lease ends.
+
+        A last block that is not full goes in as a tail, so whoever continues the text hits every token of it.
+        """
         if keep:
-            self.commit(request)
-        held = request.lease.num_tokens // self.block_size if request.lease else 0
+            num_blocks = -(-request.num_computed_tokens // self.block_size)
+            self.pool.free(self._hand_over(request, num_blocks, request.num_computed_tokens))
+        held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
         self.pool.free(request.blocks[held:])
         if request.lease is not None:
             self.tree.release(request.lease.node)
         request.lease = None
         request.blocks = []
         request.num_computed_tokens = 0
+
+    def _hand_over(self, request: Request, num_blocks: int, num_tokens: int) -> list[int]:
+        """Gives the tree the first blocks, which hold `num_tokens`, and leases them; the ids it had no use for."""
+        lease = request.lease
+        if not self.enabled or num_tokens <= (lease.num_tokens if lease else 0):
+            return []
+        inserted = self.tree.insert(
+            pack(request.token_ids[:num_tokens]),
+            request.blocks[:num_blocks],
+            request.namespace,
+            after=(lease.node, lease.num_tokens) if lease else None,
+        )
+        self.tree.lease(inserted.node)
+        if lease is not None:
+            self.tree.release(lease.node)
+        request.lease = Lease(inserted.node, num_tokens)
+        return inserted.duplicates
 
     def flush(self) -> int:
         """Evicts everything that no request holds; returns the number of blocks freed."""

@@ -78,13 +78,48 @@ def test_insert_takes_lists_arrays_and_packed_bytes() -> None:
         assert tree.match(pack([1, 2, 3, 4]), "").blocks == [7, 8]
 
 
-@pytest.mark.parametrize("blocks", [[1], [1, 2, 3]])
+@pytest.mark.parametrize("blocks", [[], [1], [1, 2, 3, 4]])
 def test_insert_refuses_a_row_of_the_wrong_length_and_changes_nothing(blocks: list[int]) -> None:
     tree = RadixTree(4)
-    with pytest.raises(ValueError, match=rf"{len(blocks)} block ids for 9 tokens, which are 2 whole blocks of 4"):
+    with pytest.raises(ValueError, match=rf"{len(blocks)} block ids for 9 tokens, which are 2 whole blocks of 4 and a"):
         tree.insert(pack([1] * 9), blocks, "")
+    with pytest.raises(ValueError, match=r"3 block ids for 8 tokens, which are 2 whole blocks of 4$"):
+        tree.insert(pack([1] * 8), [1, 2, 3], "")
     assert tree.statistics.num_namespaces == 0
     tree.audit()
+
+
+def test_a_tail_is_a_donor_and_never_a_whole_block() -> None:
+    tree = RadixTree(4)
+    assert tree.insert(pack([1, 2, 3, 4, 5, 6]), [7, 8], "").num_new_tokens == 6
+    match = tree.match(pack([1, 2, 3, 4, 5, 6, 7, 8, 9]), "")
+    assert (match.num_tokens, match.partial_block, match.num_partial_tokens) == (4, 8, 2)
+    assert match.partial_node is not None and match.partial_node.is_tail
+    tree.audit()
+
+
+def test_a_tail_is_refused_where_some_block_begins_like_it() -> None:
+    tree = RadixTree(4)
+    tree.insert(pack([1, 2, 3, 4, 5, 6, 7, 8]), [7, 8], "")
+    inserted = tree.insert(pack([1, 2, 3, 4, 5, 6]), [7, 9], "")
+    assert (inserted.num_new_tokens, inserted.duplicates) == (0, [9])
+
+
+def test_a_tail_goes_before_what_is_above_it() -> None:
+    tree = RadixTree(4)
+    tree.insert(pack([1, 2, 3, 4, 5, 6]), [7, 8], "")
+    tree.match(pack([1, 2, 3, 4]), "")
+    assert [tree.evict(1), tree.evict(1)] == [[8], [7]]
+
+
+def test_a_touched_tail_outlives_others() -> None:
+    tree = RadixTree(4)
+    tree.insert(pack([1, 2, 3, 4, 5]), [7, 8], "")
+    tree.insert(pack([1, 2, 3, 4, 6]), [7, 9], "")
+    donor = tree.match(pack([1, 2, 3, 4, 5, 5]), "").partial_node
+    assert donor is not None
+    tree.touch(donor)
+    assert tree.evict(1) == [9]
 
 
 def test_insert_of_less_than_a_block_changes_nothing() -> None:

@@ -126,20 +126,41 @@ class Trial:
             self.tree.lease(match.node)
             self.leases.append((match.node, path))
 
-    def insert(self, tokens: list[int], namespace: str, share: float, priority: int, lease: bool) -> None:
-        """The caller knows a share of the cached prefix, and brings blocks of its own for the rest."""
-        wanted = self.truth.prefixes(namespace, tokens)
-        path = self.truth.matched(namespace, tokens)
-        num_shared = int(share * len(path))
+    def insert(self, tokens: list[int], namespace: str, share: float, priority: int, lease: bool, tail: bool) -> None:
+        """The caller knows a share of the cached prefix, and brings blocks of its own for the rest.
+
+        What it has leased already it names (`after`); with `tail` it also brings what does not fill a block.
+        """
+        num_padding = -len(tokens) % self.block_size if tail else 0
+        wanted = self.truth.prefixes(namespace, tokens + [-1] * num_padding)
+        path = self.truth.matched(namespace, tokens + [-1] * num_padding)
+        after = max((lease for lease in self.leases if lease[1] == wanted[: len(lease[1])]), key=_length, default=None)
+        num_known = len(after[1]) if after else 0
+        num_shared = max(int(share * len(path)), num_known)
         if len(wanted) - num_shared > self.pool.num_free:
             return
         own = self.pool.allocate(len(wanted) - num_shared)
         row = [self.truth.cached[prefix].id for prefix in path[:num_shared]] + own
-        inserted = self.tree.insert(pack(tokens), row, namespace, priority=priority)
-        assert inserted.num_new_tokens == (len(wanted) - len(path)) * self.block_size
-        assert inserted.duplicates == row[num_shared : len(path)]
+        duplicates = row[num_shared : len(path)]
+        if num_padding and len(path) == len(wanted) - 1:
+            donors = self.truth.partial(namespace, tokens)
+            if max(donors.values(), default=0) == self.block_size - num_padding:
+                duplicates.append(row[-1])
+                wanted.pop()
+        num_new = (len(wanted) - len(path)) * self.block_size
+        if wanted and wanted[-1][1][-1] == -1 and len(wanted) > len(path):
+            num_new -= num_padding
+        inserted = self.tree.insert(
+            pack(tokens),
+            row,
+            namespace,
+            priority=priority,
+            after=(after[0], num_known * self.block_size) if after else None,
+        )
+        assert inserted.num_new_tokens == num_new
+        assert inserted.duplicates == duplicates
         self.pool.free(inserted.duplicates)
-        for prefix, block in zip(wanted[len(path) :], row[len(path) :], strict=True):
+        for prefix, block in zip(wanted[len(path) :], row[len(path) : len(wanted)], strict=True):
             self.truth.cached[prefix] = Block(block)
         self.truth.use(wanted, priority=priority)
         if lease:
@@ -259,6 +280,10 @@ class Trial:
         assert self.follower == {prefix: block.id for prefix, block in self.truth.cached.items()}
 
 
+def _length(lease: tuple[Node, list[Prefix]]) -> int:
+    return len(lease[1])
+
+
 def draw_tokens(random: Random, block_size: int) -> list[int]:
     """Few different blocks, some alike but for their last tokens, and a tail that fills none."""
     tokens: list[int] = []
@@ -280,7 +305,10 @@ def walk_randomly(trial: Trial, random: Random, num_steps: int) -> None:
         if operation == "match":
             trial.match(tokens, namespace, random.random() < 0.3)
         elif operation == "insert":
-            trial.insert(tokens, namespace, random.choice([0, 0.5, 1, 1]), random.randrange(3), random.random() < 0.2)
+            share = random.choice([0, 0.5, 1, 1])
+            trial.insert(
+                tokens, namespace, share, random.randrange(3), random.random() < 0.2, tail=random.random() < 0.4
+            )
         elif operation == "evict":
             trial.evict(random.choice([0, 1, 1, 1, 2, 4, 9, 30]))
         elif operation == "pin":
@@ -330,9 +358,15 @@ class TreeMachine(RuleBasedStateMachine):
     def match(self, tokens: list[int], namespace: str, lease: bool) -> None:
         self.trial.match(tokens, namespace, lease)
 
-    @rule(tokens=tokens, namespace=namespaces, share=st.sampled_from([0, 0.5, 1]), lease=st.booleans())
-    def insert(self, tokens: list[int], namespace: str, share: float, lease: bool) -> None:
-        self.trial.insert(tokens, namespace, share, len(tokens) % 3, lease)
+    @rule(
+        tokens=tokens,
+        namespace=namespaces,
+        share=st.sampled_from([0, 0.5, 1]),
+        lease=st.booleans(),
+        tail=st.booleans(),
+    )
+    def insert(self, tokens: list[int], namespace: str, share: float, lease: bool, tail: bool) -> None:
+        self.trial.insert(tokens, namespace, share, len(tokens) % 3, lease, tail)
 
     @rule(which=indices)
     def release(self, which: int) -> None:

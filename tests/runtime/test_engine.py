@@ -86,6 +86,15 @@ def test_cached_tokens_count_to_the_token() -> None:
     assert list(completion.token_ids) == greedy_truth([*range(71), 200], 12)
 
 
+def test_the_next_turn_of_a_chat_computes_only_what_is_new() -> None:
+    engine = fake_engine(block_size=16)
+    text = list(range(5))
+    for turn in range(8):
+        completion = engine.generate(text, SamplingParams(max_tokens=7, temperature=0.0, ignore_eos=True))
+        assert completion.usage.cached_tokens == (len(text) - 4 if turn else 0)
+        text += [*completion.token_ids, 9 + turn, 11, 13]
+
+
 def test_namespaces_share_nothing() -> None:
     engine = fake_engine()
     for namespace, cached in (("a", 0), ("a", 19), ("b", 0)):
