@@ -112,10 +112,11 @@ class Compiler:
     def warm_up(self) -> None:
         """Does once what the first constraints would otherwise wait for.
 
-        Loads the compiled loops (seconds if numba has not cached them on this machine yet), the Unicode tables and
-        the rows inside JSON strings and numbers. Called from a background thread at start-up it costs nobody time.
+        Loads the compiled loops (seconds if numba has not cached them on this machine yet), the Unicode tables, the
+        automata of formats, and the rows inside JSON strings and numbers. Called from a background thread at start-up
+        it costs nobody time.
         """
-        warm_up(self)
+        warm_up(self.from_grammar)
 
     @property
     def num_cached_bytes(self) -> int:

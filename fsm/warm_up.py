@@ -1,53 +1,64 @@
 """Warming up: using everything once, so that the first request need not wait for what is done once.
 
 That is: compiling the loops (half a minute if numba has nothing for this machine on disk, a quarter of a second of
-loading otherwise), the Unicode tables, and the rows inside JSON strings and numbers.
+loading otherwise), the Unicode tables, the automata of the formats of JSON Schema, and the rows inside JSON strings
+and numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ..errors import ConstraintError
+from .any_json import json_grammar
 from .constraint import Constraint
-from .expression import Alternation, Embed, Grammar, Literal, Repeat, Sequence
-from .regex import regex_to_dfa
+from .expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
+from .regex import regex_to_dfa, regex_to_expression
 from .unicode_sets import ignoring_case
-
-if TYPE_CHECKING:
-    from .compiler import Compiler
 
 MANY_TOKENS = 200  # enough for an automaton to outgrow its first memory
 FEW_TOKENS = 4
 
 
-def warm_up(compiler: Compiler) -> None:
-    """Compiles a few constraints of every kind and takes some tokens in each."""
-    bounded = Embed(regex_to_dfa("[^a]{1,40}").intersect(regex_to_dfa(".{0,30}")).json_string())
-    letters = Repeat(Alternation((Literal(b"a"), Literal(b"b"))), 0, 400)
-    attempts: tuple[Callable[[], Constraint], ...] = (
-        compiler.json_value,
-        lambda: compiler.regex(r"\w+\d\s\p{Lu}"),
-        lambda: compiler.choice(["a", "b"]),
-        lambda: compiler.from_grammar(Grammar({"s": letters}, "s")),
-        lambda: compiler.from_grammar(Grammar({"s": Sequence((bounded, Literal(b",")))}, "s")),
-    )
-    for attempt in attempts:
+def warm_up(build: Callable[[Grammar], Constraint]) -> None:
+    """Builds constraints of every kind and takes some tokens in a few of them."""
+    for grammar, num_tokens in _grammars():
         try:
-            constraint = attempt()
+            constraint = build(grammar)
         except ConstraintError:  # a vocabulary that cannot spell it
             continue
-        _use(constraint)
+        _use(constraint, num_tokens)
     ignoring_case(((0x61, 0x61),), ascii_only=False)
 
 
-def _use(constraint: Constraint) -> None:
+def _grammars() -> Iterator[tuple[Grammar, int]]:
+    """Grammars, and how many tokens to take."""
+    from .json_schema import schema_to_grammar
+    from .json_schema.formats import FORMATS
+
+    letters = Alternation((Literal(b"a"), Literal(b"b")))
+    bounded = Embed(regex_to_dfa("[^a]{1,40}").intersect(regex_to_dfa(".{0,30}")).json_string())
+    texts: tuple[Expression, ...] = (
+        regex_to_expression(r"\w+\d\s\p{Lu}"),
+        letters,
+        Repeat(letters, 0, 400),
+        Sequence((bounded, Literal(b","))),
+    )
+    yield json_grammar("value", "compact"), MANY_TOKENS
+    for text in texts:
+        yield Grammar({"text": text}, "text"), MANY_TOKENS
+    number = {"type": "number", "minimum": 0.5}
+    yield schema_to_grammar({"type": "object", "properties": {"a": number, "é": {"enum": ["a", "b"]}}}), MANY_TOKENS
+    for name in FORMATS:
+        yield schema_to_grammar({"type": "string", "format": name}), 1
+
+
+def _use(constraint: Constraint, num_tokens: int) -> None:
     """Takes the first allowed token again and again, and at first does whatever can be done at each place."""
     cursor = constraint.cursor()
-    for turn in range(MANY_TOKENS):
+    for turn in range(num_tokens):
         row = cursor.row()
         if turn < FEW_TOKENS:
             cursor.draft()

@@ -89,7 +89,8 @@ class Branching:
         self._branches: dict[tuple[Goal, bool], tuple[Branch, ...]] = {}
         self._expanding: list[Goal] = []
         self._endful: set[int] = set()
-        self._disjointness = Disjointness(self)
+        self._disjoint: dict[tuple[Goal, Goal], bool] = {}
+        self._impossible: dict[Goal, bool] = {}
 
     def branches(self, goal: Goal, *, evaluating: bool = False) -> tuple[Branch, ...]:
         """The branches of a goal; a value fulfils the goal if and only if it belongs to one of them.
@@ -114,6 +115,10 @@ class Branching:
     def is_expanding(self, goal: Goal) -> bool:
         """Whether the branches of the goal are being worked out right now, or too many others are."""
         return len(self._expanding) > MAX_NESTING or goal in self._expanding
+
+    def _proofs(self) -> Disjointness:
+        """Not kept, as it refers to this object: circles wait for the garbage collector."""
+        return Disjointness(self, self._disjoint, self._impossible)
 
     def part(self, atom: int) -> Part:
         """What an atom demands."""
@@ -208,7 +213,7 @@ class Branching:
             facets = [facet for _, facet in sheet.objects]
             required = required_keys(facets)
             if not required.isdisjoint(forbidden_keys(facets)) or any(
-                self._disjointness.is_impossible(goal_of_key(facets, key)) for key in required
+                self._proofs().is_impossible(goal_of_key(facets, key)) for key in required
             ):
                 sheet.types &= ~OBJECT
         return not sheet.types
@@ -236,8 +241,9 @@ class Branching:
         option = options[index]
         goal = frozenset(option.atoms)
         refused: list[Disjunction] = []
+        proofs = self._proofs()
         for position, other in enumerate(options):
-            if position != index and not self._disjointness.within(context, goal, frozenset(other.atoms)):
+            if position != index and not proofs.within(context, goal, frozenset(other.atoms)):
                 atoms = tuple(Part(other.pointer, atoms=(atom ^ 1,)) for atom in other.atoms)
                 refused.append(Disjunction(atoms))
         if not refused:

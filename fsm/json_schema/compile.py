@@ -51,6 +51,7 @@ class SchemaCompiler:
         while self._pending:
             name, goal = self._pending.pop()
             self._rules[name] = alternation(*self._options(goal))
+        del self._arrays, self._objects  # they refer to this object: circles wait for the garbage collector
         if isinstance(start, Rule):
             return Grammar(self._rules, start.name)
         self._rules["value"] = start

@@ -7,7 +7,8 @@ nothing: the caller then spells the exclusion out. Depth and effort are bounded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Protocol
 
 from ...errors import ConstraintTooLarge
 from .keys import forbidden_keys, goal_of_key, required_keys, settled
@@ -15,20 +16,32 @@ from .numbers import is_impossible
 from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
 from .strings import string_language
 
-if TYPE_CHECKING:
-    from .branching import Branching
-
 MAX_DEPTH = 3
 MAX_PAIRS = 400
 
 
-class Disjointness:
-    """Proofs between the goals of one schema text; remembered."""
+class Branches(Protocol):
+    """Whoever knows the branches of goals."""
 
-    def __init__(self, branching: Branching) -> None:
-        self._branching = branching
-        self._known: dict[tuple[Goal, Goal], bool] = {}
-        self._impossible: dict[Goal, bool] = {}
+    def branches(self, goal: Goal) -> tuple[Branch, ...]:
+        """The branches of a goal."""
+
+    def is_expanding(self, goal: Goal) -> bool:
+        """Whether they must not be asked for now."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Disjointness:
+    """Proofs between the goals of one schema text.
+
+    Attributes:
+        of: knows the branches; since it makes this object when it needs a proof, it keeps the next two.
+        known, impossible: what was found out about pairs of goals and about goals.
+    """
+
+    of: Branches
+    known: dict[tuple[Goal, Goal], bool]
+    impossible: dict[Goal, bool]
 
     def goals(self, first: Goal, second: Goal, depth: int = 0) -> bool:
         """Whether no value fulfils both, as far as can be proved."""
@@ -37,17 +50,17 @@ class Disjointness:
         if first == second or depth > MAX_DEPTH or not first or not second:
             return False
         key = (first, second)
-        known = self._known.get(key)
+        known = self.known.get(key)
         if known is None:
-            known = self._known.get((second, first))
+            known = self.known.get((second, first))
         if known is None:
-            if self._branching.is_expanding(first) or self._branching.is_expanding(second):
+            if self.of.is_expanding(first) or self.of.is_expanding(second):
                 return False
-            lefts, rights = self._branching.branches(first), self._branching.branches(second)
+            lefts, rights = self.of.branches(first), self.of.branches(second)
             if len(lefts) * len(rights) > MAX_PAIRS:
                 return False
             known = all(self._branches(left, right, depth) for left in lefts for right in rights)
-            self._known[key] = known
+            self.known[key] = known
         return known
 
     def within(self, context: Branch, first: Goal, second: Goal) -> bool:
@@ -56,9 +69,9 @@ class Disjointness:
             return True
         if not context.types & ~(OBJECT | ARRAY) and not context.objects and not context.arrays:
             return False
-        if self._branching.is_expanding(first) or self._branching.is_expanding(second):
+        if self.of.is_expanding(first) or self.of.is_expanding(second):
             return False
-        lefts, rights = self._branching.branches(first), self._branching.branches(second)
+        lefts, rights = self.of.branches(first), self.of.branches(second)
         if len(lefts) * len(rights) > MAX_PAIRS:
             return False
         return all(self._branches(_joined(context, left), right, 0) for left in lefts for right in rights)
@@ -67,12 +80,12 @@ class Disjointness:
         """Whether it is proved that no value fulfils a goal of several schemas."""
         if goal == NEVER:
             return True
-        if len(goal) < 2 or self._branching.is_expanding(goal):
+        if len(goal) < 2 or self.of.is_expanding(goal):
             return False
-        known = self._impossible.get(goal)
+        known = self.impossible.get(goal)
         if known is None:
-            known = all(map(_is_void, self._branching.branches(goal)))
-            self._impossible[goal] = known
+            known = all(map(_is_void, self.of.branches(goal)))
+            self.impossible[goal] = known
         return known
 
     def _branches(self, left: Branch, right: Branch, depth: int) -> bool:

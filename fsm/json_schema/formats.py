@@ -108,6 +108,9 @@ _PATTERNS: dict[str, str] = {
     "byte": _BASE64,
     "base64": _BASE64,
 }
+FORMATS = (*_PATTERNS, "regex")
+"""The formats that are enforced."""
+
 _MAX_LENGTHS = {"hostname": 253, "idn-hostname": 253}
 
 
