@@ -18,7 +18,7 @@ from .any_json import Whitespace, json_grammar
 from .constraint import Constraint
 from .ebnf import ebnf_to_grammar
 from .expression import Alternation, Grammar, Literal
-from .masks import MaskStore
+from .mask_store import MaskStore
 from .network import build_network
 from .regex import regex_to_expression
 from .vocabulary import Vocabulary

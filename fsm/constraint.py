@@ -24,7 +24,8 @@ from .alphabet import Ints
 from .automaton import Automaton
 from .jump import Drafts
 from .liveness import Liveness
-from .masks import Masks, MaskStore
+from .mask_store import MaskStore
+from .masks import Masks
 from .memory import NEVER
 from .network import Network
 
@@ -81,11 +82,12 @@ class Constraint:
 class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
 
-    __slots__ = ("_masks", "_memory", "_size", "_state", "_states", "_step", "_tokens", "constraint")
+    __slots__ = ("_masks", "_memory", "_rows", "_size", "_state", "_states", "_step", "_tokens", "constraint")
 
     def __init__(self, constraint: Constraint, states: list[int], tokens: list[int]) -> None:
         self.constraint = constraint
         self._masks = constraint.masks
+        self._rows = constraint.masks.rows
         # what advance needs, bound once: it is called for every token
         self._step, self._memory = constraint.stepper()
         self._size = constraint.vocabulary.size
@@ -148,10 +150,17 @@ class Cursor:
         As long as `min_tokens_to_accept() <= remaining` holds before, the mask is not empty and it holds after any
         allowed token with `remaining - 1`: so a text begun with enough budget always ends complete.
         """
+        out[:] = self.row_within(remaining)
+
+    def row_within(self, remaining: int) -> Ints:
+        """The row of `bitmask_within`. Read-only and shared like `row()`, or an array of the caller's own."""
         if self._state == FINISHED:
-            out[:] = 0
-        else:
-            out[:] = self._masks.row_within(self._state, remaining - 1)
+            return np.zeros(self.constraint.vocabulary.num_words, np.int32)
+        row = self._rows.get(self._state)
+        if row is not None and row.worst < remaining:  # nearly always: the budget is far, and the row is known
+            row.is_recent = True
+            return row.bits
+        return self._masks.row_within(self._state, remaining - 1)
 
     def forced_bytes(self) -> bytes:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""

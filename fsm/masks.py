@@ -1,4 +1,4 @@
-"""Masks: which tokens may come next in a state, as a row of bits, and the store of known rows.
+"""Masks: which tokens may come next in a state, as a row of bits.
 
 A token may follow a state if it may follow one of its configurations, so a row is an OR over configurations:
 
@@ -11,147 +11,27 @@ So a wide row (inside a JSON string: 128,000 of 131,000 tokens) is one copy and 
 the vocabulary. Long bounded texts share rows as well: states that behave alike for as many characters as the
 longest token has (`alike`) have the same tokens inside.
 
+What was made is kept in a `MaskStore`, where equal rows are one array.
+
 Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-only arrays.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from .alphabet import Ints
 from .automaton import NO_LIMIT, Automaton
 from .liveness import Liveness
+from .mask_store import MaskStore, Row, TextMask, TextShelf
 from .memory import NEVER
 from .network import TEXT
-from .text_kernels import alike
 from .text_table import TextTable
-from .vocabulary import Vocabulary
 
 NO_EXITS = np.empty(0, np.int32)
-SHARE_STATES = 16  # automata with fewer states are not searched for states that behave alike
-NUM_RECENT = 4  # states of one automaton that a new one is compared with
-MAX_PAIRS = 512  # pairs of states looked at in one comparison
-MAX_COMPARED = 4096  # (automaton, template node) for which such states are remembered
 MAX_CHARACTER_LEN = 3  # bytes that may be missing of a character that has begun
-ALIAS_BYTES = 128
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TextMask:
-    """The tokens that stay inside a text, and the places where they could leave it.
-
-    Attributes:
-        row: int32[num_words].
-        worst: no token of the row leaves more bytes than this to the end of the text.
-        exits, starts: the trie nodes that may follow an end of the text, grouped by byte; see `walk_exits`.
-            None: not asked for yet.
-        trie: WHOLE or REST, the trie that they belong to.
-    """
-
-    row: Ints
-    worst: int
-    exits: Ints | None
-    starts: Ints | None
-    trie: int
-
-    @property
-    def num_bytes(self) -> int:
-        return self.row.nbytes + 1028 + (self.exits.nbytes if self.exits is not None else 0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Row:
-    """A finished row: the tokens that may follow, EOS included, and the greatest cost after one of them."""
-
-    bits: Ints
-    worst: int
-
-
-class MaskStore:
-    """Rows and text masks of one vocabulary, bounded in bytes; the oldest are dropped first.
-
-    Shared by all constraints of a compiler; thread-safe. A dropped row is simply made again.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, max_bytes: int) -> None:
-        self.vocabulary = vocabulary
-        self.max_bytes = max_bytes
-        self.num_bytes = 0
-        self._lock = threading.Lock()
-        self._order: deque[tuple[dict[Any, Any], Hashable, int]] = deque()
-        self._texts: dict[tuple[TextTable, int], TextMask] = {}
-        self._recent: dict[tuple[TextTable, int], list[int]] = {}
-        self._pairs = np.empty((MAX_PAIRS, 2), np.int32)
-        self._exits = np.empty(vocabulary.trie.num_nodes + 1, np.int32)
-        self.scratch = np.zeros(vocabulary.num_words, np.int32)  # all zero whenever nobody holds its lock
-        self.scratch_lock = threading.Lock()
-
-    # ---------------------------------------------------------------- text masks
-
-    def text_mask(self, automaton: Automaton, table: TextTable, sub: int, with_exits: bool) -> TextMask:
-        """The mask inside a text automaton in byte state `sub`."""
-        found = self._texts.get((table, sub))
-        if found is None or (with_exits and found.exits is None):
-            with self._lock:
-                stand_in = self._alike(table, sub)
-                found = self._make_text_mask(automaton, table, stand_in, with_exits)
-                if stand_in != sub:  # which goes on alike for a while, but may be nearer to the end or further off
-                    found = replace(found, worst=table.max_bytes + MAX_CHARACTER_LEN)
-                    self._texts[table, sub] = found
-                    self._account(self._texts, (table, sub), ALIAS_BYTES)
-        return found
-
-    def _alike(self, table: TextTable, sub: int) -> int:
-        """The byte state whose mask stands for that of `sub`: the first one met that behaves alike."""
-        if table.num_states < SHARE_STATES:
-            return sub
-        state, node = divmod(sub, table.num_nodes)
-        if len(self._recent) > MAX_COMPARED:
-            self._recent.clear()
-        recent = self._recent.setdefault((table, node), [])
-        for other in recent:
-            if alike(table.table, table.accepts, state, other, self.vocabulary.max_token_len, self._pairs):
-                return other * table.num_nodes + node
-        recent.insert(0, state)
-        del recent[NUM_RECENT:]
-        return sub
-
-    def _make_text_mask(self, automaton: Automaton, table: TextTable, sub: int, with_exits: bool) -> TextMask:
-        known = self._texts.get((table, sub))
-        if known is not None and (known.exits is not None or not with_exits):
-            return known
-        row = np.empty(self.vocabulary.num_words, np.int32)
-        scratch = self._exits if with_exits else self._exits[:0]
-        num_exits, worst, trie = automaton.walk_text(table.fields, sub, NO_LIMIT, row, scratch)
-        row.setflags(write=False)
-        exits, starts = automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
-        mask = TextMask(row, worst, exits, starts, trie)
-        self._texts[table, sub] = mask
-        self._account(self._texts, (table, sub), mask.num_bytes)
-        return mask
-
-    # ---------------------------------------------------------------- rows
-
-    def keep(self, rows: dict[int, Row], state: int, row: Row) -> None:
-        """Puts a row into a constraint's table, to be dropped when it has become the oldest and room is needed."""
-        with self._lock:
-            rows[state] = row
-            self._account(rows, state, row.bits.nbytes)
-
-    def _account(self, table: dict[Any, Any], key: Hashable, num_bytes: int) -> None:
-        """Notes an entry of a table and drops the oldest ones beyond the bound. Call with the lock held."""
-        self._order.append((table, key, num_bytes))
-        self.num_bytes += num_bytes
-        while self.num_bytes > self.max_bytes and len(self._order) > 1:
-            oldest, old_key, size = self._order.popleft()
-            oldest.pop(old_key, None)
-            self.num_bytes -= size
 
 
 class Masks:
@@ -161,7 +41,7 @@ class Masks:
         self.automaton = automaton
         self.liveness = liveness
         self.store = store
-        self.rows: dict[int, Row] = {}
+        self.rows = store.shelf_of(self)
         self._next_node = automaton.network.next_node.tolist()
         self._kind = automaton.network.kind.tolist()
         self._arg = automaton.network.arg.tolist()
@@ -171,8 +51,8 @@ class Masks:
         found = self.rows.get(state)
         if found is None:
             found = self.fresh_row(state)
-            found.bits.setflags(write=False)
             self.store.keep(self.rows, state, found)
+        found.is_recent = True
         return found
 
     def fresh_row(self, state: int) -> Row:
@@ -190,9 +70,9 @@ class Masks:
             table = automaton.network.texts[self._arg[node]]
             after = automaton.enter(self._next_node[node], stack)
             goes_on = automaton.has_bytes(after)
-            mask = store.text_mask(automaton, table, sub, goes_on)
+            mask = self._text_mask(table, sub, goes_on)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
-            bits, is_mine = (mask.row, False) if bits is None else (bits | mask.row, True)
+            bits, is_mine = (mask.bits, False) if bits is None else (bits | mask.bits, True)
             if goes_on and mask.exits is not None and mask.starts is not None:
                 with store.scratch_lock:
                     scratch = store.scratch
@@ -215,6 +95,33 @@ class Masks:
         if automaton.is_accepting(state):
             bits = bits | store.vocabulary.eos_words
         return Row(bits, worst)
+
+    def _text_mask(self, table: TextTable, sub: int, with_exits: bool) -> TextMask:
+        """The mask inside a text automaton in byte state `sub`."""
+        shelf = self.store.text_shelf(table)
+        found = shelf.masks.get(sub)
+        if found is None or (with_exits and found.exits is None):
+            stand_in = self.store.stand_in(table, shelf, sub)
+            found = self._make_text_mask(table, shelf, stand_in, with_exits)
+            if stand_in != sub:  # which goes on alike for a while, but may be nearer to the end or further off
+                found = replace(found, worst=table.max_bytes + MAX_CHARACTER_LEN)
+                self.store.keep(shelf.masks, sub, found)
+        found.is_recent = True
+        return found
+
+    def _make_text_mask(self, table: TextTable, shelf: TextShelf, sub: int, with_exits: bool) -> TextMask:
+        known = shelf.masks.get(sub)
+        if known is not None and (known.exits is not None or not with_exits):
+            return known
+        automaton, vocabulary = self.automaton, self.store.vocabulary
+        bits = np.empty(vocabulary.num_words, np.int32)
+        with self.store.scratch_lock:
+            scratch = self.store.exits if with_exits else NO_EXITS
+            num_exits, worst, trie = automaton.walk_text(table.fields, sub, NO_LIMIT, bits, scratch)
+            exits, starts = automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
+        mask = TextMask(bits, worst, exits, starts, trie)
+        self.store.keep(shelf.masks, sub, mask)
+        return mask
 
     def row_within(self, state: int, limit: int) -> Ints:
         """The bits of the tokens after which `limit` further tokens surely suffice to reach acceptance."""
@@ -239,7 +146,7 @@ class Masks:
                 automaton.walk_text(table.fields, sub, left, inside, NO_EXITS)
                 bits |= inside
             if automaton.has_bytes(after):
-                mask = store.text_mask(automaton, table, sub, True)
+                mask = self._text_mask(table, sub, True)
                 if mask.exits is not None and mask.starts is not None:
                     automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, limit, bits)
             rest = -1

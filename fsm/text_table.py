@@ -26,7 +26,7 @@ MAX_STATES = 1 << 23  # byte states of one language: they share an integer with 
 MAX_EXPANDED = 20_000  # states of a language that is not a Dfa
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class TextTable:
     """Arrays of one text automaton; Q table states, G classes, N template nodes, W words of G bits.
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from . import simd
 from .reference import PHILOX_ROUNDS
 
+BLOCK = 256  # tokens looked through at once for the largest; a multiple of 32
 _NO_MASK = np.zeros((1, 1), np.int32)
 
 
@@ -58,16 +59,14 @@ def _sample_rows(  # type: ignore[no-untyped-def]  # numba infers
     weights = np.empty(vocab_size + simd.WIDTH, np.float32)
     for row in range(num_rows):
         masked = has_mask and mask_rows[row] >= 0
-        if not masked and temperature[row] <= 0:
-            best = _first_largest(logits[row])
+        if temperature[row] <= 0:
+            best = _first_allowed(logits[row], mask_table[mask_rows[row]]) if masked else _first_largest(logits[row])
             token_ids[row] = best if best >= 0 and logits[row, best] > -np.inf else -1
             continue
         count = _gather(logits[row], mask_table[max(mask_rows[row], 0)], masked, temperature[row], scores, ids)
         best = _first_largest(scores[:count])
         if best < 0 or scores[best] == -np.inf:
             token_ids[row] = -1
-        elif temperature[row] <= 0:
-            token_ids[row] = ids[best]
         else:
             kept = scores[:count]
             threshold = _threshold(kept, scores[best], top_k[row], top_p[row], min_p[row], weights)
@@ -78,20 +77,19 @@ def _sample_rows(  # type: ignore[no-untyped-def]  # numba infers
 def _gather(logits, words, masked, temperature, scores, ids):  # type: ignore[no-untyped-def]
     """Pack the tempered logits of the allowed tokens, NaN as -inf; returns how many."""
     count = 0
-    divisor = np.float32(1.0) if temperature <= 0 else temperature
     for begin in range(0, len(logits), 32):
         end = min(begin + 32, len(logits))
         word = np.uint32(words[begin >> 5]) if masked else np.uint32(0xFFFFFFFF)
         if word == np.uint32(0xFFFFFFFF):
             for i in range(end - begin):
-                x = logits[begin + i] / divisor
+                x = logits[begin + i] / temperature
                 scores[count + i] = x if x == x else np.float32(-np.inf)
                 ids[count + i] = begin + i
             count += end - begin
         elif word != 0:
             for t in range(begin, end):
                 if (word >> np.uint32(t & 31)) & np.uint32(1):
-                    x = logits[t] / divisor
+                    x = logits[t] / temperature
                     scores[count] = x if x == x else np.float32(-np.inf)
                     ids[count] = t
                     count += 1
@@ -100,17 +98,44 @@ def _gather(logits, words, masked, temperature, scores, ids):  # type: ignore[no
 
 @njit
 def _first_largest(scores):  # type: ignore[no-untyped-def]
-    """Index of the first of the largest scores; -1 if there are none."""
-    whole = len(scores) // simd.WIDTH * simd.WIDTH
-    tops = simd.splat(np.float32(-np.inf))
-    for i in range(0, whole, simd.WIDTH):
-        tops = simd.larger(simd.load(scores.ctypes.data + 4 * i), tops)
-    top = simd.largest(tops)
+    """Index of the first of the largest scores; -1 if there are none, or all are -inf or NaN."""
+    top, block = np.float32(-np.inf), -1  # of the first block that has it
+    whole = len(scores) // BLOCK * BLOCK
+    for begin in range(0, whole, BLOCK):
+        tops = simd.splat(np.float32(-np.inf))
+        for i in range(begin, begin + BLOCK, simd.WIDTH):
+            tops = simd.larger(simd.load(scores.ctypes.data + 4 * i), tops)
+        if simd.largest(tops) > top:
+            top, block = simd.largest(tops), begin
     for i in range(whole, len(scores)):
-        top = max(top, scores[i])
-    for i in range(len(scores)):
+        if scores[i] > top:
+            top, block = scores[i], whole
+    for i in range(block, len(scores) if block >= 0 else block):
         if scores[i] == top:
             return i
+    return -1
+
+
+@njit
+def _first_allowed(logits, words):  # type: ignore[no-untyped-def]
+    """`_first_largest` among the tokens whose bits are set."""
+    top, block = np.float32(-np.inf), -1
+    whole = len(logits) // BLOCK * BLOCK
+    for begin in range(0, whole, BLOCK):
+        tops = simd.splat(np.float32(-np.inf))
+        for word in range(begin >> 5, (begin + BLOCK) >> 5):
+            bits, at = np.int64(words[word]), logits.ctypes.data + 128 * word
+            if bits:
+                for part in range(0, 32, simd.WIDTH):
+                    tops = simd.larger(simd.keep_bits(simd.load(at + 4 * part), bits >> part), tops)
+        if simd.largest(tops) > top:
+            top, block = simd.largest(tops), begin
+    for t in range(whole, len(logits)):
+        if (words[t >> 5] >> (t & 31)) & 1 and logits[t] > top:
+            top, block = logits[t], whole
+    for t in range(block, len(logits) if block >= 0 else block):
+        if logits[t] == top and (words[t >> 5] >> (t & 31)) & 1:
+            return t
     return -1
 
 

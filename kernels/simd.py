@@ -149,6 +149,12 @@ def _keep(builder: Any, v: ir.Value, begin: ir.Value, end: ir.Value) -> ir.Value
     return builder.select(builder.and_(above, below), v, _lanes(-math.inf))
 
 
+def _keep_bits(builder: Any, v: ir.Value, bits: ir.Value) -> ir.Value:
+    lane = ir.Constant(_INTS, [_INT(1 << i) for i in range(WIDTH)])
+    is_set = builder.icmp_unsigned("!=", builder.and_(_splat_int(builder, bits), lane), _lanes(0, _INTS))
+    return builder.select(is_set, v, _lanes(-math.inf))
+
+
 @_operation_of
 def load(typing: Any, address: Any) -> Any:
     """Eight fp32 from an address (in bytes, aligned to 4)."""
@@ -229,6 +235,12 @@ def exp2(typing: Any, x: Any) -> Any:
 def keep(typing: Any, v: Any, begin: Any, end: Any) -> Any:
     """Lanes begin to end - 1 of v, -inf in the rest (begin, end: int64)."""
     return _operation(float32x8(float32x8, types.int64, types.int64), _keep)
+
+
+@_operation_of
+def keep_bits(typing: Any, v: Any, bits: Any) -> Any:
+    """Lane i of v where bit i of bits (int64) is set, -inf in the rest."""
+    return _operation(float32x8(float32x8, types.int64), _keep_bits)
 
 
 @_operation_of

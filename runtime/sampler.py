@@ -15,12 +15,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from ..errors import RequestError
+from ..fsm import Cursor
 from ..kernels import ops
 from .batch import Batch, Extend
+from .mask_table import MaskTable
 from .request import Request, TokenLogprob
 
 
@@ -42,22 +43,23 @@ class Choice:
     error: RequestError | None = None
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Per-row sampling arguments of a batch, gathered request by request."""
-
-    logits_index: list[int] = field(default_factory=list)
-    mask_row: list[int] = field(default_factory=list)
-    temperature: list[float] = field(default_factory=list)
-    top_k: list[int] = field(default_factory=list)
-    top_p: list[float] = field(default_factory=list)
-    min_p: list[float] = field(default_factory=list)
-    seed: list[int] = field(default_factory=list)
-    position: list[int] = field(default_factory=list)
+# What `ops.sample` is told of one row of logits: its index, the slot of its mask (-1: none), temperature, top-k, top-p,
+# min-p, seed, position. They travel to the device together, eight bytes each, as whole columns.
+_Row = tuple[int, int, float, int, float, float, int, int]
+_COLUMN_TYPES = (
+    (np.int64, torch.int64),
+    (np.int32, torch.int32),
+    (np.float32, torch.float32),
+    (np.int32, torch.int32),
+    (np.float32, torch.float32),
+    (np.float32, torch.float32),
+    (np.int64, torch.int64),
+    (np.int64, torch.int64),
+)
 
 
 class Sampler:
-    """Chooses tokens for a batch. Stateless.
+    """Chooses tokens for a batch. What it remembers from step to step are mask rows, and only to spare copying them.
 
     Args:
         vocab_size: width of the logits.
@@ -65,16 +67,16 @@ class Sampler:
     """
 
     def __init__(self, vocab_size: int, eos_ids: tuple[int, ...], device: torch.device) -> None:
-        self._num_words = -(-vocab_size // 32)
+        self._masks = MaskTable(-(-vocab_size // 32), device)
         self._eos_ids = list(eos_ids)
         self._device = device
 
     @torch.inference_mode()
     def choose(self, logits: torch.Tensor, batch: Batch) -> list[Choice]:
         """Decides every wanted row of `logits` `[R, vocab_size]`; may change `logits` (penalties)."""
+        self._masks.begin_step()
         choices = [Choice() for _ in batch.extends]
-        rows = _Rows()
-        masks: list[npt.NDArray[np.int32]] = []
+        rows: list[_Row] = []
         decided: list[tuple[int, int]] = []
         first = 0
         for extend, choice in zip(batch.extends, choices, strict=True):
@@ -82,11 +84,11 @@ class Sampler:
             self._score(logits, first, extend, choice, num_decided)
             first += extend.num_logits
             if num_decided:
-                num_decided = self._gather(extend, choice, first - num_decided, num_decided, rows, masks)
+                num_decided = self._gather(extend, choice, first - num_decided, num_decided, rows)
             decided.append((first - (len(extend.draft) + 1), num_decided))
-        if not rows.logits_index:
+        if not rows:
             return choices
-        token_ids = self._sample(self._penalised(logits, batch, decided), rows, masks)
+        token_ids = self._sample(self._penalised(logits, batch, decided), rows)
         taken = 0
         for extend, choice, (row, num_decided) in zip(batch.extends, choices, decided, strict=True):
             choice.token_ids = token_ids[taken : taken + num_decided]
@@ -106,21 +108,13 @@ class Sampler:
         top = extend.request.sampling.logprobs or 0
         choice.prompt_logprobs = _logprobs(logits[first : first + len(followers)], followers, top)
 
-    def _gather(
-        self,
-        extend: Extend,
-        choice: Choice,
-        first: int,
-        num_decided: int,
-        rows: _Rows,
-        masks: list[npt.NDArray[np.int32]],
-    ) -> int:
+    def _gather(self, extend: Extend, choice: Choice, first: int, num_decided: int, rows: list[_Row]) -> int:
         """Adds the rows of one extend; returns how many there are (fewer if the draft breaks the constraint)."""
         request = extend.request
-        mask_rows = [-1] * num_decided
+        slots = [-1] * num_decided
         if request.cursor is not None:
             try:
-                own = self._masks(request, extend.draft)
+                slots = self._mask_slots(request, request.cursor, extend.draft)
             except Exception as error:
                 choice.error = (
                     error
@@ -128,37 +122,27 @@ class Sampler:
                     else RequestError(f"the constraint failed: {type(error).__name__}: {error}")
                 )
                 return 0
-            num_decided = len(own)
-            mask_rows = list(range(len(masks), len(masks) + num_decided))
-            masks += own
         sampling = request.sampling
-        for i in range(num_decided):
-            rows.logits_index.append(first + i)
-            rows.mask_row.append(mask_rows[i])
-            rows.temperature.append(sampling.temperature)
-            rows.top_k.append(max(sampling.top_k, 0))
-            rows.top_p.append(sampling.top_p)
-            rows.min_p.append(sampling.min_p)
-            rows.seed.append(request.seed)
-            rows.position.append(request.num_tokens + i)
-        return num_decided
+        position = request.num_tokens
+        top_k = max(sampling.top_k, 0)
+        temperature, top_p, min_p = sampling.temperature, sampling.top_p, sampling.min_p
+        for i, slot in enumerate(slots):
+            rows.append((first + i, slot, temperature, top_k, top_p, min_p, request.seed, position + i))
+        return len(slots)
 
-    def _masks(self, request: Request, draft: list[int]) -> list[npt.NDArray[np.int32]]:
+    def _mask_slots(self, request: Request, cursor: Cursor, draft: list[int]) -> list[int]:
         """One mask per row: at the cursor, then after each drafted token while the constraint allows it."""
-        cursor = request.cursor
-        assert cursor is not None
-        masks = []
-        num_advanced = 0
         remaining = request.remaining_tokens
-        for token_id in (*draft, None):
-            mask = np.zeros(self._num_words, np.int32)
-            cursor.bitmask_within(mask[: cursor.constraint.vocabulary.num_words], remaining - num_advanced)
-            masks.append(mask)
-            if token_id is None or not cursor.advance(token_id):
+        slots = [self._masks.slot(cursor.row_within(remaining))]
+        num_advanced = 0
+        for token_id in draft:
+            if not cursor.advance(token_id):
                 break
             num_advanced += 1
-        cursor.rollback(num_advanced)
-        return masks
+            slots.append(self._masks.slot(cursor.row_within(remaining - num_advanced)))
+        if num_advanced:
+            cursor.rollback(num_advanced)
+        return slots
 
     def _penalised(self, logits: torch.Tensor, batch: Batch, decided: list[tuple[int, int]]) -> torch.Tensor:
         """The logits with penalties, biases and `min_tokens` applied; a copy if any request has them."""
@@ -175,22 +159,19 @@ class Sampler:
                     logits[row + i, self._eos_ids] = -torch.inf
         return logits
 
-    def _sample(self, logits: torch.Tensor, rows: _Rows, masks: list[npt.NDArray[np.int32]]) -> list[int]:
-        device = self._device
-        index = torch.tensor(rows.logits_index, device=device)
-        if len(rows.logits_index) != logits.shape[0]:
-            logits = logits[index]
-        chosen = ops.sample(
-            logits,
-            torch.from_numpy(np.stack(masks)).to(device) if masks else None,
-            torch.tensor(rows.mask_row, dtype=torch.int32, device=device),
-            torch.tensor(rows.temperature, dtype=torch.float32, device=device),
-            torch.tensor(rows.top_k, dtype=torch.int32, device=device),
-            torch.tensor(rows.top_p, dtype=torch.float32, device=device),
-            torch.tensor(rows.min_p, dtype=torch.float32, device=device),
-            torch.tensor(rows.seed, dtype=torch.int64, device=device),
-            torch.tensor(rows.position, dtype=torch.int64, device=device),
+    def _sample(self, logits: torch.Tensor, rows: list[_Row]) -> list[int]:
+        num_rows = len(rows)
+        packed = np.empty((len(_COLUMN_TYPES), num_rows), np.int64)
+        for column, values, (dtype, _) in zip(packed, zip(*rows, strict=True), _COLUMN_TYPES, strict=True):
+            column.view(dtype)[:num_rows] = values
+        sent = torch.from_numpy(packed).to(self._device)
+        index, slots, *columns = (
+            column.view(dtype)[:num_rows] for column, (_, dtype) in zip(sent, _COLUMN_TYPES, strict=True)
         )
+        if num_rows != logits.shape[0]:
+            logits = logits[index]
+        masks = self._masks.tensor()
+        chosen = ops.sample(logits, masks if len(masks) else None, slots, *columns)
         token_ids: list[int] = chosen.tolist()
         return token_ids
 

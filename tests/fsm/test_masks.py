@@ -12,7 +12,7 @@ from phloem.fsm import Compiler, Constraint
 from phloem.fsm.any_json import json_grammar
 from phloem.fsm.dfa import Dfa
 from phloem.fsm.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence, literal
-from phloem.fsm.masks import MaskStore
+from phloem.fsm.mask_store import MaskStore
 from phloem.fsm.regex import regex_to_dfa
 
 from .vocabularies import allowed_ids, brute_force, mixed_vocabulary, small_vocabulary
