@@ -14,7 +14,7 @@ what the rows are.
 Least recently used is told by a second chance, so that a hit costs one assignment: entries stand in line in the order
 they were made; a hit marks its entry; an entry that is marked when its turn comes loses the mark and goes to the end.
 
-Invariant: `num_bytes` is the sum over all entries and all distinct arrays, at most `max_bytes` but for the newest entry.
+Invariant: `num_bytes` is the sum over all entries and distinct arrays, at most `max_bytes` but for the newest entry.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Hashable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +94,7 @@ class TextMask:
 
 
 Entry = Row | TextMask
-Shelf = MutableMapping[int, Any]
+Shelf = MutableMapping[Any, Any]
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +137,7 @@ class MaskStore:
         self._lock = threading.Lock()
         self._num_bytes = 0
         self._num_entries = 0
-        self._line: deque[tuple[Shelf, int]] = deque()
+        self._line: deque[tuple[Shelf, Hashable]] = deque()
         self._distinct: dict[int, Bits] = {}
         self._left: deque[Shelf] = deque()  # shelves whose owners are gone
         self._texts: weakref.WeakKeyDictionary[TextTable, TextShelf] = weakref.WeakKeyDictionary()
@@ -176,12 +176,12 @@ class MaskStore:
         # The owner may go at any moment, also while this thread holds the lock: the shelf is cleared later.
         weakref.finalize(owner, self._left.append, shelf).atexit = False
 
-    def keep(self, shelf: Shelf, key: int, entry: Entry) -> None:
+    def keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
         """Puts an entry on a shelf; its bits become those of an equal entry if there is one."""
         with self._lock:
             self._keep(shelf, key, entry)
 
-    def _keep(self, shelf: Shelf, key: int, entry: Entry) -> None:
+    def _keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
         self._clear_left()
         entry.hash = int(hash_row(entry.bits))
         bits = self._distinct.get(entry.hash)
@@ -247,8 +247,8 @@ class MaskStore:
 
     def _close_ranks(self) -> None:
         """Takes those out of the line that have left by another way, or stand in it twice."""
-        standing: set[tuple[int, int]] = set()
-        line: deque[tuple[Shelf, int]] = deque()
+        standing: set[tuple[int, Hashable]] = set()
+        line: deque[tuple[Shelf, Hashable]] = deque()
         for shelf, key in reversed(self._line):
             if key in shelf and (id(shelf), key) not in standing:
                 standing.add((id(shelf), key))
