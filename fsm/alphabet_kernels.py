@@ -1,4 +1,4 @@
-"""Spelling an alphabet in UTF-8, compiled; `alphabet.py` is the only user."""
+"""Making an alphabet and spelling it in UTF-8 and JSON, compiled; `alphabet.py` is the only user."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 from .compiled import inner_kernel, kernel
 
 UNREACHABLE = 9  # more bytes than any character has
+SHORT_ESCAPES = (
+    (0x22, 0x22), (0x5C, 0x5C), (0x08, 0x62), (0x0C, 0x66), (0x0A, 0x6E), (0x0D, 0x72), (0x09, 0x74),
+)  # fmt: skip
 
 
 @inner_kernel
@@ -131,3 +134,68 @@ def completions(template: Any, num_classes: Any) -> Any:
                     reach[node, class_id] |= reach[value, class_id]
                     costs[node, class_id] = min(costs[node, class_id], costs[value, class_id] + 1)
     return reach, costs
+
+
+@kernel
+def cut_out(points: Any) -> Any:
+    """starts, classes of the alphabet in which the i-th of the sorted code points has class i + 1.
+
+    The surrogates have class 0, all other characters the class behind those of the points.
+    """
+    num_points = points.shape[0]
+    starts, classes = np.empty(2 * num_points + 3, np.int32), np.empty(2 * num_points + 3, np.int32)
+    size, index, following = 0, 0, 0
+    while following <= 0x10FFFF:
+        starts[size] = following
+        if following == 0xD800:
+            classes[size], following = 0, 0xE000
+        elif index < num_points and points[index] == following:
+            index += 1
+            classes[size], following = index, following + 1
+        else:
+            classes[size] = num_points + 1
+            end = points[index] if index < num_points else 0x110000
+            following = min(end, 0xD800) if following < 0xD800 else end
+        size += 1
+    return starts[:size].copy(), classes[:size].copy()
+
+
+@kernel
+def with_ascii(template: Any, points: Any) -> Any:
+    """A template with one class, in which ASCII characters get classes as in `cut_out`."""
+    found = np.empty(template.shape, np.int32)
+    for node in range(template.shape[0]):
+        for byte in range(256):
+            value = template[node, byte]
+            found[node, byte] = value if value >= 0 else -1 - points.shape[0]
+    for index in range(points.shape[0]):
+        found[0, points[index]] = -1 - index
+    return found
+
+
+@kernel
+def with_escapes(template: Any, quote: Any) -> Any:
+    """A template that spells characters as inside a JSON string; the bare quote has the class `quote`.
+
+    Six more nodes: after the backslash, after u, u0, u00, u000 and u001.
+    """
+    first = template.shape[0]
+    found = np.zeros((first + 6, 256), np.int32)
+    found[:first] = template
+    for point in range(0x20):
+        found[0, point] = 0
+        last = point & 15
+        found[first + 4 + (point >> 4), last + (0x30 if last < 10 else 0x57)] = template[0, point]
+    found[0, 0x22] = -quote
+    found[0, 0x5C] = first
+    found[first, 0x75] = first + 1
+    found[first + 1, 0x30] = first + 2
+    found[first + 2, 0x30] = first + 3
+    found[first + 3, 0x30] = first + 4
+    found[first + 3, 0x31] = first + 5
+    for point, letter in SHORT_ESCAPES:
+        found[first, letter] = template[0, point]
+        if point < 0x20:
+            last = point & 15
+            found[first + 4 + (point >> 4), last + (0x30 if last < 10 else 0x57)] = 0
+    return found

@@ -17,7 +17,7 @@ from ..errors import ConstraintTooLarge
 from .alphabet import Bools, Ints, Spelling
 from .dfa import Dfa, JsonStrings
 from .dfa_kernels import distances
-from .text_table_kernels import bits_of_rows, pack_text
+from .text_table_kernels import bits_of_rows, character_kinds, pack_text
 
 if TYPE_CHECKING:
     from .dfa import Language
@@ -83,35 +83,8 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
 @functools.lru_cache(maxsize=256)
 def _spelling_arrays(spelling: Spelling) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]:
     """What only depends on the spelling: `reach` as words of bits, `is_wide` and `num_ascii` as in `TextTable`."""
-    plain = -spelling.template[0, :0x80]
-    num_ascii = np.bincount(plain[plain > 0], minlength=spelling.reach.shape[1]).astype(np.int32)
-    return bits_of_rows(spelling.reach), _wide_classes(spelling), num_ascii
-
-
-def _wide_classes(spelling: Spelling) -> npt.NDArray[np.uint8]:
-    """uint8[num_classes], as described under `fields`."""
-    template, reach = spelling.template, spelling.reach
-    is_wide = np.zeros(reach.shape[1], np.uint8)
-
-    def mark(entries: Ints) -> None:
-        is_wide[-entries[entries < 0]] = 1
-        is_wide[reach[entries[entries > 0]].any(axis=0)] = 1
-
-    beyond = template[0].copy()
-    beyond[:0x80] = 0
-    for byte in (0xE2, 0x80):  # the way to the separators, E2 80 A8 and E2 80 A9
-        node = int(beyond[byte])
-        if node <= 0:
-            mark(beyond)
-            return is_wide
-        beyond[byte] = 0
-        mark(beyond)
-        beyond = template[node].copy()
-    separators = -beyond[0xA8:0xAA]
-    beyond[0xA8:0xAA] = 0
-    mark(beyond)
-    is_wide[separators[separators > 0]] |= 2
-    return is_wide
+    is_wide, num_ascii = character_kinds(spelling.template, spelling.reach)
+    return bits_of_rows(spelling.reach), is_wide, num_ascii
 
 
 @functools.lru_cache(maxsize=64)

@@ -83,3 +83,35 @@ def bits_of_rows(flags: Any) -> Any:
             if flags[row, index]:
                 bits[row, index >> 6] |= np.uint64(1) << np.uint64(index & 63)
     return bits
+
+
+@kernel
+def character_kinds(template: Any, reach: Any) -> Any:
+    """is_wide uint8[num_classes], num_ascii int32[num_classes] of a spelling, as described in `TextTable`.
+
+    The separators U+2028 and U+2029 are E2 80 A8 and E2 80 A9: on the way to them all but one byte is followed by
+    wide characters only.
+    """
+    num_classes = reach.shape[1]
+    is_wide, num_ascii = np.zeros(num_classes, np.uint8), np.zeros(num_classes, np.int32)
+    for byte in range(0x80):
+        if template[0, byte] < 0:
+            num_ascii[-template[0, byte]] += 1
+    node, first = 0, 0x80
+    for onward in (0xE2, 0x80, -1):
+        for byte in range(first, 256):
+            entry = template[node, byte]
+            if onward < 0 and (byte == 0xA8 or byte == 0xA9):
+                if entry < 0:
+                    is_wide[-entry] |= 2
+            elif entry < 0:
+                is_wide[-entry] |= 1
+            elif entry > 0 and byte != onward:
+                for class_id in range(num_classes):
+                    if reach[entry, class_id]:
+                        is_wide[class_id] |= 1
+        if onward >= 0:
+            if template[node, onward] <= 0:
+                return is_wide, num_ascii
+            node, first = template[node, onward], 0
+    return is_wide, num_ascii
