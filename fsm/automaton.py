@@ -83,6 +83,16 @@ class Automaton:
         return int(self._memory[k.NUM_STATES])
 
     @property
+    def max_states(self) -> int:
+        """Number of states that there is room for."""
+        return int(self._memory[k.CAP_STATES])
+
+    @property
+    def memory(self) -> npt.NDArray[np.int64]:
+        """What compiled loops are given; see `memory`."""
+        return self._memory
+
+    @property
     def num_bytes(self) -> int:
         """Memory of what was found so far."""
         return sum(array.nbytes for index, array in self._arrays.items() if k.STACKS <= index <= k.FOUND)
@@ -197,6 +207,14 @@ class Automaton:
             if result >= 0:
                 return result
             self._grow(result)
+
+    def make_room(self, need: int) -> None:
+        """Answers a compiled loop's code for help, after which it is called again.
+
+        Raises:
+            ConstraintTooLarge: the bound on memory is passed.
+        """
+        self._grow(need)
 
     def _place(self, index: int, array: npt.NDArray[Any]) -> None:
         self._arrays[index] = array

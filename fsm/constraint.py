@@ -1,7 +1,7 @@
 """Constraint and Cursor: what one request may write, and where it stands.
 
-`Constraint` is compiled once and shared by any number of requests and threads. `Cursor` belongs to one request and
-is a list of automaton states, one per token, so rolling back is cutting the list and forking is copying it.
+`Constraint` is compiled once and shared by any number of requests and threads. `Cursor` belongs to one request: the
+automaton's state and a trail of those before it, one per token. Rolling back walks along the trail, forking shares it.
 
     cursor = constraint.cursor()
     while not cursor.is_finished:
@@ -9,6 +9,9 @@ is a list of automaton states, one per token, so rolling back is cutting the lis
         cursor.advance(token_id)
 
 A cursor never changes the text: it says what may come next. It knows no logits, no model and no prompt.
+
+A constraint that the compiler has dropped lives as long as a cursor of it is in use, and no longer: nothing else that
+is kept (rows, drafts, text automata) refers to it. A request that has ended lets go of its cursor.
 """
 
 from __future__ import annotations
@@ -22,14 +25,15 @@ import numpy.typing as npt
 from ..errors import EmptyLanguage
 from .alphabet import Ints
 from .automaton import Automaton
-from .jump import Drafts
+from .budget import Budget
+from .jump import MAX_TAIL_TOKENS, Drafts
 from .liveness import Liveness
 from .mask_store import MaskStore
 from .masks import Masks
-from .memory import NEVER
 from .network import Network
+from .trail import Trail
 
-FINISHED = -1  # in a cursor's list of states: EOS was taken
+FINISHED = -1  # as a cursor's state: EOS was taken
 
 
 class Constraint:
@@ -50,17 +54,22 @@ class Constraint:
         self.automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
         self.liveness = Liveness(self.automaton)
         self.masks = Masks(self.automaton, self.liveness, store)
+        self.budget = Budget(self.automaton, self.liveness, self.masks)
         self.drafts = Drafts(self.automaton)
-        if self.min_tokens() >= NEVER:
+        if not self.liveness.is_possible(self.automaton.start):
             raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
 
     def cursor(self) -> Cursor:
         """A new cursor at the beginning of the text."""
-        return Cursor(self, [self.automaton.start], [])
+        return Cursor(self, Trail())
 
     def min_tokens(self) -> int:
         """A number of tokens that surely suffices for a complete text (EOS not counted)."""
         return self.liveness.bound(self.automaton.start)
+
+    def is_within(self, max_tokens: int) -> bool:
+        """Whether `max_tokens >= min_tokens()`, which is cheaper to ask where there are plenty."""
+        return self.liveness.is_within(self.automaton.start, max_tokens)
 
     def stepper(self) -> tuple[Callable[[Any, int, int], int], npt.NDArray[np.int64]]:
         """f(memory, state, token_id) -> state (0: refused; negative: ask `automaton.advance`), and its memory."""
@@ -82,18 +91,17 @@ class Constraint:
 class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
 
-    __slots__ = ("_masks", "_memory", "_rows", "_size", "_state", "_states", "_step", "_tokens", "constraint")
+    __slots__ = ("_masks", "_memory", "_rows", "_size", "_state", "_step", "_trail", "constraint")
 
-    def __init__(self, constraint: Constraint, states: list[int], tokens: list[int]) -> None:
+    def __init__(self, constraint: Constraint, trail: Trail) -> None:
         self.constraint = constraint
         self._masks = constraint.masks
         self._rows = constraint.masks.rows
         # what advance needs, bound once: it is called for every token
         self._step, self._memory = constraint.stepper()
         self._size = constraint.vocabulary.size
-        self._states = states
-        self._state = states[-1]
-        self._tokens = tokens
+        self._trail = trail
+        self._state = trail.last_state(constraint.automaton.start)
 
     # ---------------------------------------------------------------- where it stands
 
@@ -116,7 +124,7 @@ class Cursor:
     @property
     def num_consumed(self) -> int:
         """Number of tokens taken, EOS included."""
-        return len(self._tokens)
+        return len(self._trail)
 
     @property
     def state(self) -> int:
@@ -160,7 +168,7 @@ class Cursor:
         if row is not None and row.worst < remaining:  # nearly always: the budget is far, and the row is known
             row.is_recent = True
             return row.bits
-        return self._masks.row_within(self._state, remaining - 1)
+        return self.constraint.budget.row(self._state, remaining - 1)
 
     def forced_bytes(self) -> bytes:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
@@ -175,7 +183,7 @@ class Cursor:
         """
         if self._state == FINISHED:
             return []
-        return self.constraint.drafts.draft(self._state, self._tokens)
+        return self.constraint.drafts.draft(self._state, self._trail.last_tokens(MAX_TAIL_TOKENS))
 
     # ---------------------------------------------------------------- moving
 
@@ -189,8 +197,9 @@ class Cursor:
             target = self._rarely(state, token_id, target)
             if target == 0:
                 return False
-        self._states.append(target)
-        self._tokens.append(token_id)
+        trail = self._trail
+        trail.states.append(target)
+        trail.tokens.append(token_id)
         self._state = target
         return True
 
@@ -201,14 +210,15 @@ class Cursor:
         return self.constraint.automaton.advance(state, token_id) if result < 0 else 0
 
     def rollback(self, num_tokens: int) -> None:
-        """Takes back the last `num_tokens` tokens (EOS counts as one)."""
-        if not 0 <= num_tokens <= len(self._tokens):
-            raise ValueError(f"cannot take back {num_tokens} of {len(self._tokens)} tokens")
+        """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens)."""
+        if not 0 <= num_tokens <= len(self._trail):
+            raise ValueError(f"cannot take back {num_tokens} of {len(self._trail)} tokens")
         if num_tokens:
-            del self._states[-num_tokens:]
-            del self._tokens[-num_tokens:]
-            self._state = self._states[-1]
+            self._trail.cut(num_tokens)
+            self._state = self._trail.last_state(self.constraint.automaton.start)
 
     def fork(self) -> Cursor:
-        """An independent cursor at the same place."""
-        return Cursor(self.constraint, self._states.copy(), self._tokens.copy())
+        """An independent cursor at the same place. O(1): what was taken so far is shared."""
+        return Cursor(self.constraint, self._trail.fork())
+
+    __copy__ = fork

@@ -70,7 +70,7 @@ class Masks:
             table = automaton.network.texts[self._arg[node]]
             after = automaton.enter(self._next_node[node], stack)
             goes_on = automaton.has_bytes(after)
-            mask = self._text_mask(table, sub, goes_on)
+            mask = self.text_mask(table, sub, goes_on)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
             bits, is_mine = (mask.bits, False) if bits is None else (bits | mask.bits, True)
             if goes_on and mask.exits is not None and mask.starts is not None:
@@ -96,7 +96,7 @@ class Masks:
             bits = bits | store.vocabulary.eos_words
         return Row(bits, worst)
 
-    def _text_mask(self, table: TextTable, sub: int, with_exits: bool) -> TextMask:
+    def text_mask(self, table: TextTable, sub: int, with_exits: bool) -> TextMask:
         """The mask inside a text automaton in byte state `sub`."""
         shelf = self.store.text_shelf(table)
         found = shelf.masks.get(sub)
@@ -122,37 +122,3 @@ class Masks:
         mask = TextMask(bits, worst, exits, starts, trie)
         self.store.keep(shelf.masks, sub, mask)
         return mask
-
-    def row_within(self, state: int, limit: int) -> Ints:
-        """The bits of the tokens after which `limit` further tokens surely suffice to reach acceptance."""
-        row = self.row(state)
-        if row.worst <= limit:
-            return row.bits
-        automaton, store = self.automaton, self.store
-        if not self.liveness.is_by_bytes:
-            bits = row.bits & ~store.vocabulary.eos_words
-            self.liveness.keep_within(state, bits, limit)
-            return bits | store.vocabulary.eos_words if automaton.is_accepting(state) else bits
-        bits = np.zeros(store.vocabulary.num_words, np.int32)
-        inside = np.empty(store.vocabulary.num_words, np.int32)
-        rest = state
-        for node, sub, stack in automaton.configurations(state):
-            if self._kind[node] != TEXT:
-                continue
-            table = automaton.network.texts[self._arg[node]]
-            after = automaton.enter(self._next_node[node], stack)
-            left = limit - automaton.min_bytes(after)
-            if left >= 0:
-                automaton.walk_text(table.fields, sub, left, inside, NO_EXITS)
-                bits |= inside
-            if automaton.has_bytes(after):
-                mask = self._text_mask(table, sub, True)
-                if mask.exits is not None and mask.starts is not None:
-                    automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, limit, bits)
-            rest = -1
-        rest = automaton.without_texts(state) if rest < 0 else state
-        if rest:
-            automaton.walk(rest, limit, bits)
-        if automaton.is_accepting(state):
-            bits |= store.vocabulary.eos_words
-        return bits

@@ -248,6 +248,7 @@ class EngineCore:
     def _close_request(self, request: Request, reason: FinishReason, *, keep: bool = True) -> None:
         request.finish_reason = reason
         request.draft = []
+        request.cursor = None  # a constraint is kept alive by those who still need it
         self._scheduler.remove(request, keep=keep)
         self._totals.add(request.usage)
         siblings = self._requests.get(request.id)

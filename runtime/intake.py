@@ -146,10 +146,10 @@ class Intake:
 
 
 def _check_budget(constraint: Constraint, max_tokens: int) -> None:
-    needed = constraint.cursor().min_tokens_to_accept()
-    if needed > max_tokens:
+    if not constraint.is_within(max_tokens):
+        least = constraint.min_tokens()
         raise RequestError(
-            f"max_tokens: {max_tokens} tokens may not complete the constraint; allow at least {needed}",
+            f"max_tokens: {max_tokens} tokens may not complete the constraint; allow at least {least}",
             param="max_tokens",
         )
 

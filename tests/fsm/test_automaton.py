@@ -131,7 +131,10 @@ def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expr
             i for i, token in enumerate(vocabulary.tokens) if token and any(r.startswith(token) for r in rest)
         ] + (list(vocabulary.eos_ids) if b"" in rest else [])
         assert allowed_ids(cursor.row()) == expected, text
-        assert cursor.min_tokens_to_accept() == min(map(len, rest)), text
+        shortest = min(map(len, rest))
+        counts = {r: fewest_tokens(r, vocabulary) for r in rest}
+        assert cursor.constraint.automaton.min_bytes(cursor.state) == shortest, text
+        assert cursor.min_tokens_to_accept() == min(counts[r] for r in rest if len(r) == shortest), text
         assert cursor.is_accepting == (b"" in rest)
         assert cursor.forced_bytes() == (b"" if b"" in rest else common_beginning(rest)), text
         for token_id in expected:
@@ -142,6 +145,13 @@ def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expr
                 assert fork.advance(token_id)
                 texts[id(fork)] = following
                 pending.append(fork)
+
+
+def fewest_tokens(text: bytes, vocabulary: Vocabulary) -> int:
+    counts = [0] * (len(text) + 1)
+    for end in range(1, len(text) + 1):
+        counts[end] = 1 + min(counts[end - len(t)] for t in vocabulary.tokens if t and text[:end].endswith(t))
+    return counts[-1]
 
 
 SPARSE = Vocabulary([b"a", b"ab", b"bc", b"b", b"xy", b"xyx", b"!x", "é".encode(), b"d", b"cc", b"", b"bcd"], [10])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
@@ -97,6 +98,37 @@ def test_forks_are_equal_and_independent(seed: int) -> None:
         fork.advance(token_id)
     fork.rollback(fork.num_consumed)
     assert same(cursor, twin) and cursor.num_consumed == len(tokens)
+
+
+PLACES = {
+    "mid-escape": b'{"a":"x\\u00',
+    "mid-UTF-8": '{"a":"é😀'.encode()[:-2],
+    "inside recursion": b'{"next":{"next":{"next":{"v":[1,[[',
+    "inside a number": b"[-12.5e",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_forking_and_taking_back_anywhere(place: str) -> None:
+    """Every prefix is left by a fork that goes another way, and reached again by rolling back."""
+    compiled, text = Compiler(BYTES).json_value(), PLACES[place]
+    cursor, fresh = compiled.cursor(), [compiled.cursor()]
+    forks = []
+    for byte in text:
+        forks.append(cursor.fork())
+        assert cursor.advance(byte)
+        fresh.append(compiled.cursor())
+        assert all(fresh[-1].advance(b) for b in text[: len(fresh) - 1])
+    for length, fork in enumerate(forks):
+        assert same(fork, fresh[length])
+        assert same(copy.copy(fork), fresh[length])
+        choices = [t for t in allowed_ids(fork.row()) if t < 256]
+        assert fork.advance(choices[len(choices) // 2])
+        fork.rollback(1 + length)
+        assert same(fork, fresh[0])
+    for length in reversed(range(len(text))):
+        cursor.rollback(1)
+        assert same(cursor, fresh[length])
 
 
 def test_a_refused_token_moves_nothing() -> None:

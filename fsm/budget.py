@@ -1,0 +1,95 @@
+"""Budget: the rows of tokens after which the text can still be finished in the tokens that are left.
+
+A token is allowed iff `Liveness.bound(state after it) <= tokens left`. As some token always lowers the bound, a
+request that begins with enough tokens never meets an empty row, and ends complete.
+
+    tokens left    many                               few                                   at the end
+                   every state's cost in bytes        no token of the row needs more:       token by token
+                   is less: the row itself            the row itself (`worst`, kept)
+
+Inside a text, where a row is wide, most tokens are settled together: those that stay inside and leave at most n
+bytes to its end need no more than n tokens and the bound of what comes after the text. (With that state alone; where
+other positions are possible as well, bytes are counted for all of it, which is more, never less.)
+Invariant: a row within a budget is a subset of the row, and holds EOS iff the row does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .alphabet import Ints
+from .automaton import NO_LIMIT, Automaton
+from .liveness import Liveness
+from .masks import NO_EXITS, Masks
+from .network import TEXT
+
+MAX_KEPT = 65_536
+
+
+class Budget:
+    """The rows of one automaton under a budget."""
+
+    def __init__(self, automaton: Automaton, liveness: Liveness, masks: Masks) -> None:
+        self._automaton = automaton
+        self._liveness = liveness
+        self._masks = masks
+        self._worst: dict[int, int] = {}
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept."""
+        return 100 * len(self._worst)
+
+    def is_free(self, state: int, limit: int) -> bool:
+        """Whether `limit` tokens suffice after every token of the row, so that the budget forbids nothing."""
+        if self._masks.row(state).worst <= limit:
+            return True
+        worst = self._worst.get(state)
+        if worst is None:
+            inside, least = self._inside(state, NO_LIMIT)
+            rest = self._masks.row(state).bits & ~(inside | self._automaton.vocabulary.eos_words)
+            worst = max(least, self._liveness.worst(state, rest))
+            if len(self._worst) >= MAX_KEPT:
+                self._worst.clear()
+            self._worst[state] = worst
+        return worst <= limit
+
+    def row(self, state: int, limit: int) -> Ints:
+        """The tokens after which `limit` further tokens surely suffice; EOS as in the row. The array may be shared."""
+        row = self._masks.row(state).bits
+        eos = self._automaton.vocabulary.eos_words
+        if limit < 0:
+            return row & eos
+        if self.is_free(state, limit):
+            return row
+        inside, _ = self._inside(state, limit)
+        rest = row & ~(inside | eos)
+        self._liveness.keep_within(state, rest, limit)
+        return inside & row | rest | row & eos
+
+    def _inside(self, state: int, limit: int) -> tuple[Ints, int]:
+        """Tokens that stay inside a text and surely leave enough, and how many tokens are enough for all of them."""
+        automaton, network = self._automaton, self._automaton.network
+        bits = np.zeros(automaton.vocabulary.num_words, np.int32)
+        worst = -1
+        if not self._liveness.is_by_bytes:
+            return bits, worst
+        configurations = automaton.configurations(state)
+        scratch = np.empty(automaton.vocabulary.num_words, np.int32)
+        for node, sub, stack in configurations:
+            if network.kind[node] != TEXT:
+                continue
+            after = automaton.enter(int(network.next_node[node]), stack)
+            least = self._liveness.bound(after) if len(configurations) == 1 else automaton.min_bytes(after)
+            if least > limit:
+                continue
+            table = network.texts[network.arg[node]]
+            if limit == NO_LIMIT:
+                mask = self._masks.text_mask(table, sub, False)
+                inside, most = mask.bits, mask.worst
+            else:
+                _, most, _ = automaton.walk_text(table.fields, sub, limit - least, scratch, NO_EXITS)
+                inside = scratch
+            bits |= inside
+            worst = max(worst, most + least)
+        return bits, worst

@@ -1,0 +1,237 @@
+"""Compiled: the least number of tokens that complete a text, and the tokens after which few enough suffice.
+
+The bytes that bring the end nearer (the *nearing* ones: cost(state after) < cost(state)) make a graph without cycles,
+small even where a state is wide: out of a JSON string only the quote leads. Over it
+
+    least(accepting state) = 0
+    least(state)           = 1 + the minimum of least(target) over the tokens all of whose bytes are nearing
+
+which is the exact minimum over all shortest completions, and an upper bound of the minimum over all. States
+are found forwards and settled backwards, in the order of their cost. A settled state keeps its number: `least` is
+int32[num_states], the number + 1, or 0 if it is not known yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .array_kernels import sort_beginning
+from .automaton_kernels import advance, step
+from .compiled import inner_kernel, kernel
+from .memory import (
+    ARG,
+    BYTE_SETS,
+    COST,
+    F_COST,
+    K_BYTE,
+    K_BYTES,
+    KIND,
+    NEXT,
+    POOL,
+    ROWS,
+    S_ACCEPTS,
+    S_BYTE,
+    S_COST,
+    S_NEXT,
+    S_OFFSET,
+    S_ROW,
+    S_SIZE,
+    STACK_BITS,
+    STACK_ID_MASK,
+    STACK_WIDTH,
+    STACKS,
+    STATE_WIDTH,
+    STATES,
+    SUB_MASK,
+    TEXT_WIDTH,
+    TEXTS,
+    TRIE_BYTES,
+    TRIE_DEPTHS,
+    TRIE_ENDS,
+    TRIE_ROOTS,
+    TRIE_TOKENS,
+    WHOLE,
+    i32,
+    i64,
+    u8,
+    u64,
+)
+from .text_kernels import text_cost, text_step
+
+NEED_QUEUE = -16  # besides the codes of `memory`: the queue is full
+MAX_QUEUE = 1 << 17  # states of one search; beyond that one byte counts as one token
+LOW_BITS = 0xFFFFFFFF
+
+
+@inner_kernel
+def _nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
+    """Sets flags[b] (uint8[256]) to 1 for the bytes on a shortest way to acceptance, to 0 for all others."""
+    states, pool, stacks = i32(memory[STATES]), i64(memory[POOL]), i32(memory[STACKS])
+    kinds, args, nexts, costs = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT]), i32(memory[COST])
+    for byte in range(256):
+        flags[byte] = 0
+    at = state * STATE_WIDTH
+    for i in range(states[at + S_OFFSET], states[at + S_OFFSET] + states[at + S_SIZE]):
+        key = pool[i]
+        node = key >> 43
+        left = np.int64(states[at + S_COST]) - stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COST]
+        if kinds[node] == K_BYTE:
+            if costs[node] <= left:
+                flags[args[node]] = 1
+        elif kinds[node] == K_BYTES:
+            if costs[node] <= left:
+                words = u64(memory[BYTE_SETS] + args[node] * 32)
+                for byte in range(256):
+                    flags[byte] |= np.uint8((words[byte >> 6] >> np.uint64(byte & 63)) & np.uint64(1))
+        else:
+            text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
+            sub = (key >> STACK_BITS) & SUB_MASK
+            inside = np.int64(text_cost(text, sub))
+            if inside + costs[nexts[node]] <= left:
+                for byte in range(256):
+                    after = np.int64(text_step(text, sub, byte)) if not flags[byte] else np.int64(0)
+                    if after and text_cost(text, after) < inside:
+                        flags[byte] = 1
+
+
+@inner_kernel
+def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any) -> Any:
+    """Fills queue with cost << 32 | state of every state on a shortest way; their number, or a code for help."""
+    states = i32(memory[STATES])
+    queue[0] = np.int64(states[start * STATE_WIDTH + S_COST]) << 32 | start
+    least[start] = -1
+    count, done, target = np.int64(1), np.int64(0), np.int64(0)
+    while done < count and target >= 0:
+        state = queue[done] & LOW_BITS
+        done += 1
+        at = state * STATE_WIDTH
+        if states[at + S_ACCEPTS]:
+            continue
+        only = np.int64(states[at + S_BYTE])
+        if only < 0:
+            _nearing_bytes(memory, state, flags)
+        for byte in range(only if only >= 0 else 0, only + 1 if only >= 0 else 256):
+            if only < 0 and not flags[byte]:
+                continue
+            target = np.int64(step(memory, state, np.int64(byte)))
+            if target < 0:
+                break
+            cost = np.int64(states[target * STATE_WIDTH + S_COST])
+            if target == 0 or least[target] != 0 or cost >= states[at + S_COST]:
+                continue
+            if count >= queue.shape[0]:
+                target = np.int64(NEED_QUEUE)
+                break
+            least[target] = -1
+            queue[count] = cost << 32 | target
+            count += 1
+    if target < 0:  # nothing is settled yet
+        for index in range(count):
+            least[queue[index] & LOW_BITS] = 0
+        return target
+    return count
+
+
+@inner_kernel
+def _nearer(memory: Any, state: Any, byte: Any) -> Any:
+    """The state after a byte if that is known and nearer to the end, else 0."""
+    states = i32(memory[STATES])
+    at = state * STATE_WIDTH
+    only = states[at + S_BYTE]
+    if only >= 0:
+        target = np.int64(states[at + S_NEXT]) if only == byte else np.int64(0)
+    else:
+        row = np.int64(states[at + S_ROW])
+        target = np.int64(i32(memory[ROWS])[row * 256 + byte]) if row >= 0 else np.int64(0)
+    if target <= 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]:
+        return 0
+    return target
+
+
+@inner_kernel
+def _settle(memory: Any, state: Any, least: Any, path: Any) -> Any:
+    """1 + least(state), once it is known for all states nearer to the end."""
+    data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
+    ends, tokens = i32(memory[WHOLE + TRIE_ENDS]), i32(memory[WHOLE + TRIE_TOKENS])
+    roots = i32(memory[WHOLE + TRIE_ROOTS])
+    states = i32(memory[STATES])
+    at = state * STATE_WIDTH
+    best = np.int64(states[at + S_COST])  # as many bytes, each of them a token
+    path[0] = state
+    only = np.int64(states[at + S_BYTE])
+    for byte in range(only if only >= 0 else 0, only + 1 if only >= 0 else 256):
+        node = np.int64(roots[byte])
+        if node < 0 or _nearer(memory, state, byte) == 0:
+            continue
+        end = np.int64(ends[node])
+        while node < end:
+            depth = np.int64(depths[node])
+            target = np.int64(_nearer(memory, np.int64(path[depth - 1]), np.int64(data[node])))
+            if target == 0:
+                node = np.int64(ends[node])
+                continue
+            path[depth] = target
+            if tokens[node] >= 0 and least[target] > 0:
+                best = min(best, np.int64(least[target]))
+            node += 1
+    return best + 1
+
+
+@inner_kernel
+def _least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: Any) -> Any:
+    """See `least_tokens`."""
+    if least[start] > 0:
+        return least[start] - 1
+    states = i32(memory[STATES])
+    count = _find_states(memory, start, least, queue, flags)
+    if count == NEED_QUEUE and queue.shape[0] >= MAX_QUEUE:
+        least[start] = states[start * STATE_WIDTH + S_COST] + 1
+        return least[start] - 1
+    if count < 0:
+        return count
+    sort_beginning(queue, count)
+    for index in range(count):
+        state = queue[index] & LOW_BITS
+        least[state] = 1 if states[state * STATE_WIDTH + S_ACCEPTS] else _settle(memory, state, least, path)
+    return least[start] - 1
+
+
+@kernel
+def least_tokens(memory: Any, state: Any, least: Any, queue: Any, path: Any, flags: Any) -> Any:
+    """A number of tokens that surely suffices to reach acceptance, or a negative code for help.
+
+    Args:
+        least: int32, at least as long as there is room for states.
+        queue: int64[n], path: int32[256], flags: uint8[256]; scratch.
+    """
+    return _least(memory, state, least, queue, path, flags)
+
+
+@kernel
+def keep_within(memory: Any, state: Any, bits: Any, limit: Any, least: Any, queue: Any, path: Any, flags: Any) -> Any:
+    """Clears the bits of the tokens that may not follow, or after which `limit` tokens do not suffice.
+
+    With a limit below zero nothing is cleared for want of tokens. Returns 1 + the greatest `least_tokens` met, if the
+    limit is below zero; else some number that is not negative. Or the negative code for help; it is then called again.
+    """
+    states = i32(memory[STATES])
+    worst = np.int64(0)
+    for index in range(bits.shape[0]):
+        word = np.int64(bits[index]) & LOW_BITS
+        for bit in range(32 if word else 0):
+            if not word >> bit & 1:
+                continue
+            target = np.int64(advance(memory, state, 32 * index + bit))
+            if target < 0:
+                return target
+            if target and limit >= 0 and states[target * STATE_WIDTH + S_COST] <= limit:
+                continue
+            tokens = np.int64(_least(memory, target, least, queue, path, flags)) if target else np.int64(0)
+            if tokens < 0:
+                return tokens
+            worst = max(worst, tokens + 1)
+            if target == 0 or 0 <= limit < tokens:
+                bits[index] &= ~(np.int32(1) << np.int32(bit))
+    return worst
