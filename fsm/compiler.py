@@ -16,9 +16,9 @@ from typing import Any
 from ..errors import EmptyLanguage, InvalidGrammar, InvalidSchema
 from .any_json import Whitespace, json_grammar
 from .constraint import Constraint
-from .ebnf import ebnf_to_grammar
 from .expression import Alternation, Grammar, Literal
 from .mask_store import MaskStore
+from .grammars.ebnf import ebnf_to_grammar
 from .network import build_network
 from .regex import regex_to_expression
 from .vocabulary import Vocabulary

@@ -1,0 +1,1 @@
+"""Grammars given as text, in two notations: EBNF (`root ::= …`) and Lark (`start: …`)."""

@@ -1,0 +1,16 @@
+"""One character out of a set, as an embedded automaton; the same set is the same automaton everywhere."""
+
+from __future__ import annotations
+
+import functools
+
+from ..expression import Embed
+from ..nfa import determinise
+from ..regex_syntax import CharSet
+from ..unicode_sets import Intervals
+
+
+@functools.lru_cache(maxsize=512)
+def character_class(intervals: Intervals) -> Embed:
+    """One character of the given intervals of code points (sorted, disjoint, both ends included)."""
+    return Embed(determinise(CharSet(intervals)))

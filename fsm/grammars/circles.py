@@ -1,0 +1,59 @@
+"""Which rules refer to which: the walks over rules that several steps need. Knows expressions only; no recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..expression import Alternation, Expression, Repeat, Rule, Sequence
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions directly inside of another one."""
+    if isinstance(expression, Sequence):
+        return expression.parts
+    if isinstance(expression, Alternation):
+        return expression.options
+    return (expression.item,) if isinstance(expression, Repeat) else ()
+
+
+def rule_names(body: Expression) -> set[str]:
+    """The rules that an expression refers to."""
+    found: set[str] = set()
+    pending = [body]
+    while pending:
+        expression = pending.pop()
+        if isinstance(expression, Rule):
+            found.add(expression.name)
+        else:
+            pending.extend(children(expression))
+    return found
+
+
+def strong_components(edges: Mapping[str, Mapping[str, None]]) -> list[list[str]]:
+    """Tarjan's algorithm: every node in exactly one component, components after those they lead to."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_nodes: dict[str, None] = {}
+    found: list[list[str]] = []
+    for root in edges:
+        path = [(root, iter(edges[root]))] if root not in order else []
+        while path:
+            node, rest = path[-1]
+            if node not in order:
+                order[node] = lowest[node] = len(order)
+                open_nodes[node] = None
+            follower = next(rest, None)
+            if follower is None:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
+                if lowest[node] == order[node]:
+                    component: list[str] = []
+                    while not component or component[-1] != node:
+                        component.append(open_nodes.popitem()[0])
+                    found.append(component)
+            elif follower not in order:
+                path.append((follower, iter(edges[follower])))
+            elif follower in open_nodes:
+                lowest[node] = min(lowest[node], order[follower])
+    return found

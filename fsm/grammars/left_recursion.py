@@ -1,0 +1,269 @@
+"""Left recursion taken out of a grammar, exactly: the language stays what it was.
+
+An automaton that reads from left to right cannot begin a rule with itself. Rules that begin with one another form a
+*circle*; each is split into what begins with a rule of the circle and what does not,
+
+    A_i = A_1 R_i1 | … | A_n R_in | B_i
+
+which is a linear system, solved by writing down the ways from what a text begins with to the rule it must become::
+
+    A_i      = B_1 way(1, i) | … | B_n way(n, i)
+    way(k,i) = R_1k way(1, i) | … | R_nk way(n, i) | nothing, if k = i
+
+    expr = expr "+" term | term      becomes      expr = term way,  way = "+" term way | nothing
+
+Rules that may write nothing hide circles (``a = b? a "x"``), so the system is set up for what is not empty, and
+emptiness is carried beside it. In a circle of one rule, ``A way`` is ``B way``, since ways repeat: so
+``e = e "+" e | number`` does not pile up a stack for every ``+``.
+
+It knows expressions only. Python's recursion follows their nesting, which those who read texts bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...errors import ConstraintTooLarge
+from ..dfa import Dfa
+from ..expression import EMPTY_TEXT, Alternation, ByteSet, Embed, Expression, Literal, Repeat, Rule, Sequence
+from .circles import children, rule_names, strong_components
+
+MAX_CIRCLE = 64  # rules that begin with one another; the ways between them are as many as their square
+
+
+def without_left_recursion(rules: Mapping[str, Expression]) -> dict[str, Expression]:
+    """Rules of the same languages, under the same names, none of which begins with itself; others are added.
+
+    Raises:
+        ConstraintTooLarge: more than 64 rules begin with one another.
+    """
+    nullable = nullable_rules(rules)
+    begins = {name: _beginnings(body, nullable) for name, body in rules.items()}
+    circles = [circle for circle in strong_components(begins) if len(circle) > 1 or circle[0] in begins[circle[0]]]
+    return _Rewriting(rules, nullable, circles).rules if circles else dict(rules)
+
+
+def nullable_rules(rules: Mapping[str, Expression]) -> frozenset[str]:
+    """The rules that may write nothing."""
+    users: dict[str, list[str]] = {}
+    for name, body in rules.items():
+        for used in rule_names(body):
+            users.setdefault(used, []).append(name)
+    found: set[str] = set()
+    pending = list(rules)
+    while pending:
+        name = pending.pop()
+        if name not in found and _is_nullable(rules[name], found):
+            found.add(name)
+            pending.extend(users.get(name, ()))
+    return frozenset(found)
+
+
+def _is_nullable(expression: Expression, rules: Iterable[str]) -> bool:
+    if isinstance(expression, Rule):
+        return expression.name in rules
+    if isinstance(expression, Literal):
+        return not expression.data
+    if isinstance(expression, Repeat):
+        return expression.minimum == 0 or _is_nullable(expression.item, rules)
+    if isinstance(expression, Sequence):
+        return all(_is_nullable(part, rules) for part in expression.parts)
+    if isinstance(expression, Embed):
+        return expression.language.is_accepting(expression.language.start)
+    return isinstance(expression, Alternation) and any(_is_nullable(option, rules) for option in expression.options)
+
+
+def _beginnings(body: Expression, nullable: frozenset[str]) -> dict[str, None]:
+    """The rules that may stand first in a text of `body`, in order."""
+    found: dict[str, None] = {}
+    pending = [body]
+    while pending:
+        expression = pending.pop()
+        if isinstance(expression, Rule):
+            found[expression.name] = None
+        for child in children(expression):
+            pending.append(child)
+            if isinstance(expression, Sequence) and not _is_nullable(child, nullable):
+                break
+    return found
+
+
+@dataclass(slots=True)
+class _Parts:
+    """An expression taken apart: whether it may be empty, what follows each rule of the circle that it may begin
+    with (that rule not being empty), and its other texts that are not empty."""
+
+    may_be_empty: bool = False
+    after: dict[str, list[Expression]] = field(default_factory=dict)
+    others: list[Expression] = field(default_factory=list)
+
+    def add(self, parts: _Parts, rest: tuple[Expression, ...] = ()) -> None:
+        """Adds the texts of `parts` that are not empty, each followed by `rest`."""
+        for name, endings in parts.after.items():
+            self.after.setdefault(name, []).extend(_joined(ending, *rest) for ending in endings)
+        self.others.extend(_joined(other, *rest) for other in parts.others)
+
+
+def _joined(*parts: Expression) -> Expression:
+    """The sequence of the parts, flat."""
+    flat: list[Expression] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, Sequence) else (part,))
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def _either(options: list[Expression]) -> Expression:
+    return options[0] if len(options) == 1 else Alternation(tuple(options))
+
+
+class _Rewriting:
+    """The new rules. `name, not empty` is the rule without the empty text; `a → b` is a way."""
+
+    def __init__(self, rules: Mapping[str, Expression], nullable: frozenset[str], circles: list[list[str]]) -> None:
+        self.rules = dict(rules)
+        self._old = rules
+        self._nullable = nullable
+        self._in_circle = {name for circle in circles for name in circle}
+        self._pending: list[str] = []
+        for circle in circles:
+            if len(circle) > MAX_CIRCLE:
+                raise ConstraintTooLarge(
+                    f"grammar: {len(circle)} rules begin with one another ({', '.join(sorted(circle)[:3])} …); "
+                    f"at most {MAX_CIRCLE} can be rewritten"
+                )
+            self._open_circle(circle)
+        while self._pending:
+            name = self._pending.pop()
+            self.rules[_not_empty(name)] = self._filled(self._old[name])
+
+    def _open_circle(self, circle: list[str]) -> None:
+        members = frozenset(circle)
+        parts = {name: self._parts(self._old[name], members) for name in circle}
+        for name in circle:
+            whole: Expression = Rule(_not_empty(name))
+            self.rules[name] = Alternation((whole, EMPTY_TEXT)) if name in self._nullable else whole
+        if len(circle) == 1:
+            self._open_single(circle[0], parts[circle[0]])
+            return
+        leads_to: dict[str, dict[str, list[Expression]]] = {name: {} for name in circle}  # from, to -> readings
+        empty_steps: dict[str, dict[str, None]] = {name: {} for name in circle}
+        for name in circle:
+            for begun, endings in parts[name].after.items():
+                for ending in endings:
+                    taken = self._parts(ending, frozenset())
+                    leads_to[begun].setdefault(name, []).extend(taken.others)
+                    if taken.may_be_empty:
+                        empty_steps[begun][name] = None
+        for name in circle:
+            beginnings = [
+                _joined(_either(parts[first].others), Rule(_way(first, name)))
+                for first in circle
+                if parts[first].others
+            ]
+            self.rules[_not_empty(name)] = _either(beginnings)
+            for first in circle:
+                self.rules[_way(first, name)] = self._way_body(first, name, leads_to, empty_steps)
+
+    def _way_body(
+        self,
+        first: str,
+        last: str,
+        leads_to: dict[str, dict[str, list[Expression]]],
+        empty_steps: dict[str, dict[str, None]],
+    ) -> Expression:
+        options: list[Expression] = []
+        reached = {first: None}
+        for here in (pending := [first]):  # grows: steps that read nothing
+            for target in empty_steps[here]:
+                if target not in reached:
+                    reached[target] = None
+                    pending.append(target)
+            if here == last:
+                options.append(EMPTY_TEXT)
+            for target, readings in leads_to[here].items():
+                if readings:
+                    options.append(_joined(_either(readings), Rule(_way(target, last))))
+        return _either(options)
+
+    def _open_single(self, name: str, parts: _Parts) -> None:
+        """``A = A R | B``: begin with B, then any number of R; an A at the very end of either is a B there."""
+        beginning, way = Rule(f"{name}, begun"), Rule(_way(name, name))
+        again: Expression = Alternation((beginning, EMPTY_TEXT)) if name in self._nullable else beginning
+
+        def ended(expression: Expression) -> Expression:
+            flat = expression.parts if isinstance(expression, Sequence) else (expression,)
+            return _joined(*flat[:-1], again) if flat and flat[-1] == Rule(name) else expression
+
+        readings: list[Expression] = []
+        for ending in parts.after.get(name, []):
+            readings.extend(self._parts(ended(ending), frozenset()).others)
+        self.rules[beginning.name] = _either([ended(other) for other in parts.others])
+        self.rules[_not_empty(name)] = Sequence((beginning, way))
+        self.rules[way.name] = Alternation((*(_joined(reading, way) for reading in readings), EMPTY_TEXT))
+
+    def _filled(self, expression: Expression) -> Expression:
+        """The texts of an expression that are not empty."""
+        return _either(self._parts(expression, frozenset()).others)
+
+    def _parts(self, expression: Expression, circle: frozenset[str]) -> _Parts:
+        found = _Parts()
+        if isinstance(expression, Rule):
+            found.may_be_empty = expression.name in self._nullable
+            if expression.name in circle:
+                found.after[expression.name] = [EMPTY_TEXT]
+            else:
+                found.others.append(self._filled_rule(expression.name))
+        elif isinstance(expression, Alternation):
+            for option in expression.options:
+                parts = self._parts(option, circle)
+                found.add(parts)
+                found.may_be_empty = found.may_be_empty or parts.may_be_empty
+        elif isinstance(expression, Sequence):
+            found.may_be_empty = True
+            for index, part in enumerate(expression.parts):
+                parts = self._parts(part, circle)
+                found.add(parts, expression.parts[index + 1 :])
+                if not parts.may_be_empty:
+                    found.may_be_empty = False
+                    break
+        elif isinstance(expression, Repeat):
+            if expression.maximum != 0:
+                parts = self._parts(expression.item, circle)
+                fewer = None if expression.maximum is None else expression.maximum - 1
+                rest = Repeat(expression.item, max(expression.minimum - 1, 0), fewer)
+                found.add(parts, () if fewer == 0 else (rest,))
+                found.may_be_empty = parts.may_be_empty
+            found.may_be_empty = found.may_be_empty or expression.minimum == 0
+        elif isinstance(expression, Embed):
+            found.may_be_empty = _is_nullable(expression, ())
+            found.others.append(Embed(_without_empty(expression.language)) if found.may_be_empty else expression)
+        elif isinstance(expression, ByteSet) or expression.data:
+            found.others.append(expression)
+        else:
+            found.may_be_empty = True
+        return found
+
+    def _filled_rule(self, name: str) -> Rule:
+        """The rule without the empty text."""
+        if name not in self._nullable and name not in self._in_circle:
+            return Rule(name)
+        filled = _not_empty(name)
+        if filled not in self.rules and name not in self._in_circle and name in self._old:
+            self.rules[filled] = EMPTY_TEXT  # until its turn comes
+            self._pending.append(name)
+        return Rule(filled if name in self._old else name)
+
+
+def _not_empty(name: str) -> str:
+    return f"{name}, not empty"
+
+
+def _way(first: str, last: str) -> str:
+    return f"{first} → {last}"
+
+
+def _without_empty(language: object) -> Dfa:
+    if not isinstance(language, Dfa):
+        raise AssertionError(f"a language that may be empty is a Dfa, not {type(language).__name__}")
+    return language.difference(Dfa.length(0, 0))
