@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         InvalidGrammar,
         InvalidRegex,
         InvalidSchema,
+        InvalidStructuralTag,
         ModelError,
         PhloemError,
         ProgramError,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         json_object,
         json_schema,
         regex,
+        structural_tag,
     )
     from phloem.runtime.engine import Engine
     from phloem.runtime.program import (
@@ -89,6 +91,7 @@ _MODULE_OF = {
             "InvalidGrammar",
             "InvalidRegex",
             "InvalidSchema",
+            "InvalidStructuralTag",
             "ModelError",
             "PhloemError",
             "ProgramError",
@@ -104,7 +107,7 @@ _MODULE_OF = {
     "EngineConfig": "phloem.runtime.config",
     "EngineStatistics": "phloem.runtime.statistics",
     **dict.fromkeys(
-        ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex"),
+        ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex", "structural_tag"),
         "phloem.runtime.constraint_spec",
     ),
     **dict.fromkeys(
@@ -158,6 +161,7 @@ __all__ = [
     "InvalidGrammar",
     "InvalidRegex",
     "InvalidSchema",
+    "InvalidStructuralTag",
     "ModelError",
     "PhloemError",
     "Program",
@@ -187,6 +191,7 @@ __all__ = [
     "regex",
     "select",
     "set_default_backend",
+    "structural_tag",
     "system",
     "system_begin",
     "system_end",

@@ -14,6 +14,7 @@
             ├── InvalidRegex         the pattern is not a regular expression we read
             ├── InvalidSchema        the schema is not a JSON Schema
             ├── InvalidGrammar       the grammar text does not parse
+            ├── InvalidStructuralTag the description of tags in free text is not one we read
             ├── UnsupportedSchema    the schema is fine, but cannot be enforced exactly
             ├── EmptyLanguage        nothing at all satisfies the constraint
             └── ConstraintTooLarge   the automaton would exceed its bounds
@@ -90,6 +91,10 @@ class InvalidSchema(ConstraintError):
 
 class InvalidGrammar(ConstraintError):
     """The grammar text does not parse, or names a rule that does not exist."""
+
+
+class InvalidStructuralTag(ConstraintError):
+    """The value at `pointer` of a structural tag is missing, of the wrong form, or cannot be enforced."""
 
 
 class UnsupportedSchema(ConstraintError):

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import EmptyLanguage, InvalidGrammar, InvalidSchema
+from ..errors import ConstraintError, EmptyLanguage, InvalidGrammar, InvalidSchema, InvalidStructuralTag
 from .any_json import Whitespace, json_grammar
 from .constraint import Constraint
 from .expression import Alternation, Grammar, Literal
+from .grammars import text_to_grammar
 from .mask_store import MaskStore
-from .grammars.ebnf import ebnf_to_grammar
 from .network import build_network
 from .regex import regex_to_expression
 from .vocabulary import Vocabulary
@@ -103,7 +103,19 @@ class Compiler:
         """Sentences of a grammar given as text (EBNF, see `ebnf`), from its rule `root`."""
         if len(text) > MAX_SOURCE_LEN:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
-        return self._compile("grammar", text, lambda: ebnf_to_grammar(text))
+        return self._compile("grammar", text, lambda: text_to_grammar(text))
+
+    def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:
+        """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""
+        from .structural_tags import structural_tag_to_grammar
+
+        loaded = description
+        if isinstance(description, str):
+            loaded = _load_json(description, "structural tag", InvalidStructuralTag)
+        source = json.dumps(loaded, ensure_ascii=False)
+        return self._compile(
+            "structural_tag", source, lambda: structural_tag_to_grammar(loaded, whitespace=whitespace), whitespace
+        )
 
     def from_grammar(self, grammar: Grammar, *, source: str = "") -> Constraint:
         """A grammar built by hand; not cached."""
@@ -157,12 +169,7 @@ class Compiler:
 def _load_schema(schema: object) -> Any:
     """The schema as plain JSON data."""
     if isinstance(schema, str):
-        if len(schema) > MAX_SOURCE_LEN:
-            raise InvalidSchema(f"the schema has {len(schema)} characters; at most {MAX_SOURCE_LEN} are read")
-        try:
-            return json.loads(schema)
-        except (ValueError, RecursionError) as error:
-            raise InvalidSchema(f"the schema is not JSON: {error}", param="schema") from None
+        return _load_json(schema, "schema", InvalidSchema)
     if isinstance(schema, (bool, Mapping)):
         return schema
     describe = getattr(schema, "model_json_schema", None)
@@ -171,3 +178,12 @@ def _load_schema(schema: object) -> Any:
             f"a schema is a dict, a bool, JSON text or a pydantic model, not {type(schema).__name__}", param="schema"
         )
     return describe()
+
+
+def _load_json(text: str, what: str, invalid: type[ConstraintError]) -> Any:
+    if len(text) > MAX_SOURCE_LEN:
+        raise invalid(f"the {what} has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"the {what} is not JSON: {error}", param=what.replace(" ", "_")) from None

@@ -22,7 +22,7 @@ from ..expression import Alternation, Embed, Expression, Literal, Repeat, Rule, 
 from ..nfa import determinise
 from ..regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
 from ..regex_syntax import Concat, Either, Node, Plain, Times
-from .circles import children, rule_names, strong_components
+from .walks import children, rule_names, strong_components
 
 Sized = tuple[Node, int]  # a tree and the number of positions that it unfolds to
 

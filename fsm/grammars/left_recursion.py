@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from ...errors import ConstraintTooLarge
 from ..dfa import Dfa
 from ..expression import EMPTY_TEXT, Alternation, ByteSet, Embed, Expression, Literal, Repeat, Rule, Sequence
-from .circles import children, rule_names, strong_components
+from .walks import children, rule_names, strong_components
 
 MAX_CIRCLE = 64  # rules that begin with one another; the ways between them are as many as their square
 

@@ -1,4 +1,7 @@
-"""Which rules refer to which: the walks over rules that several steps need. Knows expressions only; no recursion."""
+"""Walks over expressions and rules that several steps need: what refers to what, the same under other names.
+
+Knows expressions only; nothing is walked by recursion.
+"""
 
 from __future__ import annotations
 
@@ -57,3 +60,26 @@ def strong_components(edges: Mapping[str, Mapping[str, None]]) -> list[list[str]
             elif follower in open_nodes:
                 lowest[node] = min(lowest[node], order[follower])
     return found
+
+
+def renamed(expression: Expression, prefix: str) -> Expression:
+    """`expression` with `prefix` in front of the name of every rule that it refers to."""
+    tasks: list[tuple[Expression, bool]] = [(expression, False)]
+    done: list[Expression] = []
+    while tasks:
+        node, is_ready = tasks.pop()
+        inner = children(node)
+        if isinstance(node, Rule):
+            done.append(Rule(prefix + node.name))
+        elif not isinstance(node, (Sequence, Alternation, Repeat)):
+            done.append(node)
+        elif not is_ready:
+            tasks.append((node, True))
+            tasks.extend((child, False) for child in inner)
+        elif isinstance(node, Repeat):
+            done.append(Repeat(done.pop(), node.minimum, node.maximum))
+        else:
+            operands = tuple(reversed(done[len(done) - len(inner) :]))
+            del done[len(done) - len(inner) :]
+            done.append(Sequence(operands) if isinstance(node, Sequence) else Alternation(operands))
+    return done.pop()
