@@ -17,7 +17,7 @@ from ..errors import ConstraintError, EmptyLanguage, InvalidGrammar, InvalidSche
 from .any_json import Whitespace, json_grammar
 from .constraint import Constraint
 from .expression import Alternation, Grammar, Literal
-from .grammars import text_to_grammar
+from .grammars import Syntax, text_to_grammar
 from .mask_store import MaskStore
 from .network import build_network
 from .regex import regex_to_expression
@@ -99,11 +99,11 @@ class Compiler:
         """Any JSON value."""
         return self._compile("json_value", "", lambda: json_grammar("value", whitespace), whitespace)
 
-    def grammar(self, text: str) -> Constraint:
-        """Sentences of a grammar given as text (EBNF, see `ebnf`), from its rule `root`."""
+    def grammar(self, text: str, syntax: Syntax = "auto") -> Constraint:
+        """Sentences of a grammar given as text, in one of the notations of `grammars`."""
         if len(text) > MAX_SOURCE_LEN:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
-        return self._compile("grammar", text, lambda: text_to_grammar(text))
+        return self._compile("grammar", text, lambda: text_to_grammar(text, syntax), syntax)
 
     def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:
         """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""

@@ -6,7 +6,7 @@ a mark occurs first is certain, also where marks overlap with what comes before 
     marks <a>, <ab>      text  x < < a >      free until the last character, which completes <a>
 
 A mark is never empty. Automata are shared by their marks, so the rows of a vocabulary inside free text are made once
-for all constraints that use them. It knows characters only. Memory: one row of classes for every character of the marks.
+for all constraints that use them. It knows characters only. Memory: a row of classes for every character of a mark.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class ChatTemplate:
     """One checkpoint's template, compiled.
 
     Attributes:
+        source: its text.
         place: the file it came from; "the built-in ChatML template" if the folder has none.
         is_default: whether it is the built-in one.
         option_names: extra variables it reads (`enable_thinking` …); others are refused by `render`.
@@ -71,6 +72,7 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             line = getattr(error, "lineno", "?")
             raise ModelError(f"{place}: the chat template does not parse: {error} (line {line})") from None
+        self.source = source
         self.place = place
         self.is_default = is_default
         self.option_names = frozenset(names) - RESERVED - environment.globals.keys() - set(_TOKEN_NAMES)

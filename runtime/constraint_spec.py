@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
-from ..errors import InvalidGrammar, InvalidRegex, InvalidSchema, RequestError
+from ..errors import InvalidGrammar, InvalidRegex, InvalidSchema, InvalidStructuralTag, RequestError
 
-Kind = Literal["regex", "choice", "json_schema", "json_object", "grammar"]
+Kind = Literal["regex", "choice", "json_schema", "json_object", "grammar", "structural_tag"]
+Syntax = Literal["auto", "ebnf", "lark"]
 Whitespace = Literal["compact", "spaced", "flexible"]
 
 
@@ -24,15 +25,17 @@ class ConstraintSpec:
     """A constraint as the caller states it; make one with `regex`, `choice`, `json_schema` …
 
     Attributes:
-        source: pattern text, tuple of options, canonical schema text, or grammar text.
+        source: pattern text, tuple of options, JSON text of a schema or a structural tag, or grammar text.
         model: the pydantic class whose instance `parse` returns, if one was given.
         whitespace: layout of JSON output.
+        syntax: the notation of grammar text.
     """
 
     kind: Kind
     source: str | tuple[str, ...]
     model: type[BaseModel] | None = None
     whitespace: Whitespace = "compact"
+    syntax: Syntax = "auto"
 
     def parse(self, text: str) -> object:
         """The finished text as a value: a pydantic object, parsed JSON, or the text itself.
@@ -92,8 +95,70 @@ def json_object(*, whitespace: Whitespace = "compact") -> ConstraintSpec:
     return ConstraintSpec("json_object", "", whitespace=whitespace)
 
 
-def grammar(text: str) -> ConstraintSpec:
-    """The output is a sentence of the grammar `text` (EBNF: `root ::= …`)."""
+def grammar(text: str, *, syntax: Syntax = "auto") -> ConstraintSpec:
+    """The output is a sentence of the grammar `text`: EBNF (`root ::= …`) or Lark (`start: …`); "auto" finds out."""
     if not isinstance(text, str):
         raise InvalidGrammar(f"grammar: expected text, got {type(text).__name__}", param="grammar")
-    return ConstraintSpec("grammar", text)
+    if syntax not in get_args(Syntax):
+        raise InvalidGrammar(f"grammar: the syntax {syntax!r} is not one of auto, ebnf, lark", param="grammar")
+    return ConstraintSpec("grammar", text, syntax=syntax)
+
+
+def structural_tag(
+    tags: Mapping[str, Any] | str | Iterable[Mapping[str, Any]],
+    *,
+    triggers: Iterable[str] | None = None,
+    at_least_one: bool = False,
+    stop_after_first: bool = False,
+    whitespace: Whitespace = "compact",
+) -> ConstraintSpec:
+    """Free text until a trigger, then one of the tags that begin with it, then free text again.
+
+    Args:
+        tags: objects with `begin`, `end` and either `schema` (a dict or a pydantic class) or `content` (a format); or
+            a whole description as XGrammar, SGLang and vLLM take it (`{"structures": …, "triggers": …}` or
+            `{"type": "structural_tag", "format": …}`), as a dict or JSON text. Then only `whitespace` may be given.
+        triggers: beginnings of the tags' `begin`; each whole `begin` if they are not given.
+        at_least_one: the output begins with a tag.
+        stop_after_first: the output ends behind the first tag.
+        whitespace: layout of JSON inside tags.
+    """
+    if isinstance(tags, str):
+        try:
+            tags = json.loads(tags)
+        except (ValueError, RecursionError) as error:
+            raise InvalidStructuralTag(f"structural tag: not JSON: {error}", param="structural_tag") from error
+    if isinstance(tags, Mapping):
+        description = dict(tags)
+        if triggers is not None or at_least_one or stop_after_first:
+            raise InvalidStructuralTag(
+                "structural tag: a whole description says itself what its triggers and flags are",
+                param="structural_tag",
+            )
+    elif isinstance(tags, Iterable):
+        listed = [_tag(tag) for tag in tags]
+        found = [tag["begin"] for tag in listed] if triggers is None else list(triggers)
+        flags = {"at_least_one": at_least_one, "stop_after_first": stop_after_first}
+        description = {"format": {"type": "triggered_tags", "triggers": found, "tags": listed, **flags}}
+    else:
+        raise InvalidStructuralTag(
+            f"structural tag: expected tags or a description, got {type(tags).__name__}", param="structural_tag"
+        )
+    try:
+        text = json.dumps(description, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidStructuralTag(f"structural tag: not a JSON value: {error}", param="structural_tag") from error
+    return ConstraintSpec("structural_tag", text, whitespace=whitespace)
+
+
+def _tag(tag: object) -> dict[str, Any]:
+    if not isinstance(tag, Mapping) or not isinstance(tag.get("begin"), str) or "end" not in tag:
+        raise InvalidStructuralTag(
+            "structural tag: a tag is an object with begin, end, and schema or content", param="structural_tag"
+        )
+    content, schema = tag.get("content"), tag.get("schema")
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        schema = schema.model_json_schema()
+    if content is None:
+        content = {"type": "json_schema", "json_schema": schema}
+    return {"type": "tag", "begin": tag["begin"], "content": content, "end": tag["end"]}

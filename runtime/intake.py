@@ -104,7 +104,9 @@ class Intake:
         assert isinstance(spec.source, str)
         if spec.kind == "json_schema":
             return compiler.json_schema(spec.source, whitespace=spec.whitespace)
-        return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source)
+        if spec.kind == "structural_tag":
+            return compiler.structural_tag(spec.source, whitespace=spec.whitespace)
+        return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source, spec.syntax)
 
     def token_ids(self, prompt: Prompt) -> list[int]:
         """Text to ids (with the tokenizer's beginning-of-text token if it adds one); ids are checked.

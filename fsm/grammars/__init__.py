@@ -1,12 +1,16 @@
-"""Grammars given as text."""
+"""Grammars given as text, in two notations: EBNF as llama.cpp, XGrammar and SGLang read it, and Lark."""
 
 from __future__ import annotations
+
+from typing import Literal as OneOf
 
 from ..expression import Grammar
 from .ebnf import ebnf_to_grammar
 
+Syntax = OneOf["auto", "ebnf", "lark"]
 
-def text_to_grammar(text: str) -> Grammar:
+
+def text_to_grammar(text: str, syntax: Syntax = "auto") -> Grammar:
     """The grammar that a text describes.
 
     Raises:

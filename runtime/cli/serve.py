@@ -27,6 +27,14 @@ class MetricNames(StrEnum):
     sglang = "sglang"
 
 
+class ToolCallFormat(StrEnum):
+    auto = "auto"
+    none = "none"
+    hermes = "hermes"
+    llama3_json = "llama3_json"
+    function_tag = "function_tag"
+
+
 class LogLevel(StrEnum):
     debug = "debug"
     info = "info"
@@ -100,6 +108,16 @@ def serve(
         MetricNames,
         option("--metric-names", help="Also use the metric names of …", env="METRIC_NAMES", panel=SERVER),
     ] = MetricNames.phloem,
+    tool_call_format: Annotated[
+        ToolCallFormat,
+        option(
+            "--tool-call-format",
+            "--tool-call-parser",
+            help="How the model writes tool calls; auto: as its chat template shows them.",
+            env="TOOL_CALL_FORMAT",
+            panel=SERVER,
+        ),
+    ] = ToolCallFormat.auto,
     warm_up: Annotated[
         bool,
         option(
@@ -129,6 +147,7 @@ def serve(
         admin=admin,
         cors_origins=tuple(cors_origin or ()),
         metric_names=metric_names.value,
+        tool_call_format=tool_call_format.value,
     )
     with closing(listen(host, port)) as bound:
         engine = load_engine(model, settings)

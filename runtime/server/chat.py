@@ -19,7 +19,8 @@ from .protocol import ChatRequest
 from .replies import Header, chat_choice, chat_logprobs, chunk_choice, finish_reason, usage_body
 from .service import Service
 from .stream import DONE, frame
-from .tools import new_call_id, tool_call
+from .tool_calls import CallBegun, Calls, Reader, deltas_of, gathered
+from .tools import ToolPlan
 
 
 def chat_router(service: Service) -> APIRouter:
@@ -55,7 +56,8 @@ class ChatAnswer:
         self._tokenizer = service.engine.tokenizer
 
     async def _prepare(self) -> PreparedChat:
-        return await self._service.on_worker(prepare_chat, self._service.engine, self._body, self._api_key)
+        service = self._service
+        return await service.on_worker(prepare_chat, service.engine, self._body, self._api_key, service.tool_format)
 
     async def whole(self) -> dict[str, Any]:
         prepared = await self._prepare()
@@ -67,14 +69,14 @@ class ChatAnswer:
     def _choice(self, index: int, output: Output, prepared: PreparedChat) -> dict[str, Any]:
         logprobs = chat_logprobs(output.logprobs, self._tokenizer) if self._body.logprobs else None
         plan = prepared.tools
-        call = tool_call(plan, output.text) if plan is not None else None
-        named = self._body.tool_choice != "required"
-        return chat_choice(index, output.text, output.reason, logprobs, call, named=named)
+        found = gathered(plan.reader(), output.text) if plan is not None else Calls(output.text, [])
+        named = plan is not None and plan.is_named
+        return chat_choice(index, found.content, output.reason, logprobs, found.calls, named=named)
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with self._service.lifecycle.track():
             prepared = await self._prepare()
-            pieces = ToolPieces(prepared) if prepared.tools is not None else None
+            pieces = ToolPieces(prepared.tools) if prepared.tools is not None else None
             usages: dict[int, Any] = {}
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
@@ -96,14 +98,17 @@ class ChatAnswer:
         if self._body.logprobs:
             shown = shown_logprobs(delta, self._tokenizer.eos_ids)
             logprobs = chat_logprobs(shown, self._tokenizer) if shown else None
-        content: dict[str, Any] | None = {"content": delta.text} if delta.text else None
+        contents: list[dict[str, Any]] = [{"content": delta.text}] if delta.text else []
         if pieces is not None:
-            content = pieces.push(delta)
+            contents = pieces.push(delta)
+        if logprobs is not None and not contents:
+            contents = [{"content": ""}]
         chunks = []
-        if content is not None or logprobs is not None:
-            chunks.append(chunk_choice(delta.index, content or {"content": ""}, logprobs))
+        for content in contents:
+            chunks.append(chunk_choice(delta.index, content, logprobs))
+            logprobs = None  # a token is shown once
         if delta.finish_reason is not None:
-            calls = pieces is not None and self._body.tool_choice == "required"
+            calls = pieces is not None and pieces.ends_with_calls(delta.index)
             chunks.append(chunk_choice(delta.index, {}, None, finish_reason(delta.finish_reason, tool_calls=calls)))
         return chunks
 
@@ -118,27 +123,28 @@ class ChatAnswer:
 
 
 def _opening(pieces: ToolPieces | None) -> dict[str, Any]:
-    return {"role": "assistant", "content": "" if pieces is None else None, "refusal": None}
+    is_call = pieces is not None and pieces.plan.is_forced
+    return {"role": "assistant", "content": None if is_call else "", "refusal": None}
 
 
 class ToolPieces:
-    """A forced tool call as it streams: the arguments of a known tool piece by piece, else the call in one piece."""
+    """The readers of one answer's outputs."""
 
-    def __init__(self, prepared: PreparedChat) -> None:
-        assert prepared.tools is not None
-        self._plan = prepared.tools
-        self._opened: set[int] = set()
-        self._texts: dict[int, str] = {}
+    def __init__(self, plan: ToolPlan) -> None:
+        self.plan = plan
+        self._readers: dict[int, Reader] = {}
+        self._with_calls: set[int] = set()
 
-    def push(self, delta: Delta) -> dict[str, Any] | None:
-        """The `delta` object for what arrived, or None if there is nothing to send yet."""
-        if self._plan.name is None:
-            self._texts[delta.index] = self._texts.get(delta.index, "") + delta.text
-            if delta.finish_reason is None:
-                return None
-            return {"tool_calls": [{"index": 0, **tool_call(self._plan, self._texts[delta.index])}]}
-        if delta.index in self._opened:
-            return {"tool_calls": [{"index": 0, "function": {"arguments": delta.text}}]} if delta.text else None
-        self._opened.add(delta.index)
-        function = {"name": self._plan.name, "arguments": delta.text}
-        return {"tool_calls": [{"index": 0, "id": new_call_id(), "type": "function", "function": function}]}
+    def push(self, delta: Delta) -> list[dict[str, Any]]:
+        """The `delta` objects for what arrived."""
+        reader = self._readers.get(delta.index)
+        if reader is None:
+            reader = self._readers[delta.index] = self.plan.reader()
+        pieces = reader.push(delta.text, is_last=delta.finish_reason is not None)
+        if any(isinstance(piece, CallBegun) for piece in pieces):
+            self._with_calls.add(delta.index)
+        return deltas_of(pieces)
+
+    def ends_with_calls(self, index: int) -> bool:
+        """Whether the finish reason of this output is its calls."""
+        return index in self._with_calls and not self.plan.is_named

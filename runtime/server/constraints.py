@@ -55,6 +55,7 @@ def _named(body: Generation) -> list[Wanted]:
         *_wanted("regex", body.regex, constraint_spec.regex),
         *_wanted("ebnf", body.ebnf, constraint_spec.grammar),
         *_wanted("json_schema", body.json_schema, constraint_spec.json_schema),
+        *_wanted("structural_tag", body.structural_tag, constraint_spec.structural_tag),
         *_wanted("guided_json", body.guided_json, constraint_spec.json_schema),
         *_wanted("guided_regex", body.guided_regex, constraint_spec.regex),
         *_wanted("guided_choice", body.guided_choice, constraint_spec.choice),
@@ -66,20 +67,22 @@ def _structured(outputs: StructuredOutputs | None) -> list[Wanted]:
     """vLLM's `structured_outputs`."""
     if outputs is None:
         return []
-    for name in ("structural_tag", "whitespace_pattern"):
-        if getattr(outputs, name) is not None:
-            raise invalid(f"'structured_outputs.{name}' is not supported.", f"structured_outputs.{name}")
     place = "structured_outputs"
+    if outputs.whitespace_pattern is not None:
+        raise invalid(f"'{place}.whitespace_pattern' is not supported.", f"{place}.whitespace_pattern")
     found = [
         *_wanted(f"{place}.json", outputs.json_, constraint_spec.json_schema),
         *_wanted(f"{place}.regex", outputs.regex, constraint_spec.regex),
         *_wanted(f"{place}.choice", outputs.choice, constraint_spec.choice),
         *_wanted(f"{place}.grammar", outputs.grammar, constraint_spec.grammar),
+        *_wanted(f"{place}.structural_tag", outputs.structural_tag, constraint_spec.structural_tag),
     ]
     if outputs.json_object:
         found.append(Wanted(constraint_spec.json_object(), f"{place}.json_object"))
     if not found:
-        raise invalid(f"'{place}' names no constraint; give json, regex, choice, grammar or json_object.", place)
+        raise invalid(
+            f"'{place}' names no constraint; give json, regex, choice, grammar, structural_tag or json_object.", place
+        )
     return found
 
 
@@ -87,6 +90,9 @@ def _formatted(wanted: ResponseFormat | None) -> list[Wanted]:
     """OpenAI's `response_format`."""
     if wanted is None or wanted.type == "text":
         return []
+    if wanted.type == "structural_tag":
+        description = wanted.model_dump(exclude_unset=True, exclude={"type", "json_schema", "schema_"})
+        return _wanted("response_format", description, constraint_spec.structural_tag)
     nested = wanted.json_schema.schema_ if wanted.json_schema is not None else None
     schema = nested if nested is not None else wanted.schema_
     if schema is not None:

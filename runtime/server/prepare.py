@@ -16,6 +16,7 @@ from ..request import SamplingParams
 from .constraints import Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
 from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
+from .tool_format import ToolFormat
 from .tools import ToolPlan, tool_plan
 
 
@@ -57,14 +58,18 @@ def namespace_of(salt: str | None, api_key: str | None) -> str:
     return hashlib.sha256(text).hexdigest()[:32]
 
 
-def prepare_chat(engine: EngineFace, body: ChatRequest, api_key: str | None) -> PreparedChat:
+def prepare_chat(
+    engine: EngineFace, body: ChatRequest, api_key: str | None, tool_format: ToolFormat | None
+) -> PreparedChat:
     """Raises `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body)
-    plan = _tool_plan(body)
-    if plan is not None:
-        if wanted is not None:
+    plan = _tool_plan(body, tool_format)
+    if plan is not None and wanted is not None:
+        if plan.is_forced:
             text = f"A required tool call and '{wanted.param}' exclude each other; send one of them."
             raise invalid(text, "tool_choice", "conflicting_constraints")
+        plan = None  # the whole output has a form, in which there is no room for a call
+    if plan is not None:
         wanted = Wanted(plan.spec, "tools")
     _check_constraint(engine, wanted)
     prompt_ids = chat_prompt(engine, body)
@@ -131,9 +136,9 @@ def _template_message(message: Message) -> dict[str, Any]:
     return shown
 
 
-def _tool_plan(body: ChatRequest) -> ToolPlan | None:
+def _tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | None:
     try:
-        return tool_plan(body)
+        return tool_plan(body, tool_format)
     except RequestError as error:
         raise api_error(error, param="tools") from error
 

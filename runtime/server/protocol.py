@@ -151,11 +151,19 @@ class JsonSchemaFormat(Body):
 
 
 class ResponseFormat(Body):
-    """`schema` beside `type` is how some clients send it; OpenAI nests it under `json_schema`."""
+    """`schema` beside `type` is how some clients send it; OpenAI nests it under `json_schema`.
 
-    type: Literal["text", "json_object", "json_schema"]
+    Of `structural_tag` both forms are read: `structures` and `triggers`, or `format`.
+    """
+
+    type: Literal["text", "json_object", "json_schema", "structural_tag"]
     json_schema: JsonSchemaFormat | None = None
     schema_: Schema | None = Field(None, alias="schema")
+    structures: list[Any] | None = None
+    triggers: list[str] | None = None
+    at_least_one: bool = False
+    stop_after_first: bool = False
+    format: dict[str, Any] | None = None
 
 
 class StructuredOutputs(Body):
@@ -166,7 +174,7 @@ class StructuredOutputs(Body):
     choice: list[str] | None = None
     grammar: str | None = None
     json_object: bool | None = None
-    structural_tag: Any = None
+    structural_tag: dict[str, Any] | str | None = None
     whitespace_pattern: str | None = None
 
 
@@ -244,6 +252,7 @@ class Generation(Body):
     regex: str | None = None
     ebnf: str | None = None
     json_schema: SchemaOrText | None = None
+    structural_tag: dict[str, Any] | str | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: SchemaOrText | None = None
     guided_regex: str | None = None

@@ -128,19 +128,19 @@ def chat_choice(
     text: str,
     reason: FinishReason | None,
     logprobs: dict[str, Any] | None,
-    tool_call: dict[str, Any] | None = None,
+    calls: list[dict[str, Any]],
     *,
     named: bool = False,
 ) -> dict[str, Any]:
     """A whole chat answer. `named`: the caller chose the tool, and then OpenAI says "stop"."""
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-    if tool_call is not None:
-        message = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [tool_call]}
+    if calls:
+        message = {"role": "assistant", "content": text or None, "refusal": None, "tool_calls": calls}
     return {
         "index": index,
         "message": message,
         "logprobs": logprobs,
-        "finish_reason": finish_reason(reason, tool_calls=tool_call is not None and not named),
+        "finish_reason": finish_reason(reason, tool_calls=bool(calls) and not named),
     }
 
 

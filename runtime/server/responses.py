@@ -143,7 +143,7 @@ class ResponsesAnswer:
     async def _prepare(self) -> PreparedChat:
         chat = self._body.as_chat()
         try:
-            return await self._service.on_worker(prepare_chat, self._service.engine, chat, self._api_key)
+            return await self._service.on_worker(prepare_chat, self._service.engine, chat, self._api_key, None)
         except ApiError as error:
             for theirs, ours in RENAMED:
                 if error.param is not None and error.param.startswith(theirs):

@@ -19,6 +19,7 @@ from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .prepare import EngineCall
 from .settings import ServerSettings
+from .tool_format import FORMATS, tool_format_of
 
 if TYPE_CHECKING:
     from ..async_engine import AsyncEngine
@@ -40,6 +41,10 @@ class Service:
         self.fingerprint = f"phloem-{version}"
         self.lifecycle = Lifecycle()
         self.metrics = Metrics(async_engine.statistics, settings)
+        tokenizer, wanted = self.engine.tokenizer, settings.tool_call_format
+        self.tool_format = FORMATS.get(wanted)
+        if wanted == "auto":
+            self.tool_format = tool_format_of(tokenizer.chat_template.source, tokenizer.special_ids)
         self.model_names = (settings.model_name, *settings.aliases)
         self._workers: ThreadPoolExecutor | None = None
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from ...errors import ConfigError
 
 CacheIsolation = Literal["auto", "key", "none"]
 MetricNames = Literal["phloem", "vllm", "sglang"]
+ToolCallFormat = Literal["auto", "none", "hermes", "llama3_json", "function_tag"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class ServerSettings:
         retry_after: seconds told to clients that are refused because the queue is full.
         cors_origins: browser origins that may call the server; empty: none.
         admin: whether `GET /cache` (the prefix tree, with token ids) and `POST /flush_cache` are served.
+        tool_call_format: how the model writes tool calls (see `tool_format`); "auto": as its chat template shows them,
+            "none": calls are not looked for in free text.
         metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
     """
 
@@ -50,6 +53,7 @@ class ServerSettings:
     cors_origins: tuple[str, ...] = ()
     metric_names: MetricNames = "phloem"
     admin: bool = False
+    tool_call_format: ToolCallFormat = "auto"
 
     def __post_init__(self) -> None:
         if any(not key or not key.isascii() or not key.isprintable() or " " in key for key in self.api_keys):
@@ -60,6 +64,9 @@ class ServerSettings:
             raise ConfigError('cache_isolation: "key" needs at least one API key (--api-key)')
         if self.metric_names not in ("phloem", "vllm", "sglang"):
             raise ConfigError(f'metric_names: {self.metric_names!r} is not one of "phloem", "vllm", "sglang"')
+        if self.tool_call_format not in get_args(ToolCallFormat):
+            names = ", ".join(get_args(ToolCallFormat))
+            raise ConfigError(f"tool_call_format: {self.tool_call_format!r} is not one of {names}")
         if not self.model_name:
             raise ConfigError("served_model_name: give a non-empty name")
         for name in ("max_body_bytes", "max_json_depth", "max_outputs", "retry_after"):

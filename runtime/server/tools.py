@@ -1,23 +1,24 @@
-"""Tools as constraints: a required call is JSON that fits the tool's parameters.
+"""Tools as constraints: which calls an answer may hold, and how they are read out of it.
 
-`tool_choice` naming a tool: the output is that tool's arguments. "required": the output is
-`{"name": …, "arguments": …}` of one of the tools. "auto" and "none" leave the output free (the chat template still gets
-to see the tools under "auto"), and free text is returned as text. One call per answer.
+With a model whose template shows how calls are written (`tool_format`), calls are tags in the text: "auto" leaves the
+text free until a call begins, "required" and a named tool begin with a call, and inside a call the arguments obey the
+tool's parameters. With other models a required call is the whole output, as JSON, and "auto" leaves the output free.
 
-A parameters schema may refer to its own root (`#/$defs/…`), so each is put under `#/$defs/<tool>` of the joint schema
-and its references are moved there with it.
+A parameters schema may refer to its own root (`#/$defs/…`), so where several stand in one schema each is put under
+`#/$defs/<tool>` and its references are moved there with it.
 """
 
 from __future__ import annotations
 
-import json
-import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
 from .protocol import ChatRequest, NamedTool, Tool
+from .tool_calls import ArgumentsReader, ObjectReader, Reader, TagReader
+from .tool_format import ToolFormat
 
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 VALUES = frozenset({"const", "enum", "default", "examples"})  # keywords whose contents are data, not schemas
@@ -25,46 +26,62 @@ VALUES = frozenset({"const", "enum", "default", "examples"})  # keywords whose c
 
 @dataclass(frozen=True, slots=True)
 class ToolPlan:
-    """How the output of a forced call is constrained and read.
+    """How an output with calls is constrained and read.
 
     Attributes:
-        name: the only tool it can be; None: the output says which.
+        reader: makes a reader for one output.
+        is_forced: whether there is certainly a call.
+        is_named: the caller chose the tool, and then OpenAI's finish reason is "stop".
     """
 
     spec: ConstraintSpec
-    name: str | None
+    reader: Callable[[], Reader]
+    is_forced: bool
+    is_named: bool
 
 
-def tool_plan(body: ChatRequest) -> ToolPlan | None:
-    """The plan for a forced call, or None if the output is free."""
-    if isinstance(body.tool_choice, NamedTool):
-        name = body.tool_choice.function.name
-        chosen = [tool for tool in body.tools if tool.function.name == name]
-    elif body.tool_choice == "required":
-        chosen = body.tools
-    else:
+def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | None:
+    """The plan of a request; None if its output is free and holds no calls."""
+    choice = body.tool_choice or "auto"
+    if not body.tools or choice == "none":
+        return None
+    named = isinstance(choice, NamedTool)
+    chosen = body.tools
+    if isinstance(choice, NamedTool):
+        chosen = [tool for tool in body.tools if tool.function.name == choice.function.name]
+    if tool_format is not None:
+        once = named or body.parallel_tool_calls is False
+        return _tagged(chosen, tool_format, is_forced=choice != "auto", once=once, is_named=named)
+    if choice == "auto":
         return None
     if len(chosen) == 1:
-        function = chosen[0].function
-        return ToolPlan(constraint_spec.json_schema(_parameters(chosen[0])), function.name)
-    return ToolPlan(constraint_spec.json_schema(_joint_schema(chosen)), None)
+        name = chosen[0].function.name
+        spec = constraint_spec.json_schema(_parameters(chosen[0]))
+        return ToolPlan(spec, lambda: ArgumentsReader(name), True, named)
+    return ToolPlan(constraint_spec.json_schema(_joint_schema(chosen)), ObjectReader, True, named)
 
 
-def tool_call(plan: ToolPlan, text: str) -> dict[str, Any]:
-    """The finished output as an entry of `tool_calls`. An output cut short keeps its text as the arguments."""
-    name, arguments = plan.name, text
-    if name is None:
-        try:
-            value = json.loads(text)
-            name = value["name"]
-            arguments = json.dumps(value["arguments"], ensure_ascii=False, separators=(",", ":"))
-        except ValueError:
-            name = ""
-    return {"id": new_call_id(), "type": "function", "function": {"name": name, "arguments": arguments}}
+def _tagged(tools: list[Tool], tool_format: ToolFormat, *, is_forced: bool, once: bool, is_named: bool) -> ToolPlan:
+    names = {tool_format.begin(tool.function.name): tool.function.name for tool in tools}
+    structures = [
+        {"begin": begin, "schema": _object_schema(_parameters(tool)), "end": tool_format.end}
+        for begin, tool in zip(names, tools, strict=True)
+    ]
+    spec = constraint_spec.structural_tag(
+        {
+            "structures": structures,
+            "triggers": [tool_format.trigger],
+            "at_least_one": is_forced,
+            "stop_after_first": once,
+        },
+        whitespace="spaced",  # as templates show calls: json.dumps with its defaults
+    )
+    return ToolPlan(spec, lambda: TagReader(tool_format.trigger, names, tool_format.end), is_forced, is_named)
 
 
-def new_call_id() -> str:
-    return f"call_{uuid.uuid4().hex[:24]}"
+def _object_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Arguments are an object, whether the schema says so or not."""
+    return schema if "type" in schema else {**schema, "type": "object"}
 
 
 def _parameters(tool: Tool) -> dict[str, Any]:

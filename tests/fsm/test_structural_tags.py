@@ -206,9 +206,7 @@ def test_formats(form: dict[str, Any], allowed: list[str], refused: list[str]) -
 def test_masks_agree_with_brute_force_in_free_text_and_inside_tags() -> None:
     constraint = Compiler(mixed_vocabulary(1500, 3)).structural_tag(CALLS)
     automaton = constraint.automaton
-    text = (
-        b'A caf\xc3\xa9. <func <function=weather>{"city":"S\xc3\xa3o \\"P","days":12}</function> <function=count>'
-    )
+    text = b'A caf\xc3\xa9. <func <function=weather>{"city":"S\xc3\xa3o \\"P","days":12}</function> <function=count>'
     state = automaton.start
     for byte in text:
         assert (constraint.masks.row(state).bits == brute_force(constraint, state)).all()

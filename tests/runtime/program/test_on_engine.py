@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 import phloem as ph
 from phloem.errors import EngineStopped, ProgramError, PromptTooLong
@@ -26,6 +27,13 @@ GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 12}
 def engine() -> Iterator[ph.Engine]:
     with ph.Engine(num_blocks=2048, check_invariants=True, seed=1) as engine:
         yield engine
+
+
+@pytest.fixture(scope="module")
+def nano_pair() -> Iterator[tuple[ph.Engine, ph.Engine]]:
+    """One engine that does not jump, and one that does."""
+    with ph.Engine(num_blocks=256, jump="off") as stepping, ph.Engine(num_blocks=256) as jumping:
+        yield stepping, jumping
 
 
 @pytest.fixture
@@ -212,3 +220,38 @@ def test_an_engine_that_stops_ends_its_programs() -> None:
     with pytest.raises(ProgramError, match="the engine has stopped") as caught:
         state.sync()
     assert isinstance(caught.value.__cause__, EngineStopped)
+
+
+class Ticket(BaseModel):
+    """What a tag holds."""
+
+    number: int = Field(ge=0, le=9999)
+    topic: str = Field(max_length=12)
+
+
+def test_tags_in_free_text_hold_what_their_schema_says(fresh: ph.Engine) -> None:
+    tag = {"begin": "<ticket>", "schema": Ticket, "end": "</ticket>"}
+
+    @ph.function
+    def report(s: ProgramState, sample: int, whole: bool) -> None:
+        spec = ph.structural_tag([tag], triggers=["<tick"], at_least_one=True, stop_after_first=whole)
+        s += ph.user(DOCUMENT) + ph.assistant(ph.gen("text", max_tokens=60, seed=sample, constraint=spec))
+
+    for seed in range(6):
+        text = report.run(sample=seed, whole=seed % 2 == 0, backend=fresh)["text"]
+        tags = re.findall(r"<ticket>(.*?)</ticket>", text, re.DOTALL)
+        assert tags and text.startswith("<ticket>") and text.count("<tick") == len(tags)
+        assert [Ticket.model_validate_json(held) for held in tags]
+        assert seed % 2 or text == f"<ticket>{tags[0]}</ticket>"
+
+
+def test_tags_and_grammars_come_out_the_same_with_and_without_jumping(nano_pair: tuple[ph.Engine, ph.Engine]) -> None:
+    tag = {"begin": "<ticket>", "schema": Ticket, "end": "</ticket>"}
+    number = 'root ::= sum\nsum ::= sum "+" term | term\nterm ::= "(" sum ")" | [0-9]{1,3}'
+    for spec in (ph.structural_tag([tag], at_least_one=True), ph.grammar(number)):
+        outputs = [
+            engine.generate(DOCUMENT, ph.SamplingParams(max_tokens=48, temperature=0), constraint=spec)
+            for engine in nano_pair
+        ]
+        assert outputs[0].token_ids == outputs[1].token_ids
+    assert outputs[0].usage.jumped_tokens == 0

@@ -178,7 +178,7 @@ CONSTRAINTS = [
     chat("guided and structured", 400, guided_regex="a", structured_outputs={"regex": "a"}),
     chat("two in structured_outputs", 400, structured_outputs={"regex": "a", "choice": ["a"]}),
     chat("none in structured_outputs", 400, "structured_outputs", structured_outputs={}),
-    chat("structural tag", 400, structured_outputs={"structural_tag": {}}),
+    chat("structural tag that is a number", 400, structured_outputs={"structural_tag": 5}),
     chat("white space pattern", 400, guided_json=SCHEMA, guided_whitespace_pattern=" *"),
     chat("unknown format", 400, "response_format.type", response_format={"type": "xml"}),
     chat("no format type", 400, "response_format.type", response_format={}),
@@ -302,5 +302,10 @@ OTHERS = [
     chat("long choice", 400, "max_tokens", guided_choice=["x" * 10_000]),
     forced_tools({"name": "a", "parameters": {"type": "string", "pattern": "["}}),
     forced_tools({"name": "a", "parameters": {"type": "wizard"}}, {"name": "b"}),
+    chat("empty structural tag", 400, "structured_outputs.structural_tag", structured_outputs={"structural_tag": {}}),
+    chat("tag without triggers", 400, "response_format", response_format={"type": "structural_tag", "structures": []}),
+    chat("tag of unknown format", 400, "structural_tag", structural_tag={"format": {"type": "wizard"}}),
+    chat("grammar of nothing", 400, "ebnf", "empty_language", ebnf='root ::= root "a"'),
+    chat("grammar that does not parse", 400, "ebnf", "invalid_grammar", ebnf="root ::= ("),
 ]
 ENGINE_CASES = [*REGEXES, *SCHEMAS, *OTHERS]

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from phloem.errors import PromptTooLong, RequestError
 from phloem.runtime.config import EngineConfig
@@ -18,6 +18,7 @@ EOS = 256
 
 
 class FakeTemplate:
+    source = ""
     option_names = frozenset({"enable_thinking"})
 
 
@@ -25,6 +26,7 @@ class CharTokenizer:
     """Every byte is a token; 256 ends an output."""
 
     chat_template = FakeTemplate()
+    special_ids: ClassVar[dict[str, int]] = {}
     vocab_size = 257
     eos_ids = (EOS,)
 

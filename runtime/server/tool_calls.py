@@ -1,0 +1,251 @@
+"""Reading calls out of an answer as it arrives.
+
+::
+
+    text ──► reader ──► pieces     Content("Let me see.")  CallBegun(0, "call_…", "weather")
+                                   Arguments(0, '{"city":')  Arguments(0, '"Oslo"}')  Content(" Done.")
+
+A reader is fed the text of one output and told when it ends; whole answers and streams use the same one. It trusts
+nothing: text that only looks like a call, or is cut short before the name is known, stays content. White space next to
+a call belongs to neither.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Text for the user."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegun:
+    """A call of the tool `name`; its arguments follow."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The next characters of a call's arguments."""
+
+    index: int
+    text: str
+
+
+Piece = Content | CallBegun | Arguments
+
+
+class Reader(Protocol):
+    """Reads one output."""
+
+    def push(self, text: str, *, is_last: bool) -> list[Piece]:
+        """What the next characters make certain."""
+
+
+def new_call_id() -> str:
+    return f"call_{uuid.uuid4().hex[:24]}"
+
+
+class ArgumentsReader:
+    """The whole output is the arguments of one known tool."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._has_begun = False
+
+    def push(self, text: str, *, is_last: bool) -> list[Piece]:
+        pieces: list[Piece] = []
+        if not self._has_begun:
+            self._has_begun = True
+            pieces.append(CallBegun(0, new_call_id(), self._name))
+        return [*pieces, Arguments(0, text)] if text else pieces
+
+
+class ObjectReader:
+    """The whole output is `{"name": …, "arguments": …}`. Cut short, it keeps its text as the arguments."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def push(self, text: str, *, is_last: bool) -> list[Piece]:
+        self._text += text
+        if not is_last:
+            return []
+        name, arguments = "", self._text
+        try:
+            value = json.loads(self._text)
+            name = value["name"]
+            arguments = json.dumps(value["arguments"], ensure_ascii=False, separators=(",", ":"))
+        except ValueError:
+            pass
+        return [CallBegun(0, new_call_id(), name), Arguments(0, arguments)]
+
+
+class TagReader:
+    """Calls in free text.
+
+    Args:
+        trigger: what every call begins with.
+        names: the tool's name by the text in front of its arguments, which are a JSON object.
+        end: what follows the arguments.
+    """
+
+    def __init__(self, trigger: str, names: Mapping[str, str], end: str) -> None:
+        self._trigger = trigger
+        self._names = names
+        self._end = end
+        self._buffer = ""
+        self._num_calls = 0
+        self._arguments: _ObjectEnd | None = None  # set while inside the arguments
+        self._is_behind = False  # behind the arguments, where `end` is due
+        self._has_content_behind_call = False
+
+    def push(self, text: str, *, is_last: bool) -> list[Piece]:
+        self._buffer += text
+        pieces: list[Piece] = []
+        while self._step(pieces, is_last):
+            pass
+        return pieces
+
+    def _step(self, pieces: list[Piece], is_last: bool) -> bool:
+        """One move through the buffer; False if it needs more text."""
+        if self._is_behind:
+            return self._skip_end(is_last)
+        if self._arguments is not None:
+            return self._read_arguments(pieces)
+        at = self._buffer.find(self._trigger)
+        if at < 0:
+            self._read_content(pieces, len(self._buffer) if is_last else self._certain_len())
+            return False
+        space_begin = len(self._buffer[:at].rstrip())
+        self._read_content(pieces, space_begin)
+        return self._begin_call(pieces, at - space_begin, is_last)
+
+    def _certain_len(self) -> int:
+        """How much of the buffer is content whatever follows: not the beginning of a trigger, nor space before it."""
+        held = next(
+            (n for n in range(len(self._trigger) - 1, 0, -1) if self._buffer.endswith(self._trigger[:n])),
+            0,
+        )
+        return len(self._buffer[: len(self._buffer) - held].rstrip())
+
+    def _read_content(self, pieces: list[Piece], end: int) -> None:
+        text, self._buffer = self._buffer[:end], self._buffer[end:]
+        if self._num_calls and not self._has_content_behind_call:
+            text = text.lstrip()
+        if text:
+            self._has_content_behind_call = True
+            pieces.append(Content(text))
+
+    def _begin_call(self, pieces: list[Piece], num_spaces: int, is_last: bool) -> bool:
+        """Reads what stands in front of the arguments; the trigger is there, behind some white space."""
+        for begin, name in self._names.items():
+            if self._buffer.startswith(begin, num_spaces):
+                self._buffer = self._buffer[num_spaces + len(begin) :]
+                self._arguments = _ObjectEnd()
+                pieces.append(CallBegun(self._num_calls, new_call_id(), name))
+                self._num_calls += 1
+                self._has_content_behind_call = False
+                return True
+        if not is_last and any(begin.startswith(self._buffer[num_spaces:]) for begin in self._names):
+            return False
+        self._read_content(pieces, num_spaces + 1)
+        return True
+
+    def _read_arguments(self, pieces: list[Piece]) -> bool:
+        assert self._arguments is not None
+        end = self._arguments.find(self._buffer)
+        text, self._buffer = self._buffer[:end], self._buffer[end:]
+        if text:
+            pieces.append(Arguments(self._num_calls - 1, text))
+        if self._arguments.is_found:
+            self._arguments, self._is_behind = None, True
+            return True
+        return False
+
+    def _skip_end(self, is_last: bool) -> bool:
+        if self._end.startswith(self._buffer) and self._buffer != self._end and not is_last:
+            return False
+        cut_short = is_last and self._end.startswith(self._buffer)
+        self._buffer = "" if cut_short else self._buffer.removeprefix(self._end)
+        self._is_behind = False
+        return True
+
+
+class _ObjectEnd:
+    """Finds the bracket that closes a JSON object which arrives in parts."""
+
+    def __init__(self) -> None:
+        self.is_found = False
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def find(self, text: str) -> int:
+        """How many characters belong to the object."""
+        for index, character in enumerate(text):
+            if self._escaped:
+                self._escaped = False
+            elif character == "\\":
+                self._escaped = self._in_string
+            elif character == '"':
+                self._in_string = not self._in_string
+            elif not self._in_string and character in "{[":
+                self._depth += 1
+            elif not self._in_string and character in "}]":
+                self._depth -= 1
+                if self._depth == 0:
+                    self.is_found = True
+                    return index + 1
+        return len(text)
+
+
+@dataclass(slots=True)
+class Calls:
+    """The pieces of a whole output put together: its content, and its calls as entries of `tool_calls`."""
+
+    content: str
+    calls: list[dict[str, Any]]
+
+
+def gathered(reader: Reader, text: str) -> Calls:
+    """A finished output."""
+    found = Calls("", [])
+    for piece in reader.push(text, is_last=True):
+        if isinstance(piece, Content):
+            found.content += piece.text
+        elif isinstance(piece, CallBegun):
+            function = {"name": piece.name, "arguments": ""}
+            found.calls.append({"id": piece.id, "type": "function", "function": function})
+        else:
+            found.calls[piece.index]["function"]["arguments"] += piece.text
+    return found
+
+
+def deltas_of(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    """The pieces as `delta` objects of chunks; a call that begins takes its first arguments along."""
+    deltas: list[dict[str, Any]] = []
+    begun: dict[str, Any] | None = None
+    for piece in pieces:
+        if isinstance(piece, Content):
+            deltas.append({"content": piece.text})
+        elif isinstance(piece, CallBegun):
+            begun = {"name": piece.name, "arguments": ""}
+            call = {"index": piece.index, "id": piece.id, "type": "function", "function": begun}
+            deltas.append({"tool_calls": [call]})
+        elif begun is not None:
+            begun["arguments"], begun = piece.text, None
+        else:
+            deltas.append({"tool_calls": [{"index": piece.index, "function": {"arguments": piece.text}}]})
+    return deltas

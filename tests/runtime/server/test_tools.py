@@ -1,0 +1,263 @@
+"""Calls in free text: what a template shows, what is constrained, and how calls are read, whole and in pieces."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import ConfigError
+from phloem.fsm import Compiler, Vocabulary
+from phloem.runtime.constraint_spec import ConstraintSpec
+from phloem.runtime.server import ServerSettings
+from phloem.runtime.server.protocol import ChatRequest
+from phloem.runtime.server.tool_calls import Arguments, CallBegun, Content, TagReader
+from phloem.runtime.server.tool_format import FORMATS, tool_format_of
+from phloem.runtime.server.tools import tool_plan
+
+from .fakes import FakeAsyncEngine
+from .wire import client
+
+HERMES = FORMATS["hermes"]
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+CLOCK = {"type": "function", "function": {"name": "clock"}}
+COMPILER = Compiler(Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [256]))
+
+
+def hermes(name: str, arguments: str) -> str:
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+def spec_of(tool_format: str = "hermes", **fields: Any) -> ConstraintSpec | None:
+    body = {"messages": [{"role": "user", "content": "Hi"}], "tools": [WEATHER, CLOCK], **fields}
+    plan = tool_plan(ChatRequest.model_validate(body), FORMATS[tool_format])
+    return plan.spec if plan is not None else None
+
+
+def accepts(spec: ConstraintSpec | None, text: str) -> bool:
+    assert spec is not None and isinstance(spec.source, str)
+    cursor = COMPILER.structural_tag(spec.source, whitespace=spec.whitespace).cursor()
+    return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        ('{{ \'<tool_call>\\n{"name": "\' + tool.name + \'", "arguments": \' }}', "hermes"),
+        ("{{ '<function=' + tool.name + '>' }}", "function_tag"),
+        ('Respond in the format {"name": function name, "parameters": dictionary}', "llama3_json"),
+        ("<tool_call><function=x><parameter=y> arguments", None),
+        ("<tool_call><arg_key> arguments", None),
+        ("{{ messages }}", None),
+    ],
+)
+def test_the_format_of_calls_is_what_the_template_shows(template: str, name: str | None) -> None:
+    assert tool_format_of(template, []) == (FORMATS[name] if name else None)
+    assert tool_format_of(template, ["<tool_call>", "<function=", '{"name": "']) is None, "special tokens are not text"
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed", "refused"),
+    [
+        (
+            {},
+            [
+                "",
+                "No.",
+                "<tool",
+                "Wait " + hermes("weather", '{"city": "Oslo", "days": 3}') + "\n" + hermes("clock", "{}") + " bye",
+            ],
+            [
+                "<tool_call>",
+                hermes("weather", '{"days": 3}'),
+                hermes("weather", '{"city": "Oslo", "days": 0}'),
+                hermes("other", "{}"),
+                hermes("clock", '{"a": 1}'),
+            ],
+        ),
+        ({"parallel_tool_calls": False}, ["x" + hermes("clock", "{}")], [hermes("clock", "{}") + "x"]),
+        ({"tool_choice": "required"}, [hermes("clock", "{}") * 2], ["", "x" + hermes("clock", "{}")]),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "clock"}}},
+            [hermes("clock", "{}")],
+            [hermes("weather", '{"city": "Oslo"}'), hermes("clock", "{}") * 2, ""],
+        ),
+    ],
+)
+def test_calls_are_constrained_and_text_is_free(fields: Any, allowed: list[str], refused: list[str]) -> None:
+    spec = spec_of(**fields)
+    assert [text for text in allowed if not accepts(spec, text)] == []
+    assert [text for text in refused if accepts(spec, text)] == []
+    assert spec_of(tool_choice="none") is None
+
+
+def test_other_formats_of_calls() -> None:
+    assert accepts(spec_of("llama3_json"), '{"name": "weather", "parameters": {"city": "Ur"}}')
+    assert accepts(spec_of("function_tag"), 'Look: <function=weather>{"city": "Ur"}</function>.')
+    assert not accepts(spec_of("function_tag"), "<function=weather>{}</function>")
+
+
+def read(text: str, cuts: list[int]) -> tuple[str, list[tuple[str, str]]]:
+    """Content and calls of a text that arrives in pieces."""
+    names = {HERMES.begin(name): name for name in ("weather", "clock")}
+    reader = TagReader(HERMES.trigger, names, HERMES.end)
+    content, calls = "", []
+    ends = [*sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        for piece in reader.push(text[begin:end], is_last=False):
+            if isinstance(piece, Content):
+                content += piece.text
+            elif isinstance(piece, CallBegun):
+                assert piece.index == len(calls) and piece.id.startswith("call_")
+                calls.append([piece.name, ""])
+            else:
+                assert isinstance(piece, Arguments) and piece.index == len(calls) - 1
+                calls[-1][1] += piece.text
+    for piece in reader.push("", is_last=True):
+        assert isinstance(piece, Content), "only text can wait for the end"
+        content += piece.text
+    return content, [(name, arguments) for name, arguments in calls]
+
+
+ARGUMENTS = ["{}", '{"city": "a}\\"]{"}', '{"a": [{"b": 1}], "c": "</tool_call>"}']
+SEGMENTS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["weather", "clock"]), st.sampled_from(ARGUMENTS)),
+        st.sampled_from(["Hello", "a <tool", "<", "x <tool_call y", "}", "two words"]),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEGMENTS, st.lists(st.integers(0, 400), max_size=12))
+def test_a_stream_is_read_as_the_whole_answer_is(segments: list[Any], cuts: list[int]) -> None:
+    text = "".join(segment if isinstance(segment, str) else hermes(*segment) + "\n" for segment in segments)
+    content, calls = read(text, cuts)
+    assert (content, calls) == read(text, [])
+    assert calls == [segment for segment in segments if not isinstance(segment, str)]
+    assert content.strip() == "".join(s if isinstance(s, str) else "" for s in segments).strip()
+
+
+def test_what_only_looks_like_a_call_is_content() -> None:
+    for text in ("<tool_call>", '<tool_call>\n{"name": "other", "arguments": {}}', "a <tool_call>x</tool_call> b"):
+        assert read(text, [5, 12]) == (text, [])
+
+
+def test_cut_short_calls_keep_what_there_is() -> None:
+    whole = hermes("weather", '{"city": "Oslo"}')
+    for length in range(len(whole)):
+        content, calls = read("Hm. " + whole[:length], [length // 2])
+        if calls:
+            assert (content, calls[0][0]) == ("Hm.", "weather") and '{"city": "Oslo"}'.startswith(calls[0][1])
+        else:
+            assert content == "Hm. " + whole[:length]
+
+
+def tools_client(reply: str) -> Any:
+    return client(FakeAsyncEngine(reply=reply), tool_call_format="hermes")
+
+
+def test_auto_finds_calls_in_a_whole_answer() -> None:
+    reply = "Let me look.\n" + hermes("weather", '{"city": "Oslo"}') + "\n" + hermes("clock", "{}")
+    asked = tools_client(reply)
+    choice = asked.chat(tools=[WEATHER, CLOCK]).json()["choices"][0]
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == "Let me look."
+    calls = [call["function"] for call in choice["message"]["tool_calls"]]
+    assert calls == [{"name": "weather", "arguments": '{"city": "Oslo"}'}, {"name": "clock", "arguments": "{}"}]
+    assert len({call["id"] for call in choice["message"]["tool_calls"]}) == 2
+    assert asked.engine.calls[0]["constraint"].kind == "structural_tag"
+    choice = tools_client("Just text").chat(tools=[WEATHER]).json()["choices"][0]
+    assert choice["message"] == {"role": "assistant", "content": "Just text", "refusal": None}
+    assert choice["finish_reason"] == "stop"
+    only_calls = tools_client(hermes("clock", "{}")).chat(tools=[CLOCK], tool_choice="required").json()["choices"][0]
+    assert only_calls["message"]["content"] is None and only_calls["finish_reason"] == "tool_calls"
+
+
+def test_auto_streams_text_and_calls() -> None:
+    reply = "Let me look.\n" + hermes("weather", '{"city": "Ørsta"}') + "\n" + hermes("clock", "{}") + "\nDone"
+    events = tools_client(reply).chat(tools=[WEATHER, CLOCK], stream=True, n=2).events()[:-1]
+    for index in (0, 1):
+        choices = [event["choices"][0] for event in events if event["choices"][0]["index"] == index]
+        deltas = [choice["delta"] for choice in choices]
+        assert deltas[0] == {"role": "assistant", "content": "", "refusal": None}
+        assert "".join(delta.get("content") or "" for delta in deltas) == "Let me look.Done"
+        calls: list[dict[str, str]] = []
+        for delta in deltas:
+            for part in delta.get("tool_calls", []):
+                if "id" in part:
+                    assert part["index"] == len(calls) and part["type"] == "function"
+                    calls.append({"name": part["function"]["name"], "arguments": ""})
+                calls[part["index"]]["arguments"] += part["function"]["arguments"]
+        assert calls == [{"name": "weather", "arguments": '{"city": "Ørsta"}'}, {"name": "clock", "arguments": "{}"}]
+        assert choices[-1]["finish_reason"] == "tool_calls"
+        assert sum("tool_calls" in delta for delta in deltas) > 10, "arguments arrive as they are written"
+
+
+def test_a_format_for_the_whole_output_leaves_no_room_for_calls() -> None:
+    asked = tools_client('{"a":1}')
+    answer = asked.chat(tools=[WEATHER], response_format={"type": "json_object"}).json()["choices"][0]
+    assert answer["message"]["content"] == '{"a":1}' and asked.engine.calls[0]["constraint"].kind == "json_object"
+    refused = asked.chat(tools=[WEATHER], tool_choice="required", regex="a")
+    assert refused.status == 400 and refused.error["code"] == "conflicting_constraints"
+
+
+def test_structural_tags_are_asked_for_in_every_spelling() -> None:
+    older = {"structures": [{"begin": "<f>", "schema": {}, "end": "</f>"}], "triggers": ["<f"]}
+    newer = {"format": {"type": "any_text"}}
+    for fields in (
+        {"response_format": {"type": "structural_tag", **older}},
+        {"response_format": {"type": "structural_tag", **newer}},
+        {"structural_tag": older},
+        {"structured_outputs": {"structural_tag": json.dumps(newer)}},
+    ):
+        asked = client()
+        assert asked.chat(**fields).status == 200
+        spec = asked.engine.calls[0]["constraint"]
+        assert spec.kind == "structural_tag" and json.loads(spec.source) in (older, newer)
+
+
+def test_an_unknown_format_of_calls_is_refused() -> None:
+    with pytest.raises(ConfigError, match="tool_call_format"):
+        ServerSettings(tool_call_format="morse")  # type: ignore[arg-type]
+
+
+def test_walks_through_a_tool_constraint_are_read_back_as_valid_calls() -> None:
+    spec = spec_of(tool_choice="required")
+    assert spec is not None and isinstance(spec.source, str)
+    constraint = COMPILER.structural_tag(spec.source, whitespace=spec.whitespace)
+    rng = random.Random(4)
+    num_calls = 0
+    for _ in range(30):
+        cursor, data = constraint.cursor(), b""
+        mask = cursor.row().copy()
+        for left in range(160, 0, -1):
+            cursor.bitmask_within(mask, left)
+            allowed = [token for token in range(257) if mask[token >> 5] >> (token & 31) & 1]
+            token = rng.choice([t for t in allowed if 32 <= t < 127] or allowed)
+            assert cursor.advance(token)
+            if token == 256:
+                break
+            data += bytes([token])
+        _, calls = read(data.decode(), [])
+        num_calls += len(calls)
+        assert calls
+        for name, arguments in calls:
+            value = json.loads(arguments)
+            assert value == {} if name == "clock" else isinstance(value["city"], str) and 1 <= value.get("days", 1) <= 9
+    assert num_calls >= 30
