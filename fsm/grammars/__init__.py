@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal as OneOf
 
+from ...errors import InvalidGrammar
 from ..expression import Grammar
 from .ebnf import ebnf_to_grammar
 
@@ -17,4 +18,6 @@ def text_to_grammar(text: str, syntax: Syntax = "auto") -> Grammar:
         InvalidGrammar: it cannot be read; `pointer` is the line and the column.
         ConstraintTooLarge: it passes a bound.
     """
+    if syntax == "lark":
+        raise InvalidGrammar("grammar: the Lark notation is not read yet; write EBNF (root ::= …)", param="grammar")
     return ebnf_to_grammar(text)
