@@ -6,7 +6,7 @@ from .explain import Explanation
 from .node import Node
 from .pins import Pin, PinBudgetExceeded
 from .results import Event, Inserted, Match, Statistics
-from .tokens import pack, unpack
+from .tokens import pack, unpack, without_padding
 from .tree import RadixTree
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "Statistics",
     "pack",
     "unpack",
+    "without_padding",
 ]

@@ -67,6 +67,8 @@ def _audit_links(node: Node, block_size: int) -> None:
     """Check a node against its children, and the counts that depend on them alone."""
     assert len(node.tokens) == len(node.blocks) * block_size, f"{node.name}: run and blocks differ in length"
     assert len(node.tokens) % (4 * block_size) == 0, f"{node.name}: run is not of whole blocks"
+    above = 0 if node.parent is None else node.parent.end
+    assert node.end == above + len(node.tokens) // 4, f"{node.name}: ends at token {node.end}"
     assert node.num_leases >= 0, f"{node.name}: {node.num_leases} leases"
     num_holds = int(node.num_leases > 0)
     for key, child in (node.children or {}).items():

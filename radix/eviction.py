@@ -1,5 +1,10 @@
 """What goes first: eviction policies, and the queue of leaves that obeys them.
 
+A policy is a key function over leaves; the tree asks it nothing else. `cost` is greedy-dual-size-frequency (Cherkasova
+1998) over blocks: the key is what recomputing one block would cost, times how often the prefix was used, plus the
+*era*: the key of what was evicted last, as it stood when the prefix was last used. So frequency counts, but ages, and
+prefixes that everybody needs survive a flood of prefixes that nobody asks for twice.
+
 A policy maps a leaf to a key; the leaf with the smallest key goes first. The key of a node may only grow while it
 is in the tree (recency, counts and maxima do), because the queue is lazy: an entry keeps the key it was pushed
 with, and only when it surfaces is it compared with the present one and, if stale, put back. So a match costs the
@@ -22,14 +27,36 @@ from typing import Any
 from .node import Node
 
 Policy = Callable[[Node], Any]
+BlockCost = Callable[[int], float]
 
-POLICIES: Mapping[str, Policy] = MappingProxyType(
-    {
-        "lru": attrgetter("last_used"),
-        "lfu": attrgetter("num_hits", "last_used"),
-        "priority": attrgetter("priority", "last_used"),
-    }
+
+def _lru(block_cost: BlockCost) -> Policy:
+    return attrgetter("last_used")
+
+
+def _lfu(block_cost: BlockCost) -> Policy:
+    return attrgetter("num_hits", "last_used")
+
+
+def _priority(block_cost: BlockCost) -> Policy:
+    return attrgetter("priority", "last_used")
+
+
+def _cost(block_cost: BlockCost) -> Policy:
+    def key(node: Node) -> tuple[float, float]:
+        return node.era + (node.num_hits + 1) * block_cost(node.end), node.last_used
+
+    return key
+
+
+POLICIES: Mapping[str, Callable[[BlockCost], Policy]] = MappingProxyType(
+    {"lru": _lru, "lfu": _lfu, "priority": _priority, "cost": _cost}
 )
+
+
+def equal_cost(end: int) -> float:
+    """The cost of recomputing the block that ends at token `end`, when all are alike."""
+    return 1.0
 
 
 class EvictionQueue:

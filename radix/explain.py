@@ -50,7 +50,7 @@ def explain_miss(
     roots: Mapping[str, Node], ghosts: GhostRecord, tokens: bytes, namespace: str, block_bytes: int
 ) -> Explanation:
     """Follow `tokens` in their namespace, ask the ghosts at the end, then try all other namespaces."""
-    root = roots.get(namespace) or Node(namespace, None, b"", b"", b"")
+    root = roots.get(namespace) or Node(namespace)
     node, agreed, cached = reach(root, tokens, block_bytes)
     next_block = tokens[cached : cached + block_bytes]
     evicted_at = None if node is None else _evicted_at(ghosts, node, next_block)

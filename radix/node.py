@@ -29,6 +29,8 @@ class Node:
             it is not zero.
         last_used: when a match or insert last *ended* here or at an evicted descendant: seconds of the tree's
             clock, made strictly increasing.
+        end: number of tokens from the root to the end of the run.
+        era: what the eviction policy calls the time of the last use, handed up like `last_used`; see `eviction`.
         num_hits: matches that ended here or at an evicted descendant.
         priority: the highest given to an insert that ended here or at an evicted descendant.
         is_queued: whether the eviction queue has an entry for this node.
@@ -43,6 +45,8 @@ class Node:
     __slots__ = (
         "blocks",
         "children",
+        "end",
+        "era",
         "is_queued",
         "key",
         "last_used",
@@ -58,7 +62,9 @@ class Node:
         "tokens",
     )
 
-    def __init__(self, namespace: str, parent: Node | None, key: bytes, tokens: bytes, blocks: bytes) -> None:
+    def __init__(
+        self, namespace: str, parent: Node | None = None, key: bytes = b"", tokens: bytes = b"", blocks: bytes = b""
+    ) -> None:
         self.namespace = namespace
         self.parent = parent
         self.children: dict[bytes, Node] | None = None
@@ -69,6 +75,8 @@ class Node:
         self.num_leases = 0
         self.num_holds = 0
         self.last_used = 0.0
+        self.end: int = len(tokens) >> 2 if parent is None else parent.end + (len(tokens) >> 2)
+        self.era = 0.0
         self.num_hits = 0
         self.priority = 0
         self.is_queued = False

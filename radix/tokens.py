@@ -35,6 +35,14 @@ def unpack(tokens: bytes) -> list[int]:
     return ids.tolist()
 
 
+def without_padding(tokens: bytes) -> bytes:
+    """The tokens of a path that ends in a tail, less what fills its block up."""
+    end = len(tokens)
+    while tokens.endswith(PADDING, 0, end):
+        end -= 4
+    return tokens[:end]
+
+
 def common_prefix(key: bytes, tokens: bytes, offset: int) -> int:
     """Bytes in which `key` and `tokens[offset:]` agree from their start, rounded down to whole tokens.
 

@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 
 from .audit import audit_tree
 from .draw import draw_tree
-from .eviction import POLICIES, EvictionQueue
+from .eviction import POLICIES, BlockCost, EvictionQueue, equal_cost
 from .explain import Explanation, GhostRecord, explain_miss
 from .node import Node, pack_blocks, unpack_blocks
 from .pins import Pin, PinBook
@@ -47,6 +47,8 @@ from .walk import closest_child, differing_blocks, drop_skip, reach, split, walk
 
 # Up to so many blocks a leaf may be longer than what is wanted and still be evicted whole.
 MAX_SURPLUS_BLOCKS = 16
+# So many leaves one eviction passes over at most because they will soon be needed.
+MAX_SPARED = 64
 
 
 class RadixTree:
@@ -55,6 +57,8 @@ class RadixTree:
     Args:
         block_size: tokens per block.
         policy: which leaf is evicted first, a key of `POLICIES`.
+        block_cost: for the policy "cost": what recomputing the block that ends at a token would cost, in any unit;
+            must not fall with the position.
         clock: seconds; read once per match, insert and eviction.
         max_pinned_blocks: budget of all pins together; with 0 there are no pins.
         max_ghosts: evicted runs to be remembered for `explain`.
@@ -64,7 +68,9 @@ class RadixTree:
     __slots__ = (
         "_block_bytes",
         "_clock",
+        "_era",
         "_ghosts",
+        "_has_eras",
         "_last_use",
         "_num_asked_bytes",
         "_num_cached",
@@ -87,6 +93,7 @@ class RadixTree:
         block_size: int,
         *,
         policy: str = "lru",
+        block_cost: BlockCost = equal_cost,
         clock: Callable[[], float] = time.monotonic,
         max_pinned_blocks: int = 0,
         max_ghosts: int = 4096,
@@ -101,7 +108,9 @@ class RadixTree:
         self._clock = clock
         self._on_event = on_event
         self._roots: dict[str, Node] = {}
-        self._queue = EvictionQueue(POLICIES[policy])
+        self._queue = EvictionQueue(POLICIES[policy](block_cost))
+        self._has_eras = policy == "cost"
+        self._era = 0.0
         self._pins = PinBook(max_pinned_blocks)
         self._ghosts: GhostRecord = deque(maxlen=max_ghosts)
         self._last_use = -math.inf
@@ -167,7 +176,7 @@ class RadixTree:
         offset = 0
         node = self._roots.get(namespace)
         if node is None:
-            node = Node(namespace, None, b"", b"", b"")
+            node = Node(namespace)
         else:
             node, offset, edge, agreed = walk(node, tokens, block_bytes)
             if edge is not None:
@@ -223,7 +232,7 @@ class RadixTree:
         else:
             root, known = self._roots.get(namespace), 0
             if root is None:
-                root = Node(namespace, None, b"", b"", b"")
+                root = Node(namespace)
                 if end:
                     self._roots[namespace] = root
             node = root
@@ -256,6 +265,7 @@ class RadixTree:
             self._num_duplicates += len(duplicates)
         if priority > node.priority:
             node.priority = priority
+        node.era = self._era
         node.last_used = self._next_use()
         if offset < end:
             self._queue.push(node)
@@ -278,6 +288,7 @@ class RadixTree:
     def touch(self, node: Node) -> None:
         """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as donor."""
         node.num_hits += 1
+        node.era = self._era
         node.last_used = self._next_use()
 
     def _next_use(self) -> float:
@@ -363,27 +374,32 @@ class RadixTree:
 
     # ---------------------------------------------------------------- evict, clear
 
-    def evict(self, num_blocks: int) -> list[int]:
+    def evict(self, num_blocks: int, *, spare: Callable[[Node], bool] | None = None) -> list[int]:
         """`evict_packed` as a list of ids."""
-        return unpack_blocks(self.evict_packed(num_blocks))
+        return unpack_blocks(self.evict_packed(num_blocks, spare=spare))
 
-    def evict_packed(self, num_blocks: int) -> bytes:
+    def evict_packed(self, num_blocks: int, *, spare: Callable[[Node], bool] | None = None) -> bytes:
         """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
 
         Fewer come back only if all else is leased or pinned; expired pins are given up before that. A leaf goes
         whole if it holds no more than twice what is wanted, or `MAX_SURPLUS_BLOCKS` more: the next eviction would
         take the rest anyway. A longer one is shortened from its end, exactly.
         The answer is packed int32, like `Match.packed_blocks`.
+
+        Args:
+            spare: says whether a leaf will soon be needed again. Up to `MAX_SPARED` such leaves are passed over, as
+                if they had just been used; they go only when nothing else is left.
         """
         freed: list[bytes] = []
+        spared: set[Node] = set()
         wanted = 4 * num_blocks
         now = self._clock()
         while wanted > 0:
-            leaf = self._queue.take()
+            leaf = self._next_leaf(spare, spared)
             if leaf is None:
-                if self._unpin_expired():
-                    continue
                 break
+            if self._has_eras:
+                self._era = max(self._era, self._queue.policy(leaf)[0])
             blocks = leaf.blocks
             if len(blocks) > 2 * wanted and len(blocks) > wanted + 4 * MAX_SURPLUS_BLOCKS:
                 blocks = blocks[-wanted:]
@@ -400,9 +416,25 @@ class RadixTree:
         self._num_evicted += len(packed) >> 2
         return packed
 
+    def _next_leaf(self, spare: Callable[[Node], bool] | None, spared: set[Node]) -> Node | None:
+        """The leaf to go next, out of the queue. One to be spared counts as used now, once, and goes back into it."""
+        while True:
+            leaf = self._queue.take()
+            if leaf is None:
+                if self._unpin_expired():
+                    continue
+                return None
+            if spare is None or leaf in spared or len(spared) == MAX_SPARED or not spare(leaf):
+                return leaf
+            spared.add(leaf)
+            leaf.era = self._era
+            leaf.last_used = self._next_use()
+            self._queue.push(leaf)
+
     def _shorten(self, leaf: Node, kept: int, now: float) -> None:
         """Cut the run of a leaf down to `kept` bytes of block ids."""
         cut = kept * self.block_size
+        leaf.end -= (len(leaf.tokens) - cut) >> 2
         self._ghosts.append((leaf, leaf.tokens[cut : cut + self._block_bytes], now))
         leaf.blocks = leaf.blocks[:kept]
         leaf.tokens = leaf.tokens[:cut]
@@ -431,6 +463,8 @@ class RadixTree:
         parent.num_hits += leaf.num_hits
         if leaf.last_used > parent.last_used:
             parent.last_used = leaf.last_used
+        if leaf.era > parent.era:
+            parent.era = leaf.era
         if leaf.priority > parent.priority:
             parent.priority = leaf.priority
         if not parent.children and not parent.num_holds:

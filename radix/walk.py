@@ -104,6 +104,7 @@ def split(lower: Node, at: int, block_bytes: int) -> Node:
     upper.children = {lower.key: lower}
     upper.num_holds = 1 if lower.num_holds else 0
     upper.last_used = lower.last_used
+    upper.era = lower.era
     upper.priority = lower.priority
     return upper
 

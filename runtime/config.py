@@ -29,7 +29,7 @@ class EngineConfig:
         max_waiting_requests: length of the queue beyond which `add` raises `QueueFull`.
         max_overtakes: a waiting request is passed by at most this many others before it is served first.
         prefix_cache: keep the KV of finished requests for those that share a prefix.
-        eviction_policy: which cached prefix goes first when the pool is full ("lru", "lfu", "priority").
+        eviction_policy: which cached prefix goes first when the pool is full ("lru", "lfu", "priority", "cost").
         jump: what to do with text that the constraint forces. "verified": draft it and keep what the model would
             have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
         max_draft_tokens: longest draft in tokens.

@@ -9,9 +9,9 @@ Invariant, checked by `audit`: every block of the pool is free, in the tree, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from ..radix import BlockPool, RadixTree, pack
+from ..radix import BlockPool, Node, RadixTree, pack, without_padding
 from .kv_cache import KVCache
 from .request import Lease, Request
 
@@ -36,6 +36,11 @@ class PrefixCache:
         self.pool = BlockPool(num_blocks, block_size)
         self.tree = RadixTree(block_size, policy=eviction_policy)
         self._kv_cache = kv_cache
+        self._will_need: Callable[[str, bytes], bool] | None = None
+
+    def spare_when(self, will_need: Callable[[str, bytes], bool]) -> None:
+        """From now on evictions pass over prefixes for which `will_need(namespace, packed tokens)` is true."""
+        self._will_need = will_need
 
     @property
     def num_available_blocks(self) -> int:
@@ -147,6 +152,11 @@ class PrefixCache:
             f" != {self.pool.num_blocks} blocks"
         )
 
+    def _is_needed(self, leaf: Node) -> bool:
+        assert self._will_need is not None
+        tokens = leaf.path_tokens()
+        return self._will_need(leaf.namespace, without_padding(tokens) if leaf.is_tail else tokens)
+
     def _match_limit(self, request: Request) -> int:
         wanted = request.sampling.prompt_logprobs_from
         if wanted is not None and not request.prompt_logprobs:
@@ -161,6 +171,6 @@ class PrefixCache:
         if short > 0:
             if short > self.tree.num_evictable_blocks:
                 return False
-            self.pool.free(self.tree.evict(short))
+            self.pool.free(self.tree.evict(short, spare=None if self._will_need is None else self._is_needed))
         request.blocks += self.pool.allocate(missing)
         return True

@@ -11,6 +11,7 @@ last admission stood, so that neighbours follow one another while their prefix i
 
 A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing). When blocks
 run out, the youngest running request is preempted *into the tree*: resuming it is a hit unless its blocks were needed.
+What somebody waits for is evicted last.
 
 Knows requests and the prefix cache; it knows no tensors.
 """
@@ -18,6 +19,7 @@ Knows requests and the prefix cache; it knows no tensors.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -59,12 +61,15 @@ class Scheduler:
         self._ordered: list[_Waiting] = []
         self._by_arrival: dict[int, _Waiting] = {}
         self._preempted: list[Request] = []
+        self._preempted_tokens: dict[int, bytes] = {}
+        self._num_by_priority: Counter[int] = Counter()
         self._last_key: tuple[int, str, bytes, int] | None = None
         self._next_ticket = 0
         self._num_admitted = 0
         self._under_pressure = False
         self.running: list[Request] = []
         self.num_preemptions = 0
+        prefix_cache.spare_when(self._will_need)
 
     @property
     def num_waiting(self) -> int:
@@ -87,6 +92,7 @@ class Scheduler:
         key = (-request.priority, request.namespace, pack(request.token_ids), request.ticket)
         entry = _Waiting(key, request, self._num_admitted)
         insort(self._ordered, entry)
+        self._num_by_priority[key[0]] += 1
         self._by_arrival[request.ticket] = entry
 
     def remove(self, request: Request, *, keep: bool = True) -> None:
@@ -97,6 +103,7 @@ class Scheduler:
             self._under_pressure = False
         elif request in self._preempted:
             self._preempted.remove(request)
+            del self._preempted_tokens[request.ticket]
         elif request.ticket in self._by_arrival:
             self._unqueue(self._by_arrival[request.ticket])
         request.phase = Phase.FINISHED
@@ -169,6 +176,7 @@ class Scheduler:
         self.num_preemptions += 1
         self._under_pressure = True
         insort(self._preempted, victim, key=lambda request: request.ticket)
+        self._preempted_tokens[victim.ticket] = pack(victim.token_ids)
 
     # -- admission ---------------------------------------------------------------------------------------------
 
@@ -203,6 +211,7 @@ class Scheduler:
     def _start(self, request: Request) -> None:
         if self._preempted and self._preempted[0] is request:
             self._preempted.pop(0)
+            del self._preempted_tokens[request.ticket]
         else:
             entry = self._by_arrival[request.ticket]
             self._last_key = entry.key
@@ -217,6 +226,20 @@ class Scheduler:
     def _unqueue(self, entry: _Waiting) -> None:
         del self._ordered[bisect_left(self._ordered, entry)]
         del self._by_arrival[entry.request.ticket]
+        self._num_by_priority[entry.key[0]] -= 1
+
+    def _will_need(self, namespace: str, tokens: bytes) -> bool:
+        """Whether somebody who waits begins with these tokens."""
+        for request in self._preempted:
+            if request.namespace == namespace and self._preempted_tokens[request.ticket].startswith(tokens):
+                return True
+        for priority, number in self._num_by_priority.items():
+            at = bisect_left(self._ordered, (priority, namespace, tokens, -1), key=lambda entry: entry.key)
+            if number and at < len(self._ordered):
+                key = self._ordered[at].key
+                if key[:2] == (priority, namespace) and key[2].startswith(tokens):
+                    return True
+        return False
 
     def _next_request(self) -> Request | None:
         """Whom to admit next: the preempted, the overdue, then the next in tree order that need not wait."""

@@ -145,7 +145,7 @@ def _engine_options(
         option(
             "--eviction-policy",
             "--radix-eviction-policy",
-            help="What leaves a full cache first: lru, lfu or priority.",
+            help="What leaves a full cache first: lru, lfu, priority or cost.",
             env="EVICTION_POLICY",
             panel=PANEL,
         ),

@@ -225,6 +225,39 @@ def test_lfu_keeps_what_was_hit_often() -> None:
     assert tree.evict(1) == [2]
 
 
+def test_cost_keeps_what_was_hit_often_but_not_for_ever() -> None:
+    tree = make_tree(([1], [1]), ([2], [2]), policy="cost")
+    tree.match(pack([1]), "")
+    tree.insert(pack([3]), [3], "")
+    assert [tree.evict(1), tree.evict(1)] == [[2], [3]]
+    for block in range(4, 9):  # each eviction ends an era: what comes later is worth more from the start
+        tree.insert(pack([block]), [block], "")
+        tree.evict(1)
+    assert tree.match(pack([1]), "").num_tokens == 0
+
+
+def test_cost_prefers_what_is_dear_to_compute() -> None:
+    tree = RadixTree(1, policy="cost", block_cost=float)
+    tree.insert(pack([1, 1, 1]), [1, 2, 3], "")
+    tree.insert(pack([2]), [4], "")
+    assert tree.evict(1) == [4]
+
+
+def test_what_is_soon_needed_goes_last() -> None:
+    tree = make_tree(([1, 1], [1, 2]), ([2], [3]), ([3], [4]))
+    assert tree.evict(1, spare=lambda leaf: leaf.blocks == pack([1, 2])) == [3]
+    assert tree.evict(3, spare=lambda leaf: leaf.blocks == pack([1, 2])) == [4, 1, 2]
+    assert tree.num_cached_blocks == 0
+    tree.audit()
+
+
+def test_a_spared_leaf_is_still_a_candidate() -> None:
+    tree = make_tree(([1], [1]), ([2], [2]))
+    tree.evict(1, spare=lambda leaf: leaf.blocks == pack([1]))
+    tree.audit()
+    assert tree.evict(1) == [1]
+
+
 def test_priority_keeps_what_was_asked_for_with_the_highest() -> None:
     tree = RadixTree(1, policy="priority")
     for token, priority in ((1, 2), (2, 0), (3, 1)):

@@ -26,6 +26,8 @@ class Block:
     last_used: int = 0
     num_hits: int = 0
     priority: int = 0
+    era: float = 0.0
+    end: int = 0
 
 
 @dataclass
@@ -36,6 +38,7 @@ class Truth:
     cached: dict[Prefix, Block] = field(default_factory=dict)
     evicted_at: dict[Prefix, float] = field(default_factory=dict)
     num_uses: int = 0
+    era: float = 0.0
 
     def prefixes(self, namespace: str, tokens: list[int]) -> list[Prefix]:
         ends = range(self.block_size, len(tokens) + 1, self.block_size)
@@ -70,6 +73,7 @@ class Truth:
             block = self.cached[prefix]
             block.last_used = self.num_uses
             block.num_hits += num_hits
+            block.era = self.era
             block.priority = max(block.priority, priority)
 
     def leaves(self) -> list[Prefix]:
@@ -81,7 +85,12 @@ KEYS = {
     "lru": lambda block: block.last_used,
     "lfu": lambda block: (block.num_hits, block.last_used),
     "priority": lambda block: (block.priority, block.last_used),
+    "cost": lambda block: (block.era + (block.num_hits + 1) * block_cost(block.end), block.last_used),
 }
+
+
+def block_cost(end: int) -> float:
+    return 1 + end / 8
 
 
 class Trial:
@@ -95,6 +104,7 @@ class Trial:
         self.tree = RadixTree(
             block_size,
             policy=policy,
+            block_cost=block_cost,
             clock=lambda: self.now,
             max_pinned_blocks=MAX_PINNED_BLOCKS,
             on_event=self.events.append,
@@ -161,7 +171,7 @@ class Trial:
         assert inserted.duplicates == duplicates
         self.pool.free(inserted.duplicates)
         for prefix, block in zip(wanted[len(path) :], row[len(path) : len(wanted)], strict=True):
-            self.truth.cached[prefix] = Block(block)
+            self.truth.cached[prefix] = Block(block, end=len(prefix[1]))
         self.truth.use(wanted, priority=priority)
         if lease:
             self.tree.lease(inserted.node)
@@ -187,11 +197,14 @@ class Trial:
         key = KEYS[self.policy]
         highest = None
         held = self.held()
+        leaves = self.truth.leaves()  # later ones may have a lower key, since they end earlier
         for index, block in enumerate(freed):
             prefix = owner.pop(block)
             assert prefix not in held, "a held block was evicted"
             gone = self.truth.cached.pop(prefix)
             self.truth.evicted_at[prefix] = self.now
+            if self.policy == "cost":
+                self.truth.era = max(self.truth.era, key(gone)[0])
             if index == num_before_pins:
                 highest = None  # expired pins were given up here, and what they held is as old as it is
             highest = key(gone) if highest is None else max(highest, key(gone))
@@ -199,7 +212,7 @@ class Trial:
             above = known[: -self.block_size]
             assert not above or (space, above) in self.truth.cached, "a block was evicted from under others"
         if highest is not None:
-            for leaf in self.truth.leaves():
+            for leaf in self.truth.cached.keys() & leaves:
                 assert leaf in held or key(self.truth.cached[leaf]) >= highest, "a better leaf was spared"
         self.pool.free(freed)
 

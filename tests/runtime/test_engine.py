@@ -95,6 +95,18 @@ def test_the_next_turn_of_a_chat_computes_only_what_is_new() -> None:
         text += [*completion.token_ids, 9 + turn, 11, 13]
 
 
+def test_what_a_waiting_request_needs_is_evicted_last() -> None:
+    engine = fake_engine(block_size=4, num_blocks=30, max_running_requests=1)
+    once = SamplingParams(max_tokens=1, temperature=0.0)
+    engine.generate(list(range(40)), once)
+    engine.generate(list(range(100, 140)), once)
+    first = engine.add(list(range(200, 250)), once, priority=1)
+    second = engine.add([*range(40), 7], once)
+    usage = {delta.request_id: delta.usage for _ in range(20) for delta in engine.step()}
+    assert usage[first].cached_tokens == 0
+    assert usage[second].cached_tokens == 40
+
+
 def test_namespaces_share_nothing() -> None:
     engine = fake_engine()
     for namespace, cached in (("a", 0), ("a", 19), ("b", 0)):

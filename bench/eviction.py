@@ -1,0 +1,205 @@
+"""Hit rates of the eviction policies against a clairvoyant one.
+
+    python bench/eviction.py [--scale 1] [--queue 64] [--policies lru,lfu,priority,cost]
+
+Each workload is played in its order of arrival through the real tree, at three capacities. "queue" is the policy
+`cost` that also knows the next `--queue` requests, as a scheduler knows its waiting ones, and spares what they need.
+The clairvoyant bound knows all of the future: among the blocks that nothing hangs on, it evicts the one whose next
+use is farthest (Belady), the deepest first among equals. No order of eviction can do better by more than rounding;
+hits behind "unlimited" are out of reach for all.
+
+Workloads: `chats` (many conversations that grow in turn, in random order), `examples` (template x examples x
+question, shuffled), `thoughts` (trees of thoughts, level by level), `users` (many users who come back after long),
+`documents` (hot system prompts, documents by Zipf's law, and a third of prompts that never return).
+"""
+
+from __future__ import annotations
+
+import argparse
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from random import Random
+
+from phloem.radix import POLICIES, Node, RadixTree
+
+BLOCK_SIZE = 16
+BLOCK_BYTES = 4 * BLOCK_SIZE
+
+
+def tokens(random: Random, length: int) -> bytes:
+    return random.randbytes(4 * length).translate(_POSITIVE)
+
+
+_POSITIVE = bytes(byte & 0x7F for byte in range(256))  # token ids are not negative
+
+
+def chats(random: Random, scale: float) -> Iterator[bytes]:
+    sessions = [[b"", 20] for _ in range(int(100 * scale))]
+    while sessions:
+        session = random.choice(sessions)
+        session[0] += tokens(random, random.randrange(30, 150)) + tokens(random, random.randrange(50, 300))  # type: ignore[operator]
+        session[1] -= 1  # type: ignore[operator]
+        if not session[1]:
+            sessions.remove(session)
+        yield session[0]  # type: ignore[misc]
+
+
+def examples(random: Random, scale: float) -> Iterator[bytes]:
+    templates = [tokens(random, 256) for _ in range(32)]
+    shots = {(i, j): tokens(random, 512) for i in range(32) for j in range(32)}
+    asked = [(i, j) for i in range(32) for j in range(32) for _ in range(int(5 * scale) or 1)]
+    random.shuffle(asked)
+    for i, j in asked:
+        yield templates[i] + shots[i, j] + tokens(random, 64)
+
+
+def thoughts(random: Random, scale: float) -> Iterator[bytes]:
+    level = [tokens(random, 300) for _ in range(int(32 * scale))]
+    for width in (1, 5, 5, 5):
+        level = [thought for thought in level for _ in range(width)]
+        random.shuffle(level)
+        level = [thought + tokens(random, random.randrange(40, 80)) for thought in level]
+        yield from level
+
+
+def users(random: Random, scale: float) -> Iterator[bytes]:
+    histories = [tokens(random, random.randrange(100, 250)) for _ in range(int(2000 * scale))]
+    for _ in range(int(4000 * scale)):
+        yield random.choice(histories) + tokens(random, random.randrange(50, 150))
+
+
+def documents(random: Random, scale: float) -> Iterator[bytes]:
+    systems = [tokens(random, 800) for _ in range(40)]
+    papers = [tokens(random, 3000) for _ in range(300)]
+    rank = [1 / (i + 1) for i in range(300)]
+    for _ in range(int(3000 * scale)):
+        kind = random.random()
+        if kind < 0.3:
+            yield tokens(random, 2000)
+        elif kind < 0.65:
+            yield random.choices(systems, rank[:40])[0] + tokens(random, 100)
+        else:
+            yield systems[0] + random.choices(papers, rank)[0] + tokens(random, 60)
+
+
+WORKLOADS: dict[str, tuple[Callable[[Random, float], Iterator[bytes]], tuple[int, ...]]] = {
+    "chats": (chats, (75_000, 37_000, 18_000)),
+    "examples": (examples, (300_000, 75_000, 20_000)),
+    "thoughts": (thoughts, (60_000, 30_000, 6_000)),
+    "users": (users, (300_000, 100_000, 30_000)),
+    "documents": (documents, (400_000, 100_000, 30_000)),
+}
+
+
+def play(requests: list[bytes], capacity: int, policy: str, queue: int) -> float:
+    """Share of whole-block tokens found in the tree."""
+    tree = RadixTree(BLOCK_SIZE, policy=policy)
+    waiting = deque(requests[:queue])
+    ordered = sorted(waiting)
+    coming = iter(requests[queue:])
+    free = capacity // BLOCK_SIZE
+    num_asked = num_hit = 0
+
+    def is_waited_for(leaf: Node) -> bool:
+        path = leaf.path_tokens()
+        at = bisect_left(ordered, path)
+        return at < len(ordered) and ordered[at].startswith(path)
+
+    for request in requests:
+        if queue:
+            waiting.popleft()
+            del ordered[bisect_left(ordered, request)]
+            following = next(coming, None)
+            if following is not None:
+                waiting.append(following)
+                ordered.insert(bisect_left(ordered, following), following)
+        num_blocks = len(request) // BLOCK_BYTES
+        match = tree.match(request, "")
+        num_asked += num_blocks
+        num_hit += match.num_tokens // BLOCK_SIZE
+        missing = num_blocks - match.num_tokens // BLOCK_SIZE
+        tree.lease(match.node)
+        if missing > free:
+            free += len(tree.evict(missing - free, spare=is_waited_for if queue else None))
+        if missing <= free:
+            tree.insert(request, [0] * num_blocks, "", after=(match.node, match.num_tokens))
+            free -= missing
+        tree.release(match.node)
+    return num_hit / num_asked
+
+
+def foresee(requests: list[bytes], capacity: int) -> float:
+    """The same share under the clairvoyant policy."""
+    ids: dict[tuple[int, bytes], int] = {}
+    paths: list[list[int]] = []
+    for request in requests:
+        path, above = [], 0
+        for at in range(0, len(request) - BLOCK_BYTES + 1, BLOCK_BYTES):
+            above = ids.setdefault((above, request[at : at + BLOCK_BYTES]), len(ids) + 1)
+            path.append(above)
+        paths.append(path)
+    uses: list[deque[int]] = [deque() for _ in range(len(ids) + 1)]
+    for time, path in enumerate(paths):
+        for block in path:
+            uses[block].append(time)
+    parent = {block: key[0] for key, block in ids.items()}
+    depth = [0] * (len(ids) + 1)
+    num_children = [0] * (len(ids) + 1)
+    cached: set[int] = set()
+    leaves: list[tuple[int, int, int]] = []
+    free = capacity // BLOCK_SIZE
+    num_asked = num_hit = 0
+    for path in paths:
+        for index, block in enumerate(path):
+            uses[block].popleft()
+            depth[block] = index
+        num_known = next((i for i, block in enumerate(path) if block not in cached), len(path))
+        num_asked += len(path)
+        num_hit += num_known
+        missing = len(path) - num_known
+        if missing > free:
+            own = set(path)
+            leaves = [
+                (-(uses[block][0] if uses[block] else len(paths)), -depth[block], block)
+                for block in cached
+                if not num_children[block] and block not in own
+            ]
+            heapify(leaves)
+            while leaves and (missing > free or free < 0):
+                block = heappop(leaves)[2]
+                cached.remove(block)
+                free += 1
+                above = parent[block]
+                num_children[above] -= 1
+                if above and not num_children[above] and above not in own:
+                    heappush(leaves, (-(uses[above][0] if uses[above] else len(paths)), -depth[above], above))
+        for block in path[num_known : num_known + max(free, 0)]:
+            cached.add(block)
+            num_children[parent[block]] += 1
+            free -= 1
+    return num_hit / num_asked
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the workloads")
+    parser.add_argument("--queue", type=int, default=64, help="requests ahead that the column `queue` knows")
+    parser.add_argument("--policies", default=",".join(POLICIES), help="columns")
+    options = parser.parse_args()
+    policies = options.policies.split(",")
+    print(f"hit rate in %, block size {BLOCK_SIZE}, scale {options.scale}, queue {options.queue}")
+    print("| workload | capacity, tokens | " + " | ".join(policies) + " | queue | clairvoyant | unlimited |")
+    print("|:--|--:|" + "--:|" * (len(policies) + 3))
+    for name, (make, capacities) in WORKLOADS.items():
+        requests = list(make(Random(0), options.scale))
+        unlimited = play(requests, 1 << 40, "lru", 0)
+        for capacity in capacities:
+            rates = [play(requests, capacity, policy, 0) for policy in policies]
+            rates += [play(requests, capacity, "cost", options.queue), foresee(requests, capacity), unlimited]
+            print(f"| {name} | {capacity:,} | " + " | ".join(f"{100 * rate:.1f}" for rate in rates) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
