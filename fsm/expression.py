@@ -21,8 +21,9 @@ as nobody hashes, compares or prints a deep tree (Python does these by recursion
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from .record import value_record
 
 if TYPE_CHECKING:
     from .dfa import Language
@@ -30,35 +31,35 @@ if TYPE_CHECKING:
 ALL_BYTES = (1 << 256) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Literal:
     """Exactly these bytes; `b""` is the empty text."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class ByteSet:
     """One byte out of a set: byte b belongs to it if bit b of `mask` (0 <= mask < 2**256) is set."""
 
     mask: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Sequence:
     """The parts one after the other."""
 
     parts: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Alternation:
     """Any one of the options; none at all is the empty language."""
 
     options: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Repeat:
     """`item` between `minimum` and `maximum` times (`None`: no upper bound)."""
 
@@ -67,14 +68,14 @@ class Repeat:
     maximum: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Rule:
     """A reference to a rule of the grammar by name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Embed:
     """Any text of a regular language over bytes."""
 
@@ -84,7 +85,7 @@ class Embed:
 Expression = Literal | ByteSet | Sequence | Alternation | Repeat | Rule | Embed
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Grammar:
     """Rules by name and the rule to start from. Every `Rule` in a body must name a key of `rules`."""
 

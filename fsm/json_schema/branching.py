@@ -86,7 +86,8 @@ class Branching:
     def __init__(self, sites: Sites) -> None:
         self.sites = sites
         self._parts: dict[int, Part] = {}
-        self._branches: dict[tuple[Goal, bool], tuple[Branch, ...]] = {}
+        self._branches: dict[Goal, tuple[Branch, ...]] = {}
+        self._evaluating: dict[Goal, tuple[Branch, ...]] = {}  # the same for `unevaluated…`
         self._expanding: list[Goal] = []
         self._endful: set[int] = set()
         self._disjoint: dict[tuple[Goal, Goal], bool] = {}
@@ -102,12 +103,12 @@ class Branching:
             ConstraintTooLarge: more than `MAX_BRANCHES`.
             InvalidSchema, UnsupportedSchema: what `read` finds in the schemas involved.
         """
-        key = (goal, evaluating)
-        found = self._branches.get(key)
+        known = self._evaluating if evaluating else self._branches
+        found = known.get(goal)
         if found is None:
             self._expanding.append(goal)
             try:
-                found = self._branches[key] = self._expanded(goal, evaluating)
+                found = known[goal] = self._expanded(goal, evaluating)
             finally:
                 self._expanding.pop()
         return found

@@ -6,6 +6,8 @@ made of is decided by `Branching`, how it is written by the writers of strings, 
 
 from __future__ import annotations
 
+import functools
+
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..dfa import Dfa
 from ..expression import Expression, Grammar, Literal, Rule, alternation
@@ -15,14 +17,17 @@ from .layout import Layout
 from .numbers import ANY_NUMBER, number_expressions, number_texts
 from .objects import ObjectWriter
 from .others import Others
-from .parts import ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
+from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
 from .sites import Sites
 from .strings import ANY_STRING_EXPRESSION, string_expression, string_language
 from .texts import is_writable, string_text
 
 MAX_RULES = 200_000
 
-_WORDS = ((NULL, b"null"), (TRUE, b"true"), (FALSE, b"false"))
+_WORDS = ((NULL, "null"), (TRUE, "true"), (FALSE, "false"))
+_WORD_LITERALS = tuple((bit, Literal(word.encode())) for bit, word in _WORDS)
+_ANY_WORD = NULL | TRUE | FALSE
+_ANY_VALUE = Rule("any")
 
 
 class SchemaCompiler:
@@ -30,6 +35,7 @@ class SchemaCompiler:
 
     def __init__(self, sites: Sites, layout: Layout) -> None:
         self._branching = Branching(sites)
+        self._layout = layout
         self._sites = sites
         self._rules: dict[str, Expression] = {}
         self._known: dict[Goal, Expression | None] = {}
@@ -61,13 +67,14 @@ class SchemaCompiler:
 
     def value(self, goal: Goal) -> Expression | None:
         """The values that fulfil a goal: a rule if they may be objects or arrays, else the expression itself."""
-        try:
-            return self._known[goal]
-        except KeyError:
-            pass
-        expression: Expression | None
+        expression = self._known.get(goal)
+        if expression is not None or goal in self._known:
+            return expression
         if goal == NEVER:
             expression = None
+        elif goal == ANYTHING:
+            expression = _ANY_VALUE
+            self._rules[_ANY_VALUE.name] = _any_value(self._layout)
         else:
             types = 0
             for branch in self._branching.branches(goal):
@@ -100,7 +107,7 @@ class SchemaCompiler:
                 return None
             for bit, word in _WORDS:
                 if branch.types & bit:
-                    found[word.decode()] = None
+                    found[word] = None
             for bit, tests in ((NUMBER, branch.numbers), (STRING, branch.strings)):
                 if branch.types & bit:
                     texts = _listed(bit, tests, limit)
@@ -116,7 +123,9 @@ class SchemaCompiler:
         types = 0
         for branch in branches:
             types |= branch.types
-        options: list[Expression] = [Literal(word) for bit, word in _WORDS if types & bit]
+        options: list[Expression] = []
+        if types & _ANY_WORD:
+            options += [word for bit, word in _WORD_LITERALS if types & bit]
         if types & NUMBER:
             options += _scalars(branches, NUMBER)
         if types & STRING:
@@ -140,6 +149,21 @@ class SchemaCompiler:
         if self._count > MAX_RULES:
             raise ConstraintTooLarge(f"the schema unfolds to more than {MAX_RULES} rules; simplify it")
         return str(self._count)
+
+
+@functools.cache
+def _any_value(layout: Layout) -> Expression:
+    """The body of `_ANY_VALUE`: the same in almost every grammar, so it is made once."""
+    items = layout.listed((_ANY_VALUE,), 0, None)
+    members = layout.listed((ANY_STRING_EXPRESSION, *layout.colon, _ANY_VALUE), 0, None)
+    assert items is not None and members is not None
+    return alternation(
+        *(word for _, word in _WORD_LITERALS),
+        ANY_NUMBER,
+        ANY_STRING_EXPRESSION,
+        layout.bracketed(b"[", items[0], b"]", may_be_empty=True),
+        layout.bracketed(b"{", members[0], b"}", may_be_empty=True),
+    )
 
 
 def _scalars(branches: tuple[Branch, ...], bit: int) -> list[Expression]:

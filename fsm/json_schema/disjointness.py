@@ -7,10 +7,10 @@ nothing: the caller then spells the exclusion out. Depth and effort are bounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import ConstraintTooLarge
+from ..record import record
 from .keys import forbidden_keys, goal_of_key, required_keys, settled
 from .numbers import is_impossible
 from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
@@ -30,7 +30,7 @@ class Branches(Protocol):
         """Whether they must not be asked for now."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Disjointness:
     """Proofs between the goals of one schema text.
 

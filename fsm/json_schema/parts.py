@@ -16,8 +16,9 @@ Pure data; immutable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from ..record import record
 
 Goal: TypeAlias = frozenset[int]
 
@@ -40,7 +41,7 @@ Clause: TypeAlias = frozenset[tuple[str, bool]]
 """A condition on which keys are there: at least one (key, is present) of these holds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Keys:
     """A set of object keys: those not in `excluded`, not matched by `unmatched`, matched by `matched`, and valid
     (as strings) for `goal`; `unnamed`: only those among them that no schema names."""
@@ -52,7 +53,7 @@ class Keys:
     unnamed: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class ObjectFacet:
     """What one schema says of an object.
 
@@ -81,7 +82,7 @@ class ObjectFacet:
     evaluates_rest: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Contains:
     """Between `minimum` and `maximum` items from position `first` on fulfil the goal."""
 
@@ -91,7 +92,7 @@ class Contains:
     first: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class ArrayFacet:
     """What one schema says of an array.
 
@@ -115,7 +116,7 @@ class ArrayFacet:
     evaluates_rest: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Disjunction:
     """At least one option holds.
 
@@ -129,7 +130,7 @@ class Disjunction:
     exclusive: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Part:
     """A conjunction: types, tests, facets, atoms and disjunctions must all hold."""
 

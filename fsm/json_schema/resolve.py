@@ -14,11 +14,12 @@ Cost: references of the form `#/…` cost their length; the first other referenc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ...errors import ConstraintTooLarge, InvalidSchema, UnsupportedSchema
+from ..record import record
 from .texts import error_at, escape
 
 Schema = dict[str, Any] | bool
@@ -46,6 +47,8 @@ _HOLD_SCHEMA = (
     "then", "unevaluatedItems", "unevaluatedProperties", "contentSchema",
 )  # fmt: skip
 _HOLD_LIST = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_NOTABLE = frozenset(("unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"))
+_ONLY_STRINGS = {str}
 _HOLD_MAP = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 
 
@@ -53,7 +56,7 @@ Scope = tuple[tuple[str, str], ...]
 """Which resource, by URI, was the first on the way to bring a dynamic anchor; `$recursiveAnchor` is the anchor ""."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Resource:
     """A schema document: the root, or a subschema with an `$id` of its own; and the scope it was entered with."""
 
@@ -64,7 +67,7 @@ class Resource:
     scope: Scope = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Site:
     """A subschema, its JSON pointer in the whole text, and the resource it belongs to."""
 
@@ -246,20 +249,21 @@ def check_size(schema: object) -> tuple[bool, bool]:
     Raises:
         ConstraintTooLarge: deeper than `MAX_DEPTH`, or more than `MAX_VALUES`.
     """
-    level = [schema]
+    level: list[Any] = [schema] if type(schema) is dict else []
     num_values = 0
     evaluates = is_dynamic = False
     for _ in range(MAX_DEPTH):
         below: list[object] = []
         for item in level:
-            if type(item) is dict:
-                if not all(type(key) is str for key in item):
-                    raise InvalidSchema("the schema has an object with a key that is no string")
-                below += item.values()
+            if type(item) is list:
+                below += item
+                continue
+            if item and set(map(type, item)) != _ONLY_STRINGS:
+                raise InvalidSchema("the schema has an object with a key that is no string")
+            below += item.values()
+            if not _NOTABLE.isdisjoint(item):
                 evaluates = evaluates or "unevaluatedProperties" in item or "unevaluatedItems" in item
                 is_dynamic = is_dynamic or "$dynamicRef" in item or "$recursiveRef" in item
-            elif type(item) is list:
-                below += item
         level = [item for item in below if type(item) is dict or type(item) is list]
         if not level:
             return evaluates, is_dynamic
