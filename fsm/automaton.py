@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge
-from . import automaton_kernels, text_kernels, walk_kernels
+from . import automaton_kernels, counted_kernels, text_walk_kernels, walk_kernels
 from . import memory as k
 from .alphabet import Ints
 from .compiled import callback_address
@@ -117,6 +117,11 @@ class Automaton:
         keys = [int(pool[offset + index]) for index in range(int(states[at + k.S_SIZE]))]
         return [(key >> 43, key >> k.STACK_BITS & k.SUB_MASK, key & k.STACK_ID_MASK) for key in keys]
 
+    def frame(self, stack: int) -> tuple[int, int]:
+        """(count, parent) of the topmost frame: inside a counted text the characters read, and the stack around it."""
+        stacks, at = self._arrays[k.STACKS], stack * k.STACK_WIDTH
+        return int(stacks[at + k.F_COUNT]), int(stacks[at + k.F_PARENT])
+
     def live_bytes(self, state: int) -> npt.NDArray[np.uint8]:
         """uint8[256], 1 for every byte that may follow. A fresh array."""
         live = np.zeros(256, np.uint8)
@@ -187,16 +192,26 @@ class Automaton:
     def walk_text(
         self, fields: npt.NDArray[np.int64], sub: int, limit: int, bits: Ints, exits: Ints
     ) -> tuple[int, int, int]:
-        """`walk` inside one text automaton, bits being overwritten; see `text_kernels.walk_text`."""
-        num_exits, worst, trie = text_kernels.walk_text(
+        """`walk` inside one text automaton, bits being overwritten; see `text_walk_kernels.walk_text`."""
+        num_exits, worst, trie = text_walk_kernels.walk_text(
             self._memory, fields, sub, limit, bits, exits, self.vocabulary.shared.known, self.vocabulary.shared.safe
         )
         return num_exits, worst, trie
 
+    def walk_counted(
+        self, fields: npt.NDArray[np.int64], sub: int, count: int, limit: int, bits: Ints, exits: Ints
+    ) -> tuple[int, int]:
+        """The same inside a counted text, after `count` characters; (number of exits, WHOLE or REST: their trie)."""
+        shared = self.vocabulary.shared
+        num_exits, trie = counted_kernels.walk_counted(
+            self._memory, fields, sub, count, limit, bits, exits, shared.known, shared.safe
+        )
+        return num_exits, trie
+
     def group_exits(self, trie: int, exits: Ints, num_exits: int) -> tuple[Ints, Ints]:
         """The first exits grouped by their byte, and int32[257], where each group begins."""
         starts = np.empty(257, np.int32)
-        return text_kernels.group_exits(self._memory, trie, exits, num_exits, starts), starts
+        return text_walk_kernels.group_exits(self._memory, trie, exits, num_exits, starts), starts
 
     # ---------------------------------------------------------------- memory
 

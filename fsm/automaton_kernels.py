@@ -2,7 +2,8 @@
 
 A configuration is one int64: node << 43 | text state << 20 | stack. A state is a sorted run of configurations in the
 pool together with "accepting"; equal runs are one state, 0 is the dead one. Stacks are interned parent-pointer
-frames (return node, turns done, parent); stack 0 is the bottom.
+frames (return node, turns done, parent); stack 0 is the bottom. Inside a counted text the topmost frame is
+(~ node of the text, characters read, parent).
 
 Results below zero ask for help: NEED_SPACE, NEED_WORK (grow and call again: what was found so far is kept) and
 TOO_LARGE (more stacks than an integer has room for).
@@ -16,6 +17,7 @@ import numpy as np
 
 from .array_kernels import sort_beginning
 from .compiled import call, inner_kernel, kernel
+from .counted_kernels import counted_alive, counted_cost, counted_step, next_count
 from .memory import (
     ARG,
     BYTE_SETS,
@@ -44,7 +46,9 @@ from .memory import (
     NEED_SPACE,
     NEED_WORK,
     NEVER,
+    NEVER_A_ROW,
     NEXT,
+    NO_ROW,
     NUM_ROWS,
     NUM_STACKS,
     NUM_STATES,
@@ -75,6 +79,8 @@ from .memory import (
     STATES,
     SUB_MASK,
     T_ACCEPTS,
+    T_MAX,
+    T_MIN,
     T_NODES,
     T_START,
     TEXT_WIDTH,
@@ -90,7 +96,7 @@ from .memory import (
     u8,
     u64,
 )
-from .text_kernels import text_alive, text_cost, text_step
+from .text_kernels import text_alive
 
 
 @inner_kernel
@@ -155,7 +161,9 @@ def _push_frame(memory: Any, node: Any, count: Any, parent: Any) -> Any:
     at = stack * STACK_WIDTH
     stacks[at + F_RETURN], stacks[at + F_COUNT], stacks[at + F_PARENT] = node, count, parent
     cost = i32(memory[COST])
-    if i32(memory[KIND])[node] == K_LOOP:
+    if node < 0:
+        total = np.int64(0)  # what is left of a counted text depends on its state, not on the frame alone
+    elif i32(memory[KIND])[node] == K_LOOP:
         loop = i32(memory[ARG])[node] * 4
         loops = i32(memory[LOOPS])
         total = np.int64(cost[i32(memory[NEXT])[node]])
@@ -214,19 +222,32 @@ def _close(memory: Any, num_work: Any) -> Any:
         elif kind == K_TEXT:
             text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
             sub = (key >> STACK_BITS) & SUB_MASK
+            is_counted = text[T_MAX] >= 0
             if sub == FIRST_TEXT_STATE:
                 sub = text[T_START]
-                key |= sub << STACK_BITS
+                if is_counted:
+                    stack = _push_frame(memory, ~node, np.int64(0), stack)
+                    if stack < 0:
+                        return stack
+                key = node << 43 | sub << STACK_BITS | stack
+            count, outer = np.int64(0), stack
+            if is_counted:
+                frame = i32(memory[STACKS] + stack * (STACK_WIDTH * 4))
+                count, outer = np.int64(frame[F_COUNT]), np.int64(frame[F_PARENT])
             state = sub // text[T_NODES]
             if sub % text[T_NODES]:
                 found[num_found] = key
                 num_found += 1
             else:
-                if text_alive(text, state, np.int64(0)):
+                if (
+                    counted_alive(text, state, np.int64(0), count)
+                    if is_counted
+                    else text_alive(text, state, np.int64(0))
+                ):
                     found[num_found] = key
                     num_found += 1
-                if u8(text[T_ACCEPTS])[state]:
-                    num_work = _visit(memory, np.int64(nexts[node]) << 43 | stack, num_work)
+                if u8(text[T_ACCEPTS])[state] and (not is_counted or count >= text[T_MIN]):
+                    num_work = _visit(memory, np.int64(nexts[node]) << 43 | outer, num_work)
         elif kind == K_SPLIT:
             options = i32(memory[OPTIONS])
             for option in range(args[node], args[node] + nexts[node]):
@@ -300,7 +321,7 @@ def _intern(memory: Any, size: Any, accepts: Any) -> Any:
     if state + 1 >= memory[CAP_STATES] or offset + size > memory[CAP_POOL]:
         return NEED_SPACE
     at = state * STATE_WIDTH
-    cost = np.int64(NEVER)
+    cost, row = np.int64(NEVER), NO_ROW
     stacks, nodes_cost = i32(memory[STACKS]), i32(memory[COST])
     for i in range(size):
         key = found[i]
@@ -309,13 +330,16 @@ def _intern(memory: Any, size: Any, accepts: Any) -> Any:
         total = np.int64(stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COST])
         if i32(memory[KIND])[node] == K_TEXT:
             text = i64(memory[TEXTS] + i32(memory[ARG])[node] * (TEXT_WIDTH * 8))
-            total += text_cost(text, (key >> STACK_BITS) & SUB_MASK) + nodes_cost[i32(memory[NEXT])[node]]
+            count = np.int64(stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
+            total += counted_cost(text, (key >> STACK_BITS) & SUB_MASK, count) + nodes_cost[i32(memory[NEXT])[node]]
+            if size == 1 and text[T_MAX] >= 0:
+                row = NEVER_A_ROW
         else:
             total += nodes_cost[node]
         cost = min(cost, total)
     states[at + S_OFFSET], states[at + S_SIZE], states[at + S_ACCEPTS] = offset, size, accepts
     states[at + S_COST] = 0 if accepts else cost
-    states[at + S_ROW], states[at + S_BYTE], states[at + S_NEXT] = -1, -1, -1
+    states[at + S_ROW], states[at + S_BYTE], states[at + S_NEXT] = row, -1, -1
     if size == 1 and i32(memory[KIND])[found[0] >> 43] == K_BYTE:
         states[at + S_BYTE] = i32(memory[ARG])[found[0] >> 43]
     slots[slot] = state
@@ -346,9 +370,15 @@ def _compute(memory: Any, state: Any, byte: Any) -> Any:
             key = np.int64(nexts[node]) << 43 | stack
         else:
             text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
-            sub = text_step(text, (key >> STACK_BITS) & SUB_MASK, byte)
+            count = np.int64(i32(memory[STACKS])[stack * STACK_WIDTH + F_COUNT])
+            sub = counted_step(text, (key >> STACK_BITS) & SUB_MASK, byte, count)
             if sub == 0:
                 continue
+            if text[T_MAX] >= 0 and sub % text[T_NODES] == 0:
+                outer = np.int64(i32(memory[STACKS])[stack * STACK_WIDTH + F_PARENT])
+                stack = _push_frame(memory, ~node, next_count(text, count), outer)
+                if stack < 0:
+                    return stack
             key = node << 43 | sub << STACK_BITS | stack
         num_work = _visit(memory, key, num_work)
         if num_work < 0:
@@ -431,6 +461,8 @@ def step(memory: Any, state: Any, byte: Any) -> Any:
             if target >= 0:
                 states[at + S_NEXT] = target
         return target
+    if states[at + S_ROW] == NEVER_A_ROW:
+        return call(memory[TRANSITION], memory[THIS], READ, state, byte)
     row = _row_of(memory, state)
     if row < 0:
         return row
@@ -485,8 +517,9 @@ def live_bytes(memory: Any, state: Any, live: Any) -> Any:
         else:
             text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
             sub = (key >> STACK_BITS) & SUB_MASK
+            count = np.int64(i32(memory[STACKS])[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
             for byte in range(256):
-                if not live[byte] and text_step(text, sub, byte):
+                if not live[byte] and counted_step(text, sub, byte, count):
                     live[byte] = 1
     total = 0
     for byte in range(256):

@@ -22,6 +22,7 @@ from .automaton import NO_LIMIT, Automaton
 from .liveness import Liveness
 from .masks import NO_EXITS, Masks
 from .network import TEXT
+from .text_table import TextTable
 
 MAX_KEPT = 65_536
 
@@ -79,17 +80,36 @@ class Budget:
         for node, sub, stack in configurations:
             if network.kind[node] != TEXT:
                 continue
+            table = network.texts[network.arg[node]]
+            count = 0
+            if table.counted is not None:
+                count, stack = automaton.frame(stack)
             after = automaton.enter(int(network.next_node[node]), stack)
             least = self._liveness.bound(after) if len(configurations) == 1 else automaton.min_bytes(after)
             if least > limit:
                 continue
-            table = network.texts[network.arg[node]]
             if limit == NO_LIMIT:
-                mask = self._masks.text_mask(table, sub, False)
+                mask = self._masks.text_mask(table, sub, False, count)
                 inside, most = mask.bits, mask.worst
+            elif table.counted is not None:
+                self._inside_counted(table, sub, count, limit - least, scratch)
+                inside, most = scratch, limit - least
             else:
                 _, most, _ = automaton.walk_text(table.fields, sub, limit - least, scratch, NO_EXITS)
                 inside = scratch
             bits |= inside
             worst = max(worst, most + least)
         return bits, worst
+
+    def _inside_counted(self, table: TextTable, sub: int, count: int, limit: int, bits: Ints) -> None:
+        """Sets the bits of tokens that stay inside a counted text and surely leave at most `limit` bytes to its end.
+
+        Far from the bounds the language itself is asked. Its bytes are at least as many as the characters, each of
+        which counts as a widest one.
+        """
+        counted, uncounted = table.counted, table.uncounted
+        assert counted is not None and uncounted is not None
+        if counted.is_free(count, self._automaton.vocabulary.max_token_len):
+            self._automaton.walk_text(uncounted.fields, sub, limit // table.widest, bits, NO_EXITS)
+        else:
+            self._automaton.walk_counted(table.fields, sub, count, limit, bits, NO_EXITS)

@@ -20,14 +20,17 @@ import numpy as np
 from .array_kernels import sort_beginning
 from .automaton_kernels import advance, step
 from .compiled import inner_kernel, kernel
+from .counted_kernels import counted_cost, counted_step, next_count
 from .memory import (
     ARG,
     BYTE_SETS,
     COST,
     F_COST,
+    F_COUNT,
     K_BYTE,
     K_BYTES,
     KIND,
+    NEVER_A_ROW,
     NEXT,
     POOL,
     ROWS,
@@ -45,6 +48,7 @@ from .memory import (
     STATE_WIDTH,
     STATES,
     SUB_MASK,
+    T_NODES,
     TEXT_WIDTH,
     TEXTS,
     TRIE_BYTES,
@@ -58,9 +62,9 @@ from .memory import (
     u8,
     u64,
 )
-from .text_kernels import text_cost, text_step
 
 NEED_QUEUE = -16  # besides the codes of `memory`: the queue is full
+MAX_COUNTED_BYTES = 64
 MAX_QUEUE = 1 << 17  # states of one search; beyond that one byte counts as one token
 LOW_BITS = 0xFFFFFFFF
 
@@ -88,12 +92,27 @@ def _nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
         else:
             text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
             sub = (key >> STACK_BITS) & SUB_MASK
-            inside = np.int64(text_cost(text, sub))
+            count = np.int64(stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
+            inside = np.int64(counted_cost(text, sub, count))
             if inside + costs[nexts[node]] <= left:
                 for byte in range(256):
-                    after = np.int64(text_step(text, sub, byte)) if not flags[byte] else np.int64(0)
-                    if after and text_cost(text, after) < inside:
+                    after = np.int64(counted_step(text, sub, byte, count)) if not flags[byte] else np.int64(0)
+                    read = next_count(text, count) if after % text[T_NODES] == 0 else count
+                    if after and counted_cost(text, after, read) < inside:
                         flags[byte] = 1
+
+
+@inner_kernel
+def _is_long(memory: Any, state: Any) -> Any:
+    """Whether so much of a counted text is left that every byte is taken for a token."""
+    at = state * STATE_WIDTH
+    states = i32(memory[STATES])
+    if states[at + S_ROW] != NEVER_A_ROW:
+        return False
+    key = i64(memory[POOL])[states[at + S_OFFSET]]
+    text = i64(memory[TEXTS] + i32(memory[ARG])[key >> 43] * (TEXT_WIDTH * 8))
+    count = np.int64(i32(memory[STACKS])[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
+    return counted_cost(text, (key >> STACK_BITS) & SUB_MASK, count) > MAX_COUNTED_BYTES
 
 
 @inner_kernel
@@ -107,7 +126,7 @@ def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any) ->
         state = queue[done] & LOW_BITS
         done += 1
         at = state * STATE_WIDTH
-        if states[at + S_ACCEPTS]:
+        if states[at + S_ACCEPTS] or _is_long(memory, state):
             continue
         only = np.int64(states[at + S_BYTE])
         if only < 0:
@@ -145,6 +164,8 @@ def _nearer(memory: Any, state: Any, byte: Any) -> Any:
     else:
         row = np.int64(states[at + S_ROW])
         target = np.int64(i32(memory[ROWS])[row * 256 + byte]) if row >= 0 else np.int64(0)
+        if row == NEVER_A_ROW:
+            target = np.int64(step(memory, state, byte))
     if target <= 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]:
         return 0
     return target
@@ -194,7 +215,12 @@ def _least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: An
     sort_beginning(queue, count)
     for index in range(count):
         state = queue[index] & LOW_BITS
-        least[state] = 1 if states[state * STATE_WIDTH + S_ACCEPTS] else _settle(memory, state, least, path)
+        if states[state * STATE_WIDTH + S_ACCEPTS]:
+            least[state] = 1
+        elif _is_long(memory, state):
+            least[state] = states[state * STATE_WIDTH + S_COST] + 1
+        else:
+            least[state] = _settle(memory, state, least, path)
     return least[start] - 1
 
 

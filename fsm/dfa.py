@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -104,30 +104,10 @@ class Dfa:
         return cls._nothing(Alphabet.from_sets([])[0])
 
     @classmethod
-    def from_literals(cls, literals: Iterable[bytes]) -> Dfa:
-        """Exactly these texts (UTF-8; a literal that is not raises UnicodeDecodeError)."""
-        texts = [literal.decode() for literal in literals]
-        alphabet, members = Alphabet.from_sets([[(ord(c), ord(c))] for c in sorted(set("".join(texts)))])
-        class_of = dict(zip(sorted(set("".join(texts))), (m[0] for m in members), strict=True))
-        edges: list[dict[int, int]] = [{}, {}]
-        ends: set[int] = set()
-        for text in texts:
-            state = 1
-            for character in text:
-                class_id = class_of[character]
-                target = edges[state].get(class_id)
-                if target is None:
-                    target = edges[state][class_id] = len(edges)
-                    edges.append({})
-                state = target
-            ends.add(state)
-        table = np.zeros((len(edges), alphabet.num_classes), np.int32)
-        for state, row in enumerate(edges):
-            for class_id, target in row.items():
-                table[state, class_id] = target
-        accepting = np.zeros(len(edges), np.bool_)
-        accepting[list(ends)] = True
-        return cls.from_table(alphabet, table, accepting, 1)
+    def of_live_table(cls, alphabet: Alphabet, table: Ints, accepting: Bools, start: int) -> Dfa:
+        """Takes a table all of whose states but 0 can be reached and can end; joins like classes."""
+        alphabet, table = _join_classes(alphabet, table)
+        return cls(alphabet, table, np.ascontiguousarray(accepting), start)
 
     @staticmethod
     def any_text() -> Dfa:

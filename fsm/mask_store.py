@@ -30,8 +30,8 @@ import numpy as np
 
 from .alphabet import Ints
 from .row_kernels import hash_row
-from .text_kernels import alike
 from .text_table import TextTable
+from .text_walk_kernels import alike
 from .vocabulary import Vocabulary
 
 ENTRY_BYTES = 320  # an entry with its places in its shelf and in line
@@ -111,10 +111,12 @@ class TextShelf:
 
     Attributes:
         masks: by text state.
+        counted: by (text state, number of characters), near the bounds of a counted text.
         recent: by template node, the last table states that were met.
     """
 
     masks: dict[int, TextMask] = field(default_factory=dict)
+    counted: dict[tuple[int, int], TextMask] = field(default_factory=dict)
     recent: dict[int, list[int]] = field(default_factory=dict)
 
 
@@ -264,6 +266,7 @@ class MaskStore:
             if shelf is None:
                 shelf = self._texts[table] = TextShelf()
                 self._leave_with(table, shelf.masks)
+                self._leave_with(table, shelf.counted)
             return shelf
 
     def stand_in(self, table: TextTable, shelf: TextShelf, sub: int) -> int:

@@ -24,6 +24,7 @@ import numpy as np
 
 from .alphabet import Ints
 from .automaton import NO_LIMIT, Automaton
+from .counted import Counted
 from .liveness import Liveness
 from .mask_store import MaskStore, Row, TextMask, TextShelf
 from .memory import NEVER
@@ -31,7 +32,7 @@ from .network import TEXT
 from .text_table import TextTable
 
 NO_EXITS = np.empty(0, np.int32)
-MAX_CHARACTER_LEN = 3  # bytes that may be missing of a character that has begun
+MAX_CHARACTER_LEN = 5  # bytes that may be missing of a character (or of an escape) that has begun
 
 
 class Masks:
@@ -68,9 +69,12 @@ class Masks:
                 continue
             num_texts += 1
             table = automaton.network.texts[self._arg[node]]
+            count = 0
+            if table.counted is not None:
+                count, stack = automaton.frame(stack)
             after = automaton.enter(self._next_node[node], stack)
             goes_on = automaton.has_bytes(after)
-            mask = self.text_mask(table, sub, goes_on)
+            mask = self.text_mask(table, sub, goes_on, count)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
             bits, is_mine = (mask.bits, False) if bits is None else (bits | mask.bits, True)
             if goes_on and mask.exits is not None and mask.starts is not None:
@@ -96,8 +100,10 @@ class Masks:
             bits = bits | store.vocabulary.eos_words
         return Row(bits, worst)
 
-    def text_mask(self, table: TextTable, sub: int, with_exits: bool) -> TextMask:
-        """The mask inside a text automaton in byte state `sub`."""
+    def text_mask(self, table: TextTable, sub: int, with_exits: bool, count: int = 0) -> TextMask:
+        """The mask inside a text automaton in byte state `sub`, after `count` characters if they are counted."""
+        if table.counted is not None:
+            return self._counted_mask(table, table.counted, sub, with_exits, count)
         shelf = self.store.text_shelf(table)
         found = shelf.masks.get(sub)
         if found is None or (with_exits and found.exits is None):
@@ -108,6 +114,28 @@ class Masks:
                 self.store.keep(shelf.masks, sub, found)
         found.is_recent = True
         return found
+
+    def _counted_mask(self, table: TextTable, counted: Counted, sub: int, with_exits: bool, count: int) -> TextMask:
+        """Far from the bounds that of the language itself; far below the least length the same for all counts."""
+        vocabulary = self.store.vocabulary
+        longest = vocabulary.max_token_len
+        worst = counted.most_left(count) * table.widest + MAX_CHARACTER_LEN
+        if table.uncounted is not None and counted.is_free(count, longest):
+            return replace(self.text_mask(table.uncounted, sub, with_exits), worst=worst)
+        if counted.is_far_below(count, longest) and counted.is_far_below(0, longest):
+            count = 0
+        shelf = self.store.text_shelf(table)
+        found = shelf.counted.get((sub, count))
+        if found is None or (with_exits and found.exits is None):
+            bits = np.empty(vocabulary.num_words, np.int32)
+            with self.store.scratch_lock:
+                scratch = self.store.exits if with_exits else NO_EXITS
+                num_exits, trie = self.automaton.walk_counted(table.fields, sub, count, NO_LIMIT, bits, scratch)
+                exits, starts = self.automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
+            found = TextMask(bits, worst, exits, starts, trie)
+            self.store.keep(shelf.counted, (sub, count), found)
+        found.is_recent = True
+        return replace(found, worst=worst)
 
     def _make_text_mask(self, table: TextTable, shelf: TextShelf, sub: int, with_exits: bool) -> TextMask:
         known = shelf.masks.get(sub)

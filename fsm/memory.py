@@ -62,9 +62,9 @@ NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, ALL_TOKENS, PLAIN_ROWS, NUM_WORDS, PATH =
 TRANSITION, THIS = 63, 64
 READ, ENTER, WITHOUT_TEXTS = range(3)
 MEMORY_SIZE = 65
-# PATH holds, by depth of the trie, a state and the node of the template; then flags by class,
+# PATH holds, by depth of the trie, a state, a count and the node of the template; then flags by class,
 # a few states, and marks by state
-INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 512, 1024, 5120, 5184, 5184 + 256
+COUNT_PATH, INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 256, 512, 1024, 5120, 5184, 5184 + 256
 
 # columns of a state record and of a stack record
 S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)
@@ -88,11 +88,19 @@ K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN = range(7)
     T_WORDS,
     T_START,
     T_STATES,
-) = range(14)
-TEXT_WIDTH = 14
+    T_MIN,
+    T_MAX,
+    T_LEAST,
+    T_TAIL,
+    T_PERIOD,
+    T_WIDEST,
+    T_WAY,
+) = range(21)
+TEXT_WIDTH = 21
 NEVER = 1 << 29
 SUB_BITS, STACK_BITS = 23, 20
 SUB_MASK, STACK_ID_MASK = (1 << SUB_BITS) - 1, (1 << STACK_BITS) - 1
+NO_ROW, NEVER_A_ROW = -1, -2  # of a state: not yet; recomputed each time, since it is hardly ever met again
 FIRST_TEXT_STATE = 0  # as text state of a seed: "enter the text"
 ENDLESS = 1 << 40
 SAFE_SLOTS, SAFE_WIDTH = 256, 6  # states of a walk whose safe characters are kept, by state modulo SAFE_SLOTS

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 BYTE, BYTES, TEXT, SPLIT, CALL, LOOP, RETURN = range(7)
 NEVER = 1 << 29
 MAX_NODES = 1 << 20
+MAX_SHORTEST = 1 << 27  # bytes
+MAX_TURNS = 1 << 30
 UNROLL_UP_TO = 3  # repetitions; beyond that a counter on the stack is smaller
 TRIE_FROM = 4  # literals in one alternation; beyond that common beginnings are shared
 
@@ -76,7 +78,7 @@ def build_network(grammar: Grammar) -> Network:
     Raises:
         InvalidGrammar: a rule is referred to that does not exist, or a rule begins with itself.
         EmptyLanguage: no text at all satisfies the start rule.
-        ConstraintTooLarge: more than 2**20 positions.
+        ConstraintTooLarge: more than 2**20 positions, or no text short enough to be written.
     """
     builder = _Builder(grammar)
     while builder.pending_rules:
@@ -275,6 +277,10 @@ class _Builder:
         results, tasks = self.results, self.tasks
         if maximum == 0:
             return
+        if minimum > MAX_SHORTEST:
+            raise ConstraintTooLarge(f"a repetition of at least {minimum} times is too long; use smaller counts")
+        if maximum is not None and maximum > MAX_TURNS:
+            maximum = None  # nobody can write so much
         unrolls = UNROLL_UP_TO if type(item) in _SIMPLE else 1
         once = ((item,), 1)
         if maximum is None and minimum <= unrolls - 1:
@@ -338,6 +344,8 @@ class _Builder:
         cost = settle_costs(kind, arg, next_node, options, loops, text_costs, entries, firsts, _ints(self.order))
         if cost[entries[0]] >= NEVER:
             raise EmptyLanguage("nothing at all satisfies the constraint")
+        if cost[entries[0]] > MAX_SHORTEST:
+            raise ConstraintTooLarge(f"the shortest text has more than {MAX_SHORTEST >> 20} MiB; use smaller counts")
         cycles = calls_in_cycles(kind, arg, next_node, options, loops, text_costs, cost, entries)
         if len(cycles):
             self._refuse_left_recursion(cycles.tolist())

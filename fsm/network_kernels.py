@@ -85,6 +85,7 @@ def settle_costs(
 ) -> Any:
     """int32[num_nodes]: least number of bytes from each node to the end of its rule; NEVER if there is no way.
 
+    At most NEVER - 1 if there is one, should it be more.
     Also puts the costs of the items into `loops`.
 
     A least fixed point over rules: a rule whose cost has fallen has its callers looked at again. The rules that were
@@ -161,19 +162,19 @@ def _sweep(
                 value = min(value, np.int64(cost[options[option]]))
                 last = max(last, np.int64(options[option]))
         else:
-            value = np.int64(cost[next_node[node]])
+            rest, own, times = np.int64(cost[next_node[node]]), np.int64(1), np.int64(1)  # BYTE, BYTES
             last = np.int64(next_node[node])
             if k == 2:  # TEXT
-                value += text_costs[arg[node]]
+                own = np.int64(text_costs[arg[node]])
             elif k == 4:  # CALL
-                value += cost[arg[node]]
+                own = np.int64(cost[arg[node]])
             elif k == 5:  # LOOP
                 item = loops[arg[node], 0]
                 last = max(last, np.int64(item))
-                if loops[arg[node], 1] > 0:
-                    value += np.int64(cost[item]) * loops[arg[node], 1]
-            else:  # BYTE, BYTES
-                value += 1
+                times = np.int64(loops[arg[node], 1])
+                own = np.int64(cost[item]) if times else np.int64(0)
+            # too long to be written is not the same as impossible
+            value = np.int64(NEVER) if rest >= NEVER or own >= NEVER else min(rest + own * times, np.int64(NEVER - 1))
         if value < cost[node]:
             cost[node] = value
             again = again or last > node

@@ -13,11 +13,13 @@ import functools
 from ..errors import ConstraintTooLarge
 from .dfa import Dfa
 from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
+from .literals import fits_a_table, literal_dfa
 from .nfa import ANY_TEXT, determinise
 from .regex_syntax import Assertion, CharSet, Concat, Dialect, Either, Look, Node, Plain, Times, parse
 
 EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
+MANY_TEXTS = 8  # plain options; from so many on they become an automaton directly
 MINIMISE_UP_TO = 256  # states; beyond that a smaller table is not worth the time
 
 
@@ -30,7 +32,10 @@ def regex_to_dfa(pattern: str, *, search: bool = False, dialect: Dialect = "json
         ConstraintTooLarge: the automaton would pass its bounds; raised within about a second.
     """
     tree = anchored(parse(pattern, dialect), search=search)
+    texts = plain_texts(tree)
     try:
+        if texts is not None:
+            return literal_dfa(texts)
         dfa = determinise(tree)
     except ConstraintTooLarge as error:
         shown = pattern if len(pattern) <= 80 else pattern[:77] + "..."
@@ -46,6 +51,9 @@ def regex_to_expression(pattern: str, *, dialect: Dialect = "python") -> Express
     Raises as `regex_to_dfa` does; a pattern with assertions inside must be small enough for an automaton.
     """
     tree = anchored(parse(pattern, dialect), search=False)
+    texts = plain_texts(tree)
+    if texts is not None:
+        return Embed(literal_dfa(texts))
     if num_positions(tree, EAGER_POSITIONS) >= EAGER_POSITIONS:
         lazy = _expression(tree)
         if lazy is not None:
@@ -93,6 +101,8 @@ def _expression(tree: Node) -> Expression | None:
             done.append(Alternation(()) if has_surrogate else Literal(node.text.encode()))
         elif isinstance(node, (Assertion, Look)):
             return None
+        elif not is_ready and (options := plain_texts(node)) is not None:
+            done.append(Embed(literal_dfa(options)))
         elif not is_ready:
             tasks.append((node, True))
             children = (node.item,) if isinstance(node, Times) else _children(node)
@@ -105,6 +115,32 @@ def _expression(tree: Node) -> Expression | None:
             del done[len(done) - len(children) :]
             done.append(_joined(operands) if isinstance(node, Concat) else Alternation(operands))
     return done.pop()
+
+
+def plain_texts(tree: Node) -> list[str] | None:
+    """The texts of an alternation of many plain texts; None if it is anything else."""
+    if not isinstance(tree, Either) or len(tree.options) < MANY_TEXTS:
+        return None
+    texts: list[str] = []
+    for option in tree.options:
+        if isinstance(option, Plain):
+            text = option.text
+        else:
+            parts = option.parts if isinstance(option, Concat) else (option,)
+            characters = [_plain_part(part) for part in parts]
+            if None in characters:
+                return None
+            text = "".join(map(str, characters))
+        texts.append(text)
+    return texts if fits_a_table(texts) else None
+
+
+def _plain_part(part: Node) -> str | None:
+    if isinstance(part, Plain):
+        return part.text
+    if isinstance(part, CharSet) and len(part.intervals) == 1 and part.intervals[0][0] == part.intervals[0][1]:
+        return chr(part.intervals[0][0])
+    return None
 
 
 def _children(node: Concat | Either) -> tuple[Node, ...]:
@@ -133,6 +169,8 @@ def _one_character(node: CharSet) -> Expression:
 
 def anchored(tree: Node, *, search: bool) -> Node:
     """The tree for whole texts: outer ^ and $ are dropped, and under `search` their absence becomes "any text"."""
+    if not search and plain_texts(tree) is not None:
+        return tree
     groups: dict[tuple[bool, bool], list[Node]] = {}
     for option in tree.options if isinstance(tree, Either) else (tree,):
         body, starts, ends = _without_anchors(option)

@@ -98,6 +98,7 @@ class Look:
 Node = CharSet | Plain | Concat | Either | Times | Assertion | Look
 
 _PLAIN_RUN = re.compile(r"(?:[^\\.\[\](){}*+?|^$](?![*+?{]))+")  # characters that mean themselves, once
+_PLAIN_OPTIONS = re.compile(r"(?:[^\\.\[\](){}*+?|^$]+\|)+[^\\.\[\](){}*+?|^$]+(?=\)|\Z)")  # a|b|c and nothing else
 _REPEAT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
 _GROUP_NAME = re.compile(r"\w+")
 _FLAGS = re.compile(r"([imsxauL]*)(?:-([imsx]+))?([:)])")
@@ -171,6 +172,10 @@ class _Parser:
                 levels[-1].parts.append(self._quantified(level.close()))
             elif c in " \t\n\r\v\f#" and "x" in self.flags:
                 self._skip_blank()
+            elif not self.flags and not levels[-1].parts and (run := _PLAIN_OPTIONS.match(pattern, self.position)):
+                levels[-1].options.extend(map(Plain, run[0].split("|")))
+                levels[-1].parts = [levels[-1].options.pop()]
+                self.position = run.end()
             elif not self.flags and (run := _PLAIN_RUN.match(pattern, self.position)):
                 levels[-1].parts.append(Plain(run[0]))
                 self.position = run.end()

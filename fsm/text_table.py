@@ -7,7 +7,7 @@ automaton is `state * num_nodes + node`, as in `Dfa`; 0 is dead. Built once per 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge
 from .alphabet import Bools, Ints, Spelling
+from .counted import Counted
 from .dfa import Dfa, JsonStrings
 from .dfa_kernels import distances
+from .memory import NEVER
 from .text_table_kernels import bits_of_rows, character_kinds, pack_text
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_STATES = 1 << 23  # byte states of one language: they share an integer with a position and a stack
 MAX_EXPANDED = 20_000  # states of a language that is not a Dfa
+ENDLESS = 1 << 40  # as the greatest length: there is none
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -33,11 +36,16 @@ class TextTable:
     Attributes:
         table: int32[Q, G]; accepts: uint8[Q].
         arrays: all arrays that `fields` points to, so that they live as long.
-        fields: int64[14], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
+        fields: int64[21], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
             template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
             node_costs int32[N, G], is_wide uint8[G] (1 if the class has characters beyond ASCII other than U+2028
             and U+2029, plus 2 if it has one of these), num_ascii int32[G]
-            (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q.
+            (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q; then the
+            least and the greatest length (-1: not counted), the address of least int32[Q, tail + period], tail and
+            period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end.
+        counted: the bounds and what is left, if lengths are counted.
+        uncounted: the table of the language itself, if lengths are counted.
+        widest: the number of bytes of the widest character, if lengths are counted.
         min_bytes: length of the shortest text; max_bytes: greatest distance of any table state from an end.
         num_nodes: N.
     """
@@ -49,6 +57,9 @@ class TextTable:
     min_bytes: int
     max_bytes: int
     num_nodes: int
+    counted: Counted | None = None
+    uncounted: TextTable | None = None
+    widest: int = 0
 
     @property
     def num_states(self) -> int:
@@ -58,10 +69,13 @@ class TextTable:
 
 def text_table(language: Language) -> TextTable:
     """The table of a language, from the language itself if it was made before."""
-    if not isinstance(language, (Dfa, JsonStrings)):
+    if not isinstance(language, (Dfa, JsonStrings, Counted)):
         return _expanded(language)
     kept = language.__dict__.get("_text_table")
-    if kept is None:
+    if kept is None and isinstance(language, Counted):
+        kept = language.__dict__["_text_table"] = _counted(language)
+    elif kept is None:
+        assert not isinstance(language, Counted)
         spelling = language.alphabet.spelling if isinstance(language, Dfa) else language.spelling
         kept = _pack(language.table, language.accepting, spelling, language.start_state)
         language.__dict__["_text_table"] = kept
@@ -78,6 +92,29 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
     )
     arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii)
     return TextTable(table, accepts, arrays, fields, int(costs[start]), int(max_bytes), len(template))
+
+
+def _counted(language: Counted) -> TextTable:
+    """The table of the language behind it, with the bounds in the last fields."""
+    base, lengths = text_table(language.language), language.lengths
+    fields = base.fields.copy()
+    used = (base.table > 0).any(axis=0)
+    widest = int(base.arrays[6][0][used].max(initial=1))
+    maximum = ENDLESS if language.maximum is None else language.maximum
+    fields[14:18] = (language.minimum, maximum, lengths.least.ctypes.data, lengths.tail)
+    fields[18:21] = (lengths.period, widest, lengths.longest_way)
+    shortest = lengths.from_state(language.language.start_state, language.minimum)
+    min_bytes = NEVER if language.is_empty() else min(shortest * widest, NEVER - 1)
+    return replace(
+        base,
+        arrays=(*base.arrays, lengths.least),
+        fields=fields,
+        min_bytes=min_bytes,
+        max_bytes=NEVER - 1,
+        counted=language,
+        uncounted=base,
+        widest=widest,
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .compiled import inner_kernel, kernel
-from .memory import NEVER, TEXT_WIDTH
+from .memory import NEVER, T_MAX, TEXT_WIDTH
 
 
 @kernel
@@ -43,6 +43,7 @@ def pack_text(
     fields[6], fields[7], fields[8] = byte_costs.ctypes.data, is_wide.ctypes.data, num_ascii.ctypes.data
     fields[9], fields[10], fields[11] = num_classes, template.shape[0], reach_bits.shape[1]
     fields[12], fields[13] = start * template.shape[0], num_states
+    fields[T_MAX] = -1  # not counted
     return accepts, live_bits, costs, fields, max_bytes
 
 

@@ -36,7 +36,7 @@ class Vocabulary:
         token_bytes: uint8, all tokens one after the other; token_offsets: int32[size + 1], where each begins.
         num_words: length of a bitmask row in int32 words.
         trie: all tokens that spell something; rest_trie: those that are in no plain row.
-        plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`text_kernels`).
+        plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`text_walk_kernels`).
         all_words, eos_words: int32[num_words], the rows of all tokens that spell something, and of the EOS ids.
         is_complete: every byte is a token, so whatever can be spelt in bytes can be spelt in tokens.
     """

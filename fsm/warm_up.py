@@ -14,6 +14,8 @@ import numpy as np
 from ..errors import ConstraintError
 from .any_json import json_grammar
 from .constraint import Constraint
+from .counted import counted
+from .dfa import Dfa
 from .expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from .regex import regex_to_dfa, regex_to_expression
 from .unicode_sets import ignoring_case
@@ -40,7 +42,10 @@ def _grammars() -> Iterator[tuple[Grammar, int]]:
 
     letters = Alternation((Literal(b"a"), Literal(b"b")))
     bounded = Embed(regex_to_dfa("[^a]{1,40}").intersect(regex_to_dfa(".{0,30}")).json_string())
+    long = counted(Dfa.any_text().json_string(), 3, 1000)
     texts: tuple[Expression, ...] = (
+        regex_to_expression("a|b|c|ab|bc|ca|abc|bca"),
+        Embed(long or Dfa.any_text()),
         regex_to_expression(r"\w+\d\s\p{Lu}"),
         letters,
         Repeat(letters, 0, 400),

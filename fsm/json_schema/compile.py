@@ -19,7 +19,7 @@ from .objects import ObjectWriter
 from .others import Others
 from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
 from .sites import Sites
-from .strings import ANY_STRING_EXPRESSION, string_expression, string_language
+from .strings import ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
 from .texts import is_writable, string_text
 
 MAX_RULES = 200_000
@@ -191,5 +191,5 @@ def _written(bit: int, tests: tuple[Test, ...]) -> list[Expression]:
 def _listed(bit: int, tests: tuple[Test, ...], limit: int) -> list[str] | None:
     if bit == NUMBER:
         return number_texts(tests, limit)
-    texts = string_language(tests).texts(limit)
+    texts = few_strings(tests, limit)
     return None if texts is None else [string_text(text) for text in texts]

@@ -14,7 +14,7 @@ from ..record import record
 from .keys import forbidden_keys, goal_of_key, required_keys, settled
 from .numbers import is_impossible
 from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
-from .strings import string_language
+from .strings import no_string
 
 MAX_DEPTH = 3
 MAX_PAIRS = 400
@@ -158,7 +158,7 @@ def _strings(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
     if constants[0] is not None and constants[1] is not None and constants[0].isdisjoint(constants[1]):
         return True
     try:
-        return string_language(left + right).is_empty()
+        return no_string(left + right)
     except ConstraintTooLarge:
         return False
 

@@ -124,7 +124,7 @@ def format_language(name: str) -> Dfa:
     """The strings of a format; `name` must be one that `is_format` knows."""
     if name == "regex":
         return _plain_regexes()
-    language = regex_to_dfa(_PATTERNS[name], search=False, dialect="json-schema")
+    language = regex_to_dfa(_PATTERNS[name], search=False, dialect="json-schema").minimised()
     longest = _MAX_LENGTHS.get(name)
     if longest is not None:
         language = language.intersect(Dfa.length(1, longest))

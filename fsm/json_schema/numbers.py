@@ -24,6 +24,7 @@ from typing import Any
 from ...errors import ConstraintTooLarge
 from ..dfa import Dfa
 from ..expression import Embed
+from ..literals import literal_dfa
 from ..regex import regex_to_dfa
 from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .parts import Test
@@ -77,7 +78,7 @@ def number_language(tests: tuple[Test, ...]) -> Texts:
         rest = [test for test in tests if test is not constants[0]]
         values: Any = constants[0][1]
         texts = {text for value in values if _passes(value, rest) for text in _spellings(value, rest)}
-        return Dfa.from_literals(text.encode() for text in sorted(texts)), 0
+        return literal_dfa(texts), 0
     whole = _INTEGER in tests
     found: Texts | None = None
     for test in dict.fromkeys(tests):
@@ -175,7 +176,7 @@ def _failing(test: Test, whole: bool) -> Texts:
     assert kind == "among", kind
     if whole:
         texts = {text for n in argument if n == int(n) for text in (str(int(n)), "-0" if n == 0 else str(int(n)))}
-        return _INTEGERS.difference(Dfa.from_literals(text.encode() for text in sorted(texts))), 0
+        return _INTEGERS.difference(literal_dfa(texts)), 0
     if len(argument) > MAX_EXCLUDED:
         raise ConstraintTooLarge(f"more than {MAX_EXCLUDED} numbers are excluded; say what is allowed")
     sides = [_union((_beyond(n, LESS, whole), _beyond(n, GREATER, whole))) for n in sorted(argument)]

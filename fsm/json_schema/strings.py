@@ -11,19 +11,27 @@ import functools
 from collections.abc import Iterable
 from typing import Any, cast
 
+from ...errors import ConstraintTooLarge
 from ..any_json import string_text
+from ..counted import counted
 from ..dfa import Dfa
-from ..expression import Embed, Expression, Literal, Repeat, Sequence
+from ..expression import Embed, Expression
+from ..literals import literal_dfa
 from ..regex import regex_to_dfa
 from .formats import format_language
 from .parts import Test
-from .texts import is_writable
 
 ANY_STRING = Dfa.any_text()
 ANY_STRING_EXPRESSION = Embed(string_text())
 
-MAX_COUNTED = 40_000
-"""Longest length that is counted by the states of an automaton; beyond it a counter is used."""
+DENSE_STATES = 8_000
+"""Lengths are a part of the automaton up to so many states; beyond that they are counted beside it."""
+DENSE_LENGTH = 1_000
+SMALL_LENGTH = 16
+"""A least length up to this one is always a part of the automaton."""
+MAX_LEAST_LENGTH = 1 << 24
+MAX_LENGTH = 1 << 29
+"""A greatest length from here on is none: nobody can write so much."""
 
 
 def pattern_language(pattern: str) -> Dfa:
@@ -48,15 +56,64 @@ def string_language(tests: tuple[Test, ...]) -> Dfa:
 
 @functools.lru_cache(maxsize=1024)
 def string_expression(tests: tuple[Test, ...]) -> Expression | None:
-    """The same strings as JSON literals; None if there are none."""
-    if not tests:
-        return ANY_STRING_EXPRESSION
-    if len(tests) == 1 and tests[0][0] == "length":
-        minimum, maximum = cast("tuple[int, int | None]", tests[0][1:])
-        if max(minimum, maximum or 0) > MAX_COUNTED:
-            return Sequence((Literal(b'"'), Repeat(_character(), minimum, maximum), Literal(b'"')))
-    language = string_language(tests)
+    """The same strings as JSON literals; None if there are none.
+
+    Long bounds on the length are counted (`counted.py`) instead of being multiplied into the automaton.
+    """
+    others, minimum, maximum = _lengths_apart(tests)
+    if others == tests:
+        language = string_language(tests)
+        if language is ANY_STRING:
+            return ANY_STRING_EXPRESSION
+        return None if language.is_empty() else Embed(language.json_string())
+    language = string_language(others)
+    if minimum <= SMALL_LENGTH:
+        language, minimum = language.intersect(Dfa.length(minimum, None)), 0
+    bound = minimum if maximum is None else maximum
+    if not _is_dense(language, bound):
+        strings = string_text() if language is ANY_STRING else language.json_string()
+        found = counted(strings, minimum, maximum)
+        if found is not None:
+            return None if found.is_empty() else Embed(found)
+    language = language.intersect(Dfa.length(minimum, maximum))
     return None if language.is_empty() else Embed(language.json_string())
+
+
+def no_string(tests: tuple[Test, ...]) -> bool:
+    """Whether no string passes every test."""
+    return string_expression(tests) is None
+
+
+def few_strings(tests: tuple[Test, ...], limit: int) -> list[str] | None:
+    """All strings that pass every test; None if they are more than `limit`."""
+    others, minimum, maximum = _lengths_apart(tests)
+    if others != tests:
+        language = string_language(others)
+        bound = minimum if maximum is None else maximum
+        if not _is_dense(language, bound) and not language.is_finite():
+            found = counted(language, minimum, maximum)
+            if found is not None and not found.is_empty():
+                return None  # more than a few, or too long to be listed
+    return string_language(tests).texts(limit)
+
+
+def _is_dense(language: Dfa, bound: int) -> bool:
+    return bound <= DENSE_LENGTH and (language.num_states - 1) * bound <= DENSE_STATES
+
+
+def _lengths_apart(tests: tuple[Test, ...]) -> tuple[tuple[Test, ...], int, int | None]:
+    """The tests that are not about the length, and the bounds of all the others together."""
+    minimum, maximum = 0, MAX_LENGTH
+    others: list[Test] = []
+    for test in tests:
+        if test[0] == "length":
+            low, high = cast("tuple[int, int | None]", test[1:])
+            minimum, maximum = max(minimum, low), min(maximum, MAX_LENGTH if high is None else high)
+        else:
+            others.append(test)
+    if minimum > MAX_LEAST_LENGTH:
+        raise ConstraintTooLarge(f"a string of at least {minimum} characters is too long; at most {MAX_LEAST_LENGTH}")
+    return tuple(others), minimum, None if maximum == MAX_LENGTH else maximum
 
 
 @functools.lru_cache(maxsize=1024)
@@ -65,16 +122,9 @@ def key_expression(language: Dfa) -> Embed:
     return Embed(language.json_string())
 
 
-@functools.cache
-def _character() -> Embed:
-    """One character of a JSON string."""
-    escaped = r"\\(?:[\"\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]))"
-    return Embed(regex_to_dfa(rf"[^\"\\\u0000-\u001f]|{escaped}", search=False))
-
-
 def literal_language(texts: Iterable[str]) -> Dfa:
     """Exactly these texts; those with lone surrogates cannot be written and are left out."""
-    return Dfa.from_literals(text.encode() for text in texts if is_writable(text))
+    return literal_dfa(texts)
 
 
 def _cheapest_first(tests: tuple[Test, ...]) -> list[Test]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm.dfa import Dfa
+from phloem.fsm.literals import literal_dfa
 from phloem.fsm.regex import regex_to_dfa
 
 LETTERS = 'ab"\\\né中😀\x01'
@@ -20,7 +21,7 @@ texts = st.text(alphabet=LETTERS, max_size=5)
 
 
 def of(found: set[str]) -> Dfa:
-    return Dfa.from_literals([word.encode() for word in found])
+    return literal_dfa(found)
 
 
 @settings(deadline=None)
