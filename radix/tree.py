@@ -342,6 +342,15 @@ class RadixTree:
         if not node.children and node.parent is not None:
             self._queue.push(node)
 
+    def num_sole_blocks(self, node: Node) -> int:
+        """How many blocks only the lease on `node` protects: what releasing it would make evictable. O(depth)."""
+        num_bytes = 0
+        above: Node | None = node if node.num_leases == 1 else None
+        while above is not None and above.num_holds == 1:
+            num_bytes += len(above.blocks)
+            above = above.parent
+        return num_bytes >> 2
+
     def pin(self, tokens: bytes, ttl: float, namespace: str) -> Pin:
         """Keep the cached prefix of `tokens` for at least `ttl` seconds, whoever leases it or not.
 

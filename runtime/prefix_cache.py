@@ -81,6 +81,13 @@ class PrefixCache:
         """
         return self._grow(request, num_tokens)
 
+    def num_sole_blocks(self, request: Request) -> int:
+        """Blocks that would become free or evictable if the request left now."""
+        if request.lease is None:
+            return len(request.blocks)
+        held = -(-request.lease.num_tokens // self.block_size)
+        return len(request.blocks) - held + self.tree.num_sole_blocks(request.lease.node)
+
     def shrink(self, request: Request, num_tokens: int) -> None:
         """Frees the request's own blocks behind token `num_tokens` (a rejected draft's)."""
         keep = -(-num_tokens // self.block_size)

@@ -9,9 +9,10 @@ last admission stood, so that neighbours follow one another while their prefix i
 * what was preempted comes back before anything new is admitted, oldest first;
 * the oldest running request is never preempted, so every step brings something nearer to its end.
 
-A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing). When blocks
-run out, the youngest running request is preempted *into the tree*: resuming it is a hit unless its blocks were needed.
-What somebody waits for is evicted last.
+A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing). Who is
+admitted is decided by a forecast of the pool (see `admission`). When blocks run out nevertheless, the running request
+that is cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were needed. What
+somebody waits for is evicted last.
 
 Knows requests and the prefix cache; it knows no tensors.
 """
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..radix import pack
+from .admission import Outlook, OutputForecast, peak_demand
 from .batch import Batch, Extend
 from .prefix_cache import PrefixCache
 from .request import Phase, Request
@@ -66,7 +68,7 @@ class Scheduler:
         self._last_key: tuple[int, str, bytes, int] | None = None
         self._next_ticket = 0
         self._num_admitted = 0
-        self._under_pressure = False
+        self._forecast = OutputForecast()
         self.running: list[Request] = []
         self.num_preemptions = 0
         prefix_cache.spare_when(self._will_need)
@@ -100,7 +102,7 @@ class Scheduler:
         if request.phase is Phase.RUNNING:
             self.running.remove(request)
             self._prefix_cache.release(request, keep=keep)
-            self._under_pressure = False
+            self._forecast.observe(request.num_output_tokens, request.max_tokens)
         elif request in self._preempted:
             self._preempted.remove(request)
             del self._preempted_tokens[request.ticket]
@@ -112,17 +114,16 @@ class Scheduler:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
         budget = self._max_batch_tokens
         extends: list[Extend] = []
-        planned = 0
-        while planned < len(self.running):
-            request = self.running[planned]
+        decodes_first = sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
+        for request in decodes_first:
+            if request.phase is not Phase.RUNNING:
+                continue  # it had to make room for one before it
             extend = self._extend(request, budget)
             if extend is None:
                 break
-            if not self._make_room(extend, planned):
-                break
-            extends.append(extend)
-            budget -= extend.end - extend.start
-            planned += 1
+            if self._make_room(extend, extends):
+                extends.append(extend)
+                budget = self._max_batch_tokens - sum(extend.end - extend.start for extend in extends)
         for request in self._admit(budget):
             extend = self._extend(request, budget)
             if extend is None or not self._prefix_cache.reserve(request, extend.end):
@@ -150,22 +151,39 @@ class Scheduler:
             logits_from = min(logits_from, wanted - 1)
         return Extend(request, start, num_tokens, draft, logits_from)
 
-    def _make_room(self, extend: Extend, planned: int) -> bool:
-        """Reserves the extend's blocks, giving up the draft first and younger requests next.
+    def _make_room(self, extend: Extend, extends: list[Extend]) -> bool:
+        """Reserves the extend's blocks, giving up its draft first and other requests next.
 
-        Returns False if the request itself was preempted, since it was the youngest.
+        Victims that have been planned already are taken out of `extends`. Returns False if the request itself was
+        the one to go.
         """
-        if self._prefix_cache.reserve(extend.request, extend.end):
+        request = extend.request
+        if self._prefix_cache.reserve(request, extend.end):
             return True
         extend.draft = []
-        while not self._prefix_cache.reserve(extend.request, extend.end):
-            if len(self.running) == planned + 1 and planned == 0:
-                raise AssertionError("one request alone must fit the pool")
-            victim = self.running[-1]
+        while not self._prefix_cache.reserve(request, extend.end):
+            victim = self._victim(request)
             self._preempt(victim)
-            if victim is extend.request:
+            if victim is request:
                 return False
+            extends[:] = [other for other in extends if other.request is not victim]
         return True
+
+    def _victim(self, in_need: Request) -> Request:
+        """The request that is cheapest to resume: of the lowest priority, the one with the fewest blocks of its own.
+
+        The oldest running request is spared, and so is whoever gains nothing by going.
+        """
+        oldest = self.running[0]
+        candidates = [request for request in self.running if request is not oldest]
+        assert candidates, "one request alone must fit the pool"
+        useful = [
+            (request.priority, num_blocks, -request.ticket, request)
+            for request in candidates
+            if (num_blocks := self._prefix_cache.num_sole_blocks(request)) > 0
+        ]
+        # If nobody has a block for itself, the youngest go until what they share is free.
+        return min(useful)[3] if useful else candidates[-1]
 
     def _preempt(self, victim: Request) -> None:
         self.running.remove(victim)
@@ -174,7 +192,7 @@ class Scheduler:
         victim.draft = []
         victim.usage.num_preemptions += 1
         self.num_preemptions += 1
-        self._under_pressure = True
+        self._forecast.was_wrong()
         insort(self._preempted, victim, key=lambda request: request.ticket)
         self._preempted_tokens[victim.ticket] = pack(victim.token_ids)
 
@@ -185,28 +203,28 @@ class Scheduler:
 
         The caller plans each before it asks for the next, so a request sees what those before it will compute.
         """
-        outstanding = sum(self._num_missing_blocks(request) for request in self.running)
+        outlooks: list[Outlook] | None = None
         while budget > 0 and len(self.running) < self._max_running_requests:
             request = self._next_request()
             if request is None:
                 return
+            if outlooks is None:
+                outlooks = [self._outlook(other) for other in self.running]
             self._prefix_cache.lease(request)
-            missing = self._num_missing_blocks(request)
-            headroom = len(self.running)
-            if self._under_pressure:
-                headroom += self._prefix_cache.pool.num_blocks // 8
-            if self.running and self._prefix_cache.num_available_blocks < outstanding + missing + headroom:
+            outlooks.append(self._outlook(request))
+            if self.running and (
+                peak_demand(outlooks, self._prefix_cache.block_size) > self._prefix_cache.num_available_blocks
+            ):
                 self._prefix_cache.release(request, keep=False)
                 return
-            outstanding += missing
             self._start(request)
             budget -= min(budget, request.num_uncomputed_tokens)
             yield request
 
-    def _num_missing_blocks(self, request: Request) -> int:
-        """Blocks needed to hold every known token and the next one."""
-        block_size = self._prefix_cache.block_size
-        return max(0, -(-(request.num_tokens + 1) // block_size) - len(request.blocks))
+    def _outlook(self, request: Request) -> Outlook:
+        remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
+        missing = request.num_tokens - len(request.blocks) * self._prefix_cache.block_size
+        return Outlook(remaining, missing, self._prefix_cache.num_sole_blocks(request))
 
     def _start(self, request: Request) -> None:
         if self._preempted and self._preempted[0] is request:

@@ -180,7 +180,9 @@ class Trial:
     def release(self, which: int) -> None:
         if self.leases:
             node, _ = self.leases.pop(which % len(self.leases))
+            sole, before = self.tree.num_sole_blocks(node), self.tree.num_evictable_blocks
             self.tree.release(node)
+            assert self.tree.num_evictable_blocks == before + sole
 
     def evict(self, num_blocks: int) -> None:
         num_before_pins = self.count_evictable()

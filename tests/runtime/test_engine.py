@@ -49,6 +49,8 @@ def test_greedy_output_is_the_models_own(settings: dict[str, int]) -> None:
 def test_a_small_pool_preempts_and_loses_nothing() -> None:
     engine = fake_engine(num_blocks=14)
     batch = [[i, *range(20)] for i in range(12)]
+    short = SamplingParams(max_tokens=200, temperature=0.0, stop_token_ids=tuple(range(256)))
+    engine.generate([[i] for i in range(20)], short)  # so it expects short answers
     for prompt, completion in zip(batch, engine.generate(batch, GREEDY), strict=True):
         assert list(completion.token_ids) == greedy_truth(prompt, 12)
     assert engine.statistics().num_preemptions > 0

@@ -1,0 +1,112 @@
+"""Who may be admitted without anybody running out of memory later: a forecast of the blocks that all will need.
+
+A request grows by a token a step until it ends, and then gives back what nobody else holds. How long it will be is
+not known, only `max_tokens`; so the forecast learns, from the requests that have finished, which share of it is
+really used. With those lengths the future of the pool is a sum: sort by remaining tokens, walk from one end to the
+next, and see how many blocks those still running hold at that moment.
+
+::
+
+    blocks │        ╱│                      demand rises while requests grow,
+           │    ╱│╱  │   ╱│                 falls where one ends;
+           │ ╱╱  │   │╱╱  │                 admitted is whoever leaves the peak
+           └─────┴───┴────┴──► steps        within what is free or can be evicted
+
+The idea of admitting by the forecast peak is that of LightLLM's past-future scheduler (arXiv 2507.10150). A forecast
+may be wrong: then somebody is preempted, and the forecast gets more cautious until requests end in peace again.
+
+Knows lengths and block counts; it knows no tree and no tokens. Cost: O(running requests) per admission.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+
+WINDOW = 256  # finished requests that the forecast remembers
+CAUTION_STEP = 0.25  # how much more of the rest is reckoned with after a preemption …
+CAUTION_DECAY = 0.98  # … and what is left of that after a request that ended
+
+
+class OutputForecast:
+    """How many tokens a request will still generate, learned from those that have finished.
+
+    Attributes:
+        caution: 0 to 1: which part of the difference between the forecast and the worst case is added to it.
+    """
+
+    def __init__(self) -> None:
+        self.caution = 0.0
+        self._recent: deque[float] = deque()
+        self._ordered: list[float] = []
+        self._sums: list[float] | None = None
+
+    def observe(self, num_tokens: int, max_tokens: int) -> None:
+        """A request ended after `num_tokens` of at most `max_tokens`."""
+        share = num_tokens / max_tokens if max_tokens else 1.0
+        self._recent.append(share)
+        insort(self._ordered, share)
+        if len(self._recent) > WINDOW:
+            self._ordered.pop(bisect_right(self._ordered, self._recent.popleft()) - 1)
+        self._sums = None
+        self.caution *= CAUTION_DECAY
+
+    def was_wrong(self) -> None:
+        """Somebody had to be preempted."""
+        self.caution = min(1.0, self.caution + CAUTION_STEP)
+
+    def remaining(self, num_tokens: int, max_tokens: int) -> int:
+        """Tokens still expected after `num_tokens`; at most what is left of `max_tokens`.
+
+        The mean of those that came further than this one; half of the rest if none did.
+        """
+        left = max_tokens - num_tokens
+        if left <= 0:
+            return 0
+        if self._sums is None:
+            self._sums = [0.0, *accumulate(self._ordered)]
+        share = num_tokens / max_tokens
+        shorter = bisect_right(self._ordered, share)
+        longer = len(self._ordered) - shorter
+        mean = (self._sums[-1] - self._sums[shorter]) / longer if longer else (1.0 + share) / 2
+        expected = max(1.0, mean * max_tokens - num_tokens)
+        return min(left, round(expected + self.caution * (left - expected)))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Outlook:
+    """What one request will do to the pool.
+
+    Attributes:
+        remaining: tokens that it will still generate.
+        missing: known tokens for which it has no block yet, less room that is left in its last block: may be
+            negative.
+        returned: blocks it holds now and nobody else does: free or evictable when it ends.
+    """
+
+    remaining: int
+    missing: int
+    returned: int
+
+
+def peak_demand(outlooks: Iterable[Outlook], block_size: int) -> int:
+    """Blocks that will be needed beyond those held now, at the worst moment.
+
+    Between two ends demand only rises, so the worst moment is just before one.
+    """
+    ordered = sorted(outlooks)
+    alive = len(ordered)
+    missing = sum(outlook.missing for outlook in ordered)
+    returned = 0
+    peak = 0
+    for outlook in ordered:
+        # Each holds up to a block that is not full: on average half of it is room.
+        needed = (missing + alive * outlook.remaining) / block_size + alive / 2 - returned
+        peak = max(peak, int(needed) + 1)
+        alive -= 1
+        missing -= outlook.missing
+        returned += outlook.returned
+    return peak
