@@ -1,0 +1,208 @@
+"""Folding: the compressed form of a graph. The same language with fewer nodes.
+
+::
+
+    0. equal        nodes with the same future become one
+    1. counted      a chain of nodes that differ only in how often the same label was read
+                    becomes one node with a loop "at most n times"
+    2. repeated     a label that must be read n times in a row becomes one edge  [0-9]{4}
+    3. forced       bytes that must come next are appended to the edge that leads to them  '","age":'
+
+A node goes only if nothing but one edge leads to it, nothing but one leaves it and the text cannot end there; so what
+is lost is a place where there was nothing to decide. What jump-forward reads (`Automaton.forced_run`) is the run of
+single bytes at the end of an edge, and on along edges of single bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .graph import Edge, Graph, Kind, Word, is_forced, moved
+
+COUNTED_FROM = 3  # nodes in a chain for which a counter is easier to read
+
+
+def fold(graph: Graph) -> Graph:
+    """The compressed form."""
+    # runs first: nodes inside a run are not to be joined with those of another run that ends alike
+    joined = _joined(_appended(_appended(graph, _repeats), _forces))
+    return _appended(_appended(_counted(joined), _repeats), _forces)
+
+
+def _joined(graph: Graph) -> Graph:
+    """Nodes with the same future as one: Moore's refinement, from "may end here" on."""
+    leaving = graph.leaving()
+    group = [1 if node in graph.accepting else 0 for node in range(graph.num_nodes)]
+    for node in graph.open_nodes:
+        group[node] = node + 2  # of which nobody knows the future
+    num_groups = len(set(group))
+    while True:
+        numbers: dict[object, int] = {}
+        refined: list[int] = []
+        for node, edges in enumerate(leaving):
+            future = (group[node], frozenset(moved(edge, 0, group[edge.target]) for edge in edges))
+            refined.append(numbers.setdefault(future, len(numbers)))
+        group = refined
+        if len(numbers) == num_groups:
+            break
+        num_groups = len(numbers)
+    if num_groups == graph.num_nodes:
+        return graph
+    first: dict[int, int] = {}
+    for node, number in enumerate(group):
+        first.setdefault(number, node)
+    kept = list(first.values())
+    place = {number: index for index, number in enumerate(first)}
+    edges = [edge for node in kept for edge in _parallel(leaving[node], [place[number] for number in group])]
+    return Graph(
+        graph.title,
+        tuple(graph.states[node] for node in kept),
+        tuple(edges),
+        frozenset(place[group[node]] for node in graph.accepting),
+        place[group[graph.start]],
+        graph.num_left_out,
+        graph.is_whole,
+        frozenset(place[group[node]] for node in graph.open_nodes),
+    )
+
+
+def _parallel(edges: list[Edge], place: list[int]) -> list[Edge]:
+    """The edges of a node, moved; what now leads to the same node is one edge."""
+    words: dict[tuple[int, int | None], dict[Word, int]] = {}
+    found: list[Edge] = []
+    for edge in edges:
+        source, target = place[edge.source], place[edge.target]
+        if edge.kind is not Kind.BYTES:
+            found.append(moved(edge, source, target))
+            continue
+        masks = words.setdefault((target, edge.most), {})
+        for first, *rest in edge.words:
+            masks[tuple(rest)] = masks.get(tuple(rest), 0) | first
+    for (target, most), masks in words.items():
+        ways = tuple((first, *rest) for rest, first in masks.items())
+        found.append(Edge(place[edges[0].source], target, ways, most=most))
+    return found
+
+
+class _Table:
+    """A graph while nodes are taken out of it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.leaving = graph.leaving()
+        self.entering = [0] * graph.num_nodes
+        for edge in graph.edges:
+            self.entering[edge.target] += 1
+        self.gone: set[int] = set()
+
+    def is_inner(self, node: int) -> bool:
+        """Whether one edge leads to the node, one leaves it, and the text cannot end there."""
+        return (
+            self.entering[node] == 1
+            and len(self.leaving[node]) == 1
+            and node != self.graph.start
+            and node not in self.graph.accepting
+            and node not in self.graph.open_nodes
+            and self.leaving[node][0].target != node
+        )
+
+    def finish(self) -> Graph:
+        graph = self.graph
+        kept = [node for node in range(graph.num_nodes) if node not in self.gone]
+        number = {node: index for index, node in enumerate(kept)}
+        edges = [
+            moved(edge, number[node], number[edge.target]) for node in kept for edge in self.leaving[node]
+        ]
+        return Graph(
+            graph.title,
+            tuple(graph.states[node] for node in kept),
+            tuple(edges),
+            frozenset(number[node] for node in graph.accepting if node in number),
+            number[graph.start],
+            graph.num_left_out,
+            graph.is_whole,
+            frozenset(number[node] for node in graph.open_nodes if node in number),
+        )
+
+
+def _appended(graph: Graph, belongs: Callable[[Edge, Edge], bool]) -> Graph:
+    """Takes out inner nodes whose leaving edge belongs to the entering one."""
+    table = _Table(graph)
+    for node in range(graph.num_nodes):
+        if node in table.gone:
+            continue
+        for index, edge in enumerate(table.leaving[node]):
+            while edge.kind is Kind.BYTES and edge.target not in (node, graph.start) and len(edge.words) == 1:
+                if not table.is_inner(edge.target):
+                    break
+                (following,) = table.leaving[edge.target]
+                if not belongs(edge, following):
+                    break
+                table.gone.add(edge.target)
+                edge = Edge(node, following.target, ((*edge.words[0], *following.words[0]),))
+            table.leaving[node][index] = edge
+    return table.finish()
+
+
+def _forces(_: Edge, following: Edge) -> bool:
+    return following.most is None and is_forced((following,))
+
+
+def _repeats(edge: Edge, following: Edge) -> bool:
+    """Whether the label goes on as it began; single bytes are left to `_forces`."""
+    return (
+        following.kind is Kind.BYTES
+        and following.most is None
+        and len(following.words) == 1
+        and len(following.words[0]) == 1
+        and set(edge.words[0]) == set(following.words[0])
+    )
+
+
+def _counted(graph: Graph) -> Graph:
+    table = _Table(graph)
+    targets = {edge.target for edge in graph.edges}
+    for node in sorted(targets | {graph.start}):
+        if node in table.gone:
+            continue
+        for chain_edge in table.leaving[node]:
+            chain = _chain(table, node, chain_edge)
+            if len(chain) >= COUNTED_FROM:
+                loop = Edge(node, node, chain_edge.words, most=len(chain) - 1)
+                # the edges of the last of them: all but the one that counts
+                table.leaving[node] = [loop, *(moved(edge, node, edge.target) for edge in table.leaving[chain[-1]])]
+                table.gone.update(chain[1:])
+                break
+    for node in range(graph.num_nodes):
+        if node in table.gone:
+            table.leaving[node] = []
+    return table.finish()
+
+
+def _chain(table: _Table, first: int, step: Edge) -> list[int]:
+    """Nodes from `first` on, each reached from the one before by the same label, all else being equal."""
+    graph = table.graph
+    if step.kind is not Kind.BYTES or step.most is not None:
+        return []
+    rest = _others(table, first, step)
+    chain = [first]
+    edge: Edge | None = step
+    while edge is not None:
+        node = edge.target
+        is_fit = table.entering[node] == 1 and node not in (first, graph.start) and node not in graph.open_nodes
+        if not is_fit or (node in graph.accepting) != (first in graph.accepting) or node in table.gone:
+            return []
+        chain.append(node)
+        edge = next((e for e in table.leaving[node] if e.words == step.words and e.kind is Kind.BYTES), None)
+        if edge is None or edge.target == node:
+            break
+        if _others(table, node, edge) != rest:
+            return []
+    if edge is not None or _others(table, chain[-1], None) != rest:
+        return []
+    return chain
+
+
+def _others(table: _Table, node: int, but: Edge | None) -> frozenset[Edge]:
+    """What leaves a node besides one edge, as seen from nowhere."""
+    return frozenset(moved(edge, 0, edge.target) for edge in table.leaving[node] if edge is not but)

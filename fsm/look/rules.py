@@ -1,0 +1,164 @@
+"""Rules: a network as one graph per rule, for languages that no finite automaton writes.
+
+A rule that calls itself has no end of states, so its states cannot be drawn; its rules can. In such a graph
+
+    → name     pushes the place behind the edge on the stack, writes the rule, and comes back (pops)
+    ‹text›     is a text automaton, run until it accepts
+    ‹turns›    is a counted loop, whose body is a graph of its own
+
+and a rule may end at its accepting nodes. Positions that are reached alike are one node (a set of positions), so a
+graph is deterministic but for what overlaps between bytes and names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..network import BYTE, BYTES, CALL, LOOP, NEVER, RETURN, SPLIT, TEXT, Network
+from .graph import Edge, Graph, Kind, Word
+
+MAX_POSITIONS = 4000
+
+Name = Callable[[int], str]
+"""The name of a rule by its entry."""
+
+
+def is_recursive(network: Network) -> bool:
+    """Whether a rule that can be reached can call itself, at once or by way of others."""
+    calls = {entry: _called(network, entry) for entry in entries(network)}
+    done: set[int] = set()
+    path: list[tuple[int, Iterator[int]]] = [(network.start, iter(calls[network.start]))]
+    on_path = {network.start}
+    while path:
+        entry, rest = path[-1]
+        following = next(rest, None)
+        if following is None:
+            path.pop()
+            on_path.discard(entry)
+            done.add(entry)
+        elif following in on_path:
+            return True
+        elif following not in done:
+            on_path.add(following)
+            path.append((following, iter(calls[following])))
+    return False
+
+
+def entries(network: Network) -> list[int]:
+    """The entries of all rules and loop bodies that can be reached, the start first."""
+    found = [network.start]
+    known = set(found)
+    for entry in found:
+        for other in _called(network, entry):
+            if other not in known:
+                known.add(other)
+                found.append(other)
+    return found
+
+
+def rule_graphs(network: Network, name: Name, text_name: Callable[[int], str], max_graphs: int = 24) -> list[Graph]:
+    """The graphs of the rules, the start first, at most `max_graphs` of them."""
+    return [_graph(network, entry, name, text_name) for entry in entries(network)[:max_graphs]]
+
+
+def _called(network: Network, entry: int) -> list[int]:
+    """The rules and loop bodies that a rule refers to, in order."""
+    found: dict[int, None] = {}
+    pending = [entry]
+    seen = {entry}
+    while pending:
+        node = pending.pop()
+        kind, argument = int(network.kind[node]), int(network.arg[node])
+        if kind == CALL:
+            found[argument] = None
+        elif kind == LOOP:
+            found[int(network.loops[argument][0])] = None
+        for target in _following(network, node):
+            if target not in seen and network.cost[target] < NEVER:
+                seen.add(target)
+                pending.append(target)
+    return list(found)
+
+
+def _following(network: Network, node: int) -> list[int]:
+    kind, argument, following = int(network.kind[node]), int(network.arg[node]), int(network.next_node[node])
+    if kind == SPLIT:
+        return [int(option) for option in network.options[argument : argument + following]][::-1]
+    return [] if kind == RETURN else [following]
+
+
+def _graph(network: Network, entry: int, name: Name, text_name: Callable[[int], str]) -> Graph:
+    first = _closure(network, [entry])
+    numbers = {first: 0}
+    order = [first]
+    edges: list[Edge] = []
+    is_whole = True
+    for source, positions in enumerate(order):
+        for key, targets in _steps(network, positions, name, text_name).items():
+            after = _closure(network, targets)
+            if not after:
+                continue
+            number = numbers.get(after)
+            if number is None:
+                if len(order) >= MAX_POSITIONS:
+                    is_whole = False
+                    continue
+                number = numbers[after] = len(order)
+                order.append(after)
+            kind, words, label = key
+            edges.append(Edge(source, number, words, label, kind))
+    accepting = frozenset(
+        index for index, positions in enumerate(order) if any(network.kind[p] == RETURN for p in positions)
+    )
+    states = tuple(min(positions) for positions in order)
+    return Graph(name(entry), states, tuple(edges), accepting, 0, 0, is_whole)
+
+
+Key = tuple[Kind, tuple[Word, ...], str]
+
+
+def _steps(network: Network, positions: frozenset[int], name: Name, text_name: Callable[[int], str]) -> dict[Key, list[int]]:
+    """Where each label leads; bytes with the same targets are one label."""
+    by_byte: dict[int, list[int]] = {}
+    found: dict[Key, list[int]] = {}
+    for node in sorted(positions):
+        kind, argument, following = int(network.kind[node]), int(network.arg[node]), int(network.next_node[node])
+        if kind == BYTE:
+            by_byte.setdefault(argument, []).append(following)
+        elif kind == BYTES:
+            for byte in range(256):
+                if int(network.byte_sets[argument][byte >> 6]) >> (byte & 63) & 1:
+                    by_byte.setdefault(byte, []).append(following)
+        elif kind == TEXT:
+            found.setdefault((Kind.TEXT, (), text_name(argument)), []).append(following)
+        elif kind == CALL:
+            found.setdefault((Kind.CALL, (), name(argument)), []).append(following)
+        elif kind == LOOP:
+            body, minimum, maximum = (int(value) for value in network.loops[argument][:3])
+            times = f"{minimum}+" if maximum < 0 else f"{minimum}" if minimum == maximum else f"{minimum}–{maximum}"
+            found.setdefault((Kind.TURNS, (), f"{times} × {name(body)}"), []).append(following)
+    groups: dict[tuple[int, ...], int] = {}
+    for byte, targets in by_byte.items():
+        key = tuple(sorted(set(targets)))
+        groups[key] = groups.get(key, 0) | 1 << byte
+    read = {(Kind.BYTES, ((mask,),), ""): list(targets) for targets, mask in groups.items()}
+    return {**read, **found}
+
+
+def _closure(network: Network, nodes: list[int]) -> frozenset[int]:
+    """The positions that are reached without reading, those that cannot end left out."""
+    found: set[int] = set()
+    seen = set(nodes)
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if network.cost[node] >= NEVER:
+            continue
+        if network.kind[node] != SPLIT:
+            found.add(node)
+            continue
+        for target in _following(network, node):
+            if target not in seen:
+                seen.add(target)
+                pending.append(target)
+    return frozenset(found)
