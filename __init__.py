@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         structural_tag,
     )
     from phloem.runtime.engine import Engine
+    from phloem.runtime.explaining import explain
     from phloem.runtime.program import (
         Expression,
         ForkGroup,
@@ -106,6 +107,7 @@ _MODULE_OF = {
     "Engine": "phloem.runtime.engine",
     "EngineConfig": "phloem.runtime.config",
     "EngineStatistics": "phloem.runtime.statistics",
+    "explain": "phloem.runtime.explaining",
     **dict.fromkeys(
         ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex", "structural_tag"),
         "phloem.runtime.constraint_spec",
@@ -180,6 +182,7 @@ __all__ = [
     "assistant_begin",
     "assistant_end",
     "choice",
+    "explain",
     "function",
     "gen",
     "gen_int",

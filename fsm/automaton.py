@@ -122,6 +122,15 @@ class Automaton:
         stacks, at = self._arrays[k.STACKS], stack * k.STACK_WIDTH
         return int(stacks[at + k.F_COUNT]), int(stacks[at + k.F_PARENT])
 
+    def frames(self, stack: int) -> list[tuple[int, int]]:
+        """(node to go on at, turns done) of every frame of a stack, the top first."""
+        stacks, found = self._arrays[k.STACKS], []
+        while stack:
+            at = stack * k.STACK_WIDTH
+            found.append((int(stacks[at + k.F_RETURN]), int(stacks[at + k.F_COUNT])))
+            stack = int(stacks[at + k.F_PARENT])
+        return found
+
     def live_bytes(self, state: int) -> npt.NDArray[np.uint8]:
         """uint8[256], 1 for every byte that may follow. A fresh array."""
         live = np.zeros(256, np.uint8)

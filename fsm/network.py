@@ -22,6 +22,7 @@ aside), and the nodes of a rule lie together: that makes the costs of most netwo
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,10 +67,17 @@ class Network:
     byte_sets: npt.NDArray[np.uint64]  # [num_sets, 4]
     texts: tuple[TextTable, ...]
     start: int
+    rule_numbers: Mapping[str, int]
+    rule_entries: Ints  # int32[num_rules], by number of the rule
 
     @property
     def num_nodes(self) -> int:
         return len(self.kind)
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entry node of every rule by its name."""
+        return {name: int(self.rule_entries[number]) for name, number in self.rule_numbers.items()}
 
 
 def build_network(grammar: Grammar) -> Network:
@@ -352,7 +360,9 @@ class _Builder:
         words = [[mask >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)] for mask in self.byte_sets]
         byte_sets = np.array(words or [[0, 0, 0, 0]], np.uint64)
         texts = tuple(self.text_tables)
-        return Network(kind, arg, next_node, cost, options, loops, byte_sets, texts, int(entries[0]))
+        return Network(
+            kind, arg, next_node, cost, options, loops, byte_sets, texts, int(entries[0]), self.numbers, entries
+        )
 
     def _refuse_left_recursion(self, calls: list[list[int]]) -> None:
         """InvalidGrammar: a rule can begin with itself; its states would have endless stacks.

@@ -33,7 +33,11 @@ Whitespace = OneOf["compact", "spaced", "flexible"]
 
 
 def schema_to_grammar(
-    schema: object, *, whitespace: Whitespace = "compact", annotations: list[Annotation] | None = None
+    schema: object,
+    *,
+    whitespace: Whitespace = "compact",
+    annotations: list[Annotation] | None = None,
+    places: dict[str, str] | None = None,
 ) -> Grammar:
     """The grammar of all JSON texts that are valid under a schema, in the documented spelling.
 
@@ -41,6 +45,7 @@ def schema_to_grammar(
         schema: a dict or a boolean, as json.loads gives it. It must not change while this runs.
         whitespace: how the text is laid out.
         annotations: receives the keywords that are there and not enforced, because they demand nothing.
+        places: receives the JSON pointer of the schema behind each rule that has one, by the rule's name.
 
     Raises:
         InvalidSchema: it is not a JSON Schema; `pointer` says where.
@@ -52,4 +57,8 @@ def schema_to_grammar(
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
     evaluates, is_dynamic = check_size(schema)
     sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic)
-    return SchemaCompiler(sites, LAYOUTS[whitespace]).grammar()
+    compiler = SchemaCompiler(sites, LAYOUTS[whitespace])
+    grammar = compiler.grammar()
+    if places is not None:
+        places.update(compiler.places())
+    return grammar

@@ -63,6 +63,14 @@ class SchemaCompiler:
         self._rules["value"] = start
         return Grammar(self._rules, "value")
 
+    def places(self) -> dict[str, str]:
+        """The JSON pointer that a rule of the grammar comes from, by its name (rules within objects have none)."""
+        return {
+            expression.name: self._sites.table[min(goal) >> 1].pointer if goal else ""
+            for goal, expression in self._known.items()
+            if isinstance(expression, Rule)
+        }
+
     # ---------------------------------------------------------------- goals
 
     def value(self, goal: Goal) -> Expression | None:

@@ -110,9 +110,7 @@ class _Table:
         graph = self.graph
         kept = [node for node in range(graph.num_nodes) if node not in self.gone]
         number = {node: index for index, node in enumerate(kept)}
-        edges = [
-            moved(edge, number[node], number[edge.target]) for node in kept for edge in self.leaving[node]
-        ]
+        edges = [moved(edge, number[node], number[edge.target]) for node in kept for edge in self.leaving[node]]
         return Graph(
             graph.title,
             tuple(graph.states[node] for node in kept),

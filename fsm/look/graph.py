@@ -18,6 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+AUTOMATON = "automaton"
+"""The title of a graph of all states (others are graphs of rules)."""
+
 Word = tuple[int, ...]
 """One set of bytes (256 bits) per position."""
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from ..any_json import string_text
+from ..any_json import number_text, string_text
 from ..dfa import Dfa
+from ..json_schema.numbers import ANY_INTEGER, ANY_NUMBER
 from .graph import Edge, Graph, Kind, Word, is_single
 
 Ranges = list[tuple[int, int]]
@@ -71,7 +72,7 @@ def _plain(edge: Edge) -> str:
     if edge.kind is Kind.CALL:
         return f"→ {edge.name}"
     if edge.kind is not Kind.BYTES:
-        return f"‹{edge.name}›"
+        return edge.name if edge.name.startswith("[") else f"‹{edge.name}›"
     return words_label(edge.words)
 
 
@@ -269,13 +270,31 @@ def language_label(language: object) -> str:
     """What a text automaton writes, in a few words."""
     if language is string_text():
         return "string"
+    if language is number_text() or language is ANY_NUMBER.language:
+        return "number"
+    if language is ANY_INTEGER.language:
+        return "integer"
     if isinstance(language, Dfa):
+        if language.max_length() == 1 and not language.accepting[language.start_state]:
+            return class_label(_characters(language))
         texts = language.texts(4)
         if texts is not None:
             return " or ".join(quoted(text.encode()) for text in sorted(texts))
         return f"text like {shortened(quoted(language.shortest()), 24)}"
     shortest = getattr(language, "shortest", None)
     return f"string like {shortened(shortest().decode(), 24)}" if shortest is not None else "text"
+
+
+def _characters(language: Dfa) -> Ranges:
+    """The texts of one character of a language."""
+    alphabet = language.alphabet
+    ends = [*(int(start) - 1 for start in alphabet.starts[1:]), MAX_CODE_POINT]
+    targets = language.table[language.start_state]
+    return [
+        (int(first), last)
+        for first, last, class_id in zip(alphabet.starts, ends, alphabet.classes, strict=True)
+        if language.accepting[targets[class_id]]
+    ]
 
 
 def shortened(text: str, limit: int) -> str:

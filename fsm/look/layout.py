@@ -14,6 +14,7 @@ that would be wider than `max_width`. Units are pixels. It knows sizes and not w
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ LINE = 16.0  # height of a text
 CELL = 7.3  # width of one column of text
 GAP_ALONG = 14.0
 GAP_ACROSS = 12.0
+MAX_SLACK = 30.0  # added where a line has a long way across
 LOOP = 26.0  # how far a loop stands out
 SWEEPS = 12
 
@@ -39,10 +41,7 @@ class Box:
 
     def overlaps(self, other: Box) -> bool:
         return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
 
 
@@ -153,7 +152,7 @@ class _Plan:
             self.items.append(item)
             chain.append(len(self.items) - 1)
         chain.append(last)
-        for one, other in zip(chain, chain[1:], strict=False):
+        for one, other in itertools.pairwise(chain):
             self.items[one].neighbours.append(other)
             self.items[other].neighbours.append(one)
         self.chains[index] = (chain, label, is_turned)
@@ -162,10 +161,19 @@ class _Plan:
         """Begin and end of every rank along the direction of reading."""
         found: list[tuple[float, float]] = []
         position = 4.0
-        for layer in layers:
+        for number, layer in enumerate(layers):
             size = max(self.items[index].along for index in layer)
             found.append((position, position + size))
-            position += size + GAP_ALONG
+            steepest = max(
+                (
+                    abs(self.items[index].across - self.items[other].across)
+                    for index in layer
+                    for other in self.items[index].neighbours
+                    if self.items[other].rank == number + 1
+                ),
+                default=0.0,
+            )
+            position += size + GAP_ALONG + min(steepest / 5, MAX_SLACK)
         return found
 
     def _finish(self, along: list[tuple[float, float]]) -> Layout:
@@ -273,7 +281,7 @@ def _ordered(layers: list[list[int]], items: list[_Item]) -> list[list[int]]:
 
 def _crossings(layers: list[list[int]], items: list[_Item]) -> int:
     total = 0
-    for layer, following in zip(layers, layers[1:], strict=False):
+    for layer, following in itertools.pairwise(layers):
         place = {index: position for position, index in enumerate(following)}
         ends = [sorted(place[n] for n in items[index].neighbours if n in place) for index in layer]
         seen: list[int] = []
@@ -309,7 +317,7 @@ def _place(layers: list[list[int]], items: list[_Item]) -> None:
 def _settle(layer: list[int], items: list[_Item], wanted: list[float], weights: list[float]) -> None:
     """The positions nearest to those wanted (weighted least squares) that keep order and distance."""
     offsets = [0.0]
-    for one, other in zip(layer, layer[1:], strict=False):
+    for one, other in itertools.pairwise(layer):
         offsets.append(offsets[-1] + items[one].after + GAP_ACROSS + items[other].before)
     blocks: list[tuple[float, float, int]] = []  # weighted mean, weight, number of items
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):

@@ -61,22 +61,31 @@ def rule_graphs(network: Network, name: Name, text_name: Callable[[int], str], m
     return [_graph(network, entry, name, text_name) for entry in entries(network)[:max_graphs]]
 
 
+def nodes_of_rule(network: Network, entry: int, *, with_loops: bool = True) -> list[int]:
+    """The nodes from a rule's entry to its end; `with_loops`: the bodies of its loops as well."""
+    pending = [entry]
+    seen = {entry: None}
+    while pending:
+        node = pending.pop()
+        onward = _following(network, node)
+        if with_loops and network.kind[node] == LOOP:
+            onward.append(int(network.loops[network.arg[node]][0]))
+        for target in onward:
+            if target not in seen and network.cost[target] < NEVER:
+                seen[target] = None
+                pending.append(target)
+    return list(seen)
+
+
 def _called(network: Network, entry: int) -> list[int]:
     """The rules and loop bodies that a rule refers to, in order."""
     found: dict[int, None] = {}
-    pending = [entry]
-    seen = {entry}
-    while pending:
-        node = pending.pop()
+    for node in nodes_of_rule(network, entry, with_loops=False):
         kind, argument = int(network.kind[node]), int(network.arg[node])
         if kind == CALL:
             found[argument] = None
         elif kind == LOOP:
             found[int(network.loops[argument][0])] = None
-        for target in _following(network, node):
-            if target not in seen and network.cost[target] < NEVER:
-                seen.add(target)
-                pending.append(target)
     return list(found)
 
 
@@ -117,7 +126,9 @@ def _graph(network: Network, entry: int, name: Name, text_name: Callable[[int], 
 Key = tuple[Kind, tuple[Word, ...], str]
 
 
-def _steps(network: Network, positions: frozenset[int], name: Name, text_name: Callable[[int], str]) -> dict[Key, list[int]]:
+def _steps(
+    network: Network, positions: frozenset[int], name: Name, text_name: Callable[[int], str]
+) -> dict[Key, list[int]]:
     """Where each label leads; bytes with the same targets are one label."""
     by_byte: dict[int, list[int]] = {}
     found: dict[Key, list[int]] = {}
@@ -141,8 +152,8 @@ def _steps(network: Network, positions: frozenset[int], name: Name, text_name: C
     for byte, targets in by_byte.items():
         key = tuple(sorted(set(targets)))
         groups[key] = groups.get(key, 0) | 1 << byte
-    read = {(Kind.BYTES, ((mask,),), ""): list(targets) for targets, mask in groups.items()}
-    return {**read, **found}
+    read: dict[Key, list[int]] = {(Kind.BYTES, ((mask,),), ""): list(targets) for targets, mask in groups.items()}
+    return read | found
 
 
 def _closure(network: Network, nodes: list[int]) -> frozenset[int]:

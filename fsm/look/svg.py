@@ -6,6 +6,7 @@ drawn. Certain bytes stand in quotes. Every text has a box of its own (`Picture.
 
 from __future__ import annotations
 
+import itertools
 import math
 import unicodedata
 from collections.abc import Sequence
@@ -44,12 +45,12 @@ class Picture:
 
 def columns(text: str) -> int:
     """The width of a text in columns of a monospaced font."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def picture(graphs: Sequence[Graph], legend: Legend, *, max_width: float = 1000.0, notes: Sequence[str] = ()) -> Picture:
+def picture(
+    graphs: Sequence[Graph], legend: Legend, *, max_width: float = 1000.0, notes: Sequence[str] = ()
+) -> Picture:
     """All graphs one below the other, each with its title, then the legend and the notes."""
     page = _Page(legend, max_width)
     for graph in graphs:
@@ -139,7 +140,7 @@ class _Page:
             ways[0] = _before(ways[1], ways[0], is_upright, RADIUS)
         path = [f"M{_at(ways[0])}"]
         direction = 0.0
-        for (x1, y1), (x2, y2) in zip(ways, ways[1:], strict=False):
+        for (x1, y1), (x2, y2) in itertools.pairwise(ways):
             if is_upright:
                 middle = (y1 + y2) / 2
                 path.append(f"C{x1:.1f},{middle:.1f} {x2:.1f},{middle:.1f} {x2:.1f},{y2:.1f}")
@@ -154,9 +155,7 @@ class _Page:
 
     def _head(self, tip: tuple[float, float], direction: float) -> None:
         x, y = tip
-        corners = [
-            (x - 8 * math.cos(direction + turn), y - 8 * math.sin(direction + turn)) for turn in (-0.42, 0.42)
-        ]
+        corners = [(x - 8 * math.cos(direction + turn), y - 8 * math.sin(direction + turn)) for turn in (-0.42, 0.42)]
         self.parts.append(f'<path class="head" d="M{_at(tip)} L{_at(corners[0])} L{_at(corners[1])} Z"/>')
 
     def finish(self) -> Picture:
@@ -168,7 +167,9 @@ class _Page:
         return Picture(document, tuple(self.texts), width, height)
 
 
-def _before(near: tuple[float, float], centre: tuple[float, float], is_upright: bool, distance: float) -> tuple[float, float]:
+def _before(
+    near: tuple[float, float], centre: tuple[float, float], is_upright: bool, distance: float
+) -> tuple[float, float]:
     """The point at which a line from `near` meets the node, on the side it comes from."""
     x, y = centre
     if is_upright:

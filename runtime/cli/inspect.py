@@ -1,4 +1,4 @@
-"""`phloem inspect`: what a checkpoint is, or what a running server's cache holds."""
+"""`phloem inspect`: what a checkpoint is, what a constraint does, or what a running server's cache holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import ConfigError
+from .looking import constraint_spec, show
 from .options import ModelArgument, option
+
+CONSTRAINT = "Constraint (at most one)"
 
 
 def inspect(
@@ -20,11 +23,72 @@ def inspect(
         str | None, option("--cache", help="URL of a server: show its cache instead of a model.", env="CACHE")
     ] = None,
     api_key: Annotated[str | None, option("--api-key", help="Key for that server.", env="API_KEY")] = None,
+    regex: Annotated[
+        str | None, option("--regex", help="Explain this regular expression.", env="REGEX", panel=CONSTRAINT)
+    ] = None,
+    choice: Annotated[
+        list[str] | None,
+        option("--choice", help="Explain a choice of these (repeat the option).", env="CHOICE", panel=CONSTRAINT),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        option("--schema", help="Explain a JSON Schema: a file, or JSON text.", env="SCHEMA", panel=CONSTRAINT),
+    ] = None,
+    grammar: Annotated[
+        str | None,
+        option("--grammar", help="Explain an EBNF grammar: a file, or its text.", env="GRAMMAR", panel=CONSTRAINT),
+    ] = None,
+    json_object: Annotated[
+        bool, option("--json-object", help="Explain “any JSON object”.", env="JSON_OBJECT", panel=CONSTRAINT)
+    ] = False,
+    text: Annotated[
+        str | None,
+        option("--text", help='Go through this text ("-": stdin) and show where it leaves the language.', env="TEXT"),
+    ] = None,
+    svg: Annotated[str | None, option("--svg", help="Also draw it into this SVG file.", env="SVG")] = None,
+    as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
+    tokenizer: Annotated[
+        str | None,
+        option("--tokenizer", help="Whose vocabulary to look with (default: the model's).", env="TOKENIZER"),
+    ] = None,
+    whitespace: Annotated[
+        str, option("--whitespace", help="Layout of JSON: compact, spaced or flexible.", env="WHITESPACE")
+    ] = "compact",
+    max_nodes: Annotated[int, option("--max-nodes", help="Most nodes in one picture.", env="MAX_NODES")] = 40,
+    width: Annotated[
+        int | None, option("--width", help="Columns to print in (default: the terminal's).", env="WIDTH")
+    ] = None,
 ) -> None:
-    """Shows a checkpoint's shape and tokenizer, or a server's queue, pool and prefix tree."""
+    """Shows a checkpoint's shape and tokenizer, a constraint's automaton, or a server's queue, pool and prefix tree.
+
+    Of a constraint: the automaton and its compressed form, what is enforced how and what is not, what is forced, how
+    short an output can be, and what it costs. Exit code 2 if it cannot be enforced, 1 if --text leaves the language.
+    """
+    spec = constraint_spec(regex, choice, schema, json_object, grammar, whitespace)
+    if spec is not None:
+        if cache is not None:
+            raise ConfigError("--cache and a constraint exclude each other; give one of them")
+        if max_nodes < 2 or (width is not None and width < 40):
+            raise ConfigError("--max-nodes must be at least 2, --width at least 40")
+        show(
+            spec,
+            tokenizer=tokenizer or model,
+            text=text,
+            svg=svg,
+            as_json=as_json,
+            max_nodes=max_nodes,
+            width=width,
+        )
+        return
+    if text is not None or svg is not None:
+        raise ConfigError("--text and --svg need a constraint; add --regex, --choice, --schema or --grammar")
     if cache is not None:
         typer.echo(_server(cache, api_key))
         return
+    typer.echo(_checkpoint(model))
+
+
+def _checkpoint(model: str) -> str:
     from ..models import ModelConfig, resolve_model
     from ..planner import count_parameters
     from ..tokenizer import Tokenizer
@@ -49,7 +113,7 @@ def inspect(
         ("end tokens", ", ".join(f"{tokenizer.token_text(i)} ({i})" for i in tokenizer.eos_ids) or "none"),
         ("chat template", template.place + (" (the folder has none)" if template.is_default else "")),
     ]
-    typer.echo("\n".join(f"{name:<15}{value}" for name, value in facts))
+    return "\n".join(f"{name:<15}{value}" for name, value in facts)
 
 
 def _files(folder: Path) -> str:

@@ -1,0 +1,270 @@
+"""Explanation: everything that can be said about a constraint, as plain data.
+
+`explain` compiles the constraint afresh, with a clock in hand, and looks at it from all sides: pictures, what each
+keyword demands and by what means, what is forced, how short a text can be, what masks cost. It changes nothing that
+requests use. Figures of time are of this process; everything else is the same every time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from ..any_json import Whitespace, json_grammar
+from ..compiler import Compiler
+from ..constraint import Constraint
+from ..ebnf import ebnf_to_grammar
+from ..expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
+from ..json_schema import schema_to_grammar
+from ..json_schema.demands import Demand, demands
+from ..json_schema.sites import Annotation
+from ..masks import MaskStore
+from ..network import Network, build_network
+from ..regex import regex_to_expression
+from ..text_table import text_table
+from ..vocabulary import Vocabulary
+from ..warm_up import warm_up
+from . import report
+from .blame import blame
+from .exploring import explore
+from .folding import fold
+from .graph import AUTOMATON, Graph, Kind, is_single
+from .labels import language_label
+from .measuring import MaskCost, walk
+from .rules import entries, is_recursive, rule_graphs
+from .shortest import Shortest, shortest
+from .stepping import Stepping, step_through
+from .svg import Picture
+
+MAX_AUTOMATON_BYTES = 64 << 20
+STORE_BYTES = 64 << 20
+MAX_RULES = 24  # graphs of rules
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Milliseconds from the description to the first mask."""
+
+    grammar: float
+    network: float
+    first_mask: float
+
+    @property
+    def total(self) -> float:
+        return self.grammar + self.network + self.first_mask
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a constraint demands, how it is enforced, and what it costs.
+
+    Attributes:
+        kind, source: as in `Constraint`.
+        is_recursive: whether a rule can call itself; there is no end of states then.
+        num_rules, num_positions, num_texts: size of the network: its rules, positions and text automata.
+        num_states: states of the whole automaton (character by character); None if they were not all visited.
+        graphs: the automaton; the graphs of its rules where the automaton has no end of states or too many.
+        compressed: the same with forced runs as single edges.
+        demands, annotations: what is enforced how, and what is not since it demands nothing (JSON Schema).
+        runs: the different forced runs of at least two bytes, the longest first.
+        shortest: the shortest text.
+        min_tokens: a number of tokens that surely suffices; smaller budgets are refused.
+        timings, masks: what it took.
+        automaton_bytes, row_bytes: memory of its states, and of the rows its walks needed.
+        samples: texts from random walks through the mask.
+        steps: where the given text leaves the language; None if none was given.
+    """
+
+    kind: str
+    source: str
+    is_recursive: bool
+    num_rules: int
+    num_positions: int
+    num_texts: int
+    num_states: int | None
+    graphs: tuple[Graph, ...]
+    compressed: tuple[Graph, ...]
+    demands: tuple[Demand, ...]
+    annotations: tuple[Annotation, ...]
+    runs: tuple[bytes, ...]
+    shortest: Shortest
+    min_tokens: int
+    timings: Timings
+    masks: MaskCost
+    automaton_bytes: int
+    row_bytes: int
+    samples: tuple[str, ...]
+    steps: Stepping | None = None
+
+    def __str__(self) -> str:
+        return "\n".join(report.lines(self))
+
+    def svg(self, *, max_drawn: int = report.MAX_DRAWN) -> Picture:
+        """The pictures as one SVG `document`; at most `max_drawn` nodes of each graph."""
+        return report.svg(self, max_drawn=max_drawn)
+
+
+def explain(
+    vocabulary: Vocabulary, kind: str, source: object, *, whitespace: Whitespace = "compact", text: str | None = None
+) -> Explanation:
+    """Compiles a constraint and explains it.
+
+    Args:
+        kind: "regex", "choice", "json_schema", "json_object", "json_value" or "grammar".
+        source: pattern or grammar text, a sequence of options, or a schema as json.loads gives it.
+        text: a text to go through, step by step.
+
+    Raises:
+        ConstraintError: as for compiling it.
+    """
+    warm_up(Compiler(vocabulary))  # or the clock would measure the loading of compiled loops
+    clock = _Clock()
+    places: dict[str, str] = {}
+    grammar = _grammar(kind, source, whitespace, places)
+    grammar_ms = clock.lap()
+    network = build_network(grammar)
+    network_ms = clock.lap()
+    store = MaskStore(vocabulary, STORE_BYTES)
+    constraint = Constraint(network, kind, shown_source(kind, source), store, MAX_AUTOMATON_BYTES)
+    constraint.cursor().row()
+    timings = Timings(grammar_ms, network_ms, clock.lap())
+    walks = walk(constraint)
+    row_bytes, automaton_bytes = store.num_bytes, constraint.num_bytes
+    names = _rule_names(network, places)
+    schema = cast("dict[str, Any] | bool", source) if kind == "json_schema" else None
+    known, annotations = demands(schema) if schema is not None else ([], [])
+    steps = None
+    if text is not None:
+        steps = step_through(constraint, text, names)
+        if steps.leaves and schema is not None:
+            steps = _with_reasons(steps, blame(vocabulary, schema, whitespace, text, steps.num_bytes))
+    graphs = _graphs(constraint, grammar, names)
+    compressed = tuple(fold(graph) for graph in graphs)
+    return Explanation(
+        kind,
+        constraint.source,
+        is_recursive(network),
+        len(network.entries),
+        network.num_nodes,
+        len(network.texts),
+        graphs[0].num_nodes if graphs[0].is_whole and graphs[0].title == AUTOMATON else None,
+        graphs,
+        compressed,
+        tuple(known),
+        tuple(annotations),
+        _runs(compressed),
+        shortest(constraint),
+        constraint.min_tokens(),
+        timings,
+        walks.masks,
+        automaton_bytes,
+        row_bytes,
+        walks.samples,
+        steps,
+    )
+
+
+def shown_source(kind: str, source: object) -> str:
+    """The description as text."""
+    return source if isinstance(source, str) and kind != "json_schema" else json.dumps(source, ensure_ascii=False)
+
+
+def _grammar(kind: str, source: Any, whitespace: Whitespace, places: dict[str, str]) -> Grammar:
+    makers: dict[str, Callable[[], Grammar]] = {
+        "regex": lambda: Grammar({"text": regex_to_expression(source)}, "text"),
+        "choice": lambda: Grammar({"text": Alternation(tuple(Literal(o.encode()) for o in source))}, "text"),
+        "json_schema": lambda: schema_to_grammar(source, whitespace=whitespace, places=places),
+        "json_object": lambda: json_grammar("object", whitespace),
+        "json_value": lambda: json_grammar("value", whitespace),
+        "grammar": lambda: ebnf_to_grammar(source),
+    }
+    return makers[kind]()
+
+
+def _rule_names(network: Network, places: dict[str, str]) -> dict[int, str]:
+    """A name for every rule by its entry: that of the grammar, or for schemas the place in the schema."""
+    found: dict[int, str] = {}
+    used: set[str] = set()
+    for name, entry in network.entries.items():
+        wanted = (places[name] or "schema").removeprefix("/") if name in places else name
+        if wanted.isdigit():
+            wanted = f"rule {wanted}"
+        shown = wanted if wanted not in used else f"{wanted} ({name})"
+        used.add(shown)
+        found[entry] = shown
+    return found
+
+
+def _graphs(constraint: Constraint, grammar: Grammar, names: dict[int, str]) -> tuple[Graph, ...]:
+    automaton, network = constraint.automaton, constraint.automaton.network
+    if not is_recursive(network):
+        whole = explore(automaton, AUTOMATON)
+        if whole.is_whole or len(entries(network)) == 1:
+            return (whole,)
+    bodies: dict[int, str] = {}
+
+    def name(entry: int) -> str:
+        return names.get(entry) or bodies.setdefault(entry, f"turn {len(bodies) + 1}")
+
+    texts: dict[str, int] = {}
+    labels: dict[int, str] = {}
+    known = _text_labels(grammar)
+
+    def text_name(index: int) -> str:
+        if index not in labels:
+            wanted = known.get(id(network.texts[index]), "text")
+            texts[wanted] = texts.get(wanted, 0) + 1
+            labels[index] = wanted if texts[wanted] == 1 else f"{wanted} ({texts[wanted]})"
+        return labels[index]
+
+    return tuple(rule_graphs(network, name, text_name, MAX_RULES))
+
+
+def _text_labels(grammar: Grammar) -> dict[int, str]:
+    """What each text automaton of a grammar writes, by the identity of its table."""
+    found: dict[int, str] = {}
+    pending: list[Expression] = list(grammar.rules.values())
+    while pending:
+        expression = pending.pop()
+        if isinstance(expression, Embed):
+            found.setdefault(id(text_table(expression.language)), language_label(expression.language))
+        elif isinstance(expression, Sequence):
+            pending += expression.parts
+        elif isinstance(expression, Alternation):
+            pending += expression.options
+        elif isinstance(expression, Repeat):
+            pending.append(expression.item)
+    return found
+
+
+def _runs(graphs: tuple[Graph, ...]) -> tuple[bytes, ...]:
+    found: set[bytes] = set()
+    for graph in graphs:
+        for edge in graph.edges:
+            if edge.kind is not Kind.BYTES or len(edge.words) != 1:
+                continue
+            tail: list[int] = []
+            for mask in reversed(edge.words[0]):
+                if not is_single(mask):
+                    break
+                tail.append(mask.bit_length() - 1)
+            if len(tail) > 1:
+                found.add(bytes(reversed(tail)))
+    return tuple(sorted(found, key=lambda run: (-len(run), run)))
+
+
+def _with_reasons(steps: Stepping, reasons: list[str]) -> Stepping:
+    return replace(steps, reasons=tuple(reasons))
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+
+    def lap(self) -> float:
+        """Milliseconds since the last lap."""
+        before, self._at = self._at, time.perf_counter()
+        return (self._at - before) * 1000

@@ -1,0 +1,333 @@
+"""Report: an explanation as lines for a terminal, and as data.
+
+Widths are columns. `paint` colours a piece of text by its role (terminal.Paint); without it nothing is coloured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .graph import AUTOMATON, Edge, Graph
+from .labels import label, legend_of, quoted, shortened
+from .stepping import Stepping
+from .svg import Picture, columns, picture
+from .terminal import Paint, draw, plain
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
+
+MAX_DRAWN = 40  # nodes of one picture
+MAX_UNFOLDED = 24  # of an automaton as it is
+MAX_LISTED = 60  # keywords, runs
+LABEL_COLUMNS = 34
+
+
+def lines(found: Explanation, *, width: int = 100, paint: Paint = plain, max_drawn: int = MAX_DRAWN) -> list[str]:
+    """Everything, section by section."""
+    return [
+        *_heading(found, width, paint),
+        *_pictures(found, width, paint, max_drawn),
+        *_enforced(found, width, paint),
+        *_forced(found, width, paint),
+        *_costs(found, paint),
+        *(stepping_lines(found.steps, width=width, paint=paint) if found.steps is not None else []),
+    ]
+
+
+def _title(text: str, paint: Paint) -> list[str]:
+    return ["", paint(text, "title")]
+
+
+def _heading(found: Explanation, width: int, paint: Paint) -> list[str]:
+    source = " ".join(found.source.split())
+    shown = shortened(source, width - len(found.kind) - 3) if source else "any"
+    return [f"{paint(found.kind, 'title')}  {shown}"]
+
+
+# -------------------------------------------------------------------- pictures
+
+
+def _pictures(found: Explanation, width: int, paint: Paint, max_drawn: int) -> list[str]:
+    out: list[str] = []
+    if found.is_recursive:
+        out += ["", _recursion(found)]
+    pairs = zip(found.graphs, found.compressed, strict=True)
+    for graph, compressed in pairs:
+        is_flat = graph.title == AUTOMATON
+        if is_flat:
+            out += _drawn(graph, AUTOMATON, width, paint, min(max_drawn, MAX_UNFOLDED))
+        title = "compressed form" if is_flat else f"{graph.title}  (compressed)"
+        out += _drawn(compressed, title, width, paint, max_drawn)
+    left_out = found.num_rules - len(found.graphs)
+    if left_out > 0 and found.graphs[0].title != AUTOMATON:
+        out += ["", paint(f"… {left_out} more rules are not drawn", "note")]
+    return out
+
+
+def _recursion(found: Explanation) -> str:
+    return (
+        "recursive: a rule can call itself, so there is no end of states; the rules are drawn instead "
+        "(→ name: push, write the rule, pop)"
+    )
+
+
+def _drawn(graph: Graph, title: str, width: int, paint: Paint, max_drawn: int) -> list[str]:
+    shown = graph.beginning(max_drawn)
+    legend = legend_of([shown], LABEL_COLUMNS)
+    size = f"{_count(graph.num_nodes, 'node')}, {_count(len(graph.edges), 'edge')}"
+    out = ["", f"{paint(title, 'title')}  {paint(size, 'note')}"]
+    out += [f"  {line}" for line in draw(shown, legend, width=width - 2, paint=paint)]
+    for line in legend.lines():
+        out += textwrap.wrap(line, width - 2, initial_indent="  ", subsequent_indent="      ")
+    out += [f"  {paint(line, 'note')}" for line in omissions(graph, shown)]
+    return out
+
+
+def omissions(graph: Graph, shown: Graph) -> list[str]:
+    """What a picture leaves out, said in words."""
+    out: list[str] = []
+    if shown.num_nodes < graph.num_nodes:
+        missing = graph.num_nodes - shown.num_nodes
+        lost = len(graph.edges) - len(shown.edges)
+        out.append(f"… {missing} of {graph.num_nodes} nodes and {lost} edges are not drawn; nodes with … lead there")
+    if not graph.is_whole:
+        out.append("… the automaton has more states than were visited; nodes with … lead there")
+    return out
+
+
+def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN, max_width: float = 1000.0) -> Picture:
+    """The automaton and its compressed form, or the rules, as one SVG."""
+    graphs: list[Graph] = []
+    notes: list[str] = []
+    for graph, compressed in zip(found.graphs, found.compressed, strict=True):
+        is_flat = graph.title == AUTOMATON
+        pair = ((graph, AUTOMATON, MAX_UNFOLDED), (compressed, "compressed form", max_drawn))
+        for whole, title, most in pair if is_flat else ((compressed, "", max_drawn),):
+            shown = whole.beginning(min(most, max_drawn))
+            graphs.append(dataclasses.replace(shown, title=title or whole.title))
+            notes += [f"{graphs[-1].title}: {line}" for line in omissions(whole, shown)]
+    if found.is_recursive:
+        notes.insert(0, "→ name: push the place behind the edge, write the rule, pop")
+    return picture(graphs, legend_of(graphs, LABEL_COLUMNS), max_width=max_width, notes=notes)
+
+
+# -------------------------------------------------------------------- lists
+
+
+def _enforced(found: Explanation, width: int, paint: Paint) -> list[str]:
+    out: list[str] = []
+    if found.demands:
+        out += _title("enforced", paint)
+        rows = [
+            (demand.pointer or "/", demand.value if "∧" not in demand.keyword else demand.keyword, demand.how)
+            for demand in found.demands
+        ]
+        out += _table(rows, width)
+    if found.annotations:
+        out += _title("annotations, not enforced", paint)
+        out += _table([(note.pointer or "/", note.reason) for note in found.annotations], width)
+    return out
+
+
+def _table(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
+    """Rows in columns as wide as they need to be, at most 44."""
+    shown = rows[:MAX_LISTED]
+    widths = [min(max((columns(row[i]) for row in shown), default=0), 44) for i in range(len(shown[0]) - 1)]
+    out: list[str] = []
+    for row in shown:
+        cells = [_padded(shortened(cell, size), size) for cell, size in zip(row, widths, strict=False)]
+        head = "  " + "  ".join(cells) + "  "
+        room = max(width - columns(head), 24)
+        first, *rest = textwrap.wrap(row[-1], room) or [""]
+        out.append((head + first).rstrip())
+        out += [" " * columns(head) + line for line in rest]
+    if len(rows) > len(shown):
+        out.append(f"  … {len(rows) - len(shown)} more")
+    return out
+
+
+def _padded(text: str, size: int) -> str:
+    return text + " " * (size - columns(text))
+
+
+def _forced(found: Explanation, width: int, paint: Paint) -> list[str]:
+    out = _title("forced", paint)
+    best = found.shortest
+    if best.text is None:
+        out.append(f"  the shortest output has {found.min_tokens:,} bytes; it is not shown")
+    else:
+        share = best.num_forced_bytes / len(best.text) if best.text else 0.0
+        out.append(f"  shortest output  {shortened(quoted(best.text), width - 19)}")
+        out.append(
+            f"  of its {_count(len(best.text), 'byte')}  {best.num_forced_bytes} forced ({share:.0%})"
+            f" in {_count(len(best.runs), 'run')}"
+        )
+        if best.num_tokens:
+            out.append(
+                f"  of its {_count(best.num_tokens, 'token')}  {best.num_drafted_tokens} drafted"
+                f" ({best.num_drafted_tokens / best.num_tokens:.0%}),"
+                f" {best.num_tokens - best.num_drafted_tokens} sampled"
+            )
+    out.append(f"  budget           at least {_count(found.min_tokens, 'token')}; requests with fewer are refused")
+    if found.runs:
+        out += _wrapped_list("  runs             ", [quoted(run) for run in found.runs], width)
+    return out
+
+
+def _wrapped_list(head: str, items: Sequence[str], width: int) -> list[str]:
+    """Items one after the other, none of them broken."""
+    out, line = [], head
+    for item in items[:MAX_LISTED]:
+        item = shortened(item, width - len(head))
+        if columns(line) + columns(item) > width and line.strip():
+            out.append(line.rstrip())
+            line = " " * len(head)
+        line += item + "  "
+    out.append(line.rstrip())
+    if len(items) > MAX_LISTED:
+        out.append(f"{' ' * len(head)}… {len(items) - MAX_LISTED} more")
+    return out
+
+
+def _costs(found: Explanation, paint: Paint) -> list[str]:
+    timings, masks = found.timings, found.masks
+    states = (
+        "no end of states"
+        if found.is_recursive
+        else (_count(found.num_states, "state") if found.num_states is not None else "states beyond counting")
+    )
+    return [
+        *_title("size and cost", paint),
+        f"  {states}, {_count(found.num_rules, 'rule')}, {_count(found.num_positions, 'position')},"
+        f" {_count(found.num_texts, 'text automaton', 'text automata')}",
+        f"  compiled in {timings.total:.2f} ms: grammar {timings.grammar:.2f}, network {timings.network:.2f},"
+        f" first mask {timings.first_mask:.2f}",
+        f"  masks of {_count(masks.num_masks, 'state')}: first time {masks.cold_median:.1f} µs median,"
+        f" {masks.cold_worst:.1f} worst; again {masks.warm_median:.1f} median, {masks.warm_worst:.1f} worst",
+        f"  memory: automaton {_size(found.automaton_bytes)}, rows {_size(found.row_bytes)}",
+    ]
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1024:.1f} KiB" if num_bytes < 1 << 20 else f"{num_bytes / (1 << 20):.1f} MiB"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+# -------------------------------------------------------------------- stepping
+
+
+def stepping_lines(steps: Stepping, *, width: int = 100, paint: Paint = plain) -> list[str]:
+    """Where a text stops, with a caret below the place."""
+    out = _title("text", paint)
+    line, column = _window(steps, width - 2)
+    out.append(f"  {line}")
+    out.append(f"  {' ' * column}{paint('^', 'error' if steps.leaves else 'title')}")
+    place = f"line {steps.line}, column {steps.column + 1}" if steps.line > 1 else f"column {steps.column + 1}"
+    if steps.leaves:
+        refused = quoted(
+            steps.text.encode(errors="surrogatepass")[steps.num_bytes :].decode(errors="replace")[:1].encode()
+        )
+        out.append(
+            paint(f"  leaves the language at byte {steps.num_bytes} ({place}): {refused} is not allowed", "error")
+        )
+    elif steps.is_complete:
+        out.append("  belongs to the language: it may end here")
+    else:
+        out.append(f"  is the beginning of texts of the language: all {steps.num_bytes} bytes were read")
+    for reason in steps.reasons:
+        out += textwrap.wrap(f"because  {reason}", width - 2, initial_indent="  ", subsequent_indent="           ")
+    rows: list[tuple[str, str]] = []
+    if steps.leaves and steps.is_complete:
+        rows.append(("here", "the text may end"))
+    if steps.forced:
+        rows.append(("must follow", steps.forced))
+    elif steps.allowed:
+        rows.append(("may follow", steps.allowed))
+    elif not steps.leaves or not steps.is_complete:
+        rows.append(("may follow", "nothing"))
+    if steps.num_tokens:
+        rows.append(("as tokens", f"{'  '.join(steps.tokens)}{_more(steps)}"))
+    if steps.rules:
+        rows.append(("in rules", " < ".join(steps.rules)))
+    for head, text in rows:
+        out += textwrap.wrap(f"{head:<12} {text}", width - 2, initial_indent="  ", subsequent_indent=" " * 15)
+    return out
+
+
+def _more(steps: Stepping) -> str:
+    missing = steps.num_tokens - len(steps.tokens)
+    return f"  … {missing:,} more" if missing else ""
+
+
+def _window(steps: Stepping, width: int) -> tuple[str, int]:
+    """The line of the place, cut to the width around it, and the columns before it."""
+    whole = steps.text.split("\n")[steps.line - 1]
+    first = max(0, steps.column - width // 2)
+    head = "…" if first else ""
+    shown = "".join(c if c.isprintable() else "·" for c in whole[first : first + width - 2])
+    tail = "…" if first + width - 2 < len(whole) else ""
+    return head + shown + tail, len(head) + columns(shown[: steps.column - first])
+
+
+# -------------------------------------------------------------------- data
+
+
+def as_data(found: Explanation) -> dict[str, Any]:
+    """The same as JSON data; labels as in pictures, words of edges left out."""
+    best = found.shortest
+    data: dict[str, Any] = {
+        "kind": found.kind,
+        "source": found.source,
+        "is_recursive": found.is_recursive,
+        "num_states": found.num_states,
+        "num_rules": found.num_rules,
+        "num_positions": found.num_positions,
+        "num_texts": found.num_texts,
+        "automaton": _graphs(found.graphs),
+        "compressed": _graphs(found.compressed),
+        "enforced": [dataclasses.asdict(demand) for demand in found.demands],
+        "annotations": [dataclasses.asdict(note) for note in found.annotations],
+        "forced_runs": [run.decode(errors="replace") for run in found.runs],
+        "shortest": None
+        if best.text is None
+        else {
+            "text": best.text.decode(errors="replace"),
+            "num_bytes": len(best.text),
+            "num_forced_bytes": best.num_forced_bytes,
+            "num_tokens": best.num_tokens,
+            "num_drafted_tokens": best.num_drafted_tokens,
+        },
+        "min_tokens": found.min_tokens,
+        "milliseconds": {**dataclasses.asdict(found.timings), "total": found.timings.total},
+        "mask_microseconds": dataclasses.asdict(found.masks),
+        "bytes": {"automaton": found.automaton_bytes, "rows": found.row_bytes},
+        "samples": list(found.samples),
+    }
+    if found.steps is not None:
+        steps = found.steps
+        data["text"] = {**dataclasses.asdict(steps), "line": steps.line, "column": steps.column}
+    return data
+
+
+def _graphs(graphs: Iterable[Graph]) -> list[dict[str, Any]]:
+    return [
+        {
+            "title": graph.title,
+            "num_nodes": graph.num_nodes,
+            "start": graph.start,
+            "accepting": sorted(graph.accepting),
+            "is_whole": graph.is_whole,
+            "edges": [_edge(edge) for edge in graph.edges],
+        }
+        for graph in graphs
+    ]
+
+
+def _edge(edge: Edge) -> dict[str, Any]:
+    return {"source": edge.source, "target": edge.target, "label": label(edge), "kind": edge.kind.value}

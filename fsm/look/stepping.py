@@ -1,0 +1,146 @@
+"""Stepping: a given text through a constraint, byte by byte, to where it leaves the language.
+
+::
+
+    {"name":"Ada","age":-1}
+                        ^ '-' is not allowed here; [0-9]
+
+Positions are bytes; `column` and `line` are for people. It asks the automaton only; why a JSON text left its schema
+is `blame`'s business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..constraint import Constraint
+from .graph import is_single
+from .labels import byte_class, quoted
+
+MAX_TOKENS = 8
+MAX_RUN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Stepping:
+    """How far a text goes.
+
+    Attributes:
+        text: the text.
+        num_bytes: how many bytes of it were read.
+        leaves: whether the next byte is refused (else all were read).
+        is_complete: whether the text may end where it was left (or at its end).
+        allowed: the bytes that may follow there; "" if none may.
+        num_tokens: how many different tokens may follow there, EOS not counted.
+        tokens: a few of them, what is forced first.
+        forced: what must come next, if anything must.
+        rules: the rules one is in, the innermost first; empty if there is but one.
+        reasons: why the byte is refused, as far as that is known.
+    """
+
+    text: str
+    num_bytes: int
+    leaves: bool
+    is_complete: bool
+    allowed: str
+    num_tokens: int
+    tokens: tuple[str, ...]
+    forced: str
+    rules: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> int:
+        """The line of the place, from 1."""
+        return self._before.count("\n") + 1
+
+    @property
+    def column(self) -> int:
+        """The column of the place in its line, from 0, in characters."""
+        return len(self._before) - (self._before.rfind("\n") + 1)
+
+    @property
+    def _before(self) -> str:
+        return self.text.encode(errors="surrogatepass")[: self.num_bytes].decode(errors="ignore")
+
+
+def step_through(constraint: Constraint, text: str, rule_names: dict[int, str]) -> Stepping:
+    """Reads the text as far as it goes; `rule_names` by the rule's entry in the network."""
+    automaton = constraint.automaton
+    data = text.encode(errors="surrogatepass")
+    state, count = automaton.start, 0
+    for byte in data:
+        target = automaton.advance_bytes(state, bytes([byte]))
+        if target == 0:
+            break
+        state, count = target, count + 1
+    leaves = count < len(data)
+    while leaves and count and data[count] & 0xC0 == 0x80:  # stand before the character, not inside it
+        count -= 1
+        state = automaton.advance_bytes(automaton.start, data[:count])
+    live = automaton.live_bytes(state)
+    mask = sum(1 << byte for byte in live.nonzero()[0].tolist())
+    forced, _ = automaton.forced_run(state, MAX_RUN)
+    tokens, num_tokens = _tokens(constraint, state, forced)
+    return Stepping(
+        text,
+        count,
+        leaves,
+        automaton.is_accepting(state),
+        allowed_label(mask),
+        num_tokens,
+        tokens,
+        quoted(forced) if forced else "",
+        _rules(constraint, state, rule_names),
+    )
+
+
+def allowed_label(mask: int) -> str:
+    """A set of bytes for people: all that begins a character beyond ASCII is one thing."""
+    if not mask:
+        return ""
+    if is_single(mask):
+        return quoted(bytes([mask.bit_length() - 1]))
+    ascii_part, beyond = mask & ((1 << 128) - 1), mask >> 128
+    if not beyond:
+        return byte_class(mask)
+    leads = mask >> 0xC2
+    name = "characters beyond ASCII" if leads else byte_class(beyond << 128)
+    return f"{byte_class(ascii_part)} and {name}" if ascii_part else name
+
+
+def _tokens(constraint: Constraint, state: int, forced: bytes) -> tuple[tuple[str, ...], int]:
+    row = constraint.masks.row(state).bits
+    ids = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
+    spell = constraint.vocabulary.tokens
+    found = list(dict.fromkeys(spell[token_id] for token_id in ids if spell[token_id]))
+    if forced:
+        found.sort(key=len, reverse=True)
+    step = 1 if forced else max(1, len(found) // MAX_TOKENS)
+    return tuple(quoted(token) for token in found[::step][:MAX_TOKENS]), len(found)
+
+
+def _rules(constraint: Constraint, state: int, rule_names: dict[int, str]) -> tuple[str, ...]:
+    """The names of the rules on the stack of the first configuration that has the deepest one."""
+    automaton = constraint.automaton
+    owner = rule_owners(constraint, rule_names)
+    best: list[str] = []
+    for node, _, stack in automaton.configurations(state):
+        path = [owner.get(node, "")] + [owner.get(frame, "") for frame, _ in automaton.frames(stack)]
+        names = [name for index, name in enumerate(path) if name and (index == 0 or name != path[index - 1])]
+        if len(names) > len(best):
+            best = names
+    return tuple(best) if len(rule_names) > 1 else ()
+
+
+def rule_owners(constraint: Constraint, rule_names: dict[int, str]) -> dict[int, str]:
+    """The rule that each node belongs to; bodies of loops belong to the rule around them."""
+    from .rules import nodes_of_rule
+
+    found: dict[int, str] = {}
+    for entry, name in rule_names.items():
+        for node in nodes_of_rule(constraint.automaton.network, entry):
+            found.setdefault(node, name)
+    return found

@@ -1,0 +1,109 @@
+"""Explaining a constraint as the caller states it: `ph.explain(ph.json_schema(Person))`.
+
+Needs a tokenizer, no model and no engine. A constraint that cannot be enforced raises what compiling it raises;
+`Refusal` says the same with the part of the schema that is at fault.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, UnsupportedSchema
+from ..fsm import Vocabulary
+from ..fsm.look import Explanation
+from ..fsm.look import explain as explain_source
+from .constraint_spec import ConstraintSpec
+from .models import resolve_model
+from .tokenizer import Tokenizer
+
+MAX_PART_LEN = 400
+
+
+def explain(spec: ConstraintSpec, *, tokenizer: str | Tokenizer = "nano", text: str | None = None) -> Explanation:
+    """What a constraint demands, how it is enforced and what it costs; `print` it, or ask for its `svg()`.
+
+    Args:
+        spec: made by `regex`, `choice`, `json_schema`, `json_object` or `grammar`.
+        tokenizer: the vocabulary to look at it with: a checkpoint folder, a hub id, "nano", or a `Tokenizer`.
+        text: a text to go through; `steps` then says where it leaves the language and why.
+
+    Raises:
+        ConstraintError: the constraint cannot be enforced.
+        ModelError: there is no such tokenizer.
+    """
+    source: Any = spec.source
+    if spec.kind == "json_schema":
+        source = json.loads(source)
+    vocabulary = _vocabulary(tokenizer) if isinstance(tokenizer, str) else tokenizer.vocabulary()
+    return explain_source(vocabulary, spec.kind, source, whitespace=spec.whitespace, text=text)
+
+
+@functools.lru_cache(maxsize=4)
+def _vocabulary(name: str) -> Vocabulary:
+    return Tokenizer.from_folder(resolve_model(name)).vocabulary()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a constraint cannot be enforced.
+
+    Attributes:
+        reason: the error's message, without its place and its remedy.
+        pointer: JSON pointer or position; "" is the whole.
+        part: what stands there, as JSON text; of a pattern or grammar the line with a caret; "" if not known.
+        remedy: what to do about it.
+    """
+
+    reason: str
+    pointer: str
+    part: str
+    remedy: str
+
+
+def refusal(error: ConstraintError, spec: ConstraintSpec) -> Refusal:
+    """A refused constraint with the part of its schema that is at fault."""
+    reason, _, remedy = str(error).partition("; ")
+    part = ""
+    if spec.kind == "json_schema" and isinstance(spec.source, str):
+        found = _at(json.loads(spec.source), error.pointer)
+        part = json.dumps(found, ensure_ascii=False, indent=1)
+    elif isinstance(spec.source, str) and error.pointer.startswith("offset "):
+        part = _line(spec.source, int(error.pointer.removeprefix("offset ")))
+    if error.pointer.startswith("/"):
+        reason = reason.partition(": ")[2] or reason
+    return Refusal(reason, error.pointer, part, remedy or _remedy(error))
+
+
+def _at(schema: Any, pointer: str) -> Any:
+    """The value at a JSON pointer, or at the deepest place on the way that exists."""
+    value = schema
+    for token in pointer.split("/")[1:]:
+        token = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and token in value:
+            value = value[token]
+        elif isinstance(value, list) and token.isdigit() and int(token) < len(value):
+            value = value[int(token)]
+        else:
+            break
+    return value
+
+
+def _line(text: str, offset: int) -> str:
+    """The line of an offset, and a caret below it."""
+    begin = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    shown = text[max(begin, offset - 40) : len(text) if end < 0 else end][:80]
+    return f"{shown}\n{' ' * min(offset - begin, 40)}^"
+
+
+def _remedy(error: ConstraintError) -> str:
+    if isinstance(error, UnsupportedSchema):
+        return "say it in another way, or leave it out and validate the answer afterwards"
+    if isinstance(error, EmptyLanguage):
+        return "look for demands that contradict each other"
+    if isinstance(error, ConstraintTooLarge):
+        return "make bounds or patterns smaller"
+    return "correct it at that place"
