@@ -93,13 +93,14 @@ def _about_keys(sites: Iterable[Site], place: Place, text: str, position: int, r
     if refused == "}" and missing:
         return [f"{pointer}: {json.dumps(key)} has not been written" for key, pointer in missing.items()][:MAX_NAMES]
     closed = [f"{pointer}/additionalProperties" for pointer, s in schemas if s.get("additionalProperties") is False]
-    if refused == "," and place.stop is Stop.AFTER and closed:
-        return [f"{closed[0]}: no key is left that may follow"]
-    if place.stop is not Stop.KEY:
-        return []
-    name = _whole_key(text, place.begin)
-    if name is None:
-        return []
+    is_comma = refused == "," and place.stop is Stop.AFTER
+    name = _whole_key(text, position if is_comma else place.begin) if is_comma or place.stop is Stop.KEY else None
+    said = _about_key(name, place, known, missing, closed) if name is not None else []
+    return said or ([f"{closed[0]}: no key is left that may follow"] if is_comma and closed else [])
+
+
+def _about_key(name: str, place: Place, known: list[str], missing: dict[str, str], closed: list[str]) -> list[str]:
+    """What is wrong with a key that the text goes on with."""
     if name in place.written:
         return [f"the key {json.dumps(name)} was written already"]
     if name not in known:

@@ -31,7 +31,7 @@ from . import report
 from .blame import blame
 from .exploring import explore
 from .folding import fold
-from .graph import AUTOMATON, Graph, Kind, is_single
+from .graph import AUTOMATON, Graph
 from .labels import language_label
 from .measuring import MaskCost, walk
 from .rules import entries, is_recursive, rule_graphs
@@ -244,15 +244,9 @@ def _runs(graphs: tuple[Graph, ...]) -> tuple[bytes, ...]:
     found: set[bytes] = set()
     for graph in graphs:
         for edge in graph.edges:
-            if edge.kind is not Kind.BYTES or len(edge.words) != 1:
-                continue
-            tail: list[int] = []
-            for mask in reversed(edge.words[0]):
-                if not is_single(mask):
-                    break
-                tail.append(mask.bit_length() - 1)
-            if len(tail) > 1:
-                found.add(bytes(reversed(tail)))
+            if edge.num_forced > 1:
+                tail = edge.words[0][-edge.num_forced :]
+                found.add(bytes(mask.bit_length() - 1 for mask in tail))
     return tuple(sorted(found, key=lambda run: (-len(run), run)))
 
 

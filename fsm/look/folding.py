@@ -16,8 +16,9 @@ single bytes at the end of an edge, and on along edges of single bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from .graph import Edge, Graph, Kind, Word, is_forced, moved
+from .graph import Edge, Graph, Kind, Word, is_forced, is_single, moved
 
 COUNTED_FROM = 3  # nodes in a chain for which a counter is easier to read
 
@@ -25,8 +26,36 @@ COUNTED_FROM = 3  # nodes in a chain for which a counter is easier to read
 def fold(graph: Graph) -> Graph:
     """The compressed form."""
     # runs first: nodes inside a run are not to be joined with those of another run that ends alike
-    joined = _joined(_appended(_appended(graph, _repeats), _forces))
+    joined = _joined(_appended(_appended(_counted(_marked(graph)), _repeats), _forces))
     return _appended(_appended(_counted(joined), _repeats), _forces)
+
+
+def _marked(graph: Graph) -> Graph:
+    """The same graph, knowing what of its edges is forced: all of it, or the end of a character spelt like no other."""
+    edges: list[Edge] = []
+    for node, leaving in enumerate(graph.leaving()):
+        may_end = node in graph.accepting or node in graph.open_nodes
+        words = [word for edge in leaving for word in edge.words]
+        for edge in leaving:
+            num_forced = 0
+            if len(edge.words) == 1 and node not in graph.open_nodes:
+                num_forced = _num_forced(edge.words[0], words, may_end or len(leaving) > 1)
+            edges.append(replace(edge, num_forced=num_forced))
+    return replace(graph, edges=tuple(edges))
+
+
+def _num_forced(word: Word, words: list[Word], has_choice: bool) -> int:
+    """How many positions at the end of a word are certain once those before have been read."""
+    count = 0
+    while count < len(word) - has_choice and is_single(word[-1 - count]):
+        count += 1
+    while count > 0:
+        begin = word[: len(word) - count]
+        alike = [o for o in words if o != word and all(a & b for a, b in zip(begin, o, strict=False))]
+        if not alike:
+            break
+        count -= 1
+    return count
 
 
 def _joined(graph: Graph) -> Graph:
@@ -69,6 +98,7 @@ def _joined(graph: Graph) -> Graph:
 def _parallel(edges: list[Edge], place: list[int]) -> list[Edge]:
     """The edges of a node, moved; what now leads to the same node is one edge."""
     words: dict[tuple[int, int | None], dict[Word, int]] = {}
+    forced: dict[tuple[int, int | None], int] = {}
     found: list[Edge] = []
     for edge in edges:
         source, target = place[edge.source], place[edge.target]
@@ -76,11 +106,16 @@ def _parallel(edges: list[Edge], place: list[int]) -> list[Edge]:
             found.append(moved(edge, source, target))
             continue
         masks = words.setdefault((target, edge.most), {})
+        key = (target, edge.most)
+        # behind a choice of first bytes all but the first can be forced
+        forced[key] = min(forced[key], edge.num_forced, len(edge.words[0]) - 1) if key in forced else edge.num_forced
         for first, *rest in edge.words:
             masks[tuple(rest)] = masks.get(tuple(rest), 0) | first
     for (target, most), masks in words.items():
         ways = tuple((first, *rest) for rest, first in masks.items())
-        found.append(Edge(place[edges[0].source], target, ways, most=most))
+        found.append(
+            Edge(place[edges[0].source], target, ways, most=most, num_forced=forced[target, most] * (len(ways) == 1))
+        )
     return found
 
 
@@ -137,7 +172,11 @@ def _appended(graph: Graph, belongs: Callable[[Edge, Edge], bool]) -> Graph:
                 if not belongs(edge, following):
                     break
                 table.gone.add(edge.target)
-                edge = Edge(node, following.target, ((*edge.words[0], *following.words[0]),))
+                word = (*edge.words[0], *following.words[0])
+                # a run goes on in the following edge only if that is forced from its beginning
+                goes_on = following.num_forced == len(following.words[0])
+                num_forced = following.num_forced + (edge.num_forced if goes_on else 0)
+                edge = Edge(node, following.target, (word,), num_forced=num_forced)
             table.leaving[node][index] = edge
     return table.finish()
 
@@ -168,7 +207,8 @@ def _counted(graph: Graph) -> Graph:
             if len(chain) >= COUNTED_FROM:
                 loop = Edge(node, node, chain_edge.words, most=len(chain) - 1)
                 # the edges of the last of them: all but the one that counts
-                table.leaving[node] = [loop, *(moved(edge, node, edge.target) for edge in table.leaving[chain[-1]])]
+                rest = (replace(edge, source=node, num_forced=0) for edge in table.leaving[chain[-1]])
+                table.leaving[node] = [loop, *rest]
                 table.gone.update(chain[1:])
                 break
     for node in range(graph.num_nodes):
@@ -203,4 +243,4 @@ def _chain(table: _Table, first: int, step: Edge) -> list[int]:
 
 def _others(table: _Table, node: int, but: Edge | None) -> frozenset[Edge]:
     """What leaves a node besides one edge, as seen from nowhere."""
-    return frozenset(moved(edge, 0, edge.target) for edge in table.leaving[node] if edge is not but)
+    return frozenset(replace(edge, source=0, num_forced=0) for edge in table.leaving[node] if edge is not but)

@@ -42,6 +42,8 @@ class Edge:
         words: what is read; empty unless `kind` is BYTES.
         name: what is written otherwise.
         most: how often this edge, a loop, may be taken before the node is left; None: as often as you like.
+        num_forced: how many positions at the end of the word must come next once the edge was chosen (compressed
+            forms only).
     """
 
     source: int
@@ -50,6 +52,7 @@ class Edge:
     name: str = ""
     kind: Kind = Kind.BYTES
     most: int | None = None
+    num_forced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def _kept(graph: Graph, order: list[int]) -> Graph:
 
 def moved(edge: Edge, source: int, target: int) -> Edge:
     """The same label between other nodes."""
-    return Edge(source, target, edge.words, edge.name, edge.kind, edge.most)
+    return Edge(source, target, edge.words, edge.name, edge.kind, edge.most, edge.num_forced)
 
 
 def is_single(mask: int) -> bool:

@@ -13,6 +13,7 @@ What is longer than `limit` gets a letter, which a `Legend` explains.
 from __future__ import annotations
 
 import functools
+import unicodedata
 from collections.abc import Iterable
 
 from ..any_json import number_text, string_text
@@ -295,6 +296,11 @@ def _characters(language: Dfa) -> Ranges:
         for first, last, class_id in zip(alphabet.starts, ends, alphabet.classes, strict=True)
         if language.accepting[targets[class_id]]
     ]
+
+
+def columns(text: str) -> int:
+    """The width of a text in columns of a monospaced font."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def shortened(text: str, limit: int) -> str:

@@ -132,8 +132,8 @@ class _Plan:
     def _label(self, index: int, rank: int) -> _Item:
         width = self.widths[index]
         if self.is_upright:
-            return _Item(LINE + 4, 4.0, width + 10, rank, [])
-        return _Item(width + 8, LINE + 4, 4.0, rank, [])
+            return _Item(LINE + 4, 4.0, width + 10, rank, [], is_bend=True)
+        return _Item(width + 8, LINE + 4, 4.0, rank, [], is_bend=True)
 
     def _thread(self, index: int, is_turned: bool) -> None:
         """Label and bends of an edge, from the lower rank to the higher."""
@@ -306,12 +306,20 @@ def _place(layers: list[list[int]], items: list[_Item]) -> None:
             weights: list[float] = []
             for index in layers[number]:
                 item = items[index]
-                near = [n for n in item.neighbours if (items[n].rank < item.rank) == down] or item.neighbours
-                if sweep >= 2 * SWEEPS:
-                    near = item.neighbours
-                wanted.append(sum(items[n].across for n in near) / len(near) if near else item.across)
-                weights.append(6.0 if item.is_bend else 1.0 + len(near) / 4)
+                near = item.neighbours
+                if sweep < 2 * SWEEPS:  # first from one side only, so that what belongs together comes together
+                    near = [n for n in near if (items[n].rank < item.rank) == down] or near
+                pulls = [_pull(item, items[n]) for n in near]
+                total = sum(pulls)
+                centre = sum(pull * items[n].across for pull, n in zip(pulls, near, strict=True))
+                wanted.append(centre / total if total else item.across)
+                weights.append(total or 1.0)
             _settle(layers[number], items, wanted, weights)
+
+
+def _pull(one: _Item, other: _Item) -> float:
+    """How straight a piece of a line should be: within a line most of all."""
+    return 8.0 if one.is_bend and other.is_bend else 2.0 if one.is_bend or other.is_bend else 1.0
 
 
 def _settle(layer: list[int], items: list[_Item], wanted: list[float], weights: list[float]) -> None:

@@ -11,16 +11,21 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .graph import AUTOMATON, Edge, Graph
-from .labels import label, legend_of, quoted, shortened
+from .labels import columns, label, legend_of, quoted, shortened
 from .stepping import Stepping
-from .svg import Picture, columns, picture
+from .svg import Picture, picture
 from .terminal import Paint, draw, plain
 
 if TYPE_CHECKING:
     from .explanation import Explanation
 
+RECURSION = (
+    "recursive: a rule can call itself, so there is no end of states; the rules are drawn instead "
+    "(→ name: push the place behind the edge, write the rule, pop)"
+)
 MAX_DRAWN = 40  # nodes of one picture
-MAX_UNFOLDED = 24  # of an automaton as it is
+MAX_UNFOLDED = 24  # of an automaton as it is, in a terminal
+MAX_UNFOLDED_SVG = 16
 MAX_LISTED = 60  # keywords, runs
 LABEL_COLUMNS = 34
 
@@ -32,7 +37,7 @@ def lines(found: Explanation, *, width: int = 100, paint: Paint = plain, max_dra
         *_pictures(found, width, paint, max_drawn),
         *_enforced(found, width, paint),
         *_forced(found, width, paint),
-        *_costs(found, paint),
+        *_costs(found, width, paint),
         *(stepping_lines(found.steps, width=width, paint=paint) if found.steps is not None else []),
     ]
 
@@ -42,7 +47,7 @@ def _title(text: str, paint: Paint) -> list[str]:
 
 
 def _heading(found: Explanation, width: int, paint: Paint) -> list[str]:
-    source = " ".join(found.source.split())
+    source = "" if found.source == "null" else " ".join(found.source.split())
     shown = shortened(source, width - len(found.kind) - 3) if source else "any"
     return [f"{paint(found.kind, 'title')}  {shown}"]
 
@@ -53,7 +58,7 @@ def _heading(found: Explanation, width: int, paint: Paint) -> list[str]:
 def _pictures(found: Explanation, width: int, paint: Paint, max_drawn: int) -> list[str]:
     out: list[str] = []
     if found.is_recursive:
-        out += ["", _recursion(found)]
+        out += ["", *textwrap.wrap(RECURSION, width)]
     pairs = zip(found.graphs, found.compressed, strict=True)
     for graph, compressed in pairs:
         is_flat = graph.title == AUTOMATON
@@ -67,13 +72,6 @@ def _pictures(found: Explanation, width: int, paint: Paint, max_drawn: int) -> l
     return out
 
 
-def _recursion(found: Explanation) -> str:
-    return (
-        "recursive: a rule can call itself, so there is no end of states; the rules are drawn instead "
-        "(→ name: push, write the rule, pop)"
-    )
-
-
 def _drawn(graph: Graph, title: str, width: int, paint: Paint, max_drawn: int) -> list[str]:
     shown = graph.beginning(max_drawn)
     legend = legend_of([shown], LABEL_COLUMNS)
@@ -82,7 +80,7 @@ def _drawn(graph: Graph, title: str, width: int, paint: Paint, max_drawn: int) -
     out += [f"  {line}" for line in draw(shown, legend, width=width - 2, paint=paint)]
     for line in legend.lines():
         out += textwrap.wrap(line, width - 2, initial_indent="  ", subsequent_indent="      ")
-    out += [f"  {paint(line, 'note')}" for line in omissions(graph, shown)]
+    out += [paint(line, "note") for said in omissions(graph, shown) for line in _wrapped(said, width)]
     return out
 
 
@@ -104,7 +102,7 @@ def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN, max_width: float = 10
     notes: list[str] = []
     for graph, compressed in zip(found.graphs, found.compressed, strict=True):
         is_flat = graph.title == AUTOMATON
-        pair = ((graph, AUTOMATON, MAX_UNFOLDED), (compressed, "compressed form", max_drawn))
+        pair = ((graph, AUTOMATON, MAX_UNFOLDED_SVG), (compressed, "compressed form", max_drawn))
         for whole, title, most in pair if is_flat else ((compressed, "", max_drawn),):
             shown = whole.beginning(min(most, max_drawn))
             graphs.append(dataclasses.replace(shown, title=title or whole.title))
@@ -133,14 +131,15 @@ def _enforced(found: Explanation, width: int, paint: Paint) -> list[str]:
 
 
 def _table(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
-    """Rows in columns as wide as they need to be, at most 44."""
+    """Rows in columns as wide as they need to be, as far as two fifths of the page are left for the last one."""
     shown = rows[:MAX_LISTED]
-    widths = [min(max((columns(row[i]) for row in shown), default=0), 44) for i in range(len(shown[0]) - 1)]
+    most = max((width * 3 // 5 - 4) // (len(shown[0]) - 1), 10)
+    widths = [min(max((columns(row[i]) for row in shown), default=0), most) for i in range(len(shown[0]) - 1)]
     out: list[str] = []
     for row in shown:
         cells = [_padded(shortened(cell, size), size) for cell, size in zip(row, widths, strict=False)]
         head = "  " + "  ".join(cells) + "  "
-        room = max(width - columns(head), 24)
+        room = max(width - columns(head), 16)
         first, *rest = textwrap.wrap(row[-1], room) or [""]
         out.append((head + first).rstrip())
         out += [" " * columns(head) + line for line in rest]
@@ -161,17 +160,15 @@ def _forced(found: Explanation, width: int, paint: Paint) -> list[str]:
     else:
         share = best.num_forced_bytes / len(best.text) if best.text else 0.0
         out.append(f"  shortest output  {shortened(quoted(best.text), width - 19)}")
-        out.append(
-            f"  of its {_count(len(best.text), 'byte')}  {best.num_forced_bytes} forced ({share:.0%})"
-            f" in {_count(len(best.runs), 'run')}"
-        )
+        bytes_said = f"{best.num_forced_bytes} forced ({share:.0%}) in {_count(len(best.runs), 'run')}"
+        out += _wrapped(bytes_said, width, f"of its {_count(len(best.text), 'byte')}  ")
         if best.num_tokens:
-            out.append(
-                f"  of its {_count(best.num_tokens, 'token')}  {best.num_drafted_tokens} drafted"
-                f" ({best.num_drafted_tokens / best.num_tokens:.0%}),"
-                f" {best.num_tokens - best.num_drafted_tokens} sampled"
-            )
-    out.append(f"  budget           at least {_count(found.min_tokens, 'token')}; requests with fewer are refused")
+            num_sampled = best.num_tokens - best.num_drafted_tokens
+            drafted = best.num_drafted_tokens / best.num_tokens
+            tokens_said = f"{best.num_drafted_tokens} drafted ({drafted:.0%}), {num_sampled} sampled"
+            out += _wrapped(tokens_said, width, f"of its {_count(best.num_tokens, 'token')}  ")
+    enough = f"at least {_count(found.min_tokens, 'token')}; requests with fewer are refused"
+    out += _wrapped(enough, width, "budget           ")
     if found.runs:
         out += _wrapped_list("  runs             ", [quoted(run) for run in found.runs], width)
     return out
@@ -192,23 +189,29 @@ def _wrapped_list(head: str, items: Sequence[str], width: int) -> list[str]:
     return out
 
 
-def _costs(found: Explanation, paint: Paint) -> list[str]:
+def _costs(found: Explanation, width: int, paint: Paint) -> list[str]:
     timings, masks = found.timings, found.masks
     states = (
         "no end of states"
         if found.is_recursive
         else (_count(found.num_states, "state") if found.num_states is not None else "states beyond counting")
     )
-    return [
-        *_title("size and cost", paint),
-        f"  {states}, {_count(found.num_rules, 'rule')}, {_count(found.num_positions, 'position')},"
+    facts = (
+        f"{states}, {_count(found.num_rules, 'rule')}, {_count(found.num_positions, 'position')},"
         f" {_count(found.num_texts, 'text automaton', 'text automata')}",
-        f"  compiled in {timings.total:.2f} ms: grammar {timings.grammar:.2f}, network {timings.network:.2f},"
+        f"compiled in {timings.total:.2f} ms: grammar {timings.grammar:.2f}, network {timings.network:.2f},"
         f" first mask {timings.first_mask:.2f}",
-        f"  masks of {_count(masks.num_masks, 'state')}: first time {masks.cold_median:.1f} µs median,"
+        f"masks of {_count(masks.num_masks, 'state')}: first time {masks.cold_median:.1f} µs median,"
         f" {masks.cold_worst:.1f} worst; again {masks.warm_median:.1f} median, {masks.warm_worst:.1f} worst",
-        f"  memory: automaton {_size(found.automaton_bytes)}, rows {_size(found.row_bytes)}",
-    ]
+        f"memory: automaton {_size(found.automaton_bytes)}, rows {_size(found.row_bytes)}",
+    )
+    return [*_title("size and cost", paint), *(line for fact in facts for line in _wrapped(fact, width))]
+
+
+def _wrapped(text: str, width: int, head: str = "") -> list[str]:
+    """A sentence below a title; `head` stands before it, and above nothing."""
+    indent = " " * (2 + len(head))
+    return textwrap.wrap(text, width - 1, initial_indent=f"  {head}", subsequent_indent=indent + "  " * (not head))
 
 
 def _size(num_bytes: int) -> str:

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..constraint import Constraint
+from ..network import LOOP
 from .graph import is_single
 from .labels import byte_class, quoted
+from .rules import nodes_of_rule
 
 MAX_TOKENS = 8
 MAX_RUN = 60
@@ -36,7 +38,8 @@ class Stepping:
         num_tokens: how many different tokens may follow there, EOS not counted.
         tokens: a few of them, what is forced first.
         forced: what must come next, if anything must.
-        rules: the rules one is in, the innermost first; empty if there is but one.
+        rules: the rules one is in, the innermost first (calls that were a rule's last act are gone from the stack);
+            empty if there is but one rule and it has not been called.
         reasons: why the byte is refused, as far as that is known.
     """
 
@@ -125,20 +128,19 @@ def _tokens(constraint: Constraint, state: int, forced: bytes) -> tuple[tuple[st
 def _rules(constraint: Constraint, state: int, rule_names: dict[int, str]) -> tuple[str, ...]:
     """The names of the rules on the stack of the first configuration that has the deepest one."""
     automaton = constraint.automaton
+    kind = automaton.network.kind
     owner = rule_owners(constraint, rule_names)
     best: list[str] = []
     for node, _, stack in automaton.configurations(state):
-        path = [owner.get(node, "")] + [owner.get(frame, "") for frame, _ in automaton.frames(stack)]
-        names = [name for index, name in enumerate(path) if name and (index == 0 or name != path[index - 1])]
+        returns = [frame for frame, _ in automaton.frames(stack) if kind[frame] != LOOP]
+        names = [owner.get(place, "?") for place in (node, *returns)]
         if len(names) > len(best):
             best = names
-    return tuple(best) if len(rule_names) > 1 else ()
+    return tuple(best) if len(rule_names) > 1 or len(best) > 1 else ()
 
 
 def rule_owners(constraint: Constraint, rule_names: dict[int, str]) -> dict[int, str]:
     """The rule that each node belongs to; bodies of loops belong to the rule around them."""
-    from .rules import nodes_of_rule
-
     found: dict[int, str] = {}
     for entry, name in rule_names.items():
         for node in nodes_of_rule(constraint.automaton.network, entry):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from .graph import Edge, Graph, Kind
-from .labels import Legend
+from .labels import Legend, columns
 from .layout import CELL, LINE, LOOP, RADIUS, Box, Layout, layout
 
 MARGIN = 20.0
@@ -41,11 +40,6 @@ class Picture:
     texts: tuple[tuple[str, Box], ...]
     width: float
     height: float
-
-
-def columns(text: str) -> int:
-    """The width of a text in columns of a monospaced font."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def picture(
@@ -186,8 +180,7 @@ def _role(edge: Edge) -> str:
         return "call"
     if edge.kind is Kind.TEXT:
         return "text"
-    is_run = len(edge.words) == 1 and sum(1 for mask in edge.words[0] if mask & (mask - 1) == 0) > 1
-    return "forced" if is_run else ""
+    return "forced" if edge.num_forced > 1 else ""
 
 
 def wrapped(text: str, limit: int) -> list[str]:

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .graph import Edge, Graph
-from .labels import Legend
+from .labels import Legend, columns
 
 Paint = Callable[[str, str], str]
 """(text, role) -> the text, coloured; roles: node, label, forced, note."""
 
-MIN_ROOM = 36  # columns that a branch needs
+MIN_ROOM = 50  # columns that a branch needs
 
 
 def plain(text: str, _: str) -> str:
@@ -92,14 +92,18 @@ class _Page:
             if len(edges) != 1 or self.parents.get(edges[0].target) is not edges[0]:
                 break
             piece = f" ── {self.legend.label(edges[0])} ──▶ {self.mark(edges[0].target)}"
-            if len(line) + len(piece) > self.width and len(line) > len(indent) + 6:
+            if columns(line) + columns(piece) > self.width and len(line) > len(indent) + 6:
                 self.out.append(self._painted(line))
                 line = indent + "  "
             line += piece
             node = edges[0].target
         edges = self.leaving[node]
         if len(edges) == 1:
-            return line + " " + self._reference(edges[0], "── ")
+            reference = self._reference(edges[0], "── ")
+            if columns(line) + 1 + columns(reference) > self.width:
+                self.out.append(self._painted(line))
+                line = indent + "  "
+            return f"{line} {reference}"
         inner = indent + " "
         branches: list[tuple[int, str, str]] = []
         loops = [edge for edge in edges if edge.target == node]
