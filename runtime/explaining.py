@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +20,14 @@ from .constraint_spec import ConstraintSpec
 from .models import resolve_model
 from .tokenizer import Tokenizer
 
-MAX_PART_LEN = 400
+JSON_KINDS = ("json_schema", "structural_tag")
 
 
 def explain(spec: ConstraintSpec, *, tokenizer: str | Tokenizer = "nano", text: str | None = None) -> Explanation:
     """What a constraint demands, how it is enforced and what it costs; `print` it, or ask for its `svg()`.
 
     Args:
-        spec: made by `regex`, `choice`, `json_schema`, `json_object` or `grammar`.
+        spec: made by `regex`, `choice`, `json_schema`, `json_object`, `grammar` or `structural_tag`.
         tokenizer: the vocabulary to look at it with: a checkpoint folder, a hub id, "nano", or a `Tokenizer`.
         text: a text to go through; `steps` then says where it leaves the language and why.
 
@@ -35,10 +36,10 @@ def explain(spec: ConstraintSpec, *, tokenizer: str | Tokenizer = "nano", text: 
         ModelError: there is no such tokenizer.
     """
     source: Any = spec.source
-    if spec.kind == "json_schema":
+    if spec.kind in JSON_KINDS:
         source = json.loads(source)
     vocabulary = _vocabulary(tokenizer) if isinstance(tokenizer, str) else tokenizer.vocabulary()
-    return explain_source(vocabulary, spec.kind, source, whitespace=spec.whitespace, text=text)
+    return explain_source(vocabulary, spec.kind, source, whitespace=spec.whitespace, syntax=spec.syntax, text=text)
 
 
 @functools.lru_cache(maxsize=4)
@@ -52,7 +53,7 @@ class Refusal:
 
     Attributes:
         reason: the error's message, without its place and its remedy.
-        pointer: JSON pointer or position; "" is the whole.
+        pointer: JSON pointer or position in the text; "" is the whole.
         part: what stands there, as JSON text; of a pattern or grammar the line with a caret; "" if not known.
         remedy: what to do about it.
     """
@@ -67,11 +68,11 @@ def refusal(error: ConstraintError, spec: ConstraintSpec) -> Refusal:
     """A refused constraint with the part of its schema that is at fault."""
     reason, _, remedy = str(error).partition("; ")
     part = ""
-    if spec.kind == "json_schema" and isinstance(spec.source, str):
+    if spec.kind in JSON_KINDS and isinstance(spec.source, str):
         found = _at(json.loads(spec.source), error.pointer)
         part = json.dumps(found, ensure_ascii=False, indent=1)
-    elif isinstance(spec.source, str) and error.pointer.startswith("offset "):
-        part = _line(spec.source, int(error.pointer.removeprefix("offset ")))
+    elif isinstance(spec.source, str):
+        part = _line(spec.source, error.pointer)
     if error.pointer.startswith("/"):
         reason = reason.partition(": ")[2] or reason
     return Refusal(reason, error.pointer, part, remedy or _remedy(error))
@@ -91,12 +92,18 @@ def _at(schema: Any, pointer: str) -> Any:
     return value
 
 
-def _line(text: str, offset: int) -> str:
-    """The line of an offset, and a caret below it."""
-    begin = text.rfind("\n", 0, offset) + 1
-    end = text.find("\n", offset)
-    shown = text[max(begin, offset - 40) : len(text) if end < 0 else end][:80]
-    return f"{shown}\n{' ' * min(offset - begin, 40)}^"
+def _line(text: str, pointer: str) -> str:
+    """The line of a position ("offset 3", or "line 1, column 4"), and a caret below it; "" if it is none."""
+    numbers = [int(number) for number in re.findall(r"\d+", pointer)]
+    if pointer.startswith("offset "):
+        before = text[: numbers[0]]
+        line, column = before.count("\n"), numbers[0] - (before.rfind("\n") + 1)
+    elif pointer.startswith("line "):
+        line, column = numbers[0] - 1, numbers[1] - 1
+    else:
+        return ""
+    first = max(0, column - 40)
+    return f"{text.split(chr(10))[line][first : first + 80]}\n{' ' * (column - first)}^"
 
 
 def _remedy(error: ConstraintError) -> str:

@@ -16,17 +16,17 @@ from typing import Any, cast
 from ..any_json import Whitespace, json_grammar
 from ..compiler import Compiler
 from ..constraint import Constraint
-from ..ebnf import ebnf_to_grammar
 from ..expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
+from ..grammars import Syntax, text_to_grammar
 from ..json_schema import schema_to_grammar
 from ..json_schema.demands import Demand, demands
 from ..json_schema.sites import Annotation
-from ..masks import MaskStore
+from ..mask_store import MaskStore
 from ..network import Network, build_network
 from ..regex import regex_to_expression
+from ..structural_tags import structural_tag_to_grammar
 from ..text_table import text_table
 from ..vocabulary import Vocabulary
-from ..warm_up import warm_up
 from . import report
 from .blame import blame
 from .exploring import explore
@@ -108,22 +108,29 @@ class Explanation:
 
 
 def explain(
-    vocabulary: Vocabulary, kind: str, source: object, *, whitespace: Whitespace = "compact", text: str | None = None
+    vocabulary: Vocabulary,
+    kind: str,
+    source: object,
+    *,
+    whitespace: Whitespace = "compact",
+    syntax: Syntax = "auto",
+    text: str | None = None,
 ) -> Explanation:
     """Compiles a constraint and explains it.
 
     Args:
-        kind: "regex", "choice", "json_schema", "json_object", "json_value" or "grammar".
-        source: pattern or grammar text, a sequence of options, or a schema as json.loads gives it.
+        kind: "regex", "choice", "json_schema", "json_object", "json_value", "grammar" or "structural_tag".
+        source: pattern or grammar text, a sequence of options, or a schema or structural tag as json.loads gives it.
+        whitespace, syntax: layout of JSON, notation of grammar text.
         text: a text to go through, step by step.
 
     Raises:
         ConstraintError: as for compiling it.
     """
-    warm_up(Compiler(vocabulary))  # or the clock would measure the loading of compiled loops
+    Compiler(vocabulary).warm_up()  # or the clock would measure the loading of compiled loops
     clock = _Clock()
     places: dict[str, str] = {}
-    grammar = _grammar(kind, source, whitespace, places)
+    grammar = _grammar(kind, source, whitespace, syntax, places)
     grammar_ms = clock.lap()
     network = build_network(grammar)
     network_ms = clock.lap()
@@ -167,19 +174,20 @@ def explain(
     )
 
 
-def shown_source(kind: str, source: object) -> str:
+def shown_source(kind: str, source: Any) -> str:
     """The description as text."""
-    return source if isinstance(source, str) and kind != "json_schema" else json.dumps(source, ensure_ascii=False)
+    return source if kind in ("regex", "grammar") else json.dumps(source, ensure_ascii=False)
 
 
-def _grammar(kind: str, source: Any, whitespace: Whitespace, places: dict[str, str]) -> Grammar:
+def _grammar(kind: str, source: Any, whitespace: Whitespace, syntax: Syntax, places: dict[str, str]) -> Grammar:
     makers: dict[str, Callable[[], Grammar]] = {
         "regex": lambda: Grammar({"text": regex_to_expression(source)}, "text"),
         "choice": lambda: Grammar({"text": Alternation(tuple(Literal(o.encode()) for o in source))}, "text"),
         "json_schema": lambda: schema_to_grammar(source, whitespace=whitespace, places=places),
         "json_object": lambda: json_grammar("object", whitespace),
         "json_value": lambda: json_grammar("value", whitespace),
-        "grammar": lambda: ebnf_to_grammar(source),
+        "grammar": lambda: text_to_grammar(source, syntax),
+        "structural_tag": lambda: structural_tag_to_grammar(source, whitespace=whitespace),
     }
     return makers[kind]()
 

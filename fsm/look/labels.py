@@ -281,6 +281,8 @@ def language_label(language: object) -> str:
         texts = language.texts(4)
         if texts is not None:
             return " or ".join(quoted(text.encode()) for text in sorted(texts))
+        if language.accepting[language.start_state]:
+            return f"text of {language.num_states - 1} states, or nothing"
         return f"text like {shortened(quoted(language.shortest()), 24)}"
     shortest = getattr(language, "shortest", None)
     return f"string like {shortened(shortest().decode(), 24)}" if shortest is not None else "text"

@@ -12,7 +12,7 @@ graph is deterministic but for what overlaps between bytes and names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ..network import BYTE, BYTES, CALL, LOOP, NEVER, RETURN, SPLIT, TEXT, Network
 from .graph import Edge, Graph, Kind, Word
@@ -24,24 +24,49 @@ Name = Callable[[int], str]
 
 
 def is_recursive(network: Network) -> bool:
-    """Whether a rule that can be reached can call itself, at once or by way of others."""
-    calls = {entry: _called(network, entry) for entry in entries(network)}
-    done: set[int] = set()
-    path: list[tuple[int, Iterator[int]]] = [(network.start, iter(calls[network.start]))]
-    on_path = {network.start}
+    """Whether the stack can grow without end: a rule calls itself, at once or by way of others, and is not done then.
+
+    A call that is a rule's last act leaves nothing on the stack; rules that only recur so have finitely many states.
+    """
+    component = _components(network)
+    return any(
+        component[caller] == component[called]
+        for caller in component
+        for called, is_last in _calls(network, caller)
+        if not is_last
+    )
+
+
+def _components(network: Network) -> dict[int, int]:
+    """By entry, the number of the set of rules that call each other (Tarjan 1972, without recursion)."""
+    calls = {entry: [called for called, _ in _calls(network, entry)] for entry in entries(network)}
+    found: dict[int, int] = {}
+    low: dict[int, int] = {}
+    open_rules: list[int] = []
+    path = [(network.start, iter(calls[network.start]))]
+    low[network.start] = 0
+    index = {network.start: 0}
+    open_rules.append(network.start)
     while path:
         entry, rest = path[-1]
         following = next(rest, None)
         if following is None:
             path.pop()
-            on_path.discard(entry)
-            done.add(entry)
-        elif following in on_path:
-            return True
-        elif following not in done:
-            on_path.add(following)
+            if path:
+                low[path[-1][0]] = min(low[path[-1][0]], low[entry])
+            if low[entry] == index[entry]:
+                while True:
+                    member = open_rules.pop()
+                    found[member] = index[entry]
+                    if member == entry:
+                        break
+        elif following not in index:
+            index[following] = low[following] = len(index)
+            open_rules.append(following)
             path.append((following, iter(calls[following])))
-    return False
+        elif following not in found:
+            low[entry] = min(low[entry], index[following])
+    return found
 
 
 def entries(network: Network) -> list[int]:
@@ -79,14 +104,19 @@ def nodes_of_rule(network: Network, entry: int, *, with_loops: bool = True) -> l
 
 def _called(network: Network, entry: int) -> list[int]:
     """The rules and loop bodies that a rule refers to, in order."""
-    found: dict[int, None] = {}
+    return list(dict.fromkeys(called for called, _ in _calls(network, entry)))
+
+
+def _calls(network: Network, entry: int) -> list[tuple[int, bool]]:
+    """The same, each with whether the rule is done when that is."""
+    found: list[tuple[int, bool]] = []
     for node in nodes_of_rule(network, entry, with_loops=False):
-        kind, argument = int(network.kind[node]), int(network.arg[node])
+        kind, argument, following = int(network.kind[node]), int(network.arg[node]), int(network.next_node[node])
         if kind == CALL:
-            found[argument] = None
+            found.append((argument, bool(network.kind[following] == RETURN)))
         elif kind == LOOP:
-            found[int(network.loops[argument][0])] = None
-    return list(found)
+            found.append((int(network.loops[argument][0]), False))
+    return found
 
 
 def _following(network: Network, node: int) -> list[int]:

@@ -38,6 +38,15 @@ def inspect(
         str | None,
         option("--grammar", help="Explain an EBNF grammar: a file, or its text.", env="GRAMMAR", panel=CONSTRAINT),
     ] = None,
+    structural_tag: Annotated[
+        str | None,
+        option(
+            "--structural-tag",
+            help="Explain a structural tag: a file, or JSON text.",
+            env="STRUCTURAL_TAG",
+            panel=CONSTRAINT,
+        ),
+    ] = None,
     json_object: Annotated[
         bool, option("--json-object", help="Explain “any JSON object”.", env="JSON_OBJECT", panel=CONSTRAINT)
     ] = False,
@@ -64,7 +73,7 @@ def inspect(
     Of a constraint: the automaton and its compressed form, what is enforced how and what is not, what is forced, how
     short an output can be, and what it costs. Exit code 2 if it cannot be enforced, 1 if --text leaves the language.
     """
-    spec = constraint_spec(regex, choice, schema, json_object, grammar, whitespace)
+    spec = constraint_spec(regex, choice, schema, json_object, grammar, structural_tag, whitespace)
     if spec is not None:
         if cache is not None:
             raise ConfigError("--cache and a constraint exclude each other; give one of them")

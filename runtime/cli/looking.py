@@ -37,9 +37,10 @@ def constraint_spec(
     schema: str | None,
     json_object: bool,
     grammar: str | None,
+    structural_tag: str | None,
     whitespace: str,
 ) -> ConstraintSpec | None:
-    """The one constraint that the options ask for; schema and grammar as a file or as text."""
+    """The one constraint that the options ask for; schema, grammar and structural tag as a file or as text."""
     from .. import constraint_spec as specs
 
     given = {
@@ -48,6 +49,7 @@ def constraint_spec(
         "--schema": schema,
         "--json-object": json_object,
         "--grammar": grammar,
+        "--structural-tag": structural_tag,
     }
     names = [name for name, value in given.items() if value]
     if len(names) > 1:
@@ -60,15 +62,19 @@ def constraint_spec(
     if choice:
         return specs.choice(choice)
     if schema:
-        text = (
-            schema if schema.lstrip()[:1] in ("{", "") or schema in ("true", "false") else read_text(schema, "--schema")
-        )
-        return specs.json_schema(text, whitespace=layout)
+        return specs.json_schema(_json_text(schema, "--schema"), whitespace=layout)
+    if structural_tag:
+        return specs.structural_tag(_json_text(structural_tag, "--structural-tag"), whitespace=layout)
     if json_object:
         return specs.json_object(whitespace=layout)
     if grammar:
         return specs.grammar(grammar if "::=" in grammar or "\n" in grammar else read_text(grammar, "--grammar"))
     return None
+
+
+def _json_text(given: str, name: str) -> str:
+    """The option's value if it is JSON, else what is in the file of that name."""
+    return given if given.lstrip()[:1] in ("{", "") or given in ("true", "false") else read_text(given, name)
 
 
 def show(

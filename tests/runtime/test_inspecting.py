@@ -21,6 +21,7 @@ PERSON = {
     "additionalProperties": False,
 }
 GRAMMAR = 'root ::= "(" root ")" | [0-9]+'
+TAG = json.dumps({"structures": [{"begin": "<f>", "schema": PERSON, "end": "</f>"}], "triggers": ["<f>"]})
 Inspect = Callable[..., tuple[int, str, str]]
 
 
@@ -46,6 +47,7 @@ def inspect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         (["--schema", json.dumps(PERSON)], ["""'{"name":"'""", "character ≤ 30×", "/properties/name/title"]),
         (["--grammar", GRAMMAR], ["recursive", "→ root", "no end of states"]),
         (["--json-object"], ["→ member", "‹string›", "‹number›"]),
+        (["--structural-tag", TAG], ["'<f>'", "</f>"]),
     ],
 )
 def test_every_kind_of_constraint_is_shown(inspect: Inspect, arguments: list[str], shown: list[str]) -> None:
@@ -119,7 +121,7 @@ def test_pictures_are_cut_where_told_and_say_so(inspect: Inspect) -> None:
         (["--schema", '{"type":"integer","minimum":2,"maximum":1}'], ["(the whole)", "contradictions"]),
         (["--schema", '{"type":"text"}'], ["at      /type", 'there   "text"']),
         (["--regex", r"(a)\1"], ["offset 3", "             ^"]),
-        (["--grammar", "root ::= x"], ["'x' is not defined", "offset 9"]),
+        (["--grammar", "root ::= x"], ["'x' is not defined", "line 1, column 10", "                   ^"]),
     ],
 )
 def test_refusals_show_the_place_and_the_remedy(inspect: Inspect, arguments: list[str], told: list[str]) -> None:

@@ -174,9 +174,13 @@ def test_any_rules_are_drawn_as_they_are(body: Expression) -> None:
 
 def test_recursion_is_told_from_mere_rules() -> None:
     assert is_recursive(COMPILER.grammar('root ::= "(" root ")" | "x"').automaton.network)
-    assert is_recursive(COMPILER.grammar('root ::= "a" b | "x"\nb ::= "b" root').automaton.network)
+    assert is_recursive(COMPILER.grammar('root ::= "a" b "c" | "x"\nb ::= "b" root').automaton.network)
     assert is_recursive(COMPILER.json_object().automaton.network)
     assert not is_recursive(COMPILER.grammar('root ::= b b\nb ::= "b" c\nc ::= [0-9]').automaton.network)
+    last = {"a": Sequence((Literal(b"a"), Alternation((Rule("b"), Literal(b"")))))}
+    last["b"] = Sequence((Literal(b"b"), Rule("a")))
+    network = COMPILER.from_grammar(Grammar(last, "a")).automaton.network
+    assert len(entries(network)) == 2 and not is_recursive(network)
     assert not is_recursive(COMPILER.json_schema(PERSON).automaton.network)
 
 
