@@ -2,7 +2,8 @@
 
 A pin is a lease that the tree holds itself. It protects its path until it is unpinned; past its `expires_at`
 it is given up when an eviction finds no other room, and not before, since keeping an unneeded cache costs
-nothing. Several pins may share blocks; the budget counts each block once.
+nothing. (`RadixTree.give_up_pin` is for whoever would otherwise stand still.) Several pins may share blocks; the
+budget counts each block once.
 """
 
 from __future__ import annotations

@@ -374,6 +374,11 @@ class RadixTree:
         self.release(pin.node)
         return True
 
+    def give_up_pin(self) -> bool:
+        """End the pin that would expire first, whether its time is over or not; False if there is none."""
+        first = min(self._pins, key=lambda pin: pin.expires_at, default=None)
+        return first is not None and self.unpin(first)
+
     def _unpin_expired(self) -> bool:
         """Give up the pins whose time is over; False if there were none."""
         expired = self._pins.expired(self._clock()) if len(self._pins) else []

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeGuard, cast, overload
+from typing import Any, Protocol, Self, TypeGuard, TypeVar, cast, overload
 
 from ..errors import ConfigError
+from ..radix import Pin
 from .collector import Collector, scoring_params
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
@@ -21,6 +22,7 @@ from .loading import LoadedModel, load
 from .request import Completion, Delta, Request, SamplingParams, TokenLogprob
 
 Message = Mapping[str, Any]
+Result = TypeVar("Result")
 
 
 class Driver(Protocol):
@@ -32,7 +34,7 @@ class Driver(Protocol):
         self, prompt: Prompt, sampling: SamplingParams | None, constraint: ConstraintSpec | None, **options: Any
     ) -> Iterable[Delta]: ...
 
-    def call(self, function: Callable[[], int]) -> Future[int]: ...
+    def call(self, function: Callable[[], Result]) -> Future[Result]: ...
 
     def stop(self) -> None: ...
 
@@ -171,9 +173,29 @@ class Engine(EngineCore):
         ]
         return [list(completion.prompt_logprobs) for completion in self._run(prepared, None)]
 
+    def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "") -> Pin:
+        """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whoever uses it or not.
+
+        Whole blocks only (`Pin.num_tokens` of them). All pins together hold at most `max_pinned_blocks`. A pin ends
+        early only where a request could otherwise never run. Count `num_pinned_blocks` in `statistics`.
+
+        Raises:
+            PinBudgetExceeded: nothing was pinned; end another pin first.
+        """
+        token_ids = self.intake.token_ids(prompt)
+        self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace)
+        return self._on_step_thread(lambda: self.prefix_cache.pin(token_ids, ttl, namespace))
+
+    def unpin(self, pin: Pin) -> bool:
+        """Ends a pin; False if it held nothing or was given up already."""
+        return self._on_step_thread(lambda: self.prefix_cache.tree.unpin(pin))
+
+    def _on_step_thread(self, function: Callable[[], Result]) -> Result:
+        return self._driver.call(function).result() if self._driver else function()
+
     def flush_cache(self) -> int:
-        """Drops every cached prefix that no running request holds; returns the number of blocks freed."""
-        return self._driver.call(super().flush_cache).result() if self._driver else super().flush_cache()
+        """Drops every cached prefix that no running request and no pin holds; returns the number of blocks freed."""
+        return self._on_step_thread(super().flush_cache)
 
     def close(self) -> None:
         """Aborts what runs, stops the driver if there is one and drops the cache; `add` raises from now on."""

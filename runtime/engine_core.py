@@ -13,8 +13,11 @@ reads and may run on any thread. `Engine` puts whole answers on top of it, `Asyn
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ..errors import EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler
+from ..radix import PinBudgetExceeded
 from .batch import Batch, Extend
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
@@ -51,6 +54,9 @@ class EngineCore:
             kv_cache=kv_cache,
             enabled=config.prefix_cache,
             eviction_policy=config.eviction_policy,
+            max_pinned_blocks=(
+                kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
+            ),
         )
         self.intake = Intake(
             config,
@@ -84,10 +90,12 @@ class EngineCore:
         namespace: str = "",
         priority: int = 0,
         request_id: str | None = None,
+        pin_ttl: float = 0.0,
     ) -> list[Request]:
         """Tokenises, compiles and checks; returns `sampling.n` requests for `enqueue`. Safe on any thread.
 
-        `max_tokens` is cut to what the context and the pool can hold.
+        `max_tokens` is cut to what the context and the pool can hold. With `pin_ttl` the prompt stays cached for so
+        many seconds once it is computed, as far as the budget of pins reaches (`usage.pinned_tokens` tells).
 
         Raises:
             RequestError: empty prompt, ids out of the vocabulary, unknown constraint …
@@ -101,6 +109,7 @@ class EngineCore:
             namespace=namespace,
             priority=priority,
             request_id=request_id,
+            pin_ttl=pin_ttl,
         )
 
     def enqueue(self, requests: list[Request]) -> str:
@@ -127,10 +136,19 @@ class EngineCore:
         namespace: str = "",
         priority: int = 0,
         request_id: str | None = None,
+        pin_ttl: float = 0.0,
     ) -> str:
         """`prepare` and `enqueue`; returns the request's id, under which `step` reports."""
         return self.enqueue(
-            self.prepare(prompt, sampling, constraint, namespace=namespace, priority=priority, request_id=request_id)
+            self.prepare(
+                prompt,
+                sampling,
+                constraint,
+                namespace=namespace,
+                priority=priority,
+                request_id=request_id,
+                pin_ttl=pin_ttl,
+            )
         )
 
     def abort(self, request_id: str) -> bool:
@@ -209,6 +227,7 @@ class EngineCore:
             return self._delta(request)
         if was_prefill:
             self.prefix_cache.commit(request)
+            self._pin_prompt(request)
         self.prefix_cache.shrink(request, request.num_tokens)
         self._draft(request)
         return self._delta(request)
@@ -250,10 +269,20 @@ class EngineCore:
         request.draft = []
         request.cursor = None  # a constraint is kept alive by those who still need it
         self._scheduler.remove(request, keep=keep)
+        if keep:
+            self._pin_prompt(request)
         self._totals.add(request.usage)
         siblings = self._requests.get(request.id)
         if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
             del self._requests[request.id]
+
+    def _pin_prompt(self, request: Request) -> None:
+        """Pins what is computed of the prompt, if the request wants that; beyond the budget of pins it is let go."""
+        ttl, request.pin_ttl = request.pin_ttl, 0.0
+        if ttl > 0:
+            with suppress(PinBudgetExceeded):
+                prompt = request.token_ids[: request.num_prompt_tokens]
+                request.usage.pinned_tokens = self.prefix_cache.pin(prompt, ttl, request.namespace).num_tokens
 
     def _delta(self, request: Request) -> Delta:
         """What was not reported yet."""
@@ -282,6 +311,7 @@ class EngineCore:
             num_free_blocks=pool.num_free,
             num_cached_blocks=tree.num_cached_blocks,
             num_evictable_blocks=tree.num_evictable_blocks,
+            num_pinned_blocks=tree.num_pinned_blocks,
             num_steps=self._num_steps,
             num_forwards=self._runner.num_forwards,
             num_computed_tokens=self._runner.num_computed_tokens,
@@ -313,4 +343,4 @@ class EngineCore:
         self._closed = True
         for request_id in list(self._requests):
             self.abort(request_id)
-        self.prefix_cache.flush()
+        self.prefix_cache.flush(pinned=True)

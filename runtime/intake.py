@@ -59,6 +59,7 @@ class Intake:
         namespace: str = "",
         priority: int = 0,
         request_id: str | None = None,
+        pin_ttl: float = 0.0,
     ) -> list[Request]:
         """`sampling.n` requests under one id; see `Engine.prepare`."""
         token_ids = self.token_ids(prompt)
@@ -89,6 +90,7 @@ class Intake:
                 priority=priority,
                 cursor=compiled.cursor() if compiled is not None else None,
                 max_tokens=max_tokens,
+                pin_ttl=pin_ttl,
             )
             request.usage.prompt_tokens = len(token_ids)
             requests.append(request)

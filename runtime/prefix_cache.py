@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..radix import BlockPool, Node, RadixTree, pack, without_padding
+from ..radix import BlockPool, Node, Pin, RadixTree, pack, without_padding
 from .kv_cache import KVCache
 from .request import Lease, Request
 
@@ -30,11 +30,12 @@ class PrefixCache:
         kv_cache: KVCache,
         enabled: bool = True,
         eviction_policy: str = "lru",
+        max_pinned_blocks: int = 0,
     ) -> None:
         self.block_size = block_size
         self.enabled = enabled
         self.pool = BlockPool(num_blocks, block_size)
-        self.tree = RadixTree(block_size, policy=eviction_policy)
+        self.tree = RadixTree(block_size, policy=eviction_policy, max_pinned_blocks=max_pinned_blocks)
         self._kv_cache = kv_cache
         self._will_need: Callable[[str, bytes], bool] | None = None
 
@@ -80,6 +81,10 @@ class PrefixCache:
         Returns False, and changes nothing the request holds, if the blocks cannot be had.
         """
         return self._grow(request, num_tokens)
+
+    def pin(self, token_ids: Iterable[int], ttl: float, namespace: str) -> Pin:
+        """Keeps what is cached of a prefix (whole blocks) for `ttl` seconds; see `RadixTree.pin`."""
+        return self.tree.pin(pack(token_ids), ttl, namespace)
 
     def num_sole_blocks(self, request: Request) -> int:
         """Blocks that would become free or evictable if the request left now."""
@@ -137,9 +142,9 @@ class PrefixCache:
         request.lease = Lease(inserted.node, num_tokens)
         return inserted.duplicates
 
-    def flush(self) -> int:
-        """Evicts everything that no request holds; returns the number of blocks freed."""
-        freed = self.tree.evict(self.tree.num_cached_blocks)
+    def flush(self, *, pinned: bool = False) -> int:
+        """Evicts everything that no request holds, `pinned` or not; returns the number of blocks freed."""
+        freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
         self.pool.free(freed)
         return len(freed)
 

@@ -158,6 +158,7 @@ class Usage:
         completion_tokens: tokens generated, however they were chosen.
         drafted_tokens: tokens proposed by drafts.
         jumped_tokens: drafted tokens that were accepted: each saved a forward step.
+        pinned_tokens: prompt tokens that were pinned on its behalf.
         num_steps: engine steps in which this request took part.
         num_preemptions: how often it gave its blocks back before it was done.
     """
@@ -167,6 +168,7 @@ class Usage:
     completion_tokens: int = 0
     drafted_tokens: int = 0
     jumped_tokens: int = 0
+    pinned_tokens: int = 0
     num_steps: int = 0
     num_preemptions: int = 0
 
@@ -256,6 +258,7 @@ class Request:
         draft: tokens proposed to follow token_ids; dropped freely.
         num_delivered: output tokens that a delta has reported.
         namespace: which prefixes it may share (salt, adapter …).
+        pin_ttl: seconds for which its prompt is pinned once it is computed; 0: not at all.
     """
 
     id: str
@@ -281,6 +284,7 @@ class Request:
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
     num_delivered: int = 0
     admitted_before: bool = False
+    pin_ttl: float = 0.0
     ticket: int = 0
 
     @property

@@ -162,6 +162,9 @@ class Scheduler:
             return True
         extend.draft = []
         while not self._prefix_cache.reserve(request, extend.end):
+            if len(self.running) == 1:
+                assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
+                continue
             victim = self._victim(request)
             self._preempt(victim)
             if victim is request:
@@ -176,7 +179,6 @@ class Scheduler:
         """
         oldest = self.running[0]
         candidates = [request for request in self.running if request is not oldest]
-        assert candidates, "one request alone must fit the pool"
         useful = [
             (request.priority, num_blocks, -request.ticket, request)
             for request in candidates

@@ -17,6 +17,7 @@ class EngineStatistics:
     num_free_blocks: int
     num_cached_blocks: int
     num_evictable_blocks: int
+    num_pinned_blocks: int
     num_steps: int
     num_forwards: int
     num_computed_tokens: int
@@ -42,7 +43,8 @@ class EngineStatistics:
         """Occupancy and hit rate in two lines."""
         return (
             f"{self.num_blocks} blocks of {block_size} tokens: {self.num_free_blocks} free,"
-            f" {self.num_cached_blocks} in the tree ({self.num_evictable_blocks} evictable),"
+            f" {self.num_cached_blocks} in the tree ({self.num_evictable_blocks} evictable,"
+            f" {self.num_pinned_blocks} pinned),"
             f" {self.num_held_blocks} held by requests\n"
             f"prompt tokens from the cache: {self.cached_tokens} of {self.prompt_tokens} ({self.hit_rate:.1%})"
         )

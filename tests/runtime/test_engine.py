@@ -7,6 +7,7 @@ import random
 import pytest
 
 from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, RequestError
+from phloem.radix import PinBudgetExceeded
 from phloem.runtime.engine import Engine
 from phloem.runtime.request import FinishReason, SamplingParams
 
@@ -107,6 +108,34 @@ def test_what_a_waiting_request_needs_is_evicted_last() -> None:
     usage = {delta.request_id: delta.usage for _ in range(20) for delta in engine.step()}
     assert usage[first].cached_tokens == 0
     assert usage[second].cached_tokens == 40
+
+
+def test_a_pinned_prefix_outlives_everything_that_comes_after_it() -> None:
+    engine = fake_engine(block_size=4, num_blocks=40)
+    pin = engine.pin(list(range(24)), ttl=1000)
+    engine.generate([[100 + i] * 30 for i in range(20)], GREEDY)
+    assert (pin.num_tokens, engine.statistics().num_pinned_blocks) == (24, 6)
+    assert engine.generate([*range(24), 7], GREEDY).usage.cached_tokens == 24
+    assert engine.unpin(pin)
+    assert not engine.unpin(pin)
+    engine.generate([[100 + i] * 30 for i in range(20)], GREEDY)
+    assert engine.generate([*range(24), 7], GREEDY).usage.cached_tokens == 0
+
+
+def test_pins_have_a_budget() -> None:
+    engine = fake_engine(block_size=4, num_blocks=40, max_pinned_blocks=6)
+    with pytest.raises(PinBudgetExceeded, match=r"would hold 7 blocks, the budget is 6"):
+        engine.pin(list(range(28)))
+    once = SamplingParams(max_tokens=1)
+    assert engine.generate(list(range(24)), once, pin_ttl=9).usage.pinned_tokens == 24
+    assert engine.generate(list(range(100, 130)), once, pin_ttl=9).usage.pinned_tokens == 0
+
+
+def test_a_pin_gives_way_to_a_request_that_could_not_run_otherwise() -> None:
+    engine = fake_engine(block_size=4, num_blocks=12, max_pinned_blocks=12)
+    engine.pin(list(range(32)))
+    assert engine.generate([9] * 40, SamplingParams(max_tokens=3, temperature=0.0)).finish_reason is FinishReason.LENGTH
+    assert engine.statistics().num_pinned_blocks == 0
 
 
 def test_namespaces_share_nothing() -> None:
