@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal as OneOf
 
-from ...errors import InvalidGrammar
 from ..expression import Grammar
 from .ebnf import ebnf_to_grammar
+from .lark import lark_to_grammar
 
 Syntax = OneOf["auto", "ebnf", "lark"]
+_EBNF_RULE = re.compile(r"^[ \t]*\w[\w.-]*\s*::=", re.MULTILINE)
+_LARK_ITEM = re.compile(r"^[ \t]*(?:[?!]*_*[A-Za-z][\w-]*(?:\.-?\d+)?[ \t]*:|%[a-z]+\b)", re.MULTILINE)
 
 
 def text_to_grammar(text: str, syntax: Syntax = "auto") -> Grammar:
-    """The grammar that a text describes.
+    """The grammar that a text describes. "auto": Lark if it has definitions `name: …` and none like `name ::= …`.
 
     Raises:
         InvalidGrammar: it cannot be read; `pointer` is the line and the column.
         ConstraintTooLarge: it passes a bound.
     """
-    if syntax == "lark":
-        raise InvalidGrammar("grammar: the Lark notation is not read yet; write EBNF (root ::= …)", param="grammar")
-    return ebnf_to_grammar(text)
+    if syntax == "auto":
+        syntax = "lark" if _LARK_ITEM.search(text) and not _EBNF_RULE.search(text) else "ebnf"
+    return lark_to_grammar(text) if syntax == "lark" else ebnf_to_grammar(text)

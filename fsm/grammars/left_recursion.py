@@ -39,7 +39,9 @@ def without_left_recursion(rules: Mapping[str, Expression]) -> dict[str, Express
         ConstraintTooLarge: more than 64 rules begin with one another.
     """
     nullable = nullable_rules(rules)
-    begins = {name: _beginnings(body, nullable) for name, body in rules.items()}
+    begins = {
+        name: {other: None for other in _beginnings(body, nullable) if other in rules} for name, body in rules.items()
+    }
     circles = [circle for circle in strong_components(begins) if len(circle) > 1 or circle[0] in begins[circle[0]]]
     return _Rewriting(rules, nullable, circles).rules if circles else dict(rules)
 

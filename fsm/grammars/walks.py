@@ -5,9 +5,9 @@ Knows expressions only; nothing is walked by recursion.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from ..expression import Alternation, Expression, Repeat, Rule, Sequence
+from ..expression import Alternation, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
@@ -62,15 +62,15 @@ def strong_components(edges: Mapping[str, Mapping[str, None]]) -> list[list[str]
     return found
 
 
-def renamed(expression: Expression, prefix: str) -> Expression:
-    """`expression` with `prefix` in front of the name of every rule that it refers to."""
+def mapped(expression: Expression, change: Callable[[Rule], Expression]) -> Expression:
+    """`expression` with every reference to a rule put through `change`."""
     tasks: list[tuple[Expression, bool]] = [(expression, False)]
     done: list[Expression] = []
     while tasks:
         node, is_ready = tasks.pop()
         inner = children(node)
         if isinstance(node, Rule):
-            done.append(Rule(prefix + node.name))
+            done.append(change(node))
         elif not isinstance(node, (Sequence, Alternation, Repeat)):
             done.append(node)
         elif not is_ready:
@@ -83,3 +83,36 @@ def renamed(expression: Expression, prefix: str) -> Expression:
             del done[len(done) - len(inner) :]
             done.append(Sequence(operands) if isinstance(node, Sequence) else Alternation(operands))
     return done.pop()
+
+
+def renamed(expression: Expression, prefix: str) -> Expression:
+    """`expression` with `prefix` in front of the name of every rule that it refers to."""
+    return mapped(expression, lambda rule: Rule(prefix + rule.name))
+
+
+def first_characters(grammar: Grammar) -> str:
+    """The ASCII characters that the texts of a grammar may begin with; rather too many than too few."""
+    found: set[str] = set()
+    seen = {grammar.start}
+    pending = [grammar.rules[grammar.start]]
+    while pending:
+        expression = pending.pop()
+        if isinstance(expression, Literal):
+            found.update(expression.data[:1].decode("ascii", "ignore"))
+        elif isinstance(expression, Embed):
+            row = expression.language.row(expression.language.start)
+            found.update(chr(byte) for byte in range(128) if row[byte])
+        elif isinstance(expression, ByteSet):
+            found.update(chr(byte) for byte in range(128) if expression.mask >> byte & 1)
+        elif isinstance(expression, Rule):
+            if expression.name not in seen:
+                seen.add(expression.name)
+                pending.append(grammar.rules[expression.name])
+        elif isinstance(expression, Sequence):
+            for part in expression.parts:
+                pending.append(part)
+                if isinstance(part, ByteSet) or (isinstance(part, Literal) and part.data):
+                    break  # anything else might be empty
+        else:
+            pending.extend(children(expression))
+    return "".join(sorted(found))

@@ -1,0 +1,103 @@
+"""Which terminals may stand first in an expression, and which may stand next to one another.
+
+The usual FIRST, LAST and FOLLOW sets, over expressions with repetition. Knows names only: a name that is not a rule is
+a terminal. None of the terminals matches the empty text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ..expression import Alternation, Expression, Literal, Repeat, Rule, Sequence
+from .left_recursion import nullable_rules
+from .walks import rule_names
+
+Names = frozenset[str]
+NO_NAMES: Names = frozenset()
+
+
+class Adjacency:
+    """Sets of one grammar.
+
+    Attributes:
+        followers: for every terminal, those that may stand directly behind it.
+    """
+
+    def __init__(self, rules: Mapping[str, Expression]) -> None:
+        self._rules = rules
+        self._nullable = nullable_rules(rules)
+        self._first = self._fixed_point(is_last=False)
+        self._last = self._fixed_point(is_last=True)
+        self.followers: dict[str, set[str]] = {}
+        for body in rules.values():
+            self._note_pairs(body)
+
+    def is_nullable(self, expression: Expression) -> bool:
+        """Whether the expression may write nothing."""
+        if isinstance(expression, Rule):
+            return expression.name in self._nullable
+        if isinstance(expression, Literal):
+            return not expression.data
+        if isinstance(expression, Repeat):
+            return expression.minimum == 0 or self.is_nullable(expression.item)
+        if isinstance(expression, Sequence):
+            return all(map(self.is_nullable, expression.parts))
+        return isinstance(expression, Alternation) and any(map(self.is_nullable, expression.options))
+
+    def first(self, expression: Expression) -> Names:
+        """The terminals that a text of the expression may begin with."""
+        return self._edge(expression, self._first, is_last=False)
+
+    def _edge(self, expression: Expression, known: Mapping[str, Names], *, is_last: bool) -> Names:
+        if isinstance(expression, Rule):
+            return known[expression.name] if expression.name in self._rules else frozenset((expression.name,))
+        if isinstance(expression, Repeat):
+            return NO_NAMES if expression.maximum == 0 else self._edge(expression.item, known, is_last=is_last)
+        if isinstance(expression, Alternation):
+            return NO_NAMES.union(*(self._edge(option, known, is_last=is_last) for option in expression.options))
+        found = NO_NAMES
+        if isinstance(expression, Sequence):
+            for part in reversed(expression.parts) if is_last else expression.parts:
+                found |= self._edge(part, known, is_last=is_last)
+                if not self.is_nullable(part):
+                    break
+        return found
+
+    def _fixed_point(self, *, is_last: bool) -> dict[str, Names]:
+        users: dict[str, list[str]] = {}
+        for name, body in self._rules.items():
+            for used in rule_names(body):
+                users.setdefault(used, []).append(name)
+        known = dict.fromkeys(self._rules, NO_NAMES)
+        pending = dict.fromkeys(self._rules)
+        while pending:
+            name = pending.popitem()[0]
+            found = self._edge(self._rules[name], known, is_last=is_last)
+            if found != known[name]:
+                known[name] = found
+                pending.update(dict.fromkeys(users.get(name, ())))
+        return known
+
+    def _note_pairs(self, body: Expression) -> None:
+        pending = [body]
+        while pending:
+            expression = pending.pop()
+            if isinstance(expression, Repeat):
+                pending.append(expression.item)
+                if expression.maximum is None or expression.maximum > 1:
+                    self._note(self._last_of(expression.item), self.first(expression.item))
+            elif isinstance(expression, Alternation):
+                pending.extend(expression.options)
+            elif isinstance(expression, Sequence):
+                pending.extend(expression.parts)
+                before: Names = NO_NAMES
+                for part in expression.parts:
+                    self._note(before, self.first(part))
+                    before = self._last_of(part) | (before if self.is_nullable(part) else NO_NAMES)
+
+    def _last_of(self, expression: Expression) -> Names:
+        return self._edge(expression, self._last, is_last=True)
+
+    def _note(self, before: Collection[str], behind: Collection[str]) -> None:
+        for name in before:
+            self.followers.setdefault(name, set()).update(behind)

@@ -1,0 +1,433 @@
+"""Grammar text in Lark's notation → rules over terminals, and terminals as regular expressions.
+
+::
+
+    start: sum                                  rules are lower case; the text is written by `start`
+    ?sum: product | sum ("+" | "-") product     ?, !, _, -> alias and .priority shape trees and mean nothing here
+    product: NUMBER ["^" INT~1..3]              [x] and x? are optional; x~3, x~2..5, x{2,5}; groups; recursion
+    HEX.2: "0x"i /[0-9a-f]+/i | "a".."f"        terminals are upper case; literals, regexes, ranges, flags
+    %import common (NUMBER, INT, WS)
+    %ignore WS                                  may stand between terminals, before the first, behind the last
+    value: %json {"type": "integer"}            JSON that is valid under a schema (llguidance's extension)
+
+What a text of terminals looks like in characters is settled in `lexing`. Refused, with their place: templates,
+`%declare`, `%override`, `%extend`, libraries other than `common`, named tokens, and regexes that look beyond
+what they match (``\\b``, ``(?=…)``), since what follows a terminal is not its own. Nothing is read by recursion.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ...errors import ConstraintError, InvalidGrammar, InvalidRegex
+from ..expression import Alternation, Expression, Grammar, Repeat, Rule, Sequence
+from ..json_schema import schema_to_grammar
+from ..regex_syntax import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times, parse
+from .lark_common import COMMON
+from .left_recursion import without_left_recursion
+from .lexemes import Terminal
+from .lexing import lexed
+from .place import grammar_error
+from .walks import children, first_characters, renamed, rule_names, strong_components
+
+START = "start"
+MAX_NESTING = 64
+MAX_REPEAT = 100_000
+IGNORED = "%ignore"
+TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\f]+|(?://|\#)[^\n]*|\\\n)
+      | (?P<newline>\n)
+      | (?P<json>%json\b)
+      | (?P<directive>%[a-z]+)
+      | (?P<name>_*[A-Za-z]\w*(?:-\w+)*)
+      | (?P<text>"(?:[^"\\\n]|\\.)*"i?)
+      | (?P<regex>/(?![/*])(?:[^/\\\n]|\\.)+/[imslux]*)
+      | (?P<count>\{[ ]*(?:\d+[ ]*(?:,[ ]*\d*[ ]*)?|,[ ]*\d+[ ]*)\})
+      | (?P<number>[+-]?\d+)
+      | (?P<mark>->|\.\.|[()\[\]|*+?:~,.{}!<>@_=])""",
+    re.VERBOSE,
+)
+ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", '"': '"', "\\": "\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    offset: int
+
+
+@dataclass(slots=True)
+class _Group:
+    """An open bracket, or a definition's body: finished alternatives, and the one being read."""
+
+    offset: int
+    closes_with: str = ""
+    options: list[Expression] = field(default_factory=list)
+    parts: list[Expression] = field(default_factory=list)
+    repeatable: bool = False
+
+    def close_option(self) -> None:
+        self.options.append(self.parts[0] if len(self.parts) == 1 else Sequence(tuple(self.parts)))
+        self.parts = []
+        self.repeatable = False
+
+    def expression(self) -> Expression:
+        self.close_option()
+        return self.options[0] if len(self.options) == 1 else Alternation(tuple(self.options))
+
+
+def lark_to_grammar(text: str) -> Grammar:
+    """Reads grammar text.
+
+    Raises:
+        InvalidGrammar: where the text cannot be read, or a name is missing or defined twice; `pointer` is the line and
+            the column.
+        ConstraintError: of a schema in `%json`.
+        ConstraintTooLarge: a terminal is too large, or too many rules begin with one another.
+    """
+    return _Reader(text).grammar()
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.rules: dict[str, Expression] = {}
+        self.adopted: dict[str, Expression] = {}  # of schemas: rules over bytes
+        self.foreign: dict[str, str] = {}  # their first rules, and the characters that their texts begin with
+        self.bodies: dict[str, Expression] = {}  # of terminals
+        self.trees: dict[str, Node] = {}  # of terminals without a definition: literals, regexes, what is imported
+        self.ignored: list[Expression] = []
+        self.offsets: dict[str, int] = {}
+        self.references: dict[str, int] = {}
+        self.used_in_terminals: dict[str, int] = {}
+
+    def error(self, message: str, offset: int) -> InvalidGrammar:
+        return grammar_error(message, self.text, offset)
+
+    def grammar(self) -> Grammar:
+        for item in self._items():
+            self._read_item(item)
+        if START not in self.rules:
+            raise self.error(f"there is no rule {START!r}, where the text begins", 0)
+        for name, offset in self.references.items():
+            if name not in self.rules and name not in self.bodies and name not in self.trees:
+                remedy = f"; %import common.{name}" if name in COMMON else ""
+                raise self.error(f"{name!r} is not defined{remedy}", offset)
+        for name, offset in self.used_in_terminals.items():
+            if name in self.rules:
+                raise self.error(f"a terminal cannot use the rule {name!r}", offset)
+        for number, body in enumerate(self.ignored):
+            self.bodies[f"{IGNORED} {number}"] = body
+        terminals = self._terminals()
+        rules = dict(self.rules)
+        for name, terminal in list(terminals.items()):
+            if terminal.dfa.is_empty():
+                raise self.error(f"the terminal {name} matches nothing", self.offsets.get(name, 0))
+            if terminal.matches.accepts("") and not name.startswith(IGNORED):  # may be left out, then
+                filled = f"{name}, not empty"
+                rules[name] = Repeat(Rule(filled), 0, 1)
+                terminals[filled] = terminals.pop(name)
+        ignored = [name for name in terminals if name.startswith(IGNORED)]
+        lexed_grammar = lexed(without_left_recursion(rules), START, terminals, ignored, self.foreign)
+        return Grammar({**lexed_grammar.rules, **self.adopted}, lexed_grammar.start)
+
+    # ---------------------------------------------------------------- items
+
+    def _tokens(self) -> Iterator[_Token]:
+        text, offset, depth = self.text, 0, 0
+        while offset < len(text):
+            match = TOKEN.match(text, offset)
+            if match is None or match.lastgroup is None:
+                what = {'"': "a literal that is not closed", "/": "a regular expression that is not closed"}
+                raise self.error(what.get(text[offset], f"{text[offset]!r} is not expected here"), offset)
+            kind, end = match.lastgroup, match.end()
+            if kind == "json":
+                end = self._json_end(match.end())
+                yield _Token(kind, text[match.end() : end], offset)
+            elif kind != "space" and not (kind == "newline" and depth):
+                depth += (match[0] in ("(", "[")) - (match[0] in (")", "]"))
+                yield _Token(kind, match[0], offset)
+            offset = end
+
+    def _json_end(self, begin: int) -> int:
+        blank = len(self.text) - len(self.text[begin:].lstrip())
+        try:
+            return json.JSONDecoder().raw_decode(self.text, blank)[1]
+        except (ValueError, RecursionError) as error:
+            raise self.error(f"%json is followed by a JSON Schema: {error}", begin) from None
+
+    def _items(self) -> Iterator[list[_Token]]:
+        """The tokens of each definition or directive. A line that begins with | goes on with the one before."""
+        item: list[_Token] = []
+        at_line_begin = False
+        for token in self._tokens():
+            if token.kind == "newline":
+                at_line_begin = True
+                continue
+            if at_line_begin and item and token.text != "|":
+                yield item
+                item = []
+            at_line_begin = False
+            item.append(token)
+        if item:
+            yield item
+
+    def _read_item(self, item: list[_Token]) -> None:
+        first = item[0]
+        if first.kind == "directive":
+            if first.text == "%ignore":
+                self.ignored.append(self._expression(item[1:], first.offset, in_terminal=True))
+            elif first.text == "%import":
+                self._import(item)
+            else:
+                raise self.error(f"{first.text} is not supported", first.offset)
+            return
+        position = 0
+        while item[position].text in ("?", "!"):
+            position = self._next(item, position)
+        name = item[position]
+        if name.kind != "name":
+            raise self.error("expected a definition, `name: …`", name.offset)
+        position = self._next(item, position)
+        if item[position].text == "{":
+            raise self.error("templates are not supported; write the rule out", item[position].offset)
+        if item[position].text == "[":
+            raise self.error("options of rules are not supported", item[position].offset)
+        if item[position].text == ".":
+            position = self._next(item, self._next(item, position))
+        if item[position].text != ":":
+            raise self.error(f"expected ':' behind {name.text!r}", item[position].offset)
+        self._define(name.text, name.offset)
+        is_terminal = _is_terminal(name.text)
+        body = self._expression(item[position + 1 :], name.offset, in_terminal=is_terminal)
+        (self.bodies if is_terminal else self.rules)[name.text] = body
+
+    def _next(self, item: list[_Token], position: int) -> int:
+        if position + 1 >= len(item):
+            raise self.error("the definition ends too early", item[position].offset)
+        return position + 1
+
+    def _define(self, name: str, offset: int) -> None:
+        if name in self.rules or name in self.bodies or name in self.trees:
+            raise self.error(f"{name!r} is defined twice", offset)
+        self.offsets[name] = offset
+
+    def _import(self, item: list[_Token]) -> None:
+        offset = item[0].offset
+        spelt = "".join(token.text for token in item[1:])
+        match = re.fullmatch(r"common(?:\.(\w+)(?:->(\w+))?|\((\w+(?:,\w+)*)\))", spelt)
+        if match is None:
+            raise self.error(f"{spelt!r} cannot be imported; there is `common.NAME` and `common (NAME, NAME)`", offset)
+        wanted = [(name, name) for name in match[3].split(",")] if match[3] else [(match[1], match[2] or match[1])]
+        for name, new_name in wanted:
+            if name not in COMMON:
+                raise self.error(f"common has no terminal {name!r}; it has {', '.join(COMMON)}", offset)
+            if not _is_terminal(new_name):
+                raise self.error(f"a terminal's name is upper case, not {new_name!r}", offset)
+            self._define(new_name, offset)
+            self.trees[new_name] = parse(COMMON[name], "python")
+
+    # ---------------------------------------------------------------- expressions
+
+    def _expression(self, tokens: list[_Token], offset: int, *, in_terminal: bool) -> Expression:
+        groups = [_Group(offset)]
+        position = 0
+        while position < len(tokens):
+            token, group = tokens[position], groups[-1]
+            position += 1
+            if token.kind == "count" or token.text in ("*", "+", "?", "~"):
+                if not group.repeatable:
+                    raise self.error(f"{token.text!r} has nothing to repeat", token.offset)
+                if token.text == "~":
+                    minimum, maximum, position = self._tilde(tokens, position)
+                else:
+                    minimum, maximum = self._bounds(token.text, token.offset)
+                group.parts[-1] = Repeat(group.parts[-1], minimum, maximum)
+                group.repeatable = False
+            elif token.text in ("(", "["):
+                if len(groups) > MAX_NESTING:
+                    raise self.error(f"brackets are nested more than {MAX_NESTING} deep", token.offset)
+                groups.append(_Group(token.offset, ")" if token.text == "(" else "]"))
+            elif token.text in (")", "]"):
+                if token.text != group.closes_with:
+                    raise self.error("this bracket was not opened", token.offset)
+                closed = groups.pop().expression()
+                groups[-1].parts.append(Repeat(closed, 0, 1) if token.text == "]" else closed)
+                groups[-1].repeatable = True
+            elif token.text == "|":
+                group.close_option()
+            elif token.text == "->":
+                position += 1  # the alias
+            elif token.text == "..":
+                position = self._range(tokens, position, group)
+            else:
+                group.parts.append(self._atom(token, in_terminal))
+                group.repeatable = True
+        if len(groups) > 1:
+            raise self.error("this bracket is not closed", groups[-1].offset)
+        return groups[0].expression()
+
+    def _atom(self, token: _Token, in_terminal: bool) -> Expression:
+        if token.kind == "name":
+            self.references.setdefault(token.text, token.offset)
+            if in_terminal:
+                self.used_in_terminals.setdefault(token.text, token.offset)
+            return Rule(token.text)
+        if token.kind == "json":
+            if in_terminal:
+                raise self.error("%json cannot stand inside a terminal", token.offset)
+            return self._json(token)
+        if token.kind not in ("text", "regex"):
+            remedy = "; tokens and other grammars cannot be named" if token.text in ("<", "@") else ""
+            raise self.error(f"{token.text!r} is not expected here{remedy}", token.offset)
+        if token.text not in self.trees:
+            self.trees[token.text] = self._literal(token) if token.kind == "text" else self._regex(token)
+            self.offsets[token.text] = token.offset
+        return Rule(token.text)
+
+    def _json(self, token: _Token) -> Expression:
+        try:
+            grammar = schema_to_grammar(json.loads(token.text))
+        except ConstraintError as error:
+            place = grammar_error(str(error), self.text, token.offset)
+            raise type(error)(str(place), pointer=f"{place.pointer}, {error.pointer}", param="grammar") from error
+        prefix = f"%json {token.offset} "
+        self.adopted.update({prefix + name: renamed(body, prefix) for name, body in grammar.rules.items()})
+        self.foreign[prefix + grammar.start] = first_characters(grammar)
+        return Rule(prefix + grammar.start)
+
+    def _literal(self, token: _Token) -> Node:
+        text = self._unescaped(token.text[1 : token.text.rindex('"')], token.offset)
+        return parse(f"(?i:{re.escape(text)})", "python") if token.text.endswith("i") else Plain(text)
+
+    def _regex(self, token: _Token) -> Node:
+        end = token.text.rindex("/")
+        pattern, flags = token.text[1:end].replace("\\/", "/"), token.text[end + 1 :].replace("u", "")
+        if "l" in flags:
+            raise self.error("the flag l depends on the machine; leave it out", token.offset)
+        try:
+            node = parse(f"(?{''.join(sorted(set(flags)))}:{pattern})" if flags else pattern, "python")
+        except InvalidRegex as error:
+            raise self.error(f"{token.text}: {error}", token.offset) from error
+        pending = [node]
+        while pending:
+            inner = pending.pop()
+            if isinstance(inner, (Assertion, Look)):
+                raise self.error(
+                    f"{token.text} looks at what stands next to it, which is not its own; leave that out", token.offset
+                )
+            if isinstance(inner, (Concat, Either)):
+                pending.extend(inner.parts if isinstance(inner, Concat) else inner.options)
+            elif isinstance(inner, Times):
+                pending.append(inner.item)
+        return node
+
+    def _unescaped(self, text: str, offset: int) -> str:
+        """As Lark does: unknown escapes keep their backslash."""
+
+        def character(escape: re.Match[str]) -> str:
+            code = escape[1] or escape[2] or escape[3]
+            if code is None:
+                return ESCAPES.get(escape[4], escape[0])
+            if int(code, 16) > 0x10FFFF or 0xD800 <= int(code, 16) <= 0xDFFF:
+                raise self.error(f"{escape[0]} is not a character", offset)
+            return chr(int(code, 16))
+
+        return ESCAPE.sub(character, text)
+
+    def _range(self, tokens: list[_Token], position: int, group: _Group) -> int:
+        """`"a".."z"`: the first literal has become a part already."""
+        offset = tokens[position - 1].offset
+        ends = tokens[position - 2 : position - 1] + tokens[position : position + 1]
+        points = [self._unescaped(token.text[1:-1], token.offset) for token in ends if token.kind == "text"]
+        if len(points) != 2 or any(len(point) != 1 for point in points) or points[0] > points[1]:
+            raise self.error('a range is "a".."z", from one character to a later one', offset)
+        name = f"{ends[0].text}..{ends[1].text}"
+        self.trees[name] = CharSet(((ord(points[0]), ord(points[1])),))
+        group.parts[-1] = Rule(name)
+        return position + 1
+
+    def _tilde(self, tokens: list[_Token], position: int) -> tuple[int, int | None, int]:
+        """`~3` or `~2..5`, from behind the tilde on."""
+        numbers = []
+        for index in (position, position + 2):
+            numbers += [token.text for token in tokens[index : index + 1] if token.kind == "number"]
+            if "".join(token.text for token in tokens[index + 1 : index + 2]) != "..":
+                break
+        if not numbers:
+            raise self.error("a repetition is ~3 or ~2..5", tokens[position - 1].offset)
+        bounds = self._bounds(f"{{{','.join(numbers)}}}", tokens[position].offset)
+        return *bounds, position + (3 if len(numbers) == 2 else 1)
+
+    def _bounds(self, text: str, offset: int) -> tuple[int, int | None]:
+        if text in ("*", "+", "?"):
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[text]
+        first, comma, last = text[1:-1].replace(" ", "").partition(",")
+        minimum = int(first or 0)
+        maximum = (int(last) if last else None) if comma else minimum
+        if minimum < 0 or (maximum is not None and minimum > maximum):
+            raise self.error(f"at least {minimum} and at most {maximum} do not go together", offset)
+        if max(minimum, maximum or 0) > MAX_REPEAT:
+            raise self.error(f"a repetition of more than {MAX_REPEAT} times", offset)
+        return minimum, maximum
+
+    # ---------------------------------------------------------------- terminals
+
+    def _terminals(self) -> dict[str, Terminal]:
+        """Every terminal as one regex tree, those it refers to filled in."""
+        trees, quantifiers = dict(self.trees), {name: _quantifiers(name) for name in self.trees}
+        references = {name: dict.fromkeys(rule_names(body)) for name, body in self.bodies.items()}
+        edges = {name: {other: None for other in used if other in references} for name, used in references.items()}
+        for component in strong_components(edges):
+            name = component[0]
+            if len(component) > 1 or name in edges[name]:
+                raise self.error(f"the terminal {name!r} contains itself; make it a rule", self.offsets.get(name, 0))
+            trees[name] = _tree(self.bodies[name], trees)
+            quantifiers[name] = frozenset().union(*(quantifiers[other] for other in references[name]))
+            if _repeats(self.bodies[name]):
+                quantifiers[name] |= {"greedy"}
+        for name, kinds in quantifiers.items():
+            is_ignored = "lazy" in kinds and name.startswith(IGNORED)
+            if len(kinds) > 1 or is_ignored:
+                where = "%ignore" if is_ignored else f"the terminal {name}"
+                offset = self.offsets.get(name, 0)
+                raise self.error(f'{where} cannot mix lazy repetition with greedy; write [^"]* for .*?', offset)
+        return {name: Terminal(name, tree, "lazy" in quantifiers[name]) for name, tree in trees.items()}
+
+
+def _quantifiers(text: str) -> frozenset[str]:
+    """Whether a regular expression in slashes repeats "lazy" or "greedy", wherever it may repeat or not."""
+    if not text.startswith("/"):
+        return frozenset()
+    bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "x", text, flags=re.DOTALL)
+    found = re.findall(r"(?:[*+]|(?<!\()\?|\{\d*,\d*\})(\??)", bare)
+    return frozenset("lazy" if lazy else "greedy" for lazy in found)
+
+
+def _repeats(body: Expression) -> bool:
+    """Whether something in the expression may be written more or less often."""
+    pending = [body]
+    while pending:
+        expression = pending.pop()
+        if isinstance(expression, Repeat) and expression.minimum != expression.maximum:
+            return True
+        pending.extend(children(expression))
+    return False
+
+
+def _tree(body: Expression, trees: dict[str, Node]) -> Node:
+    if isinstance(body, Rule):
+        return trees[body.name]
+    inner = tuple(_tree(child, trees) for child in children(body))
+    if isinstance(body, Repeat):
+        return Times(inner[0], body.minimum, body.maximum)
+    return Either(inner) if isinstance(body, Alternation) else Concat(inner)
+
+
+def _is_terminal(name: str) -> bool:
+    return name.lstrip("_")[:1].isupper()

@@ -1,0 +1,225 @@
+"""Terminals as automata, and what they oblige the following text to.
+
+An *obligation* is (terminal, state of its automaton where the match ended): the following text must not lead from
+there to an accepting state. It moves with every character and is gone when the automaton is dead. Obligations that no
+terminal that may follow could break, or carry along, are not made at all.
+
+A name that is not a terminal stands for what is written elsewhere (`%json`) and asks for nothing.
+All automata are laid out over one alphabet, so a terminal runs beside any number of obligations in one product.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import ConstraintTooLarge
+from ..alphabet import Alphabet
+from ..dfa import Dfa
+from ..expression import NOTHING, Embed, Expression, Literal, Rule
+from ..nfa import determinise
+from ..regex_syntax import Node, Plain
+
+MAX_STATES = 20_000  # of a terminal beside its obligations
+Obligations = frozenset[tuple[str, int]]
+NONE: Obligations = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Terminal:
+    """A terminal and its texts.
+
+    Attributes:
+        node: as a regular expression.
+        is_lazy: takes the shortest match instead of the longest, and obliges to nothing.
+    """
+
+    name: str
+    node: Node
+    is_lazy: bool = False
+
+    @functools.cached_property
+    def matches(self) -> Dfa:
+        """All that the pattern matches."""
+        return determinise(self.node).minimised()
+
+    @functools.cached_property
+    def dfa(self) -> Dfa:
+        """Its texts; not the empty one, which no terminal can be."""
+        found = self.matches
+        if found.accepts(""):
+            found = found.difference(Dfa.length(0, 0)).minimised()
+        if not self.is_lazy:
+            return found
+        table = np.where(found.accepting[:, None], 0, found.table).astype(np.int32)
+        return Dfa.from_table(found.alphabet, table, found.accepting, found.start_state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """A terminal beside obligations: table[state][class], with state 0 dead and 1 first, and what is left behind by
+    a match that ends in a state (None: none ends there)."""
+
+    table: list[list[int]]
+    left: list[Obligations | None]
+
+
+class Lexemes:
+    """The terminals of one grammar.
+
+    Args:
+        terminals: by name.
+        followers: for a terminal, the names of those that may stand directly behind it.
+        foreign: for names that are no terminals, the characters that their texts may begin with.
+
+    Attributes:
+        has_obligations: whether any of them could ever be broken.
+    """
+
+    def __init__(
+        self,
+        terminals: Mapping[str, Terminal],
+        followers: Mapping[str, Collection[str]],
+        foreign: Mapping[str, str],
+    ) -> None:
+        self.terminals = terminals
+        self._foreign = foreign
+        alphabet, _ = Alphabet.from_sets([])
+        for terminal in terminals.values():
+            alphabet = alphabet.refine(terminal.dfa.alphabet)[0]
+        self.alphabet = alphabet
+        text = "".join(map(chr, alphabet.representatives[1:]))
+        self._tables: dict[str, list[list[int]]] = {}
+        for name, terminal in terminals.items():
+            classes = [0, *terminal.dfa.alphabet.classes_of(text)]
+            self._tables[name] = terminal.dfa.table[:, classes].tolist()
+        self._beside: dict[tuple[str, Obligations], _Beside] = {}
+        self._expressions: dict[object, Expression] = {}
+        self._made: frozenset[tuple[str, int]] = frozenset()
+        made = set()
+        for name, terminal in terminals.items():
+            for state in range(1, terminal.dfa.num_states):
+                if terminal.dfa.accepting[state] and any(self._tables[name][state]):
+                    one = (name, state)
+                    if not all(self._is_harmless(follower, one) for follower in followers.get(name, ())):
+                        made.add(one)
+        self._made = frozenset(made)
+        self._beside.clear()
+        self.has_obligations = bool(made)
+
+    def _is_harmless(self, name: str, one: tuple[str, int]) -> bool:
+        if name not in self.terminals:
+            return self.is_harmless(name, frozenset((one,)))
+        dead, first = self._tables[one[0]][one[1]], self._tables[name][self.terminals[name].dfa.start_state]
+        if not any(mine and theirs for mine, theirs in zip(first, dead, strict=True)):
+            return True
+        return self.is_harmless(name, frozenset((one,)))
+
+    def is_harmless(self, name: str, before: Obligations) -> bool:
+        """Whether the obligations change nothing for a terminal, nor live on behind it."""
+        if not before or name in self.terminals:
+            return not before or self._same(name, before)
+        starts = self.alphabet.classes_of(self._foreign[name])
+        return not any(self._tables[terminal][state][start] for terminal, state in before for start in starts)
+
+    def _same(self, name: str, before: Obligations) -> bool:
+        free, bound = self._run(name, NONE), self._run(name, before)
+        pairs = {(1, 1)}
+        for here, there in (queue := [(1, 1)]):  # grows
+            if free.left[here] != bound.left[there]:
+                return False
+            for target, other in zip(free.table[here], bound.table[there], strict=True):
+                if (target == 0) != (other == 0):
+                    return False
+                if target and (target, other) not in pairs:
+                    pairs.add((target, other))
+                    queue.append((target, other))
+        return True
+
+    def left_by(self, name: str, before: Obligations) -> frozenset[Obligations]:
+        """What a terminal can leave behind where these obligations stand before it."""
+        if name not in self.terminals:
+            return frozenset((NONE,)) if self.is_harmless(name, before) else frozenset()
+        return frozenset(left for left in self._run(name, before).left if left is not None)
+
+    def expression(self, name: str, before: Obligations, leaves: frozenset[Obligations] | None) -> Expression:
+        """The texts of a terminal that break no obligation and leave one of `leaves` (None: anything)."""
+        key = name, before, leaves
+        found = self._expressions.get(key)
+        if found is None:
+            found = self._expressions[key] = self._make(name, before, leaves)
+        return found
+
+    def _make(self, name: str, before: Obligations, leaves: frozenset[Obligations] | None) -> Expression:
+        if name not in self.terminals:
+            return Rule(name) if self.is_harmless(name, before) else NOTHING
+        terminal = self.terminals[name]
+        if leaves is None and self.is_harmless(name, before):
+            if isinstance(terminal.node, Plain):
+                return Literal(terminal.node.text.encode())
+            return Embed(terminal.dfa)
+        run = self._run(name, before)
+        accepting = [left is not None and (leaves is None or left in leaves) for left in run.left]
+        dfa = Dfa.from_table(self.alphabet, np.array(run.table, np.int32), np.array(accepting, np.bool_), 1)
+        return NOTHING if dfa.is_empty() else Embed(dfa.minimised())
+
+    def _run(self, name: str, before: Obligations) -> _Beside:
+        """A terminal beside obligations; states that cannot end are kept out."""
+        found = self._beside.get((name, before))
+        if found is not None:
+            return found
+        table, accepting = self._tables[name], self.terminals[name].dfa.accepting.tolist()
+        start = (self.terminals[name].dfa.start_state, before)
+        numbers = {start: 1}
+        nodes = [start]
+        rows = [[0] * self.alphabet.num_classes]
+        left: list[Obligations | None] = [None]
+        for state, obligations in nodes:  # grows
+            row = []
+            for class_id, target in enumerate(table[state]):
+                moved = self._moved(obligations, class_id) if target else None
+                if moved is None:
+                    row.append(0)
+                    continue
+                number = numbers.setdefault((target, moved), len(nodes) + 1)
+                if number > len(nodes):
+                    if number > MAX_STATES:
+                        raise ConstraintTooLarge(f"grammar: the terminal {name} is too large beside its neighbours")
+                    nodes.append((target, moved))
+                row.append(number)
+            rows.append(row)
+            mine = (name, state)
+            left.append((obligations | {mine} if mine in self._made else obligations) if accepting[state] else None)
+        self._beside[name, before] = _live(rows, left)
+        return self._beside[name, before]
+
+    def _moved(self, obligations: Obligations, class_id: int) -> Obligations | None:
+        """The obligations after a character; None if it breaks one."""
+        if not obligations:
+            return obligations
+        moved = []
+        for name, state in obligations:
+            target = self._tables[name][state][class_id]
+            if target and self.terminals[name].dfa.accepting[target]:
+                return None
+            if target:
+                moved.append((name, target))
+        return frozenset(moved)
+
+
+def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Beside:
+    """Without the states from which no match can end: they become 0."""
+    sources: list[list[int]] = [[] for _ in rows]
+    for state, row in enumerate(rows):
+        for target in set(row) - {0}:
+            sources[target].append(state)
+    live = {state for state, one in enumerate(left) if one is not None}
+    for state in (queue := list(live)):  # grows
+        for source in sources[state]:
+            if source not in live:
+                live.add(source)
+                queue.append(source)
+    return _Beside([[target if target in live else 0 for target in row] for row in rows], left)

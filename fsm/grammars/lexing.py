@@ -1,0 +1,244 @@
+"""What texts a grammar over terminals means: each terminal takes its longest match, as Lark's dynamic lexer does.
+
+::
+
+    start: NAME NAME     NAME: /[a-z]+/     %ignore WS
+
+    ab cd     yes
+    abcd      no: the first NAME takes all of it, so no text is left for the second one
+
+Read as characters, a terminal followed by what could have made it longer is not that terminal any more. So behind a
+terminal there may be an *obligation*: what follows must not go on to a longer match (`lexemes`). Most obligations can
+never be broken by what may follow in the grammar and are forgotten at once (JSON has none that matter). Those that are
+left become a part of the names of the rules,
+
+    rule [obligations before it → obligations that it may leave]
+
+where those that the rest cannot tell apart are kept together, so that nothing has to be guessed ahead.
+Ignored texts are one terminal, the whole run of them, which may stand in front of every other and at the end.
+
+Knows expressions, no notation. Python's recursion follows the nesting of expressions, which their readers bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+
+from ...errors import ConstraintTooLarge
+from ..expression import EMPTY_TEXT, NOTHING, Alternation, Expression, Grammar, Repeat, Rule, Sequence, sequence
+from ..regex_syntax import Either, Times
+from .adjacency import Adjacency
+from .lexemes import NONE, Lexemes, Obligations, Terminal
+from .walks import mapped
+
+MAX_RULES = 10_000  # rules with obligations in their names
+MAX_ROUNDS = 200
+IGNORED = "%ignore"
+Leaves = frozenset[Obligations] | None  # what may be left behind; None: anything
+
+
+def lexed(
+    rules: Mapping[str, Expression],
+    start: str,
+    terminals: Mapping[str, Terminal],
+    ignored: Seq[str],
+    foreign: Mapping[str, str],
+) -> Grammar:
+    """The grammar over characters.
+
+    Args:
+        rules: over `Rule(name)` of rules and of terminals.
+        start: the first rule.
+        terminals: by name; none of them matches the empty text.
+        foreign: other names that rules refer to, and the characters that their texts may begin with.
+        ignored: those whose texts may stand between others, in front and at the end.
+
+    Raises:
+        ConstraintTooLarge: too many combinations of rules and obligations.
+    """
+    known, spaced = dict(terminals), dict(rules)
+    end: Expression = EMPTY_TEXT
+    if ignored:
+        run = Times(Either(tuple(known.pop(name).node for name in ignored)), 1, None)
+        gap = Repeat(Rule(IGNORED), 0, 1)
+        spaced = {
+            name: mapped(body, lambda rule: Sequence((gap, rule)) if rule.name in known else rule)
+            for name, body in rules.items()
+        }
+        known[IGNORED] = Terminal(IGNORED, run)
+        end = gap
+    whole = f"{start}, whole"
+    spaced[whole] = sequence(Rule(start), end)
+    adjacency = Adjacency(spaced)
+    lexemes = Lexemes(known, adjacency.followers, foreign)
+    if not lexemes.has_obligations:
+        written = {
+            name: mapped(body, lambda rule: lexemes.expression(rule.name, NONE, None) if rule.name in known else rule)
+            for name, body in spaced.items()
+        }
+        return Grammar(written, whole)
+    return _Product(spaced, adjacency, lexemes).grammar(whole)
+
+
+class _Product:
+    """Rules and what they leave behind, from what stands before them.
+
+    `possible` holds, for a rule and the obligations before it, all that it can leave; found by going round until
+    nothing changes. `rules` then gets a rule for everything that is asked for.
+    """
+
+    def __init__(self, rules: Mapping[str, Expression], adjacency: Adjacency, lexemes: Lexemes) -> None:
+        self.old = rules
+        self.adjacency = adjacency
+        self.lexemes = lexemes
+        self.possible: dict[tuple[str, Obligations], frozenset[Obligations]] = {}
+        self.names: dict[object, str] = {}
+        self.rules: dict[str, Expression] = {}
+        self.pending: list[tuple[str, Expression, Obligations, Leaves]] = []
+
+    def grammar(self, start: str) -> Grammar:
+        self.left_by(Rule(start), NONE)
+        for _ in range(MAX_ROUNDS):
+            before = dict(self.possible)
+            for name, obligations in before:
+                self.possible[name, obligations] = self.left_by(self.old[name], obligations)
+            if self.possible == before:
+                break
+        else:
+            raise _too_large()
+        first = self.requested(start, NONE, None)
+        while self.pending:
+            name, body, obligations, leaves = self.pending.pop()
+            self.rules[name] = self.written(body, obligations, leaves)
+            if len(self.names) > MAX_RULES:
+                raise _too_large()
+        return Grammar(self.rules, first.name)
+
+    # ---------------------------------------------------------------- what is left behind
+
+    def left_by(self, expression: Expression, before: Obligations) -> frozenset[Obligations]:
+        """What an expression can leave behind, as far as is known."""
+        if isinstance(expression, Rule):
+            if expression.name not in self.old:
+                return self.lexemes.left_by(expression.name, before)
+            if len(self.possible) > MAX_RULES:
+                raise _too_large()
+            return self.possible.setdefault((expression.name, before), frozenset())
+        if isinstance(expression, Alternation):
+            return frozenset().union(*(self.left_by(option, before) for option in expression.options))
+        if isinstance(expression, Sequence):
+            return self.left_by_all(expression.parts, before)
+        assert isinstance(expression, Repeat)
+        here, found, turns = frozenset((before,)), frozenset[Obligations](), 0
+        seen: dict[frozenset[Obligations], int] = {}
+        while True:
+            if here in seen and turns < expression.minimum:  # it goes round: whole rounds need not be walked
+                period = turns - seen[here]
+                turns += (expression.minimum - turns) // period * period
+            if turns >= expression.minimum:
+                if here <= found:
+                    return found
+                found |= here
+            if turns == expression.maximum:
+                return found
+            seen[here] = turns
+            here = frozenset().union(*(self.left_by(expression.item, one) for one in here))
+            turns += 1
+
+    def left_by_all(self, parts: Seq[Expression], before: Obligations) -> frozenset[Obligations]:
+        here = frozenset((before,))
+        for part in parts:
+            here = frozenset().union(*(self.left_by(part, one) for one in here))
+        return here
+
+    # ---------------------------------------------------------------- the rules
+
+    def requested(self, name: str, before: Obligations, leaves: Leaves) -> Rule:
+        return self.request((name, before, leaves), name, self.old[name], before, leaves)
+
+    def request(self, key: object, name: str, body: Expression, before: Obligations, leaves: Leaves) -> Rule:
+        """A rule that writes the body from `before` on, leaving one of `leaves`."""
+        found = self.names.get(key)
+        if found is None:
+            found = self.names[key] = f"{name} [{len(self.names)}]"
+            self.pending.append((found, body, before, leaves))
+        return Rule(found)
+
+    def written(self, expression: Expression, before: Obligations, leaves: Leaves) -> Expression:
+        if isinstance(expression, Rule):
+            possible = self.left_by(expression, before)
+            wanted = None if leaves is None or possible <= leaves else possible & leaves
+            if expression.name not in self.old:
+                return self.lexemes.expression(expression.name, before, wanted)
+            return self.requested(expression.name, before, wanted) if possible and wanted != frozenset() else NOTHING
+        if isinstance(expression, Alternation):
+            return Alternation(tuple(self.written(option, before, leaves) for option in expression.options))
+        if isinstance(expression, Sequence):
+            return self.written_all(expression.parts, before, leaves)
+        assert isinstance(expression, Repeat)
+        return self.written_repeat(expression, before, leaves)
+
+    def written_all(self, parts: Seq[Expression], before: Obligations, leaves: Leaves) -> Expression:
+        if not parts:
+            return EMPTY_TEXT if leaves is None or before in leaves else NOTHING
+        if len(parts) == 1:
+            return self.written(parts[0], before, leaves)
+        rest = Sequence(tuple(parts[1:]))
+        options = []
+        for behind, members in self.told_apart(self.left_by(parts[0], before), rest, leaves):
+            if leaves is not None and self.left_by(rest, behind).isdisjoint(leaves):
+                continue
+            first = self.written(parts[0], before, members)
+            options.append((first, behind))
+        if len(options) == 1:
+            return sequence(options[0][0], self.written_all(parts[1:], options[0][1], leaves))
+        return Alternation(
+            tuple(
+                Sequence((first, self.request(("rest", rest.parts, behind, leaves), "rest", rest, behind, leaves)))
+                for first, behind in options
+            )
+        )
+
+    def told_apart(
+        self, possible: frozenset[Obligations], rest: Expression, leaves: Leaves
+    ) -> list[tuple[Obligations, Leaves]]:
+        """The obligations between a part and the rest, in groups that the rest cannot tell apart: one of each, all."""
+        firsts = self.adjacency.first(rest)
+        shows = leaves is not None and self.adjacency.is_nullable(rest)
+        groups: dict[Obligations, set[Obligations]] = {}
+        for one in possible:
+            is_harmless = all(self.lexemes.is_harmless(name, one) for name in firsts)
+            if is_harmless and shows and leaves is not None and (one in leaves) != (NONE in leaves):
+                is_harmless = False
+            groups.setdefault(NONE if is_harmless else one, set()).add(one)
+        return [(one, None if members == possible else frozenset(members)) for one, members in groups.items()]
+
+    def written_repeat(self, expression: Repeat, before: Obligations, leaves: Leaves) -> Expression:
+        item, minimum, maximum = expression.item, expression.minimum, expression.maximum
+        reached = {before}
+        for one in (queue := [before]):  # grows
+            for left in self.left_by(item, one):
+                if left not in reached:
+                    reached.add(left)
+                    queue.append(left)
+        is_plain = all(self.lexemes.is_harmless(name, one) for name in self.adjacency.first(item) for one in reached)
+        if is_plain and (leaves is None or reached <= leaves):
+            return Repeat(self.written(item, NONE, None), minimum, maximum)
+        if maximum == 0:
+            return self.written_all((), before, leaves)
+        rest = Repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
+        options: list[Expression] = [self.written_all((), before, leaves)] if minimum == 0 else []
+        for behind, members in self.told_apart(self.left_by(item, before), rest, leaves):
+            if leaves is None or not self.left_by(rest, behind).isdisjoint(leaves):
+                key = ("repeat", item, rest.minimum, rest.maximum, behind, leaves)
+                follower = self.request(key, "repeat", rest, behind, leaves)
+                options.append(Sequence((self.written(item, before, members), follower)))
+        return Alternation(tuple(options))
+
+
+def _too_large() -> ConstraintTooLarge:
+    return ConstraintTooLarge(
+        "grammar: there are too many ways in which terminals could run into one another; "
+        "put a character between them that belongs to neither"
+    )
