@@ -46,6 +46,19 @@ def without_left_recursion(rules: Mapping[str, Expression]) -> dict[str, Express
     return _Rewriting(rules, nullable, circles).rules if circles else dict(rules)
 
 
+def with_filled_turns(rules: Mapping[str, Expression]) -> dict[str, Expression]:
+    """Rules of the same languages, under the same names, in which no repetition takes turns that write nothing."""
+    nullable = nullable_rules(rules)
+    rewriting = _Rewriting(rules, nullable, [])
+    done: set[str] = set()
+    while pending := rewriting.rules.keys() - done:
+        for name in sorted(pending):
+            rewriting.rules[name] = rewriting.turned(rewriting.rules[name])
+        done |= pending
+        rewriting.fill()
+    return rewriting.rules
+
+
 def nullable_rules(rules: Mapping[str, Expression]) -> frozenset[str]:
     """The rules that may write nothing."""
     users: dict[str, list[str]] = {}
@@ -135,9 +148,25 @@ class _Rewriting:
                     f"at most {MAX_CIRCLE} can be rewritten"
                 )
             self._open_circle(circle)
+        self.fill()
+
+    def fill(self) -> None:
+        """Makes the rules that were asked for without the empty text."""
         while self._pending:
             name = self._pending.pop()
             self.rules[_not_empty(name)] = self._filled(self._old[name])
+
+    def turned(self, expression: Expression) -> Expression:
+        """The expression with turns of repetitions that are not empty."""
+        if isinstance(expression, Sequence):
+            return Sequence(tuple(map(self.turned, expression.parts)))
+        if isinstance(expression, Alternation):
+            return Alternation(tuple(map(self.turned, expression.options)))
+        if not isinstance(expression, Repeat):
+            return expression
+        if not _is_nullable(expression.item, self._nullable):
+            return Repeat(self.turned(expression.item), expression.minimum, expression.maximum)
+        return Repeat(self.turned(self._filled(expression.item)), 0, expression.maximum)
 
     def _open_circle(self, circle: list[str]) -> None:
         members = frozenset(circle)

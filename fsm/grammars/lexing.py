@@ -29,6 +29,7 @@ from ...errors import ConstraintTooLarge
 from ..expression import EMPTY_TEXT, NOTHING, Alternation, Expression, Grammar, Repeat, Rule, Sequence, sequence
 from ..regex_syntax import Either, Times
 from .adjacency import Adjacency
+from .left_recursion import with_filled_turns
 from .lexemes import NONE, Lexemes, Obligations, Terminal
 from .walks import mapped
 
@@ -68,6 +69,7 @@ def lexed(
         }
         known[IGNORED] = Terminal(IGNORED, run)
         end = gap
+    spaced = with_filled_turns(spaced)
     whole = f"{start}, whole"
     spaced[whole] = sequence(Rule(start), end)
     adjacency = Adjacency(spaced)
@@ -84,8 +86,8 @@ def lexed(
 class _Product:
     """Rules and what they leave behind, from what stands before them.
 
-    `possible` holds, for a rule and the obligations before it, all that it can leave; found by going round until
-    nothing changes. `rules` then gets a rule for everything that is asked for.
+    `possible` holds, for a rule and the obligations before it, all that it can leave; `rules` gets a rule for all that
+    is asked for, by rule, obligations before it and those it may leave.
     """
 
     def __init__(self, rules: Mapping[str, Expression], adjacency: Adjacency, lexemes: Lexemes) -> None:
@@ -94,19 +96,11 @@ class _Product:
         self.lexemes = lexemes
         self.possible: dict[tuple[str, Obligations], frozenset[Obligations]] = {}
         self.names: dict[object, str] = {}
+        self.unsettled: list[tuple[str, Obligations]] = []
         self.rules: dict[str, Expression] = {}
         self.pending: list[tuple[str, Expression, Obligations, Leaves]] = []
 
     def grammar(self, start: str) -> Grammar:
-        self.left_by(Rule(start), NONE)
-        for _ in range(MAX_ROUNDS):
-            before = dict(self.possible)
-            for name, obligations in before:
-                self.possible[name, obligations] = self.left_by(self.old[name], obligations)
-            if self.possible == before:
-                break
-        else:
-            raise _too_large()
         first = self.requested(start, NONE, None)
         while self.pending:
             name, body, obligations, leaves = self.pending.pop()
@@ -122,9 +116,13 @@ class _Product:
         if isinstance(expression, Rule):
             if expression.name not in self.old:
                 return self.lexemes.left_by(expression.name, before)
-            if len(self.possible) > MAX_RULES:
-                raise _too_large()
-            return self.possible.setdefault((expression.name, before), frozenset())
+            key = expression.name, before
+            if key not in self.possible:
+                self.possible[key] = frozenset()
+                self.unsettled.append(key)
+                if len(self.unsettled) == 1:
+                    self.settle()
+            return self.possible[key]
         if isinstance(expression, Alternation):
             return frozenset().union(*(self.left_by(option, before) for option in expression.options))
         if isinstance(expression, Sequence):
@@ -151,6 +149,24 @@ class _Product:
         for part in parts:
             here = frozenset().union(*(self.left_by(part, one) for one in here))
         return here
+
+    def settle(self) -> None:
+        """Finds what the rules asked about for the first time leave behind: goes round until nothing changes.
+
+        Those asked about before depend on none of them.
+        """
+        for _ in range(MAX_ROUNDS):
+            is_settled = True
+            for name, before in self.unsettled:  # grows
+                found = self.left_by(self.old[name], before)
+                is_settled = is_settled and found == self.possible[name, before]
+                self.possible[name, before] = found
+            if len(self.possible) > MAX_RULES:
+                raise _too_large()
+            if is_settled:
+                self.unsettled.clear()
+                return
+        raise _too_large()
 
     # ---------------------------------------------------------------- the rules
 
