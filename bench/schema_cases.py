@@ -1,7 +1,7 @@
 """JSON Schema cases against the judge: what compiles, what is accepted, what random walks write.
 
     python bench/schema_cases.py FOLDER [--only TEXT] [--limit N] [--walks N] [--seed S] [--whitespace STYLE]
-           [--draft URI]
+           [--key-order ORDER] [--draft URI]
 
 FOLDER holds files `{"schema": …, "tests": [{"valid": bool, "data": …}, …]}`, or lists of such groups (the layout of
 the official test suite). For every case: does it compile (and if not, why), are valid instances accepted and invalid
@@ -65,6 +65,7 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--draft", default="", help="$schema of the cases that name none")
     arguments.add_argument("--whitespace", choices=list(SEPARATORS), default="compact")
+    arguments.add_argument("--key-order", choices=("schema", "any"), default="schema")
     arguments.add_argument("--verbose", action="store_true", help="print every case that is not right")
     options = arguments.parse_args()
     warnings.simplefilter("ignore")
@@ -100,7 +101,7 @@ def run(name: str, group: dict[str, Any], vocabulary: Vocabulary, options: argpa
     schema, tests = group["schema"], group.get("tests", [])
     begin = time.process_time()
     try:
-        grammar = schema_to_grammar(schema, whitespace=options.whitespace)
+        grammar = schema_to_grammar(schema, whitespace=options.whitespace, key_order=options.key_order)
         automaton = Automaton(build_network(grammar), vocabulary)
     except PhloemError as error:
         result.error, result.message = type(error).__name__, str(error)

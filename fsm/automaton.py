@@ -18,7 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge
-from . import automaton_kernels, counted_kernels, text_walk_kernels, walk_kernels
+from . import (
+    automaton_kernels,
+    counted_kernels,
+    stack_kernels,
+    state_kernels,
+    text_walk_kernels,
+    walk_kernels,
+)
 from . import memory as k
 from .alphabet import Ints
 from .compiled import callback_address
@@ -49,6 +56,7 @@ class Automaton:
         memory[k.THIS] = memory.ctypes.data
         memory[k.TRANSITION] = callback_address(automaton_kernels.transition)
         self._arrays: dict[int, npt.NDArray[Any]] = {}
+        sets = network.sets
         fields = [text.fields for text in network.texts] or [np.zeros(k.TEXT_WIDTH, np.int64)]
         for index, array in (
             (k.KIND, network.kind),
@@ -59,6 +67,12 @@ class Automaton:
             (k.LOOPS, network.loops),
             (k.BYTE_SETS, network.byte_sets),
             (k.TEXTS, np.concatenate(fields)),
+            (k.SETS, sets.sets),
+            (k.MEMBERS, sets.members),
+            (k.TRIES, sets.tries),
+            (k.EDGES, sets.edges),
+            (k.LISTS, sets.lists),
+            (k.SCRATCH, np.zeros(2 + 2 * sets.max_words, np.int32)),
             (k.STACKS, np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32)),
             (k.STACK_SLOTS, np.zeros(2 * FIRST_STACKS, np.int32)),
             (k.STATES, np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32)),
@@ -260,10 +274,10 @@ class Automaton:
                 return
             if 2 * memory[k.NUM_STACKS] >= memory[k.CAP_STACKS]:
                 self._enlarge(k.STACKS, k.CAP_STACKS, k.STACK_WIDTH)
-                self._rehash(k.STACK_SLOTS, k.STACK_MASK, k.CAP_STACKS, automaton_kernels.rehash_stacks)
+                self._rehash(k.STACK_SLOTS, k.STACK_MASK, k.CAP_STACKS, stack_kernels.rehash_stacks)
             if 2 * memory[k.NUM_STATES] >= memory[k.CAP_STATES]:
                 self._enlarge(k.STATES, k.CAP_STATES, k.STATE_WIDTH)
-                self._rehash(k.STATE_SLOTS, k.STATE_MASK, k.CAP_STATES, automaton_kernels.rehash_states)
+                self._rehash(k.STATE_SLOTS, k.STATE_MASK, k.CAP_STATES, state_kernels.rehash_states)
             if 2 * memory[k.NUM_ROWS] >= memory[k.CAP_ROWS]:
                 self._enlarge(k.ROWS, k.CAP_ROWS, 256)
             while memory[k.CAP_POOL] - memory[k.POOL_USED] < 2 * memory[k.CAP_WORK]:

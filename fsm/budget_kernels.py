@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .any_order_kernels import key_cost, mark_live_keys
 from .array_kernels import sort_beginning
 from .automaton_kernels import advance, step
 from .compiled import inner_kernel, kernel
@@ -29,6 +30,7 @@ from .memory import (
     F_COUNT,
     K_BYTE,
     K_BYTES,
+    K_KEY,
     KIND,
     NEVER_A_ROW,
     NEXT,
@@ -71,7 +73,8 @@ LOW_BITS = 0xFFFFFFFF
 
 @inner_kernel
 def _nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
-    """Sets flags[b] (uint8[256]) to 1 for the bytes on a shortest way to acceptance, to 0 for all others."""
+    """Sets flags[b] (uint8[256]) to 1 for the bytes on a shortest way to acceptance (and a few more where a
+    member of a set begins), to 0 for all others."""
     states, pool, stacks = i32(memory[STATES]), i64(memory[POOL]), i32(memory[STACKS])
     kinds, args, nexts, costs = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT]), i32(memory[COST])
     for byte in range(256):
@@ -89,6 +92,10 @@ def _nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
                 words = u64(memory[BYTE_SETS] + args[node] * 32)
                 for byte in range(256):
                     flags[byte] |= np.uint8((words[byte >> 6] >> np.uint64(byte & 63)) & np.uint64(1))
+        elif kinds[node] == K_KEY:
+            row, place = np.int64(args[node]), ((key >> STACK_BITS) & SUB_MASK) - 1
+            if key_cost(memory, row, key & STACK_ID_MASK, place) <= states[at + S_COST]:
+                mark_live_keys(memory, row, key & STACK_ID_MASK, place, flags)
         else:
             text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
             sub = (key >> STACK_BITS) & SUB_MASK

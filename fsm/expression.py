@@ -1,7 +1,7 @@
 """The intermediate representation: what may be written, as rules over bytes.
 
 Every front end (regex, choice, JSON Schema, grammar text) ends in a `Grammar`: named rules whose bodies are
-trees of the seven node types below. The automaton reads nothing else.
+trees of the eight node types below. The automaton reads nothing else.
 
 ::
 
@@ -12,6 +12,7 @@ trees of the seven node types below. The automaton reads nothing else.
     Repeat(x, 0, None)     x any number of times, or between minimum and maximum times
     Rule("value")          whatever the rule of that name writes; recursion is allowed
     Embed(language)        any text of a regular language given as a byte automaton
+    AnyOrder(members, ..)  some of the members, each at most once, in any order, with separators between them
 
 This module knows no tokens and no automata: a `Language` is only carried. Nodes are immutable and compare
 by value, a language by identity, so sub-trees may be shared freely. Depth is bounded by memory alone as long
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .record import value_record
+from .record import record, value_record
 
 if TYPE_CHECKING:
     from .dfa import Language
@@ -82,7 +83,46 @@ class Embed:
     language: Language
 
 
-Expression = Literal | ByteSet | Sequence | Alternation | Repeat | Rule | Embed
+@record
+class Member:
+    """One of the things that are written in any order: its own text, which sets it apart, then its body.
+
+    Attributes:
+        text: what it begins with; no other member begins with the same and ends there. `None`: the body alone, which
+            must not be empty; `others` are not written any more once such a member is.
+        is_required: it must be written.
+        implied: members (by index) that must be written if this one is; with all that these imply.
+        excluded: members that cannot be written if this one or one that it implies is. Mutual, and a member is
+            excluded by another also if one that it implies is.
+    """
+
+    text: bytes | None
+    body: Expression
+    is_required: bool = False
+    implied: tuple[int, ...] = ()
+    excluded: tuple[int, ...] = ()
+
+
+@record
+class AnyOrder:
+    """At least one of the members and others, in any order, with the separator between two of them.
+
+    Attributes:
+        members: each is written at most once.
+        others: alternatives, each of which may be written any number of times; none begins with the text of a member.
+        separator: stands between two members.
+        minimum, maximum: bounds on the number of members and others together (maximum `None`: no bound). With such
+            bounds no member may imply or exclude another.
+    """
+
+    members: tuple[Member, ...]
+    others: tuple[Expression, ...]
+    separator: Expression
+    minimum: int = 0
+    maximum: int | None = None
+
+
+Expression = Literal | ByteSet | Sequence | Alternation | Repeat | Rule | Embed | AnyOrder
 
 
 @value_record

@@ -54,6 +54,8 @@ TOO_LARGE = -3
     WORK,
     FOUND,
 ) = range(16, 34)
+# the tables of `AnyOrder`, and room to unpack the frames of one (see `any_order`)
+SETS, MEMBERS, TRIES, EDGES, LISTS, SCRATCH = range(34, 40)
 # fields of a trie, counted from WHOLE (the trie of all tokens) or REST (of those that no plain row covers)
 TRIE_BYTES, TRIE_DEPTHS, TRIE_ENDS, TRIE_TOKENS, TRIE_ROOTS, TRIE_SIZE, SUMMARY_OF, SUMMARIES = range(8)
 WHOLE, REST = 40, 48
@@ -69,10 +71,47 @@ COUNT_PATH, INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 256, 512, 1024, 5120, 
 # columns of a state record and of a stack record
 S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)
 STATE_WIDTH = 8
-F_RETURN, F_COUNT, F_PARENT, F_COST = range(4)
-STACK_WIDTH = 4
+F_RETURN, F_COUNT, F_OWED, F_PARENT, F_COST = range(5)
+STACK_WIDTH = 5
 
-K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN = range(7)
+# columns of the tables of `AnyOrder`
+(
+    A_NODE,
+    A_KEY,
+    A_SEPARATOR,
+    A_SEPARATOR_COST,
+    A_MEMBERS,
+    A_NUM_MEMBERS,
+    A_NUM_TEXTS,
+    A_NUM_WORDS,
+    A_IS_COUNTED,
+    A_SPARE,
+    A_MISSING,
+    A_WORDS,
+    A_TRIE,
+    A_OTHERS,
+    A_NUM_OTHERS,
+    A_OTHERS_COST,
+) = range(16)
+SET_WIDTH = 16
+(
+    M_ENTRY,
+    M_HEAD,
+    M_COST,
+    M_IS_REQUIRED,
+    M_CHEAP,
+    M_IMPLIED,
+    M_NUM_IMPLIED,
+    M_EXCLUDED,
+    M_NUM_EXCLUDED,
+) = range(9)
+MEMBER_WIDTH = 9
+K_FIRST, K_END, K_EDGES, K_NUM_EDGES, K_DEPTH, K_ENDS = range(6)
+TRIE_WIDTH = 6
+WORD_BITS = 31  # members per frame
+UNBOUNDED = 1 << 30  # as number of members that may still be written
+
+K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range(9)
 (
     T_TABLE,
     T_ACCEPTS,

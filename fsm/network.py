@@ -9,7 +9,9 @@
     SPLIT   first index, options   num_options     any of the nodes options[arg : arg + next]
     CALL    entry node of a rule   node            write the rule, then go on at next
     LOOP    index into loops       node            the item entry .. RETURN, minimum to maximum times, then next
-    RETURN  -                      -               the rule (or one turn of the loop) is done
+    SET     index into sets        node            at least one of its members, in any order, then next
+    KEY     index into sets        -               where a member of the set begins, and inside its text
+    RETURN  -                      -               the rule (or one turn of the loop, or one member) is done
 
 `cost[node]` is the least number of bytes from the node to the end of its rule, `NEVER` if it cannot end: such nodes
 are unreachable by construction of the automaton, so whatever it lets through can be completed.
@@ -32,14 +34,16 @@ import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from .alphabet import Ints
-from .expression import Alternation, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
+from .any_order import SetBuilder, SetTables
+from .any_order_kernels import place_sets, settle_sets
+from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
 from .network_kernels import calls_in_cycles, settle_costs, spell_out
 from .text_table import TextTable, text_table
 
 if TYPE_CHECKING:
     from .dfa import Language
 
-BYTE, BYTES, TEXT, SPLIT, CALL, LOOP, RETURN = range(7)
+BYTE, BYTES, TEXT, SPLIT, CALL, LOOP, RETURN, SET, KEY = range(9)
 NEVER = 1 << 29
 MAX_NODES = 1 << 20
 MAX_SHORTEST = 1 << 27  # bytes
@@ -49,7 +53,7 @@ TRIE_FROM = 4  # literals in one alternation; beyond that common beginnings are 
 
 Parts = tuple[Expression, ...]
 # the builder's verbs; every number from 0 on means: build that many of the parts
-PUSH, JOIN, TIE, CLOSE_LOOP = -1, -2, -3, -4
+PUSH, JOIN, TIE, CLOSE_LOOP, CLOSE_SET = -1, -2, -3, -4, -5
 
 _SIMPLE = frozenset((Literal, Embed, Rule, ByteSet))
 
@@ -66,6 +70,7 @@ class Network:
     loops: Ints  # int32[num_loops, 4]: entry node, minimum, maximum (-1: none), cost of one item
     byte_sets: npt.NDArray[np.uint64]  # [num_sets, 4]
     texts: tuple[TextTable, ...]
+    sets: SetTables
     start: int
     rule_numbers: Mapping[str, int]
     rule_entries: Ints  # int32[num_rules], by number of the rule
@@ -104,6 +109,7 @@ class _Builder:
         what, JOIN        make one node of the entries of several options
         split, TIE        make a repetition of an item
         loop, CLOSE_LOOP  make a counted repetition of an item
+        what, CLOSE_SET   make a set of members in any order
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -122,6 +128,7 @@ class _Builder:
         self.order: list[int] = []  # the numbers in the order in which the rules were built, and their first nodes
         self.firsts: list[int] = []
         self.pending_rules = [grammar.start]
+        self.sets = SetBuilder()
         self.tasks: list[Any] = []  # pairs of operand and verb
         self.results: list[int] = []
 
@@ -156,8 +163,10 @@ class _Builder:
                 results.append(what)
             elif verb == JOIN:
                 self.join(what)
-            else:
+            elif verb == CLOSE_LOOP:
                 self.close_loop(what)
+            else:
+                self.close_set(what)
             if len(self.kind) > MAX_NODES:
                 raise _too_large()
 
@@ -193,6 +202,8 @@ class _Builder:
                 self.results[-1] = node
                 if type(part) is Alternation:
                     self.expand_alternation(part)
+                elif type(part) is AnyOrder:
+                    self.expand_set(part)
                 else:
                     assert type(part) is Repeat, part
                     self.expand_repeat(part)
@@ -325,6 +336,26 @@ class _Builder:
         self.loops[loop] = (self.results.pop(), minimum, maximum)
         self.results[-1] = self.add(LOOP, loop, self.results[-1])
 
+    def expand_set(self, expression: AnyOrder) -> None:
+        end = self.add(RETURN, 0, 0)
+        self.tasks += (expression, CLOSE_SET)
+        for part in (expression.separator, *expression.others, *(member.body for member in expression.members)):
+            self.tasks += ((part,), 1, end, PUSH)
+
+    def close_set(self, expression: AnyOrder) -> None:
+        """results: .., end, bodies from last to first, others from last to first, separator -> .., entry."""
+        members, others = expression.members, expression.others
+        entries = self.results[: -len(members) - len(others) - 2 : -1]
+        del self.results[-len(entries) :]
+        bodies = entries[1 + len(others) :]
+        row = self.sets.num_sets
+        order, heads = self.sets.add(expression, len(self.options))
+        tails = [(members[index].text or b"")[head:] for index, head in zip(order, heads, strict=True)]
+        begun = [self.add_literal(tail, bodies[index]) for index, tail in zip(order, tails, strict=True)]
+        key = self.add(KEY, row, 0)
+        self.results[-1] = node = self.add(SET, row, self.results[-1])
+        self.options += (node, key, *entries[: 1 + len(others)], *begun)
+
     # ---------------------------------------------------------------- the finished network
 
     def finish(self) -> Network:
@@ -349,20 +380,35 @@ class _Builder:
             firsts,
         )
         text_costs = _ints([text.min_bytes for text in self.text_tables])
-        cost = settle_costs(kind, arg, next_node, options, loops, text_costs, entries, firsts, _ints(self.order))
+        sets = self.sets.tables()
+        place_sets(sets.sets, sets.members, options, self.sets.num_sets)
+        cost = settle_costs(
+            kind,
+            arg,
+            next_node,
+            options,
+            loops,
+            text_costs,
+            sets.sets,
+            sets.members,
+            sets.lists,
+            entries,
+            firsts,
+            _ints(self.order),
+        )
+        settle_sets(sets.sets, sets.members, sets.lists, options, self.sets.num_sets, cost)
         if cost[entries[0]] >= NEVER:
             raise EmptyLanguage("nothing at all satisfies the constraint")
         if cost[entries[0]] > MAX_SHORTEST:
             raise ConstraintTooLarge(f"the shortest text has more than {MAX_SHORTEST >> 20} MiB; use smaller counts")
-        cycles = calls_in_cycles(kind, arg, next_node, options, loops, text_costs, cost, entries)
+        cycles = calls_in_cycles(kind, arg, next_node, options, loops, text_costs, cost, sets.sets, entries)
         if len(cycles):
             self._refuse_left_recursion(cycles.tolist())
         words = [[mask >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)] for mask in self.byte_sets]
         byte_sets = np.array(words or [[0, 0, 0, 0]], np.uint64)
         texts = tuple(self.text_tables)
-        return Network(
-            kind, arg, next_node, cost, options, loops, byte_sets, texts, int(entries[0]), self.numbers, entries
-        )
+        start = int(entries[0])
+        return Network(kind, arg, next_node, cost, options, loops, byte_sets, texts, sets, start, self.numbers, entries)
 
     def _refuse_left_recursion(self, calls: list[list[int]]) -> None:
         """InvalidGrammar: a rule can begin with itself; its states would have endless stacks.

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from .any_order_kernels import least_cost
 from .compiled import inner_kernel, kernel
+from .memory import A_NUM_OTHERS, A_OTHERS
 
 NEVER = 1 << 29
 
@@ -79,6 +81,9 @@ def settle_costs(
     options: Any,
     loops: Any,
     text_costs: Any,
+    sets: Any,
+    members: Any,
+    lists: Any,
     entries: Any,
     firsts: Any,
     order: Any,
@@ -126,15 +131,16 @@ def settle_costs(
         is_queued[i] = False
         rule = order[i]
         before = cost[entries[rule]]
-        while _sweep(kind, arg, next_node, options, loops, text_costs, cost, firsts[i], firsts[i + 1]):
+        first, end = firsts[i], firsts[i + 1]
+        while _sweep(kind, arg, next_node, options, loops, text_costs, sets, members, lists, cost, first, end):
             pass
         if cost[entries[rule]] < before:
             for at in range(starts[rule], starts[rule + 1]):
                 caller = callers[at]
                 if not is_queued[caller]:
                     is_queued[caller] = True
-                    end = begin + size
-                    queue[end if end < num_rules else end - num_rules] = caller
+                    at_end = begin + size
+                    queue[at_end if at_end < num_rules else at_end - num_rules] = caller
                     size += 1
     for loop in range(loops.shape[0]):
         loops[loop, 3] = cost[loops[loop, 0]]
@@ -143,7 +149,18 @@ def settle_costs(
 
 @inner_kernel
 def _sweep(
-    kind: Any, arg: Any, next_node: Any, options: Any, loops: Any, text_costs: Any, cost: Any, first: Any, end: Any
+    kind: Any,
+    arg: Any,
+    next_node: Any,
+    options: Any,
+    loops: Any,
+    text_costs: Any,
+    sets: Any,
+    members: Any,
+    lists: Any,
+    cost: Any,
+    first: Any,
+    end: Any,
 ) -> Any:
     """Lowers the costs of the nodes from first up to end; whether one that lies before what it leads to was lowered.
 
@@ -154,7 +171,7 @@ def _sweep(
         k = kind[node]
         value: Any = np.int64(0)
         last: Any = node
-        if k == 6:  # RETURN
+        if k == 6 or k == 8:  # RETURN, KEY
             pass
         elif k == 3:  # SPLIT
             value = np.int64(NEVER)
@@ -173,6 +190,8 @@ def _sweep(
                 last = max(last, np.int64(item))
                 times = np.int64(loops[arg[node], 1])
                 own = np.int64(cost[item]) if times else np.int64(0)
+            elif k == 7:  # SET
+                own = least_cost(sets, members, lists, options, arg[node], cost)
             # too long to be written is not the same as impossible
             value = np.int64(NEVER) if rest >= NEVER or own >= NEVER else min(rest + own * times, np.int64(NEVER - 1))
         if value < cost[node]:
@@ -183,7 +202,15 @@ def _sweep(
 
 @kernel
 def calls_in_cycles(
-    kind: Any, arg: Any, next_node: Any, options: Any, loops: Any, text_costs: Any, cost: Any, entries: Any
+    kind: Any,
+    arg: Any,
+    next_node: Any,
+    options: Any,
+    loops: Any,
+    text_costs: Any,
+    cost: Any,
+    sets: Any,
+    entries: Any,
 ) -> Any:
     """int32[n, 2]: for each rule that leads to itself without a byte being read, a rule that it may begin with.
 
@@ -217,6 +244,11 @@ def calls_in_cycles(
                 size = _visit(item, cost, is_seen, pending, size)
                 if minimum == 0 or cost[item] == 0:
                     size = _visit(next_node[node], cost, is_seen, pending, size)
+            elif k == 7:  # SET, whose members have a text first
+                for option in range(
+                    sets[arg[node], A_OTHERS], sets[arg[node], A_OTHERS] + sets[arg[node], A_NUM_OTHERS]
+                ):
+                    size = _visit(options[option], cost, is_seen, pending, size)
             elif k == 2 and text_costs[arg[node]] == 0:  # TEXT
                 size = _visit(next_node[node], cost, is_seen, pending, size)
     return _cycles(froms[:num_calls], tos[:num_calls], num_rules)

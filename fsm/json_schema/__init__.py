@@ -6,7 +6,8 @@
 
 Drafts 4 to 2020-12 by `$schema` (none: all keywords of all of them). What is written:
 
-- keys in the order of the schema, then keys it does not name; never a named key twice;
+- keys in the order of the schema, then keys it does not name (or all of them in any order, as asked for); never a
+  named key twice;
 - white space as asked for: "compact", "spaced" or "flexible" (bounded);
 - strings as json.dumps(ensure_ascii=False) spells them; integers without fraction or exponent.
 
@@ -21,13 +22,13 @@ from typing import Literal as OneOf
 
 from ...errors import InvalidSchema
 from ..expression import Grammar
-from .compile import SchemaCompiler
+from .compile import KeyOrder, SchemaCompiler
 from .layout import LAYOUTS
 from .resolve import check_size
 from .sites import Annotation, Sites
 from .texts import shown
 
-__all__ = ["Annotation", "Whitespace", "schema_to_grammar"]
+__all__ = ["Annotation", "KeyOrder", "Whitespace", "schema_to_grammar"]
 
 Whitespace = OneOf["compact", "spaced", "flexible"]
 
@@ -36,6 +37,7 @@ def schema_to_grammar(
     schema: object,
     *,
     whitespace: Whitespace = "compact",
+    key_order: KeyOrder = "schema",
     annotations: list[Annotation] | None = None,
     places: dict[str, str] | None = None,
 ) -> Grammar:
@@ -44,6 +46,7 @@ def schema_to_grammar(
     Args:
         schema: a dict or a boolean, as json.loads gives it. It must not change while this runs.
         whitespace: how the text is laid out.
+        key_order: "schema": as described above; "any": as a validator reads it.
         annotations: receives the keywords that are there and not enforced, because they demand nothing.
         places: receives the JSON pointer of the schema behind each rule that has one, by the rule's name.
 
@@ -57,7 +60,7 @@ def schema_to_grammar(
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
     evaluates, is_dynamic = check_size(schema)
     sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic)
-    compiler = SchemaCompiler(sites, LAYOUTS[whitespace])
+    compiler = SchemaCompiler(sites, LAYOUTS[whitespace], key_order)
     grammar = compiler.grammar()
     if places is not None:
         places.update(compiler.places())

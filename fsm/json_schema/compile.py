@@ -7,10 +7,12 @@ made of is decided by `Branching`, how it is written by the writers of strings, 
 from __future__ import annotations
 
 import functools
+from typing import Literal as OneOf
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..dfa import Dfa
 from ..expression import Expression, Grammar, Literal, Rule, alternation
+from .any_order import AnyKeyOrder
 from .arrays import ArrayWriter
 from .branching import Branching
 from .layout import Layout
@@ -18,11 +20,14 @@ from .numbers import ANY_NUMBER, number_expressions, number_texts
 from .objects import ObjectWriter
 from .others import Others
 from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
+from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
 from .texts import is_writable, string_text
 
 MAX_RULES = 200_000
+
+KeyOrder = OneOf["schema", "any"]
 
 _WORDS = ((NULL, "null"), (TRUE, "true"), (FALSE, "false"))
 _WORD_LITERALS = tuple((bit, Literal(word.encode())) for bit, word in _WORDS)
@@ -33,7 +38,7 @@ _ANY_VALUE = Rule("any")
 class SchemaCompiler:
     """Compiles the goals of one schema text. Used once."""
 
-    def __init__(self, sites: Sites, layout: Layout) -> None:
+    def __init__(self, sites: Sites, layout: Layout, key_order: KeyOrder = "schema") -> None:
         self._branching = Branching(sites)
         self._layout = layout
         self._sites = sites
@@ -43,7 +48,9 @@ class SchemaCompiler:
         self._count = 0
         others = Others(self.value, self.names)
         self._arrays = ArrayWriter(layout, self.value, self.texts, self._reserve, self._rules.__setitem__)
-        self._objects = ObjectWriter(layout, self.value, others, self._reserve, self._rules.__setitem__)
+        in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__)
+        written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
+        self._objects = ObjectWriter(layout, self.value, others, written)
 
     def grammar(self) -> Grammar:
         """The grammar of all values that fulfil the whole text.

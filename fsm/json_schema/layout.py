@@ -34,6 +34,12 @@ class Layout:
         comma_parts = self.comma if after_comma else ()
         return (*comma_parts, Literal(text.encode()), *self.colon)
 
+    def head(self, text: str, value: Expression) -> tuple[bytes, Expression]:
+        """A member as the bytes that tell it from others, and what follows them."""
+        if self.blank is None:
+            return text.encode() + self.colon_text, value
+        return text.encode(), Sequence((*self.colon, value))
+
     @property
     def comma(self) -> Parts:
         """What stands between two members or items."""

@@ -1,0 +1,149 @@
+"""The tables behind `AnyOrder`: which member a text belongs to, and what has to be known of each of them.
+
+A set of members that have been written is a run of frames on the stack, 31 members to a frame: a bit for "cannot be
+written (any more)" and a bit for "must still be written"; below them one with two counts if their number is bounded.
+Frames are interned, so only the sets that somebody has met exist. Where a member begins, its text is read with a trie:
+
+::
+
+    members  "id": ..  "name": ..  "note": ..       (their texts sorted, numbered from 0)
+
+    root --"--> . --i--> member 0 (d": follows)
+                  --n--> . --a--> member 1 (me": follows)
+                           --o--> member 2 (te": follows)
+
+A node of the trie stands for a range of members, first .. end - 1; a byte is let through if one of these can still be
+written. So the place in the trie and the set are all there is to know, however many members there are. Behind the node
+at which a member is alone it is a plain chain of positions, as everywhere else.
+
+This module only builds; `any_order_kernels` runs. Costs a few microseconds per member.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import ConstraintTooLarge
+from .alphabet import Ints
+from .expression import AnyOrder
+from .memory import MEMBER_WIDTH, NEVER, SET_WIDTH, TRIE_WIDTH, UNBOUNDED, WORD_BITS
+
+MAX_TRIE_NODES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetTables:
+    """All `AnyOrder`s of a network.
+
+    Attributes:
+        sets: int32[num_sets, SET_WIDTH]; members: int32[num_members, MEMBER_WIDTH].
+        tries: int32[num_trie_nodes, TRIE_WIDTH]; edges: int32[num_edges, 2], byte and trie node or ~member.
+        lists: members that are implied or excluded, and first words of sets.
+        max_words: number of frames that the widest set needs.
+    """
+
+    sets: Ints
+    members: Ints
+    tries: Ints
+    edges: Ints
+    lists: Ints
+    max_words: int
+
+
+class SetBuilder:
+    """Collects the sets of a network."""
+
+    def __init__(self) -> None:
+        self.sets = array("i")
+        self.members = array("i")
+        self.tries = array("i")
+        self.edges = array("i")
+        self.lists = array("i")
+        self.max_words = 1
+
+    @property
+    def num_sets(self) -> int:
+        return len(self.sets) // SET_WIDTH
+
+    def _add_trie(self, texts: list[bytes]) -> list[int]:
+        """Adds the nodes that tell sorted texts apart; the depth at which each is alone or ends."""
+        tries, edges = self.tries, self.edges
+        root = len(tries) // TRIE_WIDTH
+        heads = [0] * len(texts)
+        nodes = [(0, len(texts), 0)]
+        for first, end, depth in nodes:  # which grows meanwhile
+            ends = int(len(texts[first]) == depth) if end > first else 0
+            tries.extend((first, end, len(edges) // 2, 0, depth, ends))
+            at = len(tries) - TRIE_WIDTH
+            i = first + ends
+            if ends:
+                heads[first] = depth
+            num_edges = 0
+            while i < end:
+                byte = texts[i][depth]
+                begin = i
+                i += 1
+                while i < end and texts[i][depth] == byte:
+                    i += 1
+                if i == begin + 1:
+                    heads[begin] = depth + 1
+                    target = ~begin
+                else:
+                    target = root + len(nodes)
+                    nodes.append((begin, i, depth + 1))
+                edges.extend((byte, target))
+                num_edges += 1
+            tries[at + 3] = num_edges
+        if root + len(nodes) > MAX_TRIE_NODES:
+            raise ConstraintTooLarge(f"the names of members need more than {MAX_TRIE_NODES} positions")
+        return heads
+
+    def add(self, expression: AnyOrder, first_option: int) -> tuple[list[int], list[int]]:
+        """Adds a set: the order in which its members are numbered, and how many bytes of each text the trie reads.
+
+        Args:
+            first_option: where among the network's options the nodes of the set will be: the set itself, its key,
+                the separator, the others, and what follows the head of each member, in order.
+        """
+        members = expression.members
+        texts = [member.text for member in members]
+        order = sorted((i for i, text in enumerate(texts) if text is not None), key=lambda i: texts[i] or b"")
+        num_texts = len(order)
+        trie = len(self.tries) // TRIE_WIDTH
+        heads = self._add_trie([texts[i] or b"" for i in order]) + [0] * (len(members) - num_texts)
+        order += [i for i, text in enumerate(texts) if text is None]
+        number = {index: i for i, index in enumerate(order)}
+        first = len(self.members) // MEMBER_WIDTH
+        num_required = 0
+        for index, head in zip(order, heads, strict=True):
+            member = members[index]
+            num_required += member.is_required
+            at, num_implied = len(self.lists), len(member.implied)
+            if member.implied or member.excluded:
+                self.lists.extend(number[other] for other in (*member.implied, *member.excluded))
+            self.members.extend((0, head, 0, member.is_required, 0, at, num_implied))
+            self.members.extend((at + num_implied, len(member.excluded)))
+        num_words = max(-(-len(members) // WORD_BITS), 1)
+        self.max_words = max(self.max_words, num_words)
+        spare = UNBOUNDED if expression.maximum is None else expression.maximum - num_required
+        missing = max(expression.minimum - num_required, 0)
+        is_counted = int(missing > 0 or spare != UNBOUNDED)
+        words = len(self.lists)
+        self.lists.extend(bytes(2 * num_words))
+        self.sets.extend((first_option, 0, 0, 0, first, len(members), num_texts, num_words))
+        self.sets.extend((is_counted, spare, missing, words, trie, first_option + 3, len(expression.others), NEVER))
+        return order, heads
+
+    def tables(self) -> SetTables:
+        """The arrays, still without costs: see `any_order_kernels.settle_sets`."""
+        return SetTables(
+            np.array(self.sets or [0] * SET_WIDTH, np.int32).reshape(-1, SET_WIDTH),
+            np.array(self.members or [0] * MEMBER_WIDTH, np.int32).reshape(-1, MEMBER_WIDTH),
+            np.array(self.tries or [0] * TRIE_WIDTH, np.int32).reshape(-1, TRIE_WIDTH),
+            np.array(self.edges or [0, 0], np.int32).reshape(-1, 2),
+            np.array(self.lists or [0], np.int32),
+            self.max_words,
+        )

@@ -1,0 +1,98 @@
+"""Objects whose keys may come in any order, as `AnyOrder`s: one per mode of the conditions (see `conditions`).
+
+Keys that are not named may stand anywhere. The exception are witnesses (keys that must exist among the unnamed ones,
+`not: {additionalProperties: ..}`): behind one of them only named keys and other witnesses may follow, so that no
+repetition of its key can undo it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import UnsupportedSchema
+from ..expression import AnyOrder, Expression, Member, Sequence, alternation
+from .conditions import Mode, modes
+from .layout import Layout
+from .others import MAX_LISTED, Witnesses
+from .schema_order import SchemaOrder
+from .shape import Shape, only_required
+from .texts import error_at, string_text
+
+MAX_WITNESSES = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnyKeyOrder:
+    """Writes shapes; those in which no two orders are possible are left to `in_order`."""
+
+    layout: Layout
+    in_order: SchemaOrder
+
+    def written(self, shape: Shape) -> Expression | None:
+        """The objects of a shape; None if there are none."""
+        required = only_required(shape)
+        num_members = sum(value is not None for _, value in shape.members)
+        if num_members + bool(shape.others.cells) <= 1 and required is not None and shape.others.choices is None:
+            return self.in_order.written(shape)
+        impossible = frozenset(key for key, value in shape.members if value is None)
+        counted = shape.minimum > 0 or shape.maximum is not None
+        options: list[Expression] = []
+        may_be_empty = False
+        for mode in modes(shape.alternatives, impossible, counted, shape.pointer):
+            if shape.others.choices is None:
+                option = self._members(shape, mode, ())
+                may_be_empty = may_be_empty or (not mode.required and not shape.minimum)
+                options += [] if option is None else [option]
+            else:
+                for witnesses in shape.others.choices:
+                    option = self._members(shape, mode, witnesses)
+                    may_be_empty = may_be_empty or (not mode.required and not shape.minimum and not witnesses)
+                    options += [] if option is None else [option]
+        if options:
+            return self.layout.bracketed(b"{", (alternation(*options),), b"}", may_be_empty=may_be_empty)
+        return self.layout.empty(b"{}") if may_be_empty else None
+
+    def _members(self, shape: Shape, mode: Mode, witnesses: Witnesses) -> Expression | None:
+        """One member or more; None if that cannot be."""
+        missing = shape.minimum - len(mode.required) - len(witnesses)
+        spare = None if shape.maximum is None else shape.maximum - len(mode.required) - len(witnesses)
+        if spare is not None and spare < max(missing, 0):
+            return None
+        self._check(shape, missing, witnesses)
+        keys = [(key, value) for key, value in shape.members if key not in mode.forbidden and value is not None]
+        number = {key: index for index, (key, _) in enumerate(keys)}
+        if not mode.required <= number.keys():
+            return None
+        members = [
+            Member(
+                *self.layout.head(string_text(key), value),
+                key in mode.required,
+                tuple(number[other] for other in mode.implied.get(key, ())),
+                tuple(number[other] for other in mode.excluded.get(key, ())),
+            )
+            for key, value in keys
+        ]
+        for cells in witnesses:
+            members.append(Member(None, alternation(*self._cells(cells)), True))
+        others = self._cells(shape.others.cells) if spare != 0 else ()
+        if not members and not others:
+            return None
+        return AnyOrder(tuple(members), others, Sequence(self.layout.comma), shape.minimum, shape.maximum)
+
+    def _check(self, shape: Shape, missing: int, witnesses: Witnesses) -> None:
+        """Raises UnsupportedSchema where keys that could be the same would have to be counted."""
+        others = bool(shape.others.cells)
+        if len(witnesses) > MAX_WITNESSES or (witnesses and missing > 0):
+            raise error_at(
+                UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
+            )
+        if others and missing > 1:
+            raise error_at(
+                UnsupportedSchema,
+                f"{shape.pointer}/minProperties",
+                f"at least {missing} keys beyond the named ones could not be told apart; name the keys, or "
+                f"bound them by a pattern with at most {MAX_LISTED} keys",
+            )
+
+    def _cells(self, cells: tuple[tuple[Expression, Expression], ...]) -> tuple[Expression, ...]:
+        return tuple(Sequence((key, *self.layout.colon, value)) for key, value in cells)

@@ -1,0 +1,155 @@
+"""Conditions on which keys an object has, as modes: what is required, forbidden, implied and excluded.
+
+Conditions come as alternatives of clauses in conjunctive normal form. Most clauses are of three kinds, which an object
+whose keys come in any order can keep up while it is written:
+
+    a                 a is required                  (not a: a is forbidden)
+    not a or b        a implies b
+    not a or not b    a and b exclude each other
+
+Every other clause is a choice and doubles (or more) the modes: `a or b` is "a" or "b without a". So is every clause of
+two where the number of keys is bounded, since "can it still be completed" would then be a search. No two modes that
+come from one alternative share an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...errors import ConstraintTooLarge
+from .parts import Clause
+from .texts import error_at
+
+MAX_MODES = 256
+
+Residue = frozenset[frozenset[Clause]]
+"""Alternatives that are still possible, each with the clauses that are still open. An empty one is fulfilled."""
+
+Graph = dict[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mode:
+    """Objects that have all `required` keys, no `forbidden` one, and of the rest what the two relations allow.
+
+    Attributes:
+        implied: for a key, all keys that must be there with it; transitive.
+        excluded: for a key, all keys that cannot be there with it or with what it implies; symmetric.
+    """
+
+    required: frozenset[str]
+    forbidden: frozenset[str]
+    implied: Graph
+    excluded: Graph
+
+
+def modes(alternatives: Residue, impossible: frozenset[str], counted: bool, pointer: str) -> list[Mode]:
+    """All modes of some alternatives.
+
+    Args:
+        impossible: keys that no object can have.
+        counted: whether only units may remain.
+
+    Raises:
+        ConstraintTooLarge: there are more than MAX_MODES.
+    """
+    found: list[Mode] = []
+    fixed = dict.fromkeys(impossible, False)
+    pending = [(frozenset(clauses), fixed) for clauses in alternatives]
+    while pending:
+        clauses, known = pending.pop()
+        reduced = _propagate(clauses, known)
+        if reduced is None:
+            continue
+        open_clauses, known = reduced
+        clause = next((c for c in sorted(open_clauses, key=_order) if counted or not _is_relation(c)), None)
+        if clause is not None:
+            assumed = known
+            for key, present in sorted(clause):
+                pending.append((open_clauses, {**assumed, key: present}))
+                assumed = {**assumed, key: not present}
+        else:
+            implied, excluded, contradictory = _relations(open_clauses)
+            if contradictory:
+                pending.append((open_clauses, {**known, **dict.fromkeys(contradictory, False)}))
+            else:
+                required = frozenset(key for key, present in known.items() if present)
+                found.append(Mode(required, frozenset(known) - required, implied, excluded))
+        if len(found) + len(pending) > MAX_MODES:
+            raise error_at(
+                ConstraintTooLarge,
+                pointer,
+                f"the conditions on keys are more than {MAX_MODES} cases if keys may come in any order",
+            )
+    return found
+
+
+def _order(clause: Clause) -> tuple[int, list[tuple[str, bool]]]:
+    return len(clause), sorted(clause)
+
+
+def _is_relation(clause: Clause) -> bool:
+    """Whether the clause says that one key implies or excludes another."""
+    return len(clause) == 2 and sum(present for _, present in clause) < 2
+
+
+def _propagate(clauses: Iterable[Clause], known: dict[str, bool]) -> tuple[frozenset[Clause], dict[str, bool]] | None:
+    """What is left of the clauses, none of them a unit, and all that is known then; None if they contradict."""
+    known = dict(known)
+    while True:
+        left: set[Clause] = set()
+        units: dict[str, bool] = {}
+        for clause in clauses:
+            if any(known.get(key) is present or (key, not present) in clause for key, present in clause):
+                continue
+            remaining = frozenset(literal for literal in clause if literal[0] not in known)
+            if not remaining:
+                return None
+            if len(remaining) == 1:
+                ((key, present),) = remaining
+                if units.setdefault(key, present) is not present:
+                    return None
+            else:
+                left.add(remaining)
+        if not units:
+            return frozenset(left), known
+        known.update(units)
+        clauses = left
+
+
+def _relations(clauses: Iterable[Clause]) -> tuple[Graph, Graph, set[str]]:
+    """The two relations, closed, and the keys that exclude themselves."""
+    onward: dict[str, set[str]] = {}
+    apart: set[tuple[str, str]] = set()
+    for clause in clauses:
+        (first, is_first), (second, is_second) = sorted(clause)
+        if is_first:
+            onward.setdefault(second, set()).add(first)
+        elif is_second:
+            onward.setdefault(first, set()).add(second)
+        else:
+            apart |= {(first, second), (second, first)}
+    implied = {key: _reached(onward, key) for key in onward}
+    implying: dict[str, set[str]] = {}
+    for key, others in implied.items():
+        for other in others:
+            implying.setdefault(other, {other}).add(key)
+    excluded: dict[str, set[str]] = {}
+    for first, second in apart:
+        for key in implying.get(first, {first}):
+            excluded.setdefault(key, set()).update(implying.get(second, {second}))
+    contradictory = {key for key, others in excluded.items() if key in others}
+    return implied, {key: frozenset(others) for key, others in excluded.items()}, contradictory
+
+
+def _reached(onward: dict[str, set[str]], start: str) -> frozenset[str]:
+    """Everything behind a key, without the key itself."""
+    seen = {start}
+    pending = [start]
+    while pending:
+        for key in onward.get(pending.pop(), ()):
+            if key not in seen:
+                seen.add(key)
+                pending.append(key)
+    return frozenset(seen - {start})

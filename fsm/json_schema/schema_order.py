@@ -1,0 +1,218 @@
+"""Objects whose keys come in the order of the schema: the named ones as it names them, then all others.
+
+So k optional keys are k + 1 states and not 2**k. Conditions on which keys are there are worked off key by key: what
+remains of them is carried along as state, and so are the counts for `minProperties` and `maxProperties`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ..expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alternation
+from .conditions import Residue
+from .layout import Layout, Parts
+from .others import MAX_LISTED, Witnesses
+from .parts import Clause
+from .shape import Shape, only_required
+from .texts import error_at, string_text
+
+MAX_STATES = 20_000
+
+State = tuple[int, Residue, bool, int, "int | None"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SchemaOrder:
+    """Writes shapes. `reserve` gives a name for a rule, `define` its body."""
+
+    layout: Layout
+    reserve: Callable[[], str]
+    define: Callable[[str, Expression], None]
+
+    def written(self, shape: Shape) -> Expression | None:
+        """The objects of a shape; None if there are none."""
+        required = only_required(shape)
+        counts = shape.maximum is not None or shape.others.choices is not None
+        if required is not None and shape.minimum <= len(required) and not counts:
+            return self.ordered(shape, required)
+        return self._stateful(shape)
+
+    def ordered(self, shape: Shape, required: set[str]) -> Expression | None:
+        """The usual object: some keys required, the others optional, no counting.
+
+        Before the first required key, optional members bring their comma behind them; after it, before them.
+        """
+        layout = self.layout
+        comma = layout.comma
+        more: Parts = ()
+        if shape.others.cells:
+            more = (Repeat(Sequence((*comma, self._other(shape))), 0, None),)
+        parts: list[Expression] = []
+        after = False
+        if not required:
+            return self._all_optional(shape, more)
+        for key, value in shape.members:
+            if value is None:
+                if key in required:
+                    return None
+            elif key in required:
+                parts += (*layout.key(string_text(key), after_comma=after), value)
+                after = True
+            elif after:
+                parts.append(Repeat(Sequence((*layout.key(string_text(key), after_comma=True), value)), 0, 1))
+            else:
+                parts.append(Repeat(Sequence((*layout.key(string_text(key)), value, *comma)), 0, 1))
+        return layout.bracketed(b"{", (*parts, *more), b"}", may_be_empty=False)
+
+    def _all_optional(self, shape: Shape, more: Parts) -> Expression:
+        """No key is required: whichever comes first, the later ones follow with commas before them."""
+        layout = self.layout
+        members = [(key, value) for key, value in shape.members if value is not None]
+        options: list[Expression] = []
+        rest: Parts = more
+        for index in range(len(members) - 1, -1, -1):
+            key, value = members[index]
+            options.append(Sequence((*layout.key(string_text(key)), value, *rest)))
+            if index:
+                name = self.reserve()
+                member = Repeat(Sequence((*layout.key(string_text(key), after_comma=True), value)), 0, 1)
+                self.define(name, Sequence((member, *rest)))
+                rest = (Rule(name),)
+        options.reverse()
+        if more:
+            options.append(Sequence((self._other(shape), *more)))
+        if not options:
+            return layout.empty(b"{}")
+        return layout.bracketed(b"{", (alternation(*options),), b"}", may_be_empty=True)
+
+    def _other(self, shape: Shape) -> Expression:
+        """One member with a key that is not named."""
+        colon = self.layout.colon
+        return alternation(*(Sequence((key, *colon, value)) for key, value in shape.others.cells))
+
+    # ---------------------------------------------------------------- right-linear rules
+
+    def _stateful(self, shape: Shape) -> Expression | None:
+        """One rule per state (next member, open clauses, anything written, keys owed, keys left)."""
+        layout = self.layout
+        start: State = (0, shape.alternatives, False, shape.minimum, shape.maximum)
+        names = {start: self.reserve()}
+        pending = [start]
+
+        def rule(state: State) -> Rule:
+            name = names.get(state)
+            if name is None:
+                if len(names) >= MAX_STATES:
+                    raise error_at(
+                        ConstraintTooLarge, shape.pointer, f"conditions on keys need more than {MAX_STATES} states"
+                    )
+                name = names[state] = self.reserve()
+                pending.append(state)
+            return Rule(name)
+
+        while pending:
+            state = pending.pop()
+            index, residue, written, owed, left = state
+            options: list[Expression] = []
+            if index == len(shape.members):
+                if frozenset() in residue:
+                    options += self._rest(shape, written, owed, left)
+            else:
+                key, value = shape.members[index]
+                present = _assume(residue, key, True)
+                if value is not None and present and left != 0:
+                    after = (index + 1, present, True, max(owed - 1, 0), None if left is None else left - 1)
+                    options.append(Sequence((*layout.key(string_text(key), after_comma=written), value, rule(after))))
+                absent = _assume(residue, key, False)
+                if absent:
+                    options.append(rule((index + 1, absent, written, owed, left)))
+            self.define(names[state], alternation(*options))
+        return layout.bracketed(b"{", (Rule(names[start]),), b"}", may_be_empty=False)
+
+    def _rest(self, shape: Shape, written: bool, owed: int, left: int | None) -> list[Expression]:
+        """What may follow after the last named key."""
+        comma, others = self.layout.comma, shape.others
+        if left is not None and left < owed:
+            return []
+        if others.choices is not None:
+            return [
+                option
+                for witnesses in others.choices
+                for option in self._witnessed(shape, witnesses, written, owed, left)
+            ]
+        if not others.cells or left == 0:
+            return [] if owed else [EMPTY_TEXT]
+        if owed > 1:
+            pointer = f"{shape.pointer}/minProperties"
+            raise error_at(
+                UnsupportedSchema,
+                pointer,
+                f"at least {owed} keys beyond the named ones could not be told apart; name the keys, or "
+                f"bound them by a pattern with at most {MAX_LISTED} keys",
+            )
+        other = self._other(shape)
+        if written:
+            return [Repeat(Sequence((*comma, other)), owed, left)]
+        listed = self.layout.listed((other,), owed, left)
+        assert listed is not None
+        some: Expression = Sequence(listed[0])
+        return [Repeat(some, 0, 1) if listed[1] else some]
+
+    def _witnessed(
+        self, shape: Shape, witnesses: Witnesses, written: bool, owed: int, left: int | None
+    ) -> list[Expression]:
+        """Other keys, and last of all the witnesses, so that no repetition can undo them; in any order."""
+        comma, others, colon = self.layout.comma, shape.others, self.layout.colon
+        num_witnesses = len(witnesses)
+        if owed > max(num_witnesses, 1) or num_witnesses > 4:
+            raise error_at(
+                UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
+            )
+        free = None if left is None else left - num_witnesses
+        if free is not None and free < 0:
+            return []
+        parts: Parts = ()
+        if others.cells and free != 0:
+            other = self._other(shape)
+            if written:
+                parts = (Repeat(Sequence((*comma, other)), 0, free),)
+            else:
+                parts = (Repeat(Sequence((other, *comma)), 0, free),)
+        names: dict[tuple[frozenset[int], bool], str] = {}
+
+        def rule(missing: frozenset[int], follows: bool) -> Rule:
+            name = names.get((missing, follows))
+            if name is None:
+                name = names[missing, follows] = self.reserve()
+                options: list[Expression] = [] if missing else [EMPTY_TEXT]
+                for index in sorted(missing):
+                    rest = rule(missing - {index}, True)
+                    for key, value in witnesses[index]:
+                        member = (key, *colon, value, rest)
+                        options.append(Sequence((*comma, *member) if follows else member))
+                self.define(name, alternation(*options))
+            return Rule(name)
+
+        return [Sequence((*parts, rule(frozenset(range(num_witnesses)), written)))]
+
+
+def _assume(residue: Residue, key: str, present: bool) -> Residue:
+    """The alternatives that are left once it is known whether the key is there."""
+    left: set[frozenset[Clause]] = set()
+    for clauses in residue:
+        remaining: set[Clause] = set()
+        for clause in clauses:
+            if (key, present) in clause:
+                continue
+            if (key, not present) in clause:
+                clause = clause - {(key, not present)}
+                if not clause:
+                    break
+            remaining.add(clause)
+        else:
+            if not remaining:
+                return frozenset((frozenset(),))
+            left.add(frozenset(remaining))
+    return frozenset(left)
