@@ -3,6 +3,9 @@
     PYTHONPATH=bench python maskbench.py schemas CASES TOKENIZER project:maskbench_adapter:matcher
     PYTHONPATH=bench python maskbench.py regex         TOKENIZER project:maskbench_adapter:matcher
 
+`matcher` takes the keys of an object in any order, as a validator does; `ordered` only in the order of the schema,
+which is what users get if they do not ask for the other.
+
 A matcher is a cursor; one compiler is kept per vocabulary. Nothing is kept between schemas except what a server
 keeps as well: rows inside strings and numbers, and automata of patterns.
 """
@@ -13,6 +16,7 @@ from typing import Any
 
 import phloem
 from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm.any_json import KeyOrder
 
 __version__ = getattr(phloem, "__version__", "0")
 
@@ -42,7 +46,8 @@ class _Adapter:
 
     whitespace = "compact"
 
-    def __init__(self) -> None:
+    def __init__(self, key_order: KeyOrder) -> None:
+        self._key_order = key_order
         self._compilers: dict[int, tuple[list[bytes], Compiler]] = {}
 
     def compiler(self, vocab: list[bytes], eos_id: int) -> Compiler:
@@ -58,7 +63,8 @@ class _Adapter:
         return Matcher(self.compiler(vocab, eos_id).regex(pattern))
 
     def __call__(self, schema: Any, vocab: list[bytes], eos_id: int) -> Matcher:
-        return Matcher(self.compiler(vocab, eos_id).json_schema(schema))
+        return Matcher(self.compiler(vocab, eos_id).json_schema(schema, key_order=self._key_order))
 
 
-matcher = _Adapter()
+matcher = _Adapter("any")
+ordered = _Adapter("schema")

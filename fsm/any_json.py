@@ -28,6 +28,7 @@ from .expression import (
 from .regex import regex_to_dfa
 
 Whitespace = OneOf["compact", "spaced", "flexible"]
+KeyOrder = OneOf["schema", "any"]
 
 NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 BLANK = r"( |\n[ \t]{0,16})?"

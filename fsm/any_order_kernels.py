@@ -338,7 +338,7 @@ def may_write_others(memory: Any, row: Any, top: Any) -> Any:
     lists = i32(memory[LISTS])
     for word in range(sets[at + A_NUM_WORDS] - 1, -1, -1):
         frame = top * STACK_WIDTH
-        begin = max(np.int64(sets[at + A_NUM_TEXTS]) - word * WORD_BITS, 0)
+        begin = max(np.int64(sets[at + A_NUM_TEXTS]) - word * WORD_BITS, np.int64(0))
         if begin < WORD_BITS:
             written = np.int64(stacks[frame + F_COUNT]) & ~np.int64(lists[sets[at + A_WORDS] + 2 * word])
             if written >> begin:

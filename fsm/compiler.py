@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConstraintError, EmptyLanguage, InvalidGrammar, InvalidSchema, InvalidStructuralTag
-from .any_json import Whitespace, json_grammar
+from .any_json import KeyOrder, Whitespace, json_grammar
 from .constraint import Constraint
 from .expression import Alternation, Grammar, Literal
 from .grammars import Syntax, text_to_grammar
@@ -76,20 +76,25 @@ class Compiler:
 
         return self._compile("choice", json.dumps(list(options), ensure_ascii=False), grammar)
 
-    def json_schema(self, schema: object, *, whitespace: Whitespace = "compact") -> Constraint:
+    def json_schema(
+        self, schema: object, *, whitespace: Whitespace = "compact", key_order: KeyOrder = "schema"
+    ) -> Constraint:
         """JSON that is valid under a schema.
 
         Args:
             schema: a dict or bool, JSON text of one, or a pydantic model class.
             whitespace: "compact", "spaced" or "flexible"; see `any_json`.
+            key_order: "schema" (named keys as the schema names them, then others) or "any".
         """
         from .json_schema import schema_to_grammar
 
         loaded = _load_schema(schema)
         source = json.dumps(loaded, ensure_ascii=False)
-        return self._compile(
-            "json_schema", source, lambda: schema_to_grammar(loaded, whitespace=whitespace), whitespace
-        )
+
+        def grammar() -> Grammar:
+            return schema_to_grammar(loaded, whitespace=whitespace, key_order=key_order)
+
+        return self._compile("json_schema", source, grammar, f"{whitespace}/{key_order}")
 
     def json_object(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON object."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Kind = Literal["regex", "choice", "json_schema", "json_object", "grammar", "structural_tag"]
 Syntax = Literal["auto", "ebnf", "lark"]
 Whitespace = Literal["compact", "spaced", "flexible"]
+KeyOrder = Literal["schema", "any"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class ConstraintSpec:
         model: the pydantic class whose instance `parse` returns, if one was given.
         whitespace: layout of JSON output.
         syntax: the notation of grammar text.
+        key_order: of objects under a schema: named keys as the schema names them, then others; or any order.
     """
 
     kind: Kind
@@ -39,6 +41,7 @@ class ConstraintSpec:
     model: type[BaseModel] | None = None
     whitespace: Whitespace = "compact"
     syntax: Syntax = "auto"
+    key_order: KeyOrder = "schema"
 
     def explain(self, *, tokenizer: str = "nano", text: str | None = None) -> Explanation:
         """What the constraint demands, how it is enforced and what it costs; see `explaining.explain`."""
@@ -76,12 +79,24 @@ def choice(options: Iterable[str]) -> ConstraintSpec:
 
 
 def json_schema(
-    schema: Mapping[str, Any] | bool | str | type[BaseModel], *, whitespace: Whitespace = "compact"
+    schema: Mapping[str, Any] | bool | str | type[BaseModel],
+    *,
+    whitespace: Whitespace = "compact",
+    key_order: KeyOrder = "schema",
 ) -> ConstraintSpec:
-    """The output is JSON that is valid under `schema`: a dict, JSON text, or a pydantic model class."""
+    """The output is JSON that is valid under `schema`: a dict, JSON text, or a pydantic model class.
+
+    Args:
+        whitespace: "compact", "spaced" or "flexible".
+        key_order: "schema" lets models jump over the keys; "any" takes keys in whatever order they come.
+    """
+    options: dict[str, tuple[str, ...]] = {"whitespace": get_args(Whitespace), "key_order": get_args(KeyOrder)}
+    for option, value in (("whitespace", whitespace), ("key_order", key_order)):
+        if value not in options[option]:
+            raise RequestError(f"{option}: expected one of {', '.join(options[option])}, got {value!r}", param=option)
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         text = json.dumps(schema.model_json_schema(), ensure_ascii=False)
-        return ConstraintSpec("json_schema", text, model=schema, whitespace=whitespace)
+        return ConstraintSpec("json_schema", text, model=schema, whitespace=whitespace, key_order=key_order)
     if isinstance(schema, str):
         try:
             schema = json.loads(schema)
@@ -96,7 +111,7 @@ def json_schema(
         text = json.dumps(schema, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidSchema(f"json_schema: not a JSON value: {error}", param="json_schema") from error
-    return ConstraintSpec("json_schema", text, whitespace=whitespace)
+    return ConstraintSpec("json_schema", text, whitespace=whitespace, key_order=key_order)
 
 
 def json_object(*, whitespace: Whitespace = "compact") -> ConstraintSpec:

@@ -18,19 +18,16 @@ formats demand nothing; they are reported in `annotations`.
 
 from __future__ import annotations
 
-from typing import Literal as OneOf
-
 from ...errors import InvalidSchema
+from ..any_json import KeyOrder, Whitespace
 from ..expression import Grammar
-from .compile import KeyOrder, SchemaCompiler
+from .compile import SchemaCompiler
 from .layout import LAYOUTS
 from .resolve import check_size
 from .sites import Annotation, Sites
 from .texts import shown
 
 __all__ = ["Annotation", "KeyOrder", "Whitespace", "schema_to_grammar"]
-
-Whitespace = OneOf["compact", "spaced", "flexible"]
 
 
 def schema_to_grammar(

@@ -7,9 +7,9 @@ made of is decided by `Branching`, how it is written by the writers of strings, 
 from __future__ import annotations
 
 import functools
-from typing import Literal as OneOf
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
+from ..any_json import KeyOrder
 from ..dfa import Dfa
 from ..expression import Expression, Grammar, Literal, Rule, alternation
 from .any_order import AnyKeyOrder
@@ -26,8 +26,6 @@ from .strings import ANY_STRING_EXPRESSION, few_strings, string_expression, stri
 from .texts import is_writable, string_text
 
 MAX_RULES = 200_000
-
-KeyOrder = OneOf["schema", "any"]
 
 _WORDS = ((NULL, "null"), (TRUE, "true"), (FALSE, "false"))
 _WORD_LITERALS = tuple((bit, Literal(word.encode())) for bit, word in _WORDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...errors import RequestError
@@ -96,7 +97,7 @@ def _formatted(wanted: ResponseFormat | None) -> list[Wanted]:
     nested = wanted.json_schema.schema_ if wanted.json_schema is not None else None
     schema = nested if nested is not None else wanted.schema_
     if schema is not None:
-        return _wanted("response_format", schema, constraint_spec.json_schema)
+        return _wanted("response_format", schema, partial(constraint_spec.json_schema, key_order=wanted.key_order))
     if wanted.type == "json_object":
         return [Wanted(constraint_spec.json_object(), "response_format")]
     param = "response_format.json_schema" + (".schema" if wanted.json_schema is not None else "")

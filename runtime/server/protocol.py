@@ -153,7 +153,7 @@ class JsonSchemaFormat(Body):
 class ResponseFormat(Body):
     """`schema` beside `type` is how some clients send it; OpenAI nests it under `json_schema`.
 
-    Of `structural_tag` both forms are read: `structures` and `triggers`, or `format`.
+    Of `structural_tag` both forms are read: `structures` and `triggers`, or `format`. `key_order` is ours.
     """
 
     type: Literal["text", "json_object", "json_schema", "structural_tag"]
@@ -164,6 +164,7 @@ class ResponseFormat(Body):
     at_least_one: bool = False
     stop_after_first: bool = False
     format: dict[str, Any] | None = None
+    key_order: Literal["schema", "any"] = "schema"
 
 
 class StructuredOutputs(Body):
