@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 from ...errors import ConstraintTooLarge
 from ..dfa import Dfa
-from ..expression import EMPTY_TEXT, Alternation, ByteSet, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..expression import EMPTY_TEXT, Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
 from .walks import children, rule_names, strong_components
 
 MAX_CIRCLE = 64  # rules that begin with one another; the ways between them are as many as their square
@@ -269,7 +269,7 @@ class _Rewriting:
         elif isinstance(expression, Embed):
             found.may_be_empty = _is_nullable(expression, ())
             found.others.append(Embed(_without_empty(expression.language)) if found.may_be_empty else expression)
-        elif isinstance(expression, ByteSet) or expression.data:
+        elif not isinstance(expression, Literal) or expression.data:
             found.others.append(expression)
         else:
             found.may_be_empty = True

