@@ -29,7 +29,18 @@ import numpy as np
 from ..errors import ConstraintTooLarge
 from .alphabet import Ints
 from .expression import AnyOrder
-from .memory import MEMBER_WIDTH, NEVER, SET_WIDTH, TRIE_WIDTH, UNBOUNDED, WORD_BITS
+from .memory import (
+    A_MEMBERS,
+    A_NUM_MEMBERS,
+    A_NUM_OTHERS,
+    M_ENTRY,
+    MEMBER_WIDTH,
+    NEVER,
+    SET_WIDTH,
+    TRIE_WIDTH,
+    UNBOUNDED,
+    WORD_BITS,
+)
 
 MAX_TRIE_NODES = 1 << 22
 
@@ -51,6 +62,16 @@ class SetTables:
     edges: Ints
     lists: Ints
     max_words: int
+
+    def entries(self, row: int) -> list[int]:
+        """The nodes at which the members of a set go on once their head is read."""
+        first, count = self.sets[row, (A_MEMBERS, A_NUM_MEMBERS)].tolist()
+        return self.members[first : first + count, M_ENTRY].tolist()  # type: ignore[no-any-return]  # numpy's
+
+    def label(self, row: int) -> str:
+        """The set in a few words, for people to read."""
+        count, others = self.sets[row, (A_NUM_MEMBERS, A_NUM_OTHERS)].tolist()
+        return f"{count} members{' and others' if others else ''}, in any order"
 
 
 class SetBuilder:

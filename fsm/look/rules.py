@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..network import BYTE, BYTES, CALL, LOOP, NEVER, RETURN, SPLIT, TEXT, Network
+from ..network import BYTE, BYTES, CALL, LOOP, NEVER, RETURN, SET, SPLIT, TEXT, Network
 from .graph import Edge, Graph, Kind, Word
 
 MAX_POSITIONS = 4000
@@ -95,6 +95,8 @@ def nodes_of_rule(network: Network, entry: int, *, with_loops: bool = True) -> l
         onward = _following(network, node)
         if with_loops and network.kind[node] == LOOP:
             onward.append(int(network.loops[network.arg[node]][0]))
+        elif with_loops and network.kind[node] == SET:
+            onward += network.sets.entries(int(network.arg[node]))
         for target in onward:
             if target not in seen and network.cost[target] < NEVER:
                 seen[target] = None
@@ -178,6 +180,8 @@ def _steps(
             body, minimum, maximum = (int(value) for value in network.loops[argument][:3])
             times = f"{minimum}+" if maximum < 0 else f"{minimum}" if minimum == maximum else f"{minimum}–{maximum}"
             found.setdefault((Kind.TURNS, (), f"{times} × {name(body)}"), []).append(following)
+        elif kind == SET:
+            found.setdefault((Kind.TURNS, (), network.sets.label(argument)), []).append(following)
     groups: dict[tuple[int, ...], int] = {}
     for byte, targets in by_byte.items():
         key = tuple(sorted(set(targets)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..constraint import Constraint
-from ..network import LOOP
+from ..network import KEY, LOOP, SET
 from .graph import is_single
 from .labels import byte_class, quoted
 from .rules import nodes_of_rule
@@ -132,7 +132,7 @@ def _rules(constraint: Constraint, state: int, rule_names: dict[int, str]) -> tu
     owner = rule_owners(constraint, rule_names)
     best: list[str] = []
     for node, _, stack in automaton.configurations(state):
-        returns = [frame for frame, _ in automaton.frames(stack) if kind[frame] != LOOP]
+        returns = [frame for frame, _ in automaton.frames(stack) if kind[frame] not in (LOOP, SET, KEY)]
         names = [owner.get(place, "?") for place in (node, *returns)]
         if len(names) > len(best):
             best = names
