@@ -48,18 +48,19 @@ class PrefixCache:
         """Blocks that are free or could be evicted now."""
         return self.pool.num_free + self.tree.num_evictable_blocks
 
-    def lease(self, request: Request) -> int:
+    def lease(self, request: Request, running: Iterable[Request] = ()) -> int:
         """Gives an admitted request the longest cached prefix; returns its length in tokens.
 
         At least one token (more where prompt log-probabilities are wanted) stays uncomputed, since logits come
-        from computing. If the next block agrees in part, it is copied, so that hits are exact to the token.
+        from computing. If the next block agrees in part, it is copied, so that hits are exact to the token: from the
+        tree, or from one of the `running` requests, whose last block is not in the tree yet.
         """
         assert not request.blocks and request.lease is None
         request.num_computed_tokens = 0
         if not self.enabled:
             return 0
-        tokens = pack(request.token_ids[: self._match_limit(request)])
-        match = self.tree.match(tokens, request.namespace)
+        limit = self._match_limit(request)
+        match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
         if match.num_tokens:
             self.tree.lease(match.node)
             request.lease = Lease(match.node, match.num_tokens)
@@ -69,11 +70,27 @@ class PrefixCache:
         tail = match.partial_node
         if tail is not None and tail.is_tail:
             self.tree.touch(tail)
+        if num_donated < min(self.block_size, limit - match.num_tokens):
+            for other in running:
+                num_shared = self._num_shared_behind(request, other, limit)
+                if num_shared > num_donated:
+                    donor, num_donated = other.blocks[len(request.blocks)], num_shared
         if num_donated and self._grow(request, match.num_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
             self._kv_cache.copy_block(donor, request.blocks[-1])
             request.num_computed_tokens += num_donated
         return request.num_computed_tokens
+
+    def _num_shared_behind(self, request: Request, other: Request, limit: int) -> int:
+        """Tokens behind the matched blocks of `request` that `other` has computed in a block of its own."""
+        start, index = request.num_computed_tokens, len(request.blocks)
+        end = min(limit, other.num_computed_tokens, start + self.block_size)
+        if other is request or end <= start or other.namespace != request.namespace:
+            return 0
+        if index and other.blocks[index - 1] != request.blocks[-1]:
+            return 0  # equal block ids up to here: equal tokens up to here
+        pairs = zip(request.token_ids[start:end], other.token_ids[start:end], strict=True)
+        return next((number for number, (mine, its) in enumerate(pairs) if mine != its), end - start)
 
     def reserve(self, request: Request, num_tokens: int) -> bool:
         """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.

@@ -212,7 +212,7 @@ class Scheduler:
                 return
             if outlooks is None:
                 outlooks = [self._outlook(other) for other in self.running]
-            self._prefix_cache.lease(request)
+            self._prefix_cache.lease(request, self.running)
             outlooks.append(self._outlook(request))
             if self.running and (
                 peak_demand(outlooks, self._prefix_cache.block_size) > self._prefix_cache.num_available_blocks

@@ -81,6 +81,16 @@ def test_requests_that_arrive_together_compute_their_prefix_once() -> None:
     assert engine.statistics().num_computed_tokens == 101 + 9
 
 
+@pytest.mark.parametrize("length", [17, 33, 41, 47, 48, 49])
+def test_n_samples_share_the_last_block_too(length: int) -> None:
+    engine = fake_engine(block_size=16)
+    completions = engine.generate(list(range(length)), SamplingParams(max_tokens=5, n=4, seed=1))
+    alone = fake_engine(block_size=16, prefix_cache=False)
+    params = SamplingParams(max_tokens=5, n=4, seed=1)
+    assert [c.token_ids for c in completions] == [c.token_ids for c in alone.generate(list(range(length)), params)]
+    assert [c.usage.cached_tokens for c in completions] == [0, length - 1, length - 1, length - 1]
+
+
 def test_cached_tokens_count_to_the_token() -> None:
     engine = fake_engine(block_size=16)
     engine.generate(list(range(100)), GREEDY)
