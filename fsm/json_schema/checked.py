@@ -15,6 +15,8 @@ from .texts import error_at, escape, shown
 
 MAX_DIGITS = 400
 MAX_NUMBER = 10**MAX_DIGITS
+MAX_COUNT = 1_000_000_000
+"""No text is ever so long that a greater count of characters, items or keys makes a difference."""
 
 
 class Keywords:
@@ -41,7 +43,14 @@ class Keywords:
         return error_at(InvalidSchema, pointer, f"must be {wanted}, not {shown(self.schema[name])}")
 
     def count(self, name: str, default: int) -> int:
-        """A non-negative whole number."""
+        """A non-negative whole number that a text can reach."""
+        value = self._whole(name, default)
+        if value > MAX_COUNT:
+            pointer = f"{self.pointer}/{name}"
+            raise error_at(ConstraintTooLarge, pointer, f"no text can be so long; ask for at most {MAX_COUNT}")
+        return value
+
+    def _whole(self, name: str, default: int) -> int:
         if name not in self.names:
             return default
         value = self.schema[name]
@@ -52,7 +61,9 @@ class Keywords:
         return value
 
     def maximum_count(self, name: str) -> int | None:
-        return self.count(name, 0) if name in self.names else None
+        """A non-negative whole number, if the keyword is there and a text can pass it."""
+        value = self._whole(name, 0) if name in self.names else MAX_COUNT + 1
+        return value if value <= MAX_COUNT else None
 
     def number(self, name: str) -> int | float:
         value = self.schema[name]

@@ -23,7 +23,7 @@ from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, 
 from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
-from .texts import is_writable, string_text
+from .texts import error_at, is_writable, string_text
 
 MAX_RULES = 200_000
 
@@ -132,6 +132,16 @@ class SchemaCompiler:
     # ---------------------------------------------------------------- branches
 
     def _options(self, goal: Goal) -> list[Expression]:
+        """The kinds of values that fulfil a goal. An error of an automaton that knows no place gets the goal's."""
+        try:
+            return self._written_options(goal)
+        except ConstraintTooLarge as error:
+            if error.pointer:
+                raise
+            pointer = self._sites.table[min(goal) >> 1].pointer
+            raise error_at(ConstraintTooLarge, pointer, str(error)) from error
+
+    def _written_options(self, goal: Goal) -> list[Expression]:
         branches = self._branching.branches(goal)
         types = 0
         for branch in branches:

@@ -21,7 +21,7 @@ from .walks import accepts, judge_of, walk, written
 
 NAMES = ("a", "b", "c", "", 'q"', "x/~y", "é")
 STRINGS = ("", "a", "ab", "ba", "abc", "é", "\t", '"', "\\", "𝄞", "\x7f", "2020-02-29", "1.2.3.4")
-NUMBERS = (0, 1, 2, 3, 4, 6, 10, -1, -3, 0.5, 2.5, -0.5, 1e3, 0.1, 12345678901234567890, 100, 99)
+NUMBERS = (0, 1, 2, 3, 4, 6, 10, -1, -3, 0.5, 2.5, -0.5, 1e3, 0.1, 1234567890123, 100, 99)
 PATTERNS = ("a", "^a", "b$", "^(ab|ba)$", "^[^b]*$", "^.?$", "[0-9]", "^\\u0061|é.?$", "^(?!a)", "(?<!b)c|𝄞", "a{2,3}$")
 FORMATS = ("date", "ipv4", "email", "uuid", "no-such-format")
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
