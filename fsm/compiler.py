@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConstraintError, EmptyLanguage, InvalidGrammar, InvalidSchema, InvalidStructuralTag
+from ..errors import (
+    ConstraintError,
+    ConstraintTooLarge,
+    EmptyLanguage,
+    InvalidGrammar,
+    InvalidSchema,
+    InvalidStructuralTag,
+)
 from .any_json import KeyOrder, Whitespace, json_grammar
 from .constraint import Constraint
 from .expression import Alternation, Grammar, Literal
@@ -21,6 +28,7 @@ from .grammars import Syntax, text_to_grammar
 from .mask_store import MaskStore
 from .network import build_network
 from .regex import regex_to_expression
+from .source import NOT_PACKED, Source, packed
 from .vocabulary import Vocabulary
 from .warm_up import warm_up
 
@@ -56,7 +64,7 @@ class Compiler:
         self._store = MaskStore(vocabulary, max_cached_bytes // 2)
         self._max_bytes = max_cached_bytes // 2
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], Constraint] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, Source], Constraint] = OrderedDict()
         self._num_bytes = 0
         self._num_compiled = 0
 
@@ -89,12 +97,11 @@ class Compiler:
         from .json_schema import schema_to_grammar
 
         loaded = _load_schema(schema)
-        source = json.dumps(loaded, ensure_ascii=False)
 
         def grammar() -> Grammar:
             return schema_to_grammar(loaded, whitespace=whitespace, key_order=key_order)
 
-        return self._compile("json_schema", source, grammar, f"{whitespace}/{key_order}")
+        return self._compile("json_schema", packed(loaded), grammar, f"{whitespace}/{key_order}")
 
     def json_object(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON object."""
@@ -117,9 +124,11 @@ class Compiler:
         loaded = description
         if isinstance(description, str):
             loaded = _load_json(description, "structural tag", InvalidStructuralTag)
-        source = json.dumps(loaded, ensure_ascii=False)
         return self._compile(
-            "structural_tag", source, lambda: structural_tag_to_grammar(loaded, whitespace=whitespace), whitespace
+            "structural_tag",
+            packed(loaded),
+            lambda: structural_tag_to_grammar(loaded, whitespace=whitespace),
+            whitespace,
         )
 
     def from_grammar(self, grammar: Grammar, *, source: str = "") -> Constraint:
@@ -143,7 +152,9 @@ class Compiler:
 
     # ---------------------------------------------------------------- the cache
 
-    def _compile(self, kind: str, source: str, grammar: Callable[[], Grammar], option: str = "") -> Constraint:
+    def _compile(self, kind: str, source: Source, grammar: Callable[[], Grammar], option: str = "") -> Constraint:
+        if source == NOT_PACKED:
+            return self._build(kind, source, grammar())
         key = (f"{kind}/{option}", source)
         with self._lock:
             kept = self._kept.get(key)
@@ -166,7 +177,7 @@ class Compiler:
             total -= self._kept.popitem(last=False)[1].num_bytes
         self._num_bytes = total
 
-    def _build(self, kind: str, source: str, grammar: Grammar) -> Constraint:
+    def _build(self, kind: str, source: Source, grammar: Grammar) -> Constraint:
         network = build_network(grammar)
         return Constraint(network, kind, source, self._store, self.limits.max_automaton_bytes)
 
@@ -190,5 +201,9 @@ def _load_json(text: str, what: str, invalid: type[ConstraintError]) -> Any:
         raise invalid(f"the {what} has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise invalid(f"the {what} is not JSON: {error}", param=what.replace(" ", "_")) from None
+    except RecursionError:
+        raise ConstraintTooLarge(
+            f"the {what} is nested too deeply for JSON text to be read; flatten it", param=what.replace(" ", "_")
+        ) from None

@@ -31,6 +31,7 @@ from .liveness import Liveness
 from .mask_store import MaskStore
 from .masks import Masks
 from .network import Network
+from .source import Source, unpacked
 from .trail import Trail
 
 FINISHED = -1  # as a cursor's state: EOS was taken
@@ -42,14 +43,14 @@ class Constraint:
     Args:
         network: the compiled grammar.
         kind: "regex", "choice", "json_schema", "json_object", "json_value" or "grammar".
-        source: what it was compiled from, for people to read.
+        source: what it was compiled from.
         store: rows of the vocabulary, shared with other constraints.
         max_automaton_bytes: bound on the automaton's own memory.
     """
 
-    def __init__(self, network: Network, kind: str, source: str, store: MaskStore, max_automaton_bytes: int) -> None:
+    def __init__(self, network: Network, kind: str, source: Source, store: MaskStore, max_automaton_bytes: int) -> None:
         self.kind = kind
-        self.source = source
+        self._source = source
         self.vocabulary = store.vocabulary
         self.automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
         self.liveness = Liveness(self.automaton)
@@ -58,6 +59,11 @@ class Constraint:
         self.drafts = Drafts(self.automaton)
         if not self.liveness.is_possible(self.automaton.start):
             raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
+
+    @property
+    def source(self) -> str:
+        """What it was compiled from, for people to read; empty if that is nested too deeply."""
+        return unpacked(self._source)
 
     def cursor(self) -> Cursor:
         """A new cursor at the beginning of the text."""
