@@ -15,7 +15,6 @@ from typing import Any
 
 from ..errors import (
     ConstraintError,
-    ConstraintTooLarge,
     EmptyLanguage,
     InvalidGrammar,
     InvalidSchema,
@@ -204,6 +203,5 @@ def _load_json(text: str, what: str, invalid: type[ConstraintError]) -> Any:
     except ValueError as error:
         raise invalid(f"the {what} is not JSON: {error}", param=what.replace(" ", "_")) from None
     except RecursionError:
-        raise ConstraintTooLarge(
-            f"the {what} is nested too deeply for JSON text to be read; flatten it", param=what.replace(" ", "_")
-        ) from None
+        message = f"the {what} is nested too deeply for JSON text to be read; flatten it"
+        raise invalid(message, param=what.replace(" ", "_")) from None

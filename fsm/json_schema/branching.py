@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import ConstraintTooLarge, InvalidSchema
-from .disjointness import Disjointness
+from .disjointness import Disjointness, Effort
 from .keys import forbidden_keys, goal_of_key, required_keys
 from .negation import negated
 from .parts import (
@@ -39,6 +39,8 @@ from .unevaluated import unevaluated_array, unevaluated_object
 
 MAX_BRANCHES = 2_000
 """Most sheets that one goal may be split into."""
+
+MANY_OPTIONS = 4
 
 MAX_NESTING = 16
 """Most goals that are expanded within each other to prove options of `oneOf` disjoint."""
@@ -92,6 +94,7 @@ class Branching:
         self._endful: set[int] = set()
         self._disjoint: dict[tuple[Goal, Goal], bool] = {}
         self._impossible: dict[Goal, bool] = {}
+        self._effort = Effort()
 
     def branches(self, goal: Goal, *, evaluating: bool = False) -> tuple[Branch, ...]:
         """The branches of a goal; a value fulfils the goal if and only if it belongs to one of them.
@@ -119,7 +122,7 @@ class Branching:
 
     def _proofs(self) -> Disjointness:
         """Not kept, as it refers to this object: circles wait for the garbage collector."""
-        return Disjointness(self, self._disjoint, self._impossible)
+        return Disjointness(self, self._disjoint, self._impossible, self._effort)
 
     def part(self, atom: int) -> Part:
         """What an atom demands."""
@@ -225,7 +228,8 @@ class Branching:
         options = disjunction.options
         if disjunction.exclusive:
             context = sheet.branch()
-            options = tuple(self._only(index, options, context) for index in range(len(options)))
+            if not self._are_tagged(context, options):
+                options = tuple(self._only(index, options, context) for index in range(len(options)))
         elif disjunction.inclusive and evaluating:
             options = _combinations(options)
         sheets: list[_Sheet] = []
@@ -237,6 +241,12 @@ class Branching:
             sheets.append(other)
         return sheets
 
+    def _are_tagged(self, context: Branch, options: tuple[Part, ...]) -> bool:
+        """Whether it is plain that the options exclude each other; for a few of them `_only` finds out as quickly."""
+        if len(options) < MANY_OPTIONS:
+            return False
+        return self._proofs().are_tagged(context, [frozenset(option.atoms) for option in options])
+
     def _only(self, index: int, options: tuple[Part, ...], context: Branch) -> Part:
         """The option, and not one of those that it may overlap within the context."""
         option = options[index]
@@ -244,7 +254,10 @@ class Branching:
         refused: list[Disjunction] = []
         proofs = self._proofs()
         for position, other in enumerate(options):
-            if position != index and not proofs.within(context, goal, frozenset(other.atoms)):
+            if position == index:
+                continue
+            self._effort.spend(option.pointer)
+            if not proofs.within(context, goal, frozenset(other.atoms)):
                 atoms = tuple(Part(other.pointer, atoms=(atom ^ 1,)) for atom in other.atoms)
                 refused.append(Disjunction(atoms))
         if not refused:

@@ -15,9 +15,12 @@ from .keys import forbidden_keys, goal_of_key, required_keys, settled
 from .numbers import is_impossible
 from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
 from .strings import no_string
+from .texts import error_at
 
 MAX_DEPTH = 3
 MAX_PAIRS = 400
+MAX_EFFORT = 60_000
+PRODUCT_EFFORT = 20  # a product of automata, compared with a look at a pair
 
 
 class Branches(Protocol):
@@ -30,18 +33,38 @@ class Branches(Protocol):
         """Whether they must not be asked for now."""
 
 
+class Effort:
+    """What was spent on proofs for one schema text, in pairs looked at."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, pointer: str) -> None:
+        """Notes a pair of options of the schema at `pointer`; ConstraintTooLarge if that is one too many."""
+        self.spent += 1
+        if self.spent > MAX_EFFORT:
+            raise error_at(
+                ConstraintTooLarge,
+                f"{pointer}/oneOf",
+                "too many options to be told apart; give each a required key with a constant of its own, or use anyOf",
+            )
+
+
 @record
 class Disjointness:
     """Proofs between the goals of one schema text.
 
     Attributes:
-        of: knows the branches; since it makes this object when it needs a proof, it keeps the next two.
+        of: knows the branches; since it makes this object when it needs a proof, it keeps the others.
         known, impossible: what was found out about pairs of goals and about goals.
     """
 
     of: Branches
     known: dict[tuple[Goal, Goal], bool]
     impossible: dict[Goal, bool]
+    effort: Effort
 
     def goals(self, first: Goal, second: Goal, depth: int = 0) -> bool:
         """Whether no value fulfils both, as far as can be proved."""
@@ -76,6 +99,54 @@ class Disjointness:
             return False
         return all(self._branches(_joined(context, left), right, 0) for left in lefts for right in rights)
 
+    def are_tagged(self, context: Branch, goals: list[Goal]) -> bool:
+        """Whether within the context one key tells all goals apart, having other constants under each of them.
+
+        What `within` would prove of every two of them, in time proportional to their number.
+        """
+        if any(self.of.is_expanding(goal) for goal in goals):
+            return False
+        options: list[list[tuple[ObjectFacet, ...]]] = []
+        for goal in goals:
+            branches = self.of.branches(goal)
+            if any(branch.types & context.types & ~OBJECT for branch in branches):
+                return False
+            options.append([context.objects + branch.objects for branch in branches])
+        required = [required_keys(facets) for option in options for facets in option]
+        keys = set.intersection(*required) if required else set()
+        return any(self._is_tag(options, key) for key in sorted(keys))
+
+    def _is_tag(self, options: list[list[tuple[ObjectFacet, ...]]], key: str) -> bool:
+        """Whether the values of a key are constants under each option, and others under each."""
+        seen: set[object] = set()
+        for option in options:
+            own: set[object] = set()
+            for facets in option:
+                constants = self._constants(goal_of_key(facets, key))
+                if constants is None:
+                    return False
+                own |= constants
+            if not seen.isdisjoint(own):
+                return False
+            seen |= own
+        return True
+
+    def _constants(self, goal: Goal) -> set[object] | None:
+        """All values that fulfil a goal, as far as they are strings and numbers listed one by one; else None."""
+        if goal == NEVER or not goal or self.of.is_expanding(goal):
+            return None
+        found: set[object] = set()
+        for branch in self.of.branches(goal):
+            if branch.types & ~(NUMBER | STRING):
+                return None
+            for bit, tests in ((NUMBER, branch.numbers), (STRING, branch.strings)):
+                if branch.types & bit:
+                    listed = _among(tests)
+                    if listed is None:
+                        return None
+                    found |= listed
+        return found
+
     def is_impossible(self, goal: Goal) -> bool:
         """Whether it is proved that no value fulfils a goal of several schemas."""
         if goal == NEVER:
@@ -94,8 +165,10 @@ class Disjointness:
             return False
         if common & NUMBER and not _numbers(left.numbers, right.numbers):
             return False
-        if common & STRING and not _strings(left.strings, right.strings):
-            return False
+        if common & STRING:
+            self.effort.spent += PRODUCT_EFFORT
+            if not _strings(left.strings, right.strings):
+                return False
         if common & ARRAY and not self._arrays(left.arrays, right.arrays, depth):
             return False
         return not common & OBJECT or self._objects(left.objects, right.objects, depth)
