@@ -2,7 +2,7 @@
 
 `read_vocabulary(name)` takes "nano" (the bundled model), the folder of a checkpoint, a sentencepiece model
 (`tokenizer.model`, also with an ending such as `.v1`) or a tekken file (mistral-common's `tekken_240911.json`;
-needs tiktoken for drafts).
+needs tiktoken and regex for drafts).
 """
 
 from __future__ import annotations
@@ -36,11 +36,18 @@ def _tekken(path: Path) -> Vocabulary:
     for token, rank in ranks.items():
         tokens[num_special + rank] = token
     try:
+        import regex
         import tiktoken
     except ImportError:
         return Vocabulary(tokens, [2])
     coding = tiktoken.Encoding("tekken", pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={})
-    return Vocabulary(tokens, [2], lambda text: [num_special + i for i in coding.encode_ordinary(text)])
+    pattern = regex.compile(config["pattern"])
+    return Vocabulary(
+        tokens,
+        [2],
+        lambda text: [num_special + i for i in coding.encode_ordinary(text)],
+        lambda text: [piece.end() for piece in pattern.finditer(text)],
+    )
 
 
 def _sentencepiece(path: Path) -> Vocabulary:

@@ -57,12 +57,14 @@ class Budget:
 
     def row(self, state: int, limit: int) -> Ints:
         """The tokens after which `limit` further tokens surely suffice; EOS as in the row. The array may be shared."""
-        row = self._masks.row(state).bits
-        eos = self._automaton.vocabulary.eos_words
+        found, eos = self._masks.row(state), self._automaton.vocabulary.eos_words
+        row = found.bits
+        if found.worst <= limit:
+            return row
         if limit < 0:
             return row & eos
-        if self.is_free(state, limit):
-            return row
+        if limit >= self._liveness.bound(state) and self.is_free(state, limit):
+            return row  # below its own bound a state is hardly ever free: not worth finding out
         inside, _ = self._inside(state, limit)
         rest = row & ~(inside | eos)
         self._liveness.keep_within(state, rest, limit)

@@ -9,6 +9,9 @@ small even where a state is wide: out of a JSON string only the quote leads. Ove
 which is the exact minimum over all shortest completions, and an upper bound of the minimum over all. States
 are found forwards and settled backwards, in the order of their cost. A settled state keeps its number: `least` is
 int32[num_states], the number + 1, or 0 if it is not known yet.
+
+Where that graph is large (ten thousand characters of any kind) a single shortest completion is followed instead, one
+that repeats its characters where it may, and its tokens are counted: an upper bound as well.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ from .memory import (
     KIND,
     NEVER_A_ROW,
     NEXT,
+    NEXT_SAME,
+    PATH,
     POOL,
     ROWS,
     S_ACCEPTS,
@@ -57,6 +62,7 @@ from .memory import (
     TRIE_DEPTHS,
     TRIE_ENDS,
     TRIE_ROOTS,
+    TRIE_SIZE,
     TRIE_TOKENS,
     WHOLE,
     i32,
@@ -66,8 +72,11 @@ from .memory import (
 )
 
 NEED_QUEUE = -16  # besides the codes of `memory`: the queue is full
-MAX_COUNTED_BYTES = 64
-MAX_QUEUE = 1 << 17  # states of one search; beyond that one byte counts as one token
+EXHAUSTED = -17  # the graph is large
+MAX_QUEUE = 1 << 17  # states of one completion; beyond that one byte counts as one token
+MAX_WORK = 1 << 20  # nodes of the trie and bytes looked at in one search of the graph, some milliseconds
+TOTAL_WORK = 8 * MAX_WORK  # and in all searches of one automaton
+MANY_TOKENS = 4096  # beyond that the trie is walked instead of each token
 LOW_BITS = 0xFFFFFFFF
 
 
@@ -110,20 +119,7 @@ def _nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
 
 
 @inner_kernel
-def _is_long(memory: Any, state: Any) -> Any:
-    """Whether so much of a counted text is left that every byte is taken for a token."""
-    at = state * STATE_WIDTH
-    states = i32(memory[STATES])
-    if states[at + S_ROW] != NEVER_A_ROW:
-        return False
-    key = i64(memory[POOL])[states[at + S_OFFSET]]
-    text = i64(memory[TEXTS] + i32(memory[ARG])[key >> 43] * (TEXT_WIDTH * 8))
-    count = np.int64(i32(memory[STACKS])[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
-    return counted_cost(text, (key >> STACK_BITS) & SUB_MASK, count) > MAX_COUNTED_BYTES
-
-
-@inner_kernel
-def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any) -> Any:
+def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any, work: Any) -> Any:
     """Fills queue with cost << 32 | state of every state on a shortest way; their number, or a code for help."""
     states = i32(memory[STATES])
     queue[0] = np.int64(states[start * STATE_WIDTH + S_COST]) << 32 | start
@@ -133,11 +129,15 @@ def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any) ->
         state = queue[done] & LOW_BITS
         done += 1
         at = state * STATE_WIDTH
-        if states[at + S_ACCEPTS] or _is_long(memory, state):
+        if states[at + S_ACCEPTS]:
             continue
         only = np.int64(states[at + S_BYTE])
         if only < 0:
             _nearing_bytes(memory, state, flags)
+            work[0] -= 256
+        if work[0] < 0:
+            target = np.int64(EXHAUSTED)
+            break
         for byte in range(only if only >= 0 else 0, only + 1 if only >= 0 else 256):
             if only < 0 and not flags[byte]:
                 continue
@@ -148,16 +148,22 @@ def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any) ->
             if target == 0 or least[target] != 0 or cost >= states[at + S_COST]:
                 continue
             if count >= queue.shape[0]:
-                target = np.int64(NEED_QUEUE)
+                target = np.int64(NEED_QUEUE if count < MAX_QUEUE else EXHAUSTED)
                 break
             least[target] = -1
             queue[count] = cost << 32 | target
             count += 1
     if target < 0:  # nothing is settled yet
-        for index in range(count):
-            least[queue[index] & LOW_BITS] = 0
+        _unmark(least, queue, np.int64(0), count)
         return target
     return count
+
+
+@inner_kernel
+def _unmark(least: Any, queue: Any, begin: Any, end: Any) -> None:
+    """Forgets that the states of queue[begin:end] were found."""
+    for index in range(begin, end):
+        least[queue[index] & LOW_BITS] = 0
 
 
 @inner_kernel
@@ -179,7 +185,7 @@ def _nearer(memory: Any, state: Any, byte: Any) -> Any:
 
 
 @inner_kernel
-def _settle(memory: Any, state: Any, least: Any, path: Any) -> Any:
+def _settle(memory: Any, state: Any, least: Any, path: Any, work: Any) -> Any:
     """1 + least(state), once it is known for all states nearer to the end."""
     data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
     ends, tokens = i32(memory[WHOLE + TRIE_ENDS]), i32(memory[WHOLE + TRIE_TOKENS])
@@ -195,6 +201,7 @@ def _settle(memory: Any, state: Any, least: Any, path: Any) -> Any:
             continue
         end = np.int64(ends[node])
         while node < end:
+            work[0] -= 1
             depth = np.int64(depths[node])
             target = np.int64(_nearer(memory, np.int64(path[depth - 1]), np.int64(data[node])))
             if target == 0:
@@ -208,63 +215,178 @@ def _settle(memory: Any, state: Any, least: Any, path: Any) -> Any:
 
 
 @inner_kernel
-def _least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: Any) -> Any:
+def _follow(memory: Any, start: Any, least: Any, queue: Any, flags: Any) -> Any:
+    """Settles the states on one shortest completion; 0, or a code for help."""
+    states = i32(memory[STATES])
+    state, count, byte = np.int64(start), np.int64(0), np.int64(0)
+    while least[state] <= 0:
+        at = state * STATE_WIDTH
+        least[state] = states[at + S_COST] + 1  # unless something better is found: as many bytes
+        if states[at + S_ACCEPTS]:
+            break
+        if count >= queue.shape[0]:
+            _unmark(least, queue, np.int64(0), count)
+            least[state] = 0
+            if count < MAX_QUEUE:
+                return NEED_QUEUE
+            least[start] = states[start * STATE_WIDTH + S_COST] + 1
+            return 0
+        only = np.int64(states[at + S_BYTE])
+        if only >= 0:
+            byte = only
+        target = np.int64(step(memory, state, byte))
+        if only < 0 and target >= 0 and (target == 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]):
+            _nearing_bytes(memory, state, flags)
+            byte = np.int64(0x20)
+            while byte < 0x11F and not flags[byte & 0xFF]:
+                byte += 1
+            byte &= 0xFF
+            target = np.int64(step(memory, state, byte))
+        queue[count] = byte << 32 | state
+        count += 1
+        if target < 0:
+            _unmark(least, queue, np.int64(0), count)
+            return target
+        if target == 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]:
+            break
+        state = target
+    _count_tokens(memory, state, least, queue, count)
+    return 0
+
+
+@inner_kernel
+def _count_tokens(memory: Any, end: Any, least: Any, queue: Any, count: Any) -> None:
+    """Settles the states of queue[:count] (byte << 32 | state), which lead one to the next and the last to `end`."""
+    data, ends = u8(memory[WHOLE + TRIE_BYTES]), i32(memory[WHOLE + TRIE_ENDS])
+    tokens, roots = i32(memory[WHOLE + TRIE_TOKENS]), i32(memory[WHOLE + TRIE_ROOTS])
+    for first in range(count - 1, -1, -1):
+        state = queue[first] & LOW_BITS
+        best = np.int64(least[state]) - 1
+        node = np.int64(roots[queue[first] >> 32])
+        index = np.int64(first)
+        while node >= 0:
+            index += 1
+            if tokens[node] >= 0:
+                best = min(best, np.int64(least[queue[index] & LOW_BITS if index < count else end]))
+            if index == count:
+                break
+            byte, last = queue[index] >> 32, np.int64(ends[node])
+            node += 1
+            while node < last and data[node] != byte:
+                node = np.int64(ends[node])
+            if node >= last:
+                node = np.int64(-1)
+        least[state] = best + 1
+
+
+@inner_kernel
+def _least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
     """See `least_tokens`."""
     if least[start] > 0:
         return least[start] - 1
     states = i32(memory[STATES])
-    count = _find_states(memory, start, least, queue, flags)
-    if count == NEED_QUEUE and queue.shape[0] >= MAX_QUEUE:
-        least[start] = states[start * STATE_WIDTH + S_COST] + 1
-        return least[start] - 1
-    if count < 0:
-        return count
-    sort_beginning(queue, count)
-    for index in range(count):
-        state = queue[index] & LOW_BITS
-        if states[state * STATE_WIDTH + S_ACCEPTS]:
-            least[state] = 1
-        elif _is_long(memory, state):
-            least[state] = states[state * STATE_WIDTH + S_COST] + 1
-        else:
-            least[state] = _settle(memory, state, least, path)
-    return least[start] - 1
+    work[0] = min(np.int64(MAX_WORK), work[1])
+    given = work[0]
+    count = _find_states(memory, start, least, queue, flags, work)
+    if count > 0:
+        sort_beginning(queue, count)
+        for index in range(count):
+            if work[0] < 0:
+                _unmark(least, queue, np.int64(index), count)
+                break
+            state = queue[index] & LOW_BITS
+            least[state] = 1 if states[state * STATE_WIDTH + S_ACCEPTS] else _settle(memory, state, least, path, work)
+    work[1] -= given - max(work[0], np.int64(0))
+    if least[start] <= 0 and (count > 0 or count == EXHAUSTED):
+        count = _follow(memory, start, least, queue, flags)
+    return count if count < 0 else least[start] - 1
 
 
 @kernel
-def least_tokens(memory: Any, state: Any, least: Any, queue: Any, path: Any, flags: Any) -> Any:
+def least_tokens(memory: Any, state: Any, least: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
     """A number of tokens that surely suffices to reach acceptance, or a negative code for help.
 
     Args:
         least: int32, at least as long as there is room for states.
         queue: int64[n], path: int32[256], flags: uint8[256]; scratch.
+        work: int64[2], the second being what is left of TOTAL_WORK.
     """
-    return _least(memory, state, least, queue, path, flags)
+    return _least(memory, state, least, queue, path, flags, work)
 
 
 @kernel
-def keep_within(memory: Any, state: Any, bits: Any, limit: Any, least: Any, queue: Any, path: Any, flags: Any) -> Any:
-    """Clears the bits of the tokens that may not follow, or after which `limit` tokens do not suffice.
+def keep_within(
+    memory: Any, state: Any, bits: Any, limit: Any, least: Any, queue: Any, path: Any, flags: Any, work: Any
+) -> Any:
+    """Clears the bits of the tokens after which `limit` tokens do not suffice; all of them may follow the state.
 
-    With a limit below zero nothing is cleared for want of tokens. Returns 1 + the greatest `least_tokens` met, if the
-    limit is below zero; else some number that is not negative. Or the negative code for help; it is then called again.
+    With a limit below zero nothing is cleared. Returns 1 + the greatest `least_tokens` met, if the limit is below zero;
+    else some number that is not negative. Or the negative code for help; it is then called again.
     """
-    states = i32(memory[STATES])
+    num_tokens = np.int64(0)
+    for index in range(bits.shape[0]):
+        word = np.int64(bits[index]) & LOW_BITS
+        while word:
+            word &= word - 1
+            num_tokens += 1
+    if num_tokens > MANY_TOKENS:
+        return _keep_by_walk(memory, state, bits, limit, least, queue, path, flags, work)
     worst = np.int64(0)
     for index in range(bits.shape[0]):
         word = np.int64(bits[index]) & LOW_BITS
         for bit in range(32 if word else 0):
-            if not word >> bit & 1:
-                continue
-            target = np.int64(advance(memory, state, 32 * index + bit))
-            if target < 0:
-                return target
-            if target and limit >= 0 and states[target * STATE_WIDTH + S_COST] <= limit:
-                continue
-            tokens = np.int64(_least(memory, target, least, queue, path, flags)) if target else np.int64(0)
-            if tokens < 0:
-                return tokens
-            worst = max(worst, tokens + 1)
-            if target == 0 or 0 <= limit < tokens:
-                bits[index] &= ~(np.int32(1) << np.int32(bit))
+            if word >> bit & 1:
+                target = np.int64(advance(memory, state, 32 * index + bit))
+                if target < 0:
+                    return target
+                tokens = _least_beyond(memory, target, limit, least, queue, path, flags, work)
+                if tokens < 0:
+                    return tokens
+                worst = max(worst, tokens + 1)
+                if 0 <= limit < tokens:
+                    bits[index] &= ~(np.int32(1) << np.int32(bit))
+    return worst
+
+
+@inner_kernel
+def _least_beyond(memory: Any, state: Any, limit: Any, least: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
+    """`least_tokens`, or 0 if the bytes alone are within the limit."""
+    if i32(memory[STATES])[state * STATE_WIDTH + S_COST] <= limit:
+        return np.int64(0)
+    return np.int64(_least(memory, state, least, queue, path, flags, work))
+
+
+@inner_kernel
+def _keep_by_walk(
+    memory: Any, state: Any, bits: Any, limit: Any, least: Any, queue: Any, path: Any, flags: Any, work: Any
+) -> Any:
+    """`keep_within` by a walk through the trie, its states in i32(memory[PATH])."""
+    data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
+    ends, tokens = i32(memory[WHOLE + TRIE_ENDS]), i32(memory[WHOLE + TRIE_TOKENS])
+    same, states = i32(memory[NEXT_SAME]), i32(memory[PATH])
+    states[0] = state
+    worst, node = np.int64(0), np.int64(0)
+    while node < memory[WHOLE + TRIE_SIZE]:
+        depth = np.int64(depths[node])
+        target = np.int64(step(memory, np.int64(states[depth - 1]), np.int64(data[node])))
+        if target < 0:
+            return target
+        if target == 0:
+            node = np.int64(ends[node])
+            continue
+        states[depth] = target
+        token = np.int64(tokens[node])
+        node += 1
+        if token < 0:
+            continue
+        needed = _least_beyond(memory, target, limit, least, queue, path, flags, work)
+        if needed < 0:
+            return needed
+        while token >= 0:
+            bit = np.int32(1) << np.int32(token & 31)
+            if bits[token >> 5] & bit:
+                worst = max(worst, needed + 1)
+                if 0 <= limit < needed:
+                    bits[token >> 5] &= ~bit
+            token = np.int64(same[token])
     return worst

@@ -143,6 +143,12 @@ class Compiler:
         """
         warm_up(self.from_grammar)
 
+    def clear(self) -> None:
+        """Drops all constraints and rows that are kept. Those in use live on until their cursors are gone."""
+        with self._lock:
+            self._kept.clear()
+            self._num_bytes = 0
+
     @property
     def num_cached_bytes(self) -> int:
         """Memory of the constraints and rows that are kept."""

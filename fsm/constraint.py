@@ -191,6 +191,22 @@ class Cursor:
             return []
         return self.constraint.drafts.draft(self._state, self._trail.last_tokens(MAX_TAIL_TOKENS))
 
+    def draft_within(self, remaining: int) -> list[int]:
+        """The beginning of `draft()` that leaves enough of `remaining` tokens to complete the text.
+
+        Canonical tokens may be more than the fewest that spell the same bytes.
+        """
+        draft = self.draft()[: max(remaining, 0)]
+        automaton, liveness = self.constraint.automaton, self.constraint.liveness
+        state = self._state
+        if not draft or (liveness.is_by_bytes and automaton.min_bytes(state) <= remaining):
+            return draft  # every token of the draft takes at least one byte off
+        for index, token_id in enumerate(draft):
+            state = automaton.advance(state, token_id)
+            if not liveness.is_within(state, remaining - index - 1):
+                return draft[:index]
+        return draft
+
     # ---------------------------------------------------------------- moving
 
     def advance(self, token_id: int) -> bool:

@@ -2,28 +2,49 @@
 
 Where an automaton has one way only, the text is known without asking the model. Sampling it token by token is not
 forced, though: of `name": ` every prefix that is a token is allowed. So the *draft* is what the model's own tokeniser
-makes of the forced bytes, up to a boundary that no later byte can move:
+makes of the forced bytes, as far as that is the same **whatever comes after them**.
 
-    text so far   forced bytes        what may follow
-    ... {         "name": "           A-Z a-z ...
-                  |    |  |
-                  safe |  not safe: some token goes on from the space or the quote into what follows
-                       safe
+**Proof, tokenisers that do not cut a text up beforehand** (sentencepiece; BPE without a splitting pattern). They are
+local (`token_pairs`): in what they write for context + forced + continuation any two neighbours are a possible pair.
+So all that they can write over the forced bytes is a path through this lattice, from its beginning to its end:
 
-A boundary inside the run is safe if no token of the vocabulary covers it and reaches beyond the run into a byte that
-may follow, and if the tokeniser, asked with samples of what may follow, keeps it. `encode(decode(draft)) == draft`.
+    forced   n a m e " :       an edge is a token whose bytes stand there; an edge leads on to those that it makes a
+             0 1 2 3 4 5 6     possible pair with, or ends at 6, or at a place from where some token reaches beyond 6
+             `-------^ `-^     into a byte that may follow (which may be anything, and is held to fit everything)
+             name      :"...
+
+A path that cannot reach the end is no path. As long as all paths from the last token of the context on begin with the
+same edge, every continuation begins with that token: it is drafted. If no edge makes a possible pair with the context's
+last token, the context is not what the tokeniser would write; then the beginning is taken as a fresh one.
+
+**Proof, tokenisers with a splitting pattern** (byte-level BPE as of GPT-2 and later: `Vocabulary.pieces`). They cut
+the text into pieces, from left to right, and each piece for itself into tokens. Where a piece ends is decided by the
+run of like characters it consists of and a few characters behind (one for the end of a run and `\\s+(?!\\S)`, three
+for `'ll`), and by white space only together with what follows it. So an end of a piece in context + forced stands
+whatever follows, if at least LOOK_AHEAD forced characters follow it, not all of them white space, and if no token
+reaches from there beyond the forced bytes. The tokens up to there are drafted.
+
+In both cases the context is the last MAX_TAIL_TOKENS tokens, or fewer if the tokeniser writes them otherwise.
+`encode(decode(draft)) == draft`. Finding the lattice costs some tens of calls of the tokeniser for each state, once.
 """
 
 from __future__ import annotations
 
+import codecs
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from .automaton import Automaton
+from .vocabulary import Vocabulary
 
 MAX_RUN_LEN = 4096
 MAX_TAIL_TOKENS = 8
 MAX_KEPT = 4096
+LOOK_AHEAD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +60,19 @@ class Run:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """What a local tokeniser may write over a run.
+
+    Attributes:
+        ends: by position, the ends of the tokens that begin there and lead on.
+        is_open: by position, whether a token that begins there may reach beyond the run.
+    """
+
+    ends: tuple[tuple[int, ...], ...]
+    is_open: tuple[bool, ...]
+
+
 class Drafts:
     """Forced runs and drafts of one automaton, kept by state."""
 
@@ -47,7 +81,14 @@ class Drafts:
         self._vocabulary = automaton.vocabulary
         self._lock = threading.Lock()
         self._runs: dict[int, Run] = {}
-        self._safe: dict[int, tuple[bytes, frozenset[int]]] = {}
+        self._lattices: dict[int, Lattice] = {}
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept, roughly."""
+        with self._lock:
+            num_positions = sum(len(run.data) for run in self._runs.values())
+            return 300 * len(self._runs) + num_positions + 150 * sum(len(x.ends) for x in self._lattices.values())
 
     def run(self, state: int) -> Run:
         """The forced bytes from a state, at most 4,096 of them."""
@@ -58,108 +99,121 @@ class Drafts:
             with self._lock:
                 if len(self._runs) >= MAX_KEPT:
                     self._runs.clear()
-                    self._safe.clear()
+                    self._lattices.clear()
                 self._runs[state] = found
         return found
 
-    def draft(self, state: int, tokens: list[int]) -> list[int]:
-        """Canonical tokens of the forced bytes after the tokens so far; [] if none is certain."""
-        if self._vocabulary.encode is None:
+    def draft(self, state: int, tail: list[int]) -> list[int]:
+        """The tokens that the tokeniser writes after `tail` whatever comes later; [] if none is certain."""
+        vocabulary = self._vocabulary
+        if vocabulary.encode is None:
             return []
         run = self.run(state)
         if not run.data:
             return []
-        safe = self._safe.get(state)
-        if safe is None:
-            safe = self._safe_boundaries(run)
+        if vocabulary.pieces is not None:
+            return self._whole_pieces(run, tail)
+        lattice = self._lattices.get(state)
+        if lattice is None:
+            lattice = _lattice(vocabulary, run.data, self._automaton.live_bytes(run.end))
             with self._lock:
-                self._safe[state] = safe
-        data, boundaries = safe
-        if not boundaries:
-            return []
-        return self._tokenise(data, boundaries, tokens)
+                self._lattices[state] = lattice
+        before = vocabulary.tokens[tail[-1]] if tail else b""
+        ids = _only_path(vocabulary, run.data, lattice, before)
+        if ids is None and before:
+            ids = _only_path(vocabulary, run.data, lattice, b"")
+        return ids or []
 
-    def _tokenise(self, data: bytes, boundaries: frozenset[int], tokens: list[int]) -> list[int]:
-        """Tokens of `data` behind the text so far, up to the last safe boundary."""
-        spell = self._vocabulary.tokens
-        tail = tokens[-MAX_TAIL_TOKENS:]
-        while tail:  # only whole characters can be given to the tokeniser
+    def _follow(self, run: Run) -> list[int]:
+        """The bytes that may come next behind a run."""
+        return [byte for byte, live in enumerate(self._automaton.live_bytes(run.end).tolist()) if live]
+
+    def _whole_pieces(self, run: Run, tail: list[int]) -> list[int]:
+        """The tokens of the pieces that certainly end within the run."""
+        encode, spell = self._vocabulary.encode, self._vocabulary.tokens
+        assert encode is not None
+        while True:
+            before = b"".join(spell[t] for t in tail)
             try:
-                ids = self._encode(b"".join(spell[t] for t in tail) + data)
-            except UnicodeDecodeError:
-                tail = tail[1:]
-                continue
-            if ids[: len(tail)] == tail:
-                kept = _cut(ids[len(tail) :], boundaries, spell)
+                text = codecs.getincrementaldecoder("utf-8")().decode(before + run.data)
+            except UnicodeDecodeError:  # the tail or the run begins inside a character
+                text = ""
+            ids = encode(text)
+            if text and ids[: len(tail)] == tail:
+                num_bytes = len(text.encode()) - len(before)
+                follow = [run.data[num_bytes]] if num_bytes < len(run.data) else self._follow(run)
+                kept = _cut(ids[len(tail) :], len(before), self._certain_ends(text, len(before), follow), spell)
                 if kept:
                     return kept
+            if not tail:
+                return []
             tail = tail[1:]
-        ids = self._encode(data)
-        return _cut(ids, boundaries, spell)
 
-    def _encode(self, data: bytes) -> list[int]:
-        encode = self._vocabulary.encode
-        if encode is None:
-            raise AssertionError("a draft needs Vocabulary.encode")
-        return encode(data.decode())
-
-    def _safe_boundaries(self, run: Run) -> tuple[bytes, frozenset[int]]:
-        """The run cut to whole characters, and the positions in it at which a token may safely end."""
-        data = run.data
-        while data and not _is_text(data):
-            data = data[:-1]
-        if not data:
-            return b"", frozenset()
-        follow = [run.data[len(data)]] if len(data) < len(run.data) else None
-        may_end = follow is None and self._automaton.is_accepting(run.end)
-        if follow is None:
-            follow = [byte for byte, live in enumerate(self._automaton.live_bytes(run.end).tolist()) if live]
-        position = len(data)
+    def _certain_ends(self, text: str, begin: int, follow: list[int]) -> set[int]:
+        """The byte positions in the text, behind `begin`, at which a piece ends whatever follows the text."""
         vocabulary = self._vocabulary
-        if follow:
-            # the shortest end of the run that no token continues
-            while position > 0 and vocabulary.continues(data[position - 1 :], follow):
-                position -= 1
-        spell = vocabulary.tokens
-        boundaries = _boundaries(self._encode(data), spell, data)
-        safe = {p for p in boundaries if p <= position}
-        for sample in self._samples(run, data, follow, may_end):
-            safe &= _boundaries(self._encode(data + sample), spell, data + sample)
-        return data, frozenset(safe)
-
-    def _samples(self, run: Run, data: bytes, follow: list[int], may_end: bool) -> list[bytes]:
-        """A few texts that may follow the run: one per possible next character class, as far as it is ASCII."""
-        samples = []
-        for byte in follow:
-            if byte < 0x80:
-                samples.append(bytes([byte]))
-        return samples[:: max(1, len(samples) // 24)]
+        assert vocabulary.pieces is not None
+        data, ends = text.encode(), set()
+        for end in vocabulary.pieces(text):
+            behind, position = text[end:], len(text[:end].encode())
+            if not follow and position > begin:
+                ends.add(position)  # the text ends with the run
+                continue
+            is_decided = position > begin and len(behind) >= LOOK_AHEAD and not behind.isspace()
+            if is_decided and not vocabulary.continues(data[position - 1 :], follow):
+                ends.add(position)
+        return ends
 
 
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def _lattice(vocabulary: Vocabulary, data: bytes, follow: npt.NDArray[np.uint8]) -> Lattice:
+    pairs = vocabulary.pairs
+    # with byte fallback, a character that is a token is never spelt in bytes
+    is_whole = vocabulary.has_byte_fallback and all(
+        len(pairs.written(character.encode()) or ()) == 1 for character in set(data.decode(errors="ignore"))
+    )
+    ends: list[tuple[int, ...]] = [()] * (len(data) + 1)
+    is_open = [False] * len(data) + [True]
+    for begin in range(len(data) - 1, -1, -1):
+        found = []
+        candidates, is_open[begin] = vocabulary.tokens_at(data, begin, follow)
+        for end in candidates:
+            token = data[begin:end]
+            if pairs.id_of(token) < 0 or (is_whole and _is_inside(data, begin, end)):
+                continue
+            if is_open[end] or any(pairs.is_possible(token, data[end:later]) for later in ends[end]):
+                found.append(end)
+        ends[begin] = tuple(found)
+    return Lattice(tuple(ends), tuple(is_open))
 
 
-def _boundaries(ids: list[int], spell: tuple[bytes, ...], data: bytes) -> set[int]:
-    """The positions at which tokens end; none if the tokens do not spell the data."""
-    if b"".join(spell[t] for t in ids) != data:
-        return set()
-    ends, position = set(), 0
-    for token_id in ids:
-        position += len(spell[token_id])
-        ends.add(position)
-    return ends
+def _is_inside(data: bytes, begin: int, end: int) -> bool:
+    """Whether a token begins or ends in the middle of a character."""
+    return any(position < len(data) and 0x80 <= data[position] < 0xC0 for position in (begin, end))
 
 
-def _cut(ids: list[int], boundaries: frozenset[int], spell: tuple[bytes, ...]) -> list[int]:
-    """The longest beginning of ids that ends at one of the boundaries."""
-    best, position = 0, 0
+def _only_path(vocabulary: Vocabulary, data: bytes, lattice: Lattice, before: bytes) -> list[int] | None:
+    """The tokens with which all paths behind `before` begin; None if there is no path."""
+    found: list[int] = []
+    position = 0
+    while not lattice.is_open[position]:
+        ends = lattice.ends[position]
+        if before:
+            ends = tuple(end for end in ends if vocabulary.pairs.is_possible(before, data[position:end]))
+        if not ends and not found:
+            return None
+        if len(ends) != 1:
+            break
+        before = data[position : ends[0]]
+        found.append(vocabulary.pairs.id_of(before))
+        position = ends[0]
+    return found
+
+
+def _cut(ids: list[int], position: int, ends: Collection[int], spell: tuple[bytes, ...]) -> list[int]:
+    """The longest beginning of ids, the first of which begins at `position`, that stops at one of the ends."""
+    best = 0
     for index, token_id in enumerate(ids):
         position += len(spell[token_id])
-        if position in boundaries:
+        if position in ends:
             best = index + 1
     return ids[:best]

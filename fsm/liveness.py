@@ -43,6 +43,7 @@ class Liveness:
         self._queue = np.empty(0, np.int64)
         self._path = np.empty(0, np.int32)
         self._flags = np.empty(0, np.uint8)
+        self._work = np.array([0, budget_kernels.TOTAL_WORK])
 
     @property
     def num_bytes(self) -> int:
@@ -102,7 +103,7 @@ class Liveness:
             if missing > 0:
                 self._least = np.concatenate((self._least, np.zeros(missing, np.int32)))
             memory = self._automaton.memory
-            result = int(function(memory, self._least, self._queue, self._path, self._flags))
+            result = int(function(memory, self._least, self._queue, self._path, self._flags, self._work))
             if result >= 0:
                 return result
             if result == budget_kernels.NEED_QUEUE:

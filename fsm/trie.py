@@ -121,6 +121,33 @@ def plain_lens(data: Any, offsets: Any, plain0: Any, plain1: Any, limit: Any) ->
 
 
 @kernel
+def token_ends(data: Any, ends: Any, tokens: Any, roots: Any, text: Any, begin: Any, follow: Any, found: Any) -> Any:
+    """Where the tokens end that stand in a text (uint8[n]) at `begin`; fills found (int32[256]).
+
+    Returns (number of them, 1 if some token reaches beyond the text into a byte whose flag in follow (uint8[256]) is
+    set, else 0).
+    """
+    count, position = 0, begin
+    node = np.int64(roots[text[begin]])
+    while node >= 0:
+        position += 1
+        if tokens[node] >= 0:
+            found[count] = position
+            count += 1
+        child, last = node + 1, np.int64(ends[node])
+        node = np.int64(-1)
+        while child < last:
+            if position == text.shape[0]:
+                if follow[data[child]]:
+                    return count, 1
+            elif data[child] == text[position]:
+                node = child
+                break
+            child = np.int64(ends[child])
+    return count, 0
+
+
+@kernel
 def _flatten(joined: Any, offsets: Any, ids: Any) -> Any:
     """Nodes of sorted, distinct tokens in depth-first order."""
     num_nodes = 0

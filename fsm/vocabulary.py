@@ -17,7 +17,8 @@ import numpy.typing as npt
 from ..errors import ConfigError
 from . import memory as k
 from .alphabet import Ints
-from .trie import MAX_TOKEN_LEN, Trie, build_trie, plain_lens
+from .token_pairs import TokenPairs
+from .trie import MAX_TOKEN_LEN, Trie, build_trie, plain_lens, token_ends
 
 MAX_SUBSTRINGS = 50_000
 FIRST_WORK = 1024  # configurations in one closure before more room is made
@@ -31,6 +32,9 @@ class Vocabulary:
         eos_ids: the ids that end a text, at least one.
         encode: the model's canonical tokenisation of a text, without special tokens and without a dummy prefix;
             needed only for drafts.
+        pieces: where the tokeniser cuts a text before it makes tokens of each piece: the ends, in characters, in
+            order. To be given if a pattern decides that (GPT-2 and later); None: there is no cutting, or it is by the
+            two characters at the cut alone (sentencepiece, Metaspace).
 
     Attributes:
         token_bytes: uint8, all tokens one after the other; token_offsets: int32[size + 1], where each begins.
@@ -46,6 +50,7 @@ class Vocabulary:
         tokens: Sequence[bytes],
         eos_ids: Collection[int],
         encode: Callable[[str], list[int]] | None = None,
+        pieces: Callable[[str], Sequence[int]] | None = None,
     ) -> None:
         self.size = len(tokens)
         self.eos_ids = tuple(sorted(set(eos_ids)))
@@ -56,6 +61,7 @@ class Vocabulary:
         eos = set(self.eos_ids)
         self.tokens: tuple[bytes, ...] = tuple(b"" if i in eos else bytes(t) for i, t in enumerate(tokens))
         self.encode = encode
+        self.pieces = pieces
         self.num_words = -(-self.size // 32)
         self.trie = build_trie(self.tokens)
         self.token_bytes: npt.NDArray[np.uint8] = np.frombuffer(b"".join(self.tokens) + b"\0", np.uint8)
@@ -93,9 +99,38 @@ class Vocabulary:
                 found.setdefault(token, token_id)
         return found
 
+    @cached_property
+    def pairs(self) -> TokenPairs:
+        """Which tokens the tokeniser may write next to each other."""
+        if self.encode is None:
+            raise ConfigError("token pairs need Vocabulary.encode")
+        return TokenPairs(self.tokens, self.ids, self.encode)
+
+    @cached_property
+    def has_byte_fallback(self) -> bool:
+        """Whether the only tokens that are no whole characters are single bytes, which spell unknown characters."""
+        for token in self.ids:
+            if len(token) > 1:
+                try:
+                    token.decode()
+                except UnicodeDecodeError:
+                    return False
+        return True
+
+    def tokens_at(self, text: bytes, begin: int, follow: npt.NDArray[np.uint8]) -> tuple[list[int], bool]:
+        """Where the tokens end that stand in a text at a position, and whether some reach beyond it into `follow`.
+
+        Args:
+            follow: uint8[256], not 0 for the bytes that may come behind the text.
+        """
+        trie, found = self.trie, np.empty(256, np.int32)
+        data = np.frombuffer(text, np.uint8)
+        count, is_open = token_ends(trie.data, trie.ends, trie.tokens, trie.roots, data, begin, follow, found)
+        return found[:count].tolist(), bool(is_open)
+
     def continues(self, text: bytes, following: Collection[int]) -> bool:
         """Whether some token contains `text` followed by one of the given bytes."""
-        return any(self._contains(text + bytes([byte])) for byte in following)
+        return self._contains(text) and any(self._contains(text + bytes([byte])) for byte in following)
 
     def _contains(self, text: bytes) -> bool:
         """Whether some token contains `text`."""

@@ -19,11 +19,15 @@ from .request import Request
 
 
 def propose(request: Request, max_draft_tokens: int) -> list[int]:
-    """Forced tokens from the request's constraint; never so many that no token is left to be decided."""
-    if request.cursor is None:
+    """Forced tokens from the request's constraint.
+
+    Never so many that no token is left to be decided, or too few to complete the text.
+    """
+    remaining = request.remaining_tokens
+    limit = min(max_draft_tokens, remaining - 1)
+    if request.cursor is None or limit <= 0:
         return []
-    limit = min(max_draft_tokens, request.remaining_tokens - 1)
-    return request.cursor.draft()[:limit] if limit > 0 else []
+    return request.cursor.draft_within(remaining)[:limit]
 
 
 def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:

@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from ..errors import RequestError
@@ -133,13 +134,14 @@ class Sampler:
     def _mask_slots(self, request: Request, cursor: Cursor, draft: list[int]) -> list[int]:
         """One mask per row: at the cursor, then after each drafted token while the constraint allows it."""
         remaining = request.remaining_tokens
-        slots = [self._masks.slot(cursor.row_within(remaining))]
+        num_before_end = request.sampling.min_tokens - request.num_output_tokens
+        slots = [self._masks.slot(_allowed(cursor, remaining, num_before_end > 0))]
         num_advanced = 0
         for token_id in draft:
             if not cursor.advance(token_id):
                 break
             num_advanced += 1
-            slots.append(self._masks.slot(cursor.row_within(remaining - num_advanced)))
+            slots.append(self._masks.slot(_allowed(cursor, remaining - num_advanced, num_before_end > num_advanced)))
         if num_advanced:
             cursor.rollback(num_advanced)
         return slots
@@ -155,7 +157,7 @@ class Sampler:
                 continue
             for i in range(num_decided):
                 _penalise(logits[row + i], request, extend.draft[:i])
-                if request.num_output_tokens + i < request.sampling.min_tokens:
+                if request.cursor is None and request.num_output_tokens + i < request.sampling.min_tokens:
                     logits[row + i, self._eos_ids] = -torch.inf
         return logits
 
@@ -174,6 +176,15 @@ class Sampler:
         chosen = ops.sample(logits, masks if len(masks) else None, slots, *columns)
         token_ids: list[int] = chosen.tolist()
         return token_ids
+
+
+def _allowed(cursor: Cursor, remaining: int, must_go_on: bool) -> npt.NDArray[np.int32]:
+    """The row of tokens within the budget; without the end tokens if the text must go on and can."""
+    row = cursor.row_within(remaining)
+    if must_go_on:
+        others = row & ~cursor.constraint.vocabulary.eos_words
+        return others if others.any() else row
+    return row
 
 
 def _penalise(logits: torch.Tensor, request: Request, draft: list[int]) -> None:

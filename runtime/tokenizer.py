@@ -162,7 +162,9 @@ class Tokenizer:
                 "no end-of-sequence token: name eos_token_id in generation_config.json or config.json, or eos_token "
                 "in tokenizer_config.json"
             )
-        return Vocabulary(self._token_bytes, self.eos_ids, self.encode)
+        backend = self._backend
+        pieces = backend.pieces if isinstance(backend, TokenizerJson) and backend.has_pattern else None
+        return Vocabulary(self._token_bytes, self.eos_ids, self.encode, pieces)
 
     def detokenizer(self) -> Detokenizer:
         """A fresh incremental decoder for one output."""

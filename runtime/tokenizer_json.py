@@ -68,6 +68,22 @@ class TokenizerJson:
         return self.encode_inside(text[:begin]) + self.encode_template(text[begin:], at_start=True)
 
     @cached_property
+    def has_pattern(self) -> bool:
+        """Whether a pattern cuts texts up before tokens are made; else at most single characters decide."""
+        parts = _parts(self._spec, "pre_tokenizer")
+        return any(
+            part.get("type") not in ("Metaspace", "ByteLevel", "Digits", "WhitespaceSplit", "UnicodeScripts")
+            or (part.get("type") == "ByteLevel" and part.get("use_regex", True))
+            for part in parts
+        )
+
+    def pieces(self, text: str) -> list[int]:
+        """Where `text` is cut before tokens are made: the ends, in characters."""
+        pre_tokenizer = self._inside.pre_tokenizer
+        assert pre_tokenizer is not None
+        return [end for _, (_, end) in pre_tokenizer.pre_tokenize_str(text)]
+
+    @cached_property
     def _start(self) -> tokenizers.Tokenizer:
         return self._build(self._spec, text_only=True) if self._has_prefix_space else self._inside
 

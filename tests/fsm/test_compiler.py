@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -93,6 +95,30 @@ def test_a_dropped_constraint_lives_on_in_its_cursor() -> None:
     for number in range(100):
         compiler.regex(f"x{number}")
     assert all(cursor.advance(ord("a")) for _ in range(100)) and cursor.is_accepting
+
+
+def test_dropped_constraints_are_freed_unless_a_cursor_is_in_use() -> None:
+    """Neither rows nor drafts nor text automata that are kept hold on to a constraint, nor do other cursors."""
+    compiler = Compiler(mixed_vocabulary(300, seed=2), max_cached_bytes=2 << 20)
+    running = compiler.regex("[a-z]{2,9}x").cursor()
+    gone = []
+    for number in range(60):
+        compiled = compiler.json_schema({"type": "object", "properties": {f"key{number}": {"pattern": "^[a-z]+$"}}})
+        cursor = compiled.cursor()
+        cursor.bitmask_within(np.empty(compiler.vocabulary.num_words, np.int32), 5)
+        cursor.draft()
+        while cursor.advance(ord('{"key'[cursor.num_consumed % 5])):
+            cursor.row()
+        gone.append(weakref.ref(compiled))
+    gone.append(weakref.ref(running.constraint))
+    del compiled, cursor
+    compiler.clear()
+    gc.collect()
+    assert [ref() is not None for ref in gone] == [False] * 60 + [True]
+    assert running.advance(ord("a")) and running.row().any()
+    del running
+    gc.collect()
+    assert gone[-1]() is None
 
 
 def test_threads_share_a_compiler() -> None:

@@ -64,7 +64,13 @@ def byte_level_vocabulary() -> Vocabulary:
         spare += not is_plain
     size = tokenizer.get_vocab_size()
     tokens = [bytes(byte_of[c] for c in tokenizer.id_to_token(i)) if i else b"" for i in range(size)]
-    return Vocabulary(tokens, [0], lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids))
+    cut = tokenizer.pre_tokenizer.pre_tokenize_str
+    return Vocabulary(
+        tokens,
+        [0],
+        lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids),
+        lambda text: [end for _, (_, end) in cut(text)],
+    )
 
 
 VOCABULARIES: dict[str, Callable[[], Vocabulary]] = {

@@ -1,0 +1,69 @@
+"""Which tokens a tokeniser may write next to each other, found out by asking it.
+
+A tokeniser that merges pairs by priority (BPE), or looks for the likeliest cut (unigram), and cuts nothing up
+beforehand, is local: if it writes ... a b ... anywhere, it writes a b for the two alone. For where it cuts before a
+and behind b, no merge ever crosses those places (no better way crosses them), and all that happened between them
+happens again. So a pair that it does not write for the two alone is found in no text at all.
+
+Held possible besides: a pair whose bytes are no whole characters, since it cannot be asked about; and one that is
+written the other way round (as a aa for aaa), since for a likeliest cut both are equally likely and it may take one
+here and the other there. Different tokens of exactly equal likelihood are taken to be no such twins.
+
+Answers are kept, at most MAX_KEPT of them. Costs one call of the tokeniser for each pair, some microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+MAX_KEPT = 50_000
+
+
+class TokenPairs:
+    """Answers for one tokeniser.
+
+    Args:
+        tokens: the bytes of each id; smallest: the smallest id of each byte string.
+    """
+
+    def __init__(
+        self, tokens: Sequence[bytes], smallest: Mapping[bytes, int], encode: Callable[[str], list[int]]
+    ) -> None:
+        self._tokens = tokens
+        self._smallest = smallest
+        self._encode = encode
+        self._ids: dict[bytes, int] = {}
+        self._known: dict[tuple[bytes, bytes], bool] = {}
+
+    def is_possible(self, first: bytes, second: bytes) -> bool:
+        """Whether some text may hold these two tokens in this order."""
+        key = (first, second)
+        known = self._known.get(key)
+        if known is None:
+            ids = self.written(first + second)
+            known = ids is None or [self._tokens[t] for t in ids] in ([first, second], [second, first])
+            if len(self._known) >= MAX_KEPT:
+                self._known.clear()
+            self._known[key] = known
+        return known
+
+    def id_of(self, token: bytes) -> int:
+        """The id that the tokeniser writes for a token (others may spell the same bytes); -1 if it never does."""
+        known = self._ids.get(token)
+        if known is None:
+            ids = self.written(token)
+            if ids is None:
+                known = self._smallest.get(token, -1)
+            else:
+                known = ids[0] if len(ids) == 1 and self._tokens[ids[0]] == token else -1
+            if len(self._ids) >= MAX_KEPT:
+                self._ids.clear()
+            self._ids[token] = known
+        return known
+
+    def written(self, text: bytes) -> list[int] | None:
+        """What the tokeniser writes for a text; None if it cannot be asked."""
+        try:
+            return self._encode(text.decode())
+        except UnicodeDecodeError:
+            return None
