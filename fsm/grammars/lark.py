@@ -126,7 +126,9 @@ class _Reader:
         terminals = self._terminals()
         rules = dict(self.rules)
         for name, terminal in list(terminals.items()):
-            if terminal.dfa.is_empty():
+            if terminal.text:
+                continue
+            if terminal.dfa.is_empty() and not terminal.matches.accepts(""):
                 raise self.error(f"the terminal {name} matches nothing", self.offsets.get(name, 0))
             if terminal.matches.accepts("") and not name.startswith(IGNORED):  # may be left out, then
                 filled = f"{name}, not empty"

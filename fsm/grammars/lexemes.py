@@ -41,6 +41,11 @@ class Terminal:
     node: Node
     is_lazy: bool = False
 
+    @property
+    def text(self) -> str | None:
+        """The only text, where it is written out and not empty."""
+        return self.node.text or None if isinstance(self.node, Plain) else None
+
     @functools.cached_property
     def matches(self) -> Dfa:
         """All that the pattern matches."""
@@ -87,22 +92,24 @@ class Lexemes:
     ) -> None:
         self.terminals = terminals
         self._foreign = foreign
-        alphabet, _ = Alphabet.from_sets([])
+        texts = [terminal.text or "" for terminal in terminals.values()]
+        alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c))] for c in sorted(set("".join(texts)))])
         for terminal in terminals.values():
-            alphabet = alphabet.refine(terminal.dfa.alphabet)[0]
+            if terminal.text is None:
+                alphabet = alphabet.refine(terminal.dfa.alphabet)[0]
         self.alphabet = alphabet
-        text = "".join(map(chr, alphabet.representatives[1:]))
         self._tables: dict[str, list[list[int]]] = {}
+        self._accepting: dict[str, list[bool]] = {}
+        self._starts: dict[str, int] = {}
         for name, terminal in terminals.items():
-            classes = [0, *terminal.dfa.alphabet.classes_of(text)]
-            self._tables[name] = terminal.dfa.table[:, classes].tolist()
+            self._lay_out(name, terminal)
         self._beside: dict[tuple[str, Obligations], _Beside] = {}
         self._expressions: dict[object, Expression] = {}
         self._made: frozenset[tuple[str, int]] = frozenset()
         made = set()
-        for name, terminal in terminals.items():
-            for state in range(1, terminal.dfa.num_states):
-                if terminal.dfa.accepting[state] and any(self._tables[name][state]):
+        for name in terminals:
+            for state, ends in enumerate(self._accepting[name]):
+                if ends and any(self._tables[name][state]):
                     one = (name, state)
                     if not all(self._is_harmless(follower, one) for follower in followers.get(name, ())):
                         made.add(one)
@@ -110,10 +117,24 @@ class Lexemes:
         self._beside.clear()
         self.has_obligations = bool(made)
 
+    def _lay_out(self, name: str, terminal: Terminal) -> None:
+        """The automaton of a terminal over the common alphabet."""
+        if terminal.text is None:
+            classes = [0, *terminal.dfa.alphabet.classes_of("".join(map(chr, self.alphabet.representatives[1:])))]
+            self._tables[name] = terminal.dfa.table[:, classes].tolist()
+            self._accepting[name] = terminal.dfa.accepting.tolist()
+            self._starts[name] = terminal.dfa.start_state
+            return
+        rows = [[0] * self.alphabet.num_classes for _ in range(len(terminal.text) + 2)]
+        for index, class_id in enumerate(self.alphabet.classes_of(terminal.text)):
+            rows[index + 1][class_id] = index + 2
+        self._tables[name], self._starts[name] = rows, 1
+        self._accepting[name] = [False] * (len(rows) - 1) + [True]
+
     def _is_harmless(self, name: str, one: tuple[str, int]) -> bool:
         if name not in self.terminals:
             return self.is_harmless(name, frozenset((one,)))
-        dead, first = self._tables[one[0]][one[1]], self._tables[name][self.terminals[name].dfa.start_state]
+        dead, first = self._tables[one[0]][one[1]], self._tables[name][self._starts[name]]
         if not any(mine and theirs for mine, theirs in zip(first, dead, strict=True)):
             return True
         return self.is_harmless(name, frozenset((one,)))
@@ -158,8 +179,8 @@ class Lexemes:
             return Rule(name) if self.is_harmless(name, before) else NOTHING
         terminal = self.terminals[name]
         if leaves is None and self.is_harmless(name, before):
-            if isinstance(terminal.node, Plain):
-                return Literal(terminal.node.text.encode())
+            if terminal.text is not None:
+                return Literal(terminal.text.encode())
             return Embed(terminal.dfa)
         run = self._run(name, before)
         accepting = [left is not None and (leaves is None or left in leaves) for left in run.left]
@@ -171,8 +192,8 @@ class Lexemes:
         found = self._beside.get((name, before))
         if found is not None:
             return found
-        table, accepting = self._tables[name], self.terminals[name].dfa.accepting.tolist()
-        start = (self.terminals[name].dfa.start_state, before)
+        table, accepting = self._tables[name], self._accepting[name]
+        start = (self._starts[name], before)
         numbers = {start: 1}
         nodes = [start]
         rows = [[0] * self.alphabet.num_classes]
@@ -203,7 +224,7 @@ class Lexemes:
         moved = []
         for name, state in obligations:
             target = self._tables[name][state][class_id]
-            if target and self.terminals[name].dfa.accepting[target]:
+            if target and self._accepting[name][target]:
                 return None
             if target:
                 moved.append((name, target))

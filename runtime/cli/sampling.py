@@ -41,7 +41,7 @@ SchemaFile = Annotated[
 JsonObject = Annotated[bool, option("--json", help="The output is a JSON object.", env="JSON", panel=CONSTRAINT)]
 GrammarFile = Annotated[
     str | None,
-    option("--grammar", help="File with an EBNF grammar (root ::= …).", env="GRAMMAR", panel=CONSTRAINT),
+    option("--grammar", help="File with an EBNF or Lark grammar.", env="GRAMMAR", panel=CONSTRAINT),
 ]
 
 
