@@ -43,7 +43,7 @@ from .expression import (
 from .free_text import first_marks, free_text, text_until
 from .grammars import text_to_grammar
 from .grammars.walks import renamed
-from .json_schema import schema_to_grammar
+from .json_schema import KeyOrder, schema_to_grammar
 from .regex import regex_to_expression
 
 MAX_NESTING = 32
@@ -120,11 +120,10 @@ class _Compiler:
     def json_schema(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         if form.get("style", "json") != "json":
             raise _unsupported(form, "style", place, 'write arguments as JSON ("json")')
-        if form.get("any_order"):
-            raise _unsupported(form, "any_order", place, "keys come in the order of the schema")
+        order: KeyOrder = "any" if _flag(form, "any_order", place) else "schema"
         schema = _required(form, "json_schema", place)
         inner = f"{place}/json_schema"
-        grammar = _within(inner, lambda: schema_to_grammar(schema, whitespace=self.whitespace))
+        grammar = _within(inner, lambda: schema_to_grammar(schema, whitespace=self.whitespace, key_order=order))
         return _followed(self.adopted(grammar), ends)
 
     def regex(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:

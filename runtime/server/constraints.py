@@ -92,7 +92,7 @@ def _formatted(wanted: ResponseFormat | None) -> list[Wanted]:
     if wanted is None or wanted.type == "text":
         return []
     if wanted.type == "structural_tag":
-        description = wanted.model_dump(exclude_unset=True, exclude={"type", "json_schema", "schema_"})
+        description = wanted.model_dump(exclude_unset=True, exclude={"type", "json_schema", "schema_", "key_order"})
         return _wanted("response_format", description, constraint_spec.structural_tag)
     nested = wanted.json_schema.schema_ if wanted.json_schema is not None else None
     schema = nested if nested is not None else wanted.schema_

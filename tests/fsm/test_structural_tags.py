@@ -152,6 +152,11 @@ FREE = {"type": "any_text"}
         ({"type": "const_string", "value": "ab"}, ["ab"], ["a", "abc"]),
         ({"type": "regex", "pattern": "[0-9]+"}, ["7", "42"], ["", "x"]),
         ({"type": "json_schema", "json_schema": {"type": "integer"}}, ["7"], ["7.5"]),
+        (
+            {"type": "json_schema", "json_schema": WEATHER, "any_order": True},
+            ['{"days":1,"city":"Ur"}', '{"city":"Ur"}'],
+            ['{"days":1}'],
+        ),
         ({"type": "grammar", "grammar": 'root ::= "(" root ")" | "x"'}, ["((x))"], ["(x"]),
         (FREE, ["", "anything\n"], []),
         ({"type": "any_text", "excludes": ["no"]}, ["n", "on"], ["no", "a note"]),
