@@ -30,7 +30,10 @@ def packed(data: Any) -> Source:
 
 
 def unpacked(source: Source) -> str:
-    """The source as text; empty for NOT_PACKED."""
+    """The source as text; empty if it is nested too deeply for JSON text."""
     if isinstance(source, str):
         return source
-    return json.dumps(marshal.loads(source), ensure_ascii=False, default=str) if source else ""
+    try:
+        return json.dumps(marshal.loads(source), ensure_ascii=False, default=str) if source else ""
+    except RecursionError:
+        return ""

@@ -15,9 +15,9 @@ come from one alternative share an object.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ...errors import ConstraintTooLarge
+from ..record import record
 from .parts import Clause
 from .texts import error_at
 
@@ -29,7 +29,7 @@ Residue = frozenset[frozenset[Clause]]
 Graph = dict[str, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Mode:
     """Objects that have all `required` keys, no `forbidden` one, and of the rest what the two relations allow.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConstraintError
+from ..record import value_record
 from .numbers import number_expressions
 from .parts import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Part
 from .reading import read
@@ -103,7 +103,7 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value_record
 class Demand:
     """One keyword (or several together) and what makes it hold.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..dfa import Dfa
 from ..expression import Embed, Expression
+from ..record import record
 from .key_trie import any_text_except
 from .keys import is_matched, key_language
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
@@ -26,7 +27,7 @@ Witnesses = tuple[tuple[Cell, ...], ...]
 """For each set of keys that must have a member: the cells it may come from. No key belongs to two sets."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class OtherKeys:
     """The keys that are not named.
 
@@ -44,7 +45,7 @@ class OtherKeys:
 NO_KEYS = OtherKeys()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Others:
     """Works out the keys that are not named.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..expression import Expression
+from ..record import record
 from .conditions import Residue
 from .others import OtherKeys
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Shape:
     """Objects that differ at most in which keys are there.
 

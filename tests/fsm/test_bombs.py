@@ -1,0 +1,154 @@
+"""Inputs made to hurt end in a constraint, or in an error of the right kind that names its place.
+
+How long that takes, and in how much memory, is shown by `bench/bombs.py`; here only the outcome counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phloem.errors import ConstraintError, ConstraintTooLarge, InvalidRegex, InvalidSchema
+from phloem.fsm.automaton import Automaton
+from phloem.fsm.compiler import Compiler
+from phloem.fsm.json_schema import schema_to_grammar
+from phloem.fsm.network import build_network
+
+from .vocabularies import BYTES
+
+MANY = {f"property_{index}": {"type": "string"} for index in range(10_000)}
+
+
+def nested(schema: dict[str, Any], depth: int, wrap: Any) -> dict[str, Any]:
+    """A schema inside `depth` others."""
+    for _ in range(depth):
+        schema = wrap(schema)
+    return schema
+
+
+def definitions(count: int, last: dict[str, Any], body: Any) -> dict[str, Any]:
+    """d0 .. d`count`, where the body of each is made from a reference to the next."""
+    defs = {f"d{i}": body({"$ref": f"#/$defs/d{i + 1}"}) for i in range(count)}
+    return {"$ref": "#/$defs/d0", "$defs": {**defs, f"d{count}": last}}
+
+
+def tagged(count: int) -> list[dict[str, Any]]:
+    """Objects told apart by a constant."""
+    return [{"properties": {"tag": {"const": index}}, "required": ["tag"]} for index in range(count)]
+
+
+WRITABLE: dict[str, tuple[Any, bytes]] = {
+    "optional properties": ({"properties": MANY, "type": "object"}, b'{"property_3":"x","property_9999":"","z":1}'),
+    "properties and no others": (
+        {"properties": MANY, "type": "object", "additionalProperties": False},
+        b'{"property_0":"","property_9998":"y"}',
+    ),
+    "objects within each other": (
+        nested({"type": "null"}, 1000, lambda inner: {"type": "object", "properties": {"a": inner}, "required": ["a"]}),
+        b'{"a":' * 1000 + b"null" + b"}" * 1000,
+    ),
+    "arrays within each other": (
+        nested({"type": "null"}, 1000, lambda inner: {"type": "array", "items": inner, "minItems": 1}),
+        b"[" * 1000 + b"null" + b"]" * 1000,
+    ),
+    "negations within each other": (nested({"type": "null"}, 1000, lambda inner: {"not": inner}), b"null"),
+    "a large enum": ({"enum": [f"value {index}" for index in range(20_000)]}, b'"value 19999"'),
+    "a chain of allOf": (definitions(300, {"type": "integer"}, lambda ref: {"allOf": [ref, {"minimum": 5}]}), b"17"),
+    "doublings by allOf": (definitions(60, {"type": "integer"}, lambda ref: {"allOf": [ref, ref]}), b"17"),
+    "doublings by anyOf": (definitions(60, {"type": "integer"}, lambda ref: {"anyOf": [ref, ref]}), b"17"),
+    "doublings by properties": (
+        definitions(60, {"type": "integer"}, lambda ref: {"type": "object", "properties": {"a": ref, "b": ref}}),
+        b'{"a":{"b":{}},"b":{"a":{}}}',
+    ),
+    "a tagged union": ({"type": "object", "oneOf": tagged(400)}, b'{"tag":399}'),
+}
+
+REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
+    "depth beyond the bound": (
+        nested({}, 30_000, lambda inner: {"not": inner}),
+        ConstraintTooLarge,
+        "nested deeper than",
+    ),
+    "a circle of references": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        InvalidSchema,
+        "/$defs/a/$ref",
+    ),
+    "a circle of allOf": (
+        definitions(300, {"$ref": "#/$defs/d0"}, lambda ref: {"allOf": [ref]}),
+        InvalidSchema,
+        "/$defs/d0",
+    ),
+    "objects that cannot be told apart": (
+        {"oneOf": [{"properties": {f"k{index}": {"type": "integer"}}} for index in range(300)]},
+        ConstraintTooLarge,
+        "/oneOf",
+    ),
+    "strings that cannot be told apart in time": (
+        {"oneOf": [{"type": "string", "pattern": f"^{index}"} for index in range(300)]},
+        ConstraintTooLarge,
+        "/oneOf",
+    ),
+    "too many combinations": (
+        {"allOf": [{"anyOf": [{"required": [f"a{i}"]}, {"properties": {f"b{i}": False}}]} for i in range(30)]},
+        ConstraintTooLarge,
+        "",
+    ),
+}
+
+PATTERNS: dict[str, tuple[str, str]] = {
+    "nested quantifiers": ("((a{1,100}){1,100}){1,100}", "a" * 20),
+    "nested stars": ("(a*)*b", "aaab"),
+    "nested pluses": ("(x+x+)+y", "xxy"),
+    "a distant choice": ("[ab]*a[ab]{30}", "ba" + "b" * 30),
+    "repeated repetitions": ("(.{1,1000}){1,1000}", "x" * 50),
+    "nested groups": ("(" * 30_000 + "a" + ")" * 30_000, "a"),
+}
+
+
+@pytest.mark.parametrize("name", WRITABLE)
+def test_what_can_be_written_is_built(name: str) -> None:
+    schema, text = WRITABLE[name]
+    automaton = Automaton(build_network(schema_to_grammar(schema)), BYTES)
+    end = automaton.advance_bytes(automaton.start, text)
+    assert end and automaton.is_accepting(end)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_is_refused_at_its_place(name: str) -> None:
+    schema, kind, place = REFUSED[name]
+    with pytest.raises(kind) as caught:
+        schema_to_grammar(schema)
+    assert place in str(caught.value)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_that_explode_elsewhere_are_built(name: str) -> None:
+    pattern, text = PATTERNS[name]
+    constraint = Compiler(BYTES).regex(pattern)
+    end = constraint.automaton.advance_bytes(constraint.automaton.start, text.encode())
+    assert end and constraint.automaton.is_accepting(end)
+
+
+def test_brackets_that_are_never_closed_are_refused() -> None:
+    with pytest.raises(InvalidRegex):
+        Compiler(BYTES).regex("(" * 30_000)
+
+
+def test_schema_text_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(InvalidSchema, match="nested too deeply"):
+        Compiler(BYTES).json_schema('{"not":' * 30_000 + "{}" + "}" * 30_000)
+
+
+def test_a_schema_too_deep_to_be_known_again_is_compiled_all_the_same() -> None:
+    deep = nested({"type": "null"}, 1500, lambda inner: {"type": "array", "items": inner})
+    constraint = Compiler(BYTES).json_schema(deep)
+    assert constraint.source == "" and constraint.min_tokens() == 2
+
+
+def test_a_choice_of_many_options_is_one_of_them() -> None:
+    options = [f"option {index * 7919 % 10_000}" for index in range(10_000)]
+    automaton = Compiler(BYTES).choice(options).automaton
+    assert automaton.is_accepting(automaton.advance_bytes(automaton.start, b"option 77"))
+    assert not automaton.advance_bytes(automaton.start, b"option x")
