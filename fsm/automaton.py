@@ -33,9 +33,15 @@ from .network import Network
 from .vocabulary import Vocabulary, work_arrays
 
 NO_LIMIT = 1 << 30
+ENDLESS = 1 << 60
 LARGE_STEP = 1 << 20  # bytes
+MAX_CLOSURE = 1 << 14  # configurations that one byte may lead to, with those on the way to them
 FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_ROWS = 64, 128, 512, 16  # room at the beginning
 DEFAULT_MAX_BYTES = 256 << 20
+
+
+class OutOfWork(Exception):
+    """The allowance of this thread is used up; see `Automaton.allow`."""
 
 
 class Automaton:
@@ -81,6 +87,8 @@ class Automaton:
             (k.ROWS, np.empty(FIRST_ROWS * 256, np.int32)),
         ):
             self._place(index, array)
+        memory[k.ALLOWANCE] = ENDLESS
+        self._bounded_thread = 0
         memory[k.NUM_STACKS] = memory[k.NUM_STATES] = 1
         memory[k.CAP_STACKS], memory[k.STACK_MASK] = FIRST_STACKS, 2 * FIRST_STACKS - 1
         memory[k.CAP_STATES], memory[k.STATE_MASK] = FIRST_STATES, 2 * FIRST_STATES - 1
@@ -246,6 +254,20 @@ class Automaton:
                 return result
             self._grow(result)
 
+    def allow(self, work: int) -> None:
+        """Lets this thread look at so many configurations not yet met before it gets `OutOfWork`; see `ENDLESS`.
+
+        Whatever raised it may be called again: the transitions found are kept. 100,000 configurations take 10 to
+        30 ms. One thread at a time may be bounded, and does not bound the others.
+        """
+        self._bounded_thread = threading.get_ident()
+        self._memory[k.ALLOWANCE] = work
+
+    def charge(self, work: int) -> bool:
+        """Takes work done elsewhere from the allowance; whether some is left."""
+        self._memory[k.ALLOWANCE] -= work
+        return bool(self._memory[k.ALLOWANCE] >= 0)
+
     def make_room(self, need: int) -> None:
         """Answers a compiled loop's code for help, after which it is called again.
 
@@ -259,7 +281,17 @@ class Automaton:
         self._memory[index] = array.ctypes.data
 
     def _grow(self, need: int) -> None:
-        """Makes room wherever less than half is left."""
+        """Makes room wherever less than half is left.
+
+        Raises:
+            ConstraintTooLarge: there is too much of it already.
+            OutOfWork: it is not room that is missing, see `allow`.
+        """
+        if need == k.OUT_OF_WORK:
+            if self._bounded_thread == threading.get_ident():
+                raise OutOfWork
+            self._memory[k.ALLOWANCE] = ENDLESS  # it was another thread's allowance, which gets more than it asked for
+            return
         with self._lock:
             memory = self._memory
             if need == k.TOO_LARGE or self.num_bytes > self._max_bytes:
@@ -267,6 +299,10 @@ class Automaton:
                     f"the automaton of the constraint has passed its bound of {self._max_bytes >> 20} MiB"
                 )
             if need == k.NEED_WORK:
+                if memory[k.CAP_WORK] >= MAX_CLOSURE:
+                    raise ConstraintTooLarge(
+                        f"some byte can be read in more than {MAX_CLOSURE} ways at once; nest fewer repetitions"
+                    )
                 for index, array in work_arrays(4 * int(memory[k.CAP_WORK])):
                     self._place(index, array)
                 memory[k.CAP_WORK] *= 4

@@ -14,6 +14,7 @@ from .any_order_kernels import key_step, mark_live_keys
 from .compiled import call, inner_kernel, kernel
 from .counted_kernels import counted_step, next_count
 from .memory import (
+    ALLOWANCE,
     ARG,
     BYTE_SETS,
     CAP_ROWS,
@@ -30,6 +31,7 @@ from .memory import (
     NEVER_A_ROW,
     NEXT,
     NUM_ROWS,
+    OUT_OF_WORK,
     POOL,
     READ,
     ROWS,
@@ -142,7 +144,13 @@ def transition(address: Any, verb: Any, state: Any, what: Any) -> Any:
     """
     memory = i64(address)
     if verb == READ:
-        return _compute(memory, state, what)
+        if memory[ALLOWANCE] < 0:
+            return OUT_OF_WORK
+        target = _compute(memory, state, what)
+        if target >= 0:
+            states = i32(memory[STATES])
+            memory[ALLOWANCE] -= 1 + states[state * STATE_WIDTH + S_SIZE] + states[target * STATE_WIDTH + S_SIZE]
+        return target
     if verb == ENTER:
         return _enter(memory, state, what)
     return _without_texts(memory, state)

@@ -176,6 +176,12 @@ class Cursor:
             return row.bits
         return self.constraint.budget.row(self._state, remaining - 1)
 
+    def row_soon(self, remaining: int, work: int) -> Ints | None:
+        """`row_within`, or None if the row is not known and takes more than `work` (`Masks.make`): ask again."""
+        if self._state in self._rows or self._state == FINISHED or self._masks.make(self._state, work):
+            return self.row_within(remaining)
+        return None
+
     def forced_bytes(self) -> bytes:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
         if self._state == FINISHED:

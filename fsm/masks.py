@@ -11,19 +11,24 @@ So a wide row (inside a JSON string: 128,000 of 131,000 tokens) is one copy and 
 the vocabulary. Long bounded texts share rows as well: states that behave alike for as many characters as the
 longest token has (`alike`) have the same tokens inside.
 
-What was made is kept in a `MaskStore`, where equal rows are one array.
+What was made is kept in a `MaskStore`, where equal rows are one array. A row that takes long can be made in parts, so
+that who has others to serve is not held up by it.
 
 Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-only arrays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
+from ..errors import ConstraintTooLarge
 from .alphabet import Ints
-from .automaton import NO_LIMIT, Automaton
+from .automaton import ENDLESS, NO_LIMIT, Automaton, OutOfWork
 from .counted import Counted
 from .liveness import Liveness
 from .mask_store import MaskStore, Row, TextMask, TextShelf
@@ -31,8 +36,15 @@ from .memory import NEVER
 from .network import TEXT
 from .text_table import TextTable
 
+NOTHING = np.empty(0, np.int32)
 NO_EXITS = np.empty(0, np.int32)
 MAX_CHARACTER_LEN = 5  # bytes that may be missing of a character (or of an escape) that has begun
+FEW_TEXTS = 8  # configurations inside texts after which their work is charged
+TEXT_WORK = 400  # what one of them is charged: about 30 µs
+MAX_ATTEMPTS = 500  # of one walk
+MAX_BEGUN = 64  # rows that have been begun and wait for more work to be allowed
+
+Result = TypeVar("Result")
 
 
 class Masks:
@@ -43,6 +55,7 @@ class Masks:
         self.liveness = liveness
         self.store = store
         self.rows = store.shelf_of(self)
+        self._begun: dict[int, Generator[None, None, Row]] = {}
         self._next_node = automaton.network.next_node.tolist()
         self._kind = automaton.network.kind.tolist()
         self._arg = automaton.network.arg.tolist()
@@ -51,13 +64,41 @@ class Masks:
         """The row of a state, from the store if it is known."""
         found = self.rows.get(state)
         if found is None:
-            found = self.fresh_row(state)
+            found = _finished(self._continued(state))
             self.store.keep(self.rows, state, found)
         found.is_recent = True
         return found
 
+    def make(self, state: int, work: int) -> bool:
+        """Makes a row, or a part of it if that takes more than `work` (`Automaton.allow`). Whether it is known now.
+
+        Raises:
+            ConstraintTooLarge: it was asked for MAX_ATTEMPTS times, or the automaton has grown too large.
+        """
+        making = self._continued(state)
+        self.automaton.allow(work)
+        try:
+            next(making)
+        except StopIteration as end:
+            self.store.keep(self.rows, state, end.value)
+            return True
+        finally:
+            self.automaton.allow(ENDLESS)
+        if len(self._begun) >= MAX_BEGUN:
+            del self._begun[next(iter(self._begun))]
+        self._begun[state] = making
+        return False
+
+    def _continued(self, state: int) -> Generator[None, None, Row]:
+        """The making of a row, from where it stopped."""
+        return self._begun.pop(state) if state in self._begun else self._steps(state)
+
     def fresh_row(self, state: int) -> Row:
         """The row of a state, made anew."""
+        return _finished(self._steps(state))
+
+    def _steps(self, state: int) -> Generator[None, None, Row]:
+        """Makes the row of a state; stops wherever the allowance is used up."""
         automaton, store = self.automaton, self.store
         bits: Ints | None = None  # nothing yet
         is_mine = False  # whether bits may be written to, or belongs to a text mask
@@ -77,28 +118,48 @@ class Masks:
             mask = self.text_mask(table, sub, goes_on, count)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
             bits, is_mine = (mask.bits, False) if bits is None else (bits | mask.bits, True)
-            if goes_on and mask.exits is not None and mask.starts is not None:
-                with store.scratch_lock:
-                    scratch = store.scratch
-                    cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, scratch)
-                    if cost:
-                        bits, is_mine = bits | scratch, True
-                        scratch[:] = 0
+            if goes_on:
+                leaving, cost = yield from self._patiently(partial(self._leaving, mask, after))
+                if cost:
+                    bits, is_mine = bits | leaving, True
                 worst = max(worst, cost - 1)
+            if num_texts % FEW_TEXTS == 0 and not automaton.charge(FEW_TEXTS * TEXT_WORK):
+                yield
         if num_texts < len(configurations):
             rest = automaton.without_texts(state) if num_texts else state
-            if bits is None or not is_mine:
-                bits = np.zeros(store.vocabulary.num_words, np.int32) if bits is None else bits.copy()
-                is_mine = True
-            worst = max(worst, automaton.walk(rest, NO_LIMIT, bits) - 1)
+            own = np.zeros(store.vocabulary.num_words, np.int32) if bits is None else bits if is_mine else bits.copy()
+            bits, is_mine = own, True
+            worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, NO_LIMIT, own))) - 1)
         if bits is None:
             bits, is_mine = np.zeros(store.vocabulary.num_words, np.int32), True
         if not self.liveness.is_by_bytes:
-            bits, worst = bits.copy(), NO_LIMIT
-            self.liveness.keep_within(state, bits, NEVER - 1)
+            live, worst = bits.copy(), NO_LIMIT
+            yield from self._patiently(lambda: self.liveness.keep_within(state, live, NEVER - 1))
+            bits = live
         if automaton.is_accepting(state):
             bits = bits | store.vocabulary.eos_words
         return Row(bits, worst)
+
+    def _patiently(self, call: Callable[[], Result]) -> Generator[None, None, Result]:
+        """What `call` returns, called again whenever more work is allowed; it may be called any number of times."""
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                return call()
+            except OutOfWork:
+                yield
+        raise ConstraintTooLarge("which tokens may come next takes too much work to find out; nest fewer repetitions")
+
+    def _leaving(self, mask: TextMask, after: int) -> tuple[Ints, int]:
+        """Tokens that leave a text for the state `after` (nothing if none does), and 1 + the greatest cost then."""
+        if mask.exits is None or mask.starts is None:
+            raise AssertionError("the mask has no exits")
+        with self.store.scratch_lock:
+            scratch = self.store.scratch
+            try:
+                cost = self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, scratch)
+                return (scratch.copy() if cost else NOTHING), cost
+            finally:
+                scratch[:] = 0
 
     def text_mask(self, table: TextTable, sub: int, with_exits: bool, count: int = 0) -> TextMask:
         """The mask inside a text automaton in byte state `sub`, after `count` characters if they are counted."""
@@ -150,3 +211,13 @@ class Masks:
         mask = TextMask(bits, worst, exits, starts, trie)
         self.store.keep(shelf.masks, sub, mask)
         return mask
+
+
+def _finished(making: Generator[None, None, Row]) -> Row:
+    """The row, however much work it takes."""
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            row: Row = end.value
+            return row

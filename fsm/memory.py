@@ -19,6 +19,7 @@ from .compiled import inner_kernel
 NEED_SPACE = -1
 NEED_WORK = -2
 TOO_LARGE = -3
+OUT_OF_WORK = -4
 
 (
     NUM_STACKS,
@@ -60,6 +61,7 @@ SETS, MEMBERS, TRIES, EDGES, LISTS, SCRATCH = range(34, 40)
 TRIE_BYTES, TRIE_DEPTHS, TRIE_ENDS, TRIE_TOKENS, TRIE_ROOTS, TRIE_SIZE, SUMMARY_OF, SUMMARIES = range(8)
 WHOLE, REST = 40, 48
 NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, ALL_TOKENS, PLAIN_ROWS, NUM_WORDS, PATH = range(56, 63)
+ALLOWANCE = 12  # configurations that may still be looked at; see `Automaton.allow`
 # the address of `automaton_kernels.transition`, its verbs, and the address of this memory itself
 TRANSITION, THIS = 63, 64
 READ, ENTER, WITHOUT_TEXTS = range(3)

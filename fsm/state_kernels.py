@@ -3,8 +3,8 @@
 A configuration is one int64: node << 43 | state within a text or place within the trie of a set << 20 | stack. A state
 is a sorted run of configurations in the pool together with "accepting"; equal runs are one state, 0 is the dead one.
 
-Results below zero ask for help: NEED_SPACE, NEED_WORK (grow and call again: what was found so far is kept) and
-TOO_LARGE (more stacks than an integer has room for).
+Results below zero ask for help: NEED_SPACE, NEED_WORK (grow and call again: what was found so far is kept),
+TOO_LARGE (more stacks than an integer has room for) and OUT_OF_WORK (the allowance is used up).
 """
 
 from __future__ import annotations

@@ -208,7 +208,9 @@ class EngineCore:
             return self._fail(request, choice.error)
         request.prompt_logprobs += choice.prompt_logprobs
         request.num_computed_tokens = extend.start + extend.num_tokens
-        if not extend.reaches_end:
+        if choice.is_postponed:  # the last token is computed once more, for its logits
+            request.num_computed_tokens -= 1
+        if choice.is_postponed or not extend.reaches_end:
             self.prefix_cache.commit(request)
             return None
         was_prefill = extend.start < request.num_prompt_tokens

@@ -36,13 +36,19 @@ class Choice:
         logprobs: one per token, if asked for.
         prompt_logprobs: of prompt tokens whose predecessor's logits this step computed.
         error: the request's constraint failed; nothing was decided.
+        is_postponed: its mask takes long and is not ready yet; nothing was decided, and is decided in a later step.
     """
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
     error: RequestError | None = None
+    is_postponed: bool = False
 
+
+# Work that one request's mask may take in one step (`Automaton.allow`): 2 to 5 ms beside others, ten times that alone.
+MASK_WORK = 25_000
+MASK_WORK_ALONE = 250_000
 
 # What `ops.sample` is told of one row of logits: its index, the slot of its mask (-1: none), temperature, top-k, top-p,
 # min-p, seed, position. They travel to the device together, eight bytes each, as whole columns.
@@ -80,12 +86,13 @@ class Sampler:
         rows: list[_Row] = []
         decided: list[tuple[int, int]] = []
         first = 0
+        work = MASK_WORK if len(batch.extends) > 1 else MASK_WORK_ALONE
         for extend, choice in zip(batch.extends, choices, strict=True):
             num_decided = len(extend.draft) + 1 if extend.reaches_end else 0
             self._score(logits, first, extend, choice, num_decided)
             first += extend.num_logits
             if num_decided:
-                num_decided = self._gather(extend, choice, first - num_decided, num_decided, rows)
+                num_decided = self._gather(extend, choice, first - num_decided, num_decided, rows, work)
             decided.append((first - (len(extend.draft) + 1), num_decided))
         if not rows:
             return choices
@@ -109,13 +116,13 @@ class Sampler:
         top = extend.request.sampling.logprobs or 0
         choice.prompt_logprobs = _logprobs(logits[first : first + len(followers)], followers, top)
 
-    def _gather(self, extend: Extend, choice: Choice, first: int, num_decided: int, rows: list[_Row]) -> int:
+    def _gather(self, extend: Extend, choice: Choice, first: int, num_decided: int, rows: list[_Row], work: int) -> int:
         """Adds the rows of one extend; returns how many there are (fewer if the draft breaks the constraint)."""
         request = extend.request
         slots = [-1] * num_decided
         if request.cursor is not None:
             try:
-                slots = self._mask_slots(request, request.cursor, extend.draft)
+                slots = self._mask_slots(request, request.cursor, extend.draft, work)
             except Exception as error:
                 choice.error = (
                     error
@@ -123,6 +130,7 @@ class Sampler:
                     else RequestError(f"the constraint failed: {type(error).__name__}: {error}")
                 )
                 return 0
+            choice.is_postponed = not slots
         sampling = request.sampling
         position = request.num_tokens
         top_k = max(sampling.top_k, 0)
@@ -131,17 +139,24 @@ class Sampler:
             rows.append((first + i, slot, temperature, top_k, top_p, min_p, request.seed, position + i))
         return len(slots)
 
-    def _mask_slots(self, request: Request, cursor: Cursor, draft: list[int]) -> list[int]:
-        """One mask per row: at the cursor, then after each drafted token while the constraint allows it."""
+    def _mask_slots(self, request: Request, cursor: Cursor, draft: list[int], work: int) -> list[int]:
+        """One mask per row: at the cursor, then after each drafted token while the constraint allows it.
+
+        Ends where a mask is not ready: a heavy one is made over several steps, so that the others get theirs.
+        """
         remaining = request.remaining_tokens
         num_before_end = request.sampling.min_tokens - request.num_output_tokens
-        slots = [self._masks.slot(_allowed(cursor, remaining, num_before_end > 0))]
-        num_advanced = 0
-        for token_id in draft:
-            if not cursor.advance(token_id):
+        num_consumed = cursor.num_consumed
+        slots: list[int] = []
+        for token_id in (*draft, None):
+            num_advanced = len(slots)
+            row = _allowed(cursor, remaining - num_advanced, num_before_end > num_advanced, work)
+            if row is None:
                 break
-            num_advanced += 1
-            slots.append(self._masks.slot(_allowed(cursor, remaining - num_advanced, num_before_end > num_advanced)))
+            slots.append(self._masks.slot(row))
+            if token_id is None or not cursor.advance(token_id):
+                break
+        num_advanced = cursor.num_consumed - num_consumed
         if num_advanced:
             cursor.rollback(num_advanced)
         return slots
@@ -178,10 +193,10 @@ class Sampler:
         return token_ids
 
 
-def _allowed(cursor: Cursor, remaining: int, must_go_on: bool) -> npt.NDArray[np.int32]:
-    """The row of tokens within the budget; without the end tokens if the text must go on and can."""
-    row = cursor.row_within(remaining)
-    if must_go_on:
+def _allowed(cursor: Cursor, remaining: int, must_go_on: bool, work: int) -> npt.NDArray[np.int32] | None:
+    """The row of tokens within the budget; without the end tokens if the text must go on and can. None: not ready."""
+    row = cursor.row_soon(remaining, work)
+    if must_go_on and row is not None:
         others = row & ~cursor.constraint.vocabulary.eos_words
         return others if others.any() else row
     return row

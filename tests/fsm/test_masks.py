@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import regex
 
+from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Constraint
 from phloem.fsm.any_json import json_grammar
 from phloem.fsm.dfa import Dfa
@@ -186,3 +187,38 @@ def test_rows_are_read_only_and_shared_by_equal_states() -> None:
     assert row is constraint.cursor().row()
     with pytest.raises(ValueError, match="read-only"):
         row[0] = 1
+
+
+@pytest.mark.parametrize("name", ["any string, then more", "one word many times", "numbers", "no comma, then comma"])
+def test_rows_made_in_parts_are_rows_made_at_once(name: str) -> None:
+    whole, parts = compiled(EXPRESSIONS[name]), compiled(EXPRESSIONS[name])
+    one, other = whole.cursor(), parts.cursor()
+    rng = random.Random(3)
+    num_attempts = 0
+    for _ in range(12):
+        row = other.row_soon(1000, 5)
+        while row is None:
+            num_attempts += 1
+            row = other.row_soon(1000, 5)
+        assert np.array_equal(one.row(), row)
+        choices = [t for t in allowed_ids(row) if t not in VOCABULARY.eos_ids]
+        if not choices:
+            break
+        token_id = rng.choice(choices)
+        assert one.advance(token_id) and other.advance(token_id)
+    assert num_attempts
+
+
+def test_a_row_that_is_never_ready_is_refused() -> None:
+    cursor = Compiler(VOCABULARY).regex(r"((a{1,9}){1,9}b?){1,9}").cursor()
+    with pytest.raises(ConstraintTooLarge, match="repetitions"):
+        while cursor.row_soon(1000, -1) is None:
+            pass
+
+
+def test_too_many_ways_at_once_are_refused() -> None:
+    cursor = Compiler(VOCABULARY).regex("((a{1,100}){1,100}){1,100}").cursor()
+    with pytest.raises(ConstraintTooLarge, match="at once"):
+        while True:
+            cursor.row()
+            assert cursor.advance(ord("a"))

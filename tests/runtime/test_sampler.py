@@ -7,10 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from phloem.errors import ConstraintTooLarge
 from phloem.runtime.constraint_spec import choice, regex
-from phloem.runtime.request import SamplingParams
+from phloem.runtime.request import Delta, SamplingParams
 
-from .fakes import EOS, fake_engine, logits_after
+from .fakes import EOS, Engine, fake_engine, logits_after
 
 PROMPT = [3, 1, 4, 1, 5]
 
@@ -114,3 +115,59 @@ def test_the_budget_always_suffices_for_a_complete_text(max_tokens: int) -> None
         completion = fake_engine().generate(PROMPT, params, regex("a[bc]*d(ef)*g"))
         assert completion.text[0] == "a" and completion.text[-1] == "g" and "d" in completion.text
         assert completion.finish_reason.value == "stop"
+
+
+BOMBS = {
+    "too many ways": "((a{1,100}){1,100}){1,100}",
+    "too many states": r"(.{1,1000}){1,1000}",
+    "many words": r"(\w{1,50}){1,50}@",
+}
+
+
+def run_all(engine: Engine) -> tuple[dict[str, list[Delta]], list[set[str]]]:
+    """Deltas by request, and who got one in each step."""
+    deltas: dict[str, list[Delta]] = {}
+    steps = []
+    while engine.has_work:
+        found = engine.step()
+        steps.append({delta.request_id for delta in found})
+        for delta in found:
+            deltas.setdefault(delta.request_id, []).append(delta)
+    return deltas, steps
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_heavy_constraint_holds_up_nobody_but_itself(bomb: str) -> None:
+    params = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
+    specs = [None, regex("[a-z ]*"), regex("name: [a-c]{30}"), choice(["x" * 30, "y" * 30])]
+
+    def add_ordinary(engine: Engine) -> None:
+        for index in range(16):
+            engine.add([index + 1, 7, 9], params, specs[index % len(specs)], request_id=f"ordinary {index}")
+
+    alone, beside = fake_engine(jump="off", num_blocks=512), fake_engine(jump="off", num_blocks=512)
+    beside.add(PROMPT, SamplingParams(max_tokens=100, temperature=1.0, seed=1), regex(BOMBS[bomb]), request_id="bomb")
+    add_ordinary(alone)
+    add_ordinary(beside)
+    expected, steps = run_all(alone)
+    found, steps_beside = run_all(beside)
+    bombs = found.pop("bomb")
+    assert [
+        (name, "".join(delta.text for delta in deltas), deltas[-1].finish_reason) for name, deltas in found.items()
+    ] == [
+        (name, "".join(delta.text for delta in deltas), deltas[-1].finish_reason) for name, deltas in expected.items()
+    ]
+    assert [who - {"bomb"} for who in steps_beside][: len(steps)] == steps
+    error = bombs[-1].error
+    assert error is None or isinstance(error, ConstraintTooLarge)
+    assert beside.statistics().num_free_blocks + beside.statistics().num_cached_blocks == 512
+
+
+def test_a_postponed_mask_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = SamplingParams(max_tokens=30, temperature=1.0, seed=4)
+    spec = regex(r"([a-z]{1,8}[0-9]{0,3} ?){1,20}")
+    at_once = fake_engine().generate(PROMPT, params, spec)
+    monkeypatch.setattr("phloem.runtime.sampler.MASK_WORK_ALONE", 40)
+    in_parts = fake_engine().generate(PROMPT, params, spec)
+    assert in_parts.token_ids == at_once.token_ids
+    assert in_parts.usage.num_steps > at_once.usage.num_steps
