@@ -1,7 +1,8 @@
 """What constraints cost in a batch: per request and step by part, and tokens per second with and without.
 
     python bench/constraint_overhead.py [--batch 1 16 64 256] [--tokenizer tekken.json] [--cases FOLDER]
-                                        [--throughput-batch 64] [--rounds 7] [--skip-parts] [--skip-throughput]
+                                        [--throughput-batch 64] [--rounds 7]
+                                        [--skip-parts] [--skip-throughput] [--skip-heavy]
 
 Parts: valid answers under mixed constraints (the schemas of the bundled model's documents, any JSON object, a regex;
 with `--cases` the schemas and valid instances of a folder in the layout of MaskBench) are replayed token by token over
@@ -12,7 +13,9 @@ made up.
 
 Throughput: the bundled model answers the same prompts with and without a constraint, the same number of tokens for each
 request, greedily; prompts are computed before the clock starts. A wrapper around the model rules the end token out, so
-that free text goes on. All times are CPU time of one thread; throughput is the median over interleaved rounds.
+that free text goes on. Heavy: how long the steps of 16 ordinary requests take beside one whose masks are a lot of work,
+and that their texts stay the same. All times are CPU time of one thread; throughput is the median over interleaved
+rounds.
 """
 
 from __future__ import annotations
@@ -329,6 +332,64 @@ def print_throughput(batch_size: int, rounds: int) -> None:
             )
 
 
+# ---------------------------------------------------------------------------------------------- heavy constraints
+
+HEAVY = {
+    "none": None,
+    "words": r"(\w{1,50}){1,50}@",
+    "states": r"(.{1,1000}){1,1000}",
+    "ways": "((a{1,100}){1,100}){1,100}",
+    "long alternation": "|".join(f"{index:x}[a-f]*{index * 7919:x}" for index in range(3000)),
+}
+
+
+def print_heavy(num_ordinary: int) -> None:
+    """The steps of ordinary requests beside one with a constraint whose masks take long."""
+    engine = endless_engine("off")
+    prompts = [engine.tokenizer.encode(f"{document.text}") for document in documents(seed=3, count=num_ordinary)]
+    params = ph.SamplingParams(max_tokens=96, temperature=0.0)
+    schema = ph.json_schema({"type": "array", "items": {"type": "string"}})
+    print(f"\nbundled model, {num_ordinary} ordinary requests (half with a schema) beside one that is heavy, CPU time")
+    print(f"{'heavy request':20}{'steps p50':>12}{'p99':>12}{'longest':>12}{'its tokens':>12}  its end")
+    texts: dict[str, list[str]] = {}
+    for name, pattern in {"(warming up)": None, **HEAVY}.items():
+        specs = [schema if index % 2 else None for index in range(num_ordinary)]
+        order = [engine.add(prompt, params, spec) for prompt, spec in zip(prompts, specs, strict=True)]
+        if pattern is not None:
+            hot = ph.SamplingParams(max_tokens=2000, temperature=1.0, seed=1)
+            engine.add(prompts[0], hot, ph.regex(pattern), request_id="heavy")
+        found = dict.fromkeys(order, "")
+        times: list[float] = []
+        num_tokens, end = 0, ""
+        num_open = num_ordinary
+        for _ in range(400):
+            begin = time.process_time()
+            deltas = engine.step()
+            if num_open:
+                times.append(time.process_time() - begin)
+            for delta in deltas:
+                if delta.request_id == "heavy":
+                    num_tokens += len(delta.token_ids)
+                    end = (
+                        f"{type(delta.error).__name__}: {delta.error}"
+                        if delta.error
+                        else str(delta.finish_reason or "")
+                    )
+                else:
+                    found[delta.request_id] += delta.text
+                    num_open -= delta.finish_reason is not None
+        engine.abort("heavy")
+        texts[name] = list(found.values())
+        if name != "(warming up)":
+            times = sorted(times[1:])
+            print(
+                f"{name:20}{times[len(times) // 2] * 1e3:>9.1f} ms{times[len(times) * 99 // 100] * 1e3:>9.1f} ms"
+                f"{times[-1] * 1e3:>9.1f} ms{num_tokens:>12}  {end or 'goes on'}",
+                flush=True,
+            )
+    assert all(found == texts["none"] for found in texts.values()), "a heavy request changed the text of another"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 64, 256])
@@ -338,6 +399,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--skip-parts", action="store_true")
     parser.add_argument("--skip-throughput", action="store_true")
+    parser.add_argument("--skip-heavy", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{platform.processor() or platform.machine()}, one thread, torch {torch.__version__}")
@@ -352,6 +414,8 @@ def main() -> None:
     if not options.skip_throughput:
         for batch_size in options.throughput_batch:
             print_throughput(batch_size, options.rounds)
+    if not options.skip_heavy:
+        print_heavy(16)
 
 
 if __name__ == "__main__":
