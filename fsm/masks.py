@@ -73,7 +73,7 @@ class Masks:
         """Makes a row, or a part of it if that takes more than `work` (`Automaton.allow`). Whether it is known now.
 
         Raises:
-            ConstraintTooLarge: it was asked for MAX_ATTEMPTS times, or the automaton has grown too large.
+            ConstraintTooLarge: it was asked for too often, or the automaton has grown too large.
         """
         making = self._continued(state)
         self.automaton.allow(work)
@@ -91,7 +91,8 @@ class Masks:
 
     def _continued(self, state: int) -> Generator[None, None, Row]:
         """The making of a row, from where it stopped."""
-        return self._begun.pop(state) if state in self._begun else self._steps(state)
+        begun = self._begun.pop(state, None)
+        return self._steps(state) if begun is None else begun
 
     def fresh_row(self, state: int) -> Row:
         """The row of a state, made anew."""
