@@ -159,8 +159,12 @@ class Engine(EngineCore):
         constraint: ConstraintSpec | None = None,
         **options: Any,
     ) -> Any:
-        """`generate` on the model's chat template; `messages` are `{"role": …, "content": …}`."""
-        return self.generate(self.tokenizer.apply_chat_template(messages), sampling, constraint, **options)
+        """`generate` on the model's chat template; `messages` are `{"role": …, "content": …}`.
+
+        The next turn of a conversation computes only what is new in it, to the token.
+        """
+        chat = self.encode_chat(messages, namespace=options.get("namespace", ""))
+        return self.generate(chat.token_ids, sampling, constraint, conversation=chat.text, **options)
 
     def score(
         self, prompt: Prompt, continuations: Sequence[Sequence[int]], *, namespace: str = ""

@@ -13,7 +13,9 @@ reads and may run on any thread. `Engine` puts whole answers on top of it, `Asyn
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from ..errors import EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler
@@ -26,6 +28,7 @@ from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .model_runner import ModelRunner
 from .prefix_cache import PrefixCache
+from .reply_memory import Conversation, ReplyMemory
 from .request import Delta, FinishReason, Phase, Request, SamplingParams
 from .sampler import Choice, Sampler
 from .scheduler import Scheduler
@@ -74,6 +77,7 @@ class EngineCore:
         )
         self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device)
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
+        self._replies = ReplyMemory()
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
         self._num_steps = 0
@@ -91,11 +95,13 @@ class EngineCore:
         priority: int = 0,
         request_id: str | None = None,
         pin_ttl: float = 0.0,
+        conversation: str = "",
     ) -> list[Request]:
         """Tokenises, compiles and checks; returns `sampling.n` requests for `enqueue`. Safe on any thread.
 
         `max_tokens` is cut to what the context and the pool can hold. With `pin_ttl` the prompt stays cached for so
         many seconds once it is computed, as far as the budget of pins reaches (`usage.pinned_tokens` tells).
+        `conversation` is that of `encode_chat`.
 
         Raises:
             RequestError: empty prompt, ids out of the vocabulary, unknown constraint …
@@ -110,7 +116,19 @@ class EngineCore:
             priority=priority,
             request_id=request_id,
             pin_ttl=pin_ttl,
+            conversation=conversation,
         )
+
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any
+    ) -> Conversation:
+        """A conversation as a prompt; replies of this engine are the very tokens it generated. Safe on any thread.
+
+        Give `Conversation.text` to `add` as `conversation`, so that the reply is remembered in turn. `options` are
+        those of `ChatTemplate.render`.
+        """
+        pieces = self.tokenizer.chat_template.render(messages, **options)
+        return self._replies.encode(self.tokenizer, pieces, messages, namespace)
 
     def enqueue(self, requests: list[Request]) -> str:
         """Puts prepared requests into the queue; returns their common id."""
@@ -137,6 +155,7 @@ class EngineCore:
         priority: int = 0,
         request_id: str | None = None,
         pin_ttl: float = 0.0,
+        conversation: str = "",
     ) -> str:
         """`prepare` and `enqueue`; returns the request's id, under which `step` reports."""
         return self.enqueue(
@@ -148,6 +167,7 @@ class EngineCore:
                 priority=priority,
                 request_id=request_id,
                 pin_ttl=pin_ttl,
+                conversation=conversation,
             )
         )
 
@@ -273,10 +293,20 @@ class EngineCore:
         self._scheduler.remove(request, keep=keep)
         if keep:
             self._pin_prompt(request)
+            self._remember_reply(request)
         self._totals.add(request.usage)
         siblings = self._requests.get(request.id)
         if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
             del self._requests[request.id]
+
+    def _remember_reply(self, request: Request) -> None:
+        """So that the next turn begins with these tokens; not if the text was cut (a stop string, half a character)."""
+        if request.conversation:
+            token_ids = list(request.token_ids)
+            while len(token_ids) > request.num_prompt_tokens and token_ids[-1] in self.tokenizer.eos_ids:
+                token_ids.pop()
+            if self.tokenizer.decode(token_ids[request.num_prompt_tokens :]) == request.output.text:
+                self._replies.remember(request.conversation, request.output.text, token_ids, request.namespace)
 
     def _pin_prompt(self, request: Request) -> None:
         """Pins what is computed of the prompt, if the request wants that; beyond the budget of pins it is let go."""

@@ -60,6 +60,7 @@ class Intake:
         priority: int = 0,
         request_id: str | None = None,
         pin_ttl: float = 0.0,
+        conversation: str = "",
     ) -> list[Request]:
         """`sampling.n` requests under one id; see `Engine.prepare`."""
         token_ids = self.token_ids(prompt)
@@ -91,6 +92,7 @@ class Intake:
                 cursor=compiled.cursor() if compiled is not None else None,
                 max_tokens=max_tokens,
                 pin_ttl=pin_ttl,
+                conversation=conversation,
             )
             request.usage.prompt_tokens = len(token_ids)
             requests.append(request)

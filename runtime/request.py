@@ -258,6 +258,7 @@ class Request:
         draft: tokens proposed to follow token_ids; dropped freely.
         num_delivered: output tokens that a delta has reported.
         namespace: which prefixes it may share (salt, adapter …).
+        conversation: the text of the prompt if it is a chat whose reply is to be remembered; else "".
         pin_ttl: seconds for which its prompt is pinned once it is computed; 0: not at all.
     """
 
@@ -285,6 +286,7 @@ class Request:
     num_delivered: int = 0
     admitted_before: bool = False
     pin_ttl: float = 0.0
+    conversation: str = ""
     ticket: int = 0
 
     @property

@@ -111,12 +111,15 @@ class Tokenizer:
         _check_utf8(text)
         return [*self._start_ids, *self._backend.encode_at_start(text)]
 
-    def encode_pieces(self, pieces: Iterable[str]) -> list[int]:
-        """A rendered template cut into pieces: special tokens count within a piece, never across a cut."""
+    def encode_pieces(self, pieces: Iterable[str], *, at_start: bool = True) -> list[int]:
+        """A rendered template cut into pieces: special tokens count within a piece, never across a cut.
+
+        `at_start`: the first piece begins the sequence.
+        """
         ids: list[int] = []
         for index, piece in enumerate(pieces):
             _check_utf8(piece)
-            ids += self._backend.encode_template(piece, at_start=index == 0)
+            ids += self._backend.encode_template(piece, at_start=at_start and index == 0)
         return ids
 
     def apply_chat_template(

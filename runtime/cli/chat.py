@@ -84,8 +84,8 @@ class Conversation:
         said = ""
         usage = None
         try:
-            prompt = self._engine.tokenizer.apply_chat_template([*opening, *turns])
-            for delta in self._engine.stream(prompt, self._sampling):
+            chat = self._engine.encode_chat([*opening, *turns])
+            for delta in self._engine.stream(chat.token_ids, self._sampling, conversation=chat.text):
                 sys.stdout.write(delta.text)
                 sys.stdout.flush()
                 said += delta.text

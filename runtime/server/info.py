@@ -117,7 +117,7 @@ def _json(body: object) -> Response:
 
 def _tokenize(service: Service, body: TokenizeRequest) -> list[int]:
     if body.prompt is None:
-        return chat_prompt(service.engine, body)
+        return chat_prompt(service.engine, body).token_ids
     if not body.prompt:
         return []
     try:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ...errors import RequestError
 from ..constraint_spec import ConstraintSpec
+from ..reply_memory import Conversation
 from ..request import SamplingParams
 from .constraints import Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
@@ -32,6 +34,10 @@ class EngineFace(Protocol):
     @property
     def max_model_len(self) -> int: ...
 
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any
+    ) -> Conversation: ...
+
 
 @dataclass(frozen=True, slots=True)
 class EngineCall:
@@ -42,6 +48,7 @@ class EngineCall:
     spec: ConstraintSpec | None
     namespace: str
     priority: int
+    conversation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +79,13 @@ def prepare_chat(
     if plan is not None:
         wanted = Wanted(plan.spec, "tools")
     _check_constraint(engine, wanted)
-    prompt_ids = chat_prompt(engine, body)
+    chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key))
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
-    _check_length(engine, len(prompt_ids), budget, "messages")
+    _check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
-    return PreparedChat(_call(prompt_ids, sampling, wanted, body, api_key), plan)
+    call = _call(chat.token_ids, sampling, wanted, body, api_key)
+    return PreparedChat(replace(call, conversation=chat.text), plan)
 
 
 def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
@@ -97,15 +105,16 @@ def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: st
     return calls
 
 
-def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest) -> list[int]:
+def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "") -> Conversation:
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
     messages = [_template_message(message) for message in body.messages or []]
     tools = None
     if isinstance(body, ChatRequest) and body.tools and body.tool_choice != "none":
         tools = [tool.model_dump(exclude_unset=True) for tool in body.tools]
     try:
-        prompt_ids: list[int] = engine.tokenizer.apply_chat_template(
+        return engine.encode_chat(
             messages,
+            namespace=namespace,
             add_generation_prompt=body.add_generation_prompt,
             continue_final=body.continue_final_message,
             tools=tools,
@@ -113,7 +122,6 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest) -> list
         )
     except RequestError as error:
         raise api_error(error, param="messages") from error
-    return prompt_ids
 
 
 def _template_options(engine: EngineFace, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -148,6 +148,11 @@ class Service:
 
     def _generate(self, call: EngineCall) -> AsyncGenerator[Delta]:
         stream: AsyncIterator[Delta] = self.async_engine.generate(
-            call.prompt_ids, call.sampling, call.spec, namespace=call.namespace, priority=call.priority
+            call.prompt_ids,
+            call.sampling,
+            call.spec,
+            namespace=call.namespace,
+            priority=call.priority,
+            conversation=call.conversation,
         )
         return cast("AsyncGenerator[Delta]", stream)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from phloem.errors import PromptTooLong, RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constraint_spec import ConstraintSpec
+from phloem.runtime.reply_memory import Conversation
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.statistics import EngineStatistics
 
@@ -86,6 +87,11 @@ class FakeEngine:
         self.max_model_len = 2000
         self.config = EngineConfig()
 
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any
+    ) -> Conversation:
+        return Conversation(self.tokenizer.apply_chat_template(messages, **options), "", 0)
+
 
 @dataclass
 class FakeAsyncEngine:
@@ -118,7 +124,7 @@ class FakeAsyncEngine:
         self.engine = FakeEngine(self.broken, self.compile_seconds)
 
     def statistics(self) -> EngineStatistics:
-        return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 7, 7, 100, 1, 3, 90, 45, 30, 8, 6)
+        return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 0, 7, 7, 100, 1, 3, 90, 45, 30, 8, 6)
 
     async def generate(
         self,
@@ -128,6 +134,7 @@ class FakeAsyncEngine:
         *,
         namespace: str = "",
         priority: int = 0,
+        conversation: str = "",
     ) -> AsyncIterator[Delta]:
         self.calls.append(
             {
