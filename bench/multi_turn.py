@@ -18,7 +18,7 @@ from random import Random
 
 import phloem as ph
 
-WORDS = ["block", "tree", "radix", "token", "prefix", "cache", "lease", "evict", "model", "prompt", "answer", "city", "person", "count", "ticket", "invoice"]
+WORDS = ["block", "tree", "radix", "token", "prefix", "cache", "lease", "evict", "model", "city", "person", "ticket"]
 
 
 def hold(engine: ph.Engine, options: argparse.Namespace, seed: int, spliced: bool) -> list[tuple[float, float]]:
