@@ -242,7 +242,10 @@ def _numbers(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
     constants = _among(left), _among(right)
     if constants[0] is not None and constants[1] is not None:
         return constants[0].isdisjoint(constants[1])
-    return is_impossible(left + right)
+    try:
+        return is_impossible(left + right)
+    except ConstraintTooLarge:
+        return False
 
 
 def _among(tests: tuple[Test, ...]) -> frozenset[object] | None:
