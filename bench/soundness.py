@@ -1,7 +1,7 @@
 """Random sampling through the mask, over a real vocabulary: is whatever comes out valid?
 
     python bench/soundness.py CASES [--tokenizer tekken.json | bytes] [--walks N] [--part I/N] [--seed S]
-           [--whitespace STYLE] [--only TEXT] [--peers]
+           [--whitespace STYLE] [--key-order schema | any] [--only TEXT] [--peers]
 
 CASES is a folder of files `{"schema": …}`, or lists of such groups (the official test suite). Every schema that
 compiles is sampled N times by a pretend model: random logits, sharpened or flattened by a temperature, from which
@@ -128,6 +128,7 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--draft", default="", help="$schema of the cases that name none")
     arguments.add_argument("--whitespace", choices=["compact", "spaced", "flexible"], default="compact")
+    arguments.add_argument("--key-order", choices=["schema", "any"], default="schema")
     arguments.add_argument("--peers", action="store_true", help="ask llguidance and xgrammar, too")
     options = arguments.parse_args()
     warnings.simplefilter("ignore")
@@ -143,7 +144,7 @@ def main() -> None:
         if options.draft and isinstance(schema, dict):
             schema = {"$schema": options.draft, **schema}
         try:
-            constraint = compiler.json_schema(schema, whitespace=options.whitespace)
+            constraint = compiler.json_schema(schema, whitespace=options.whitespace, key_order=options.key_order)
         except PhloemError as error:
             findings.outcomes[f"not compiled: {type(error).__name__}"] += 1
             continue

@@ -93,14 +93,19 @@ class Compiler:
             whitespace: "compact", "spaced" or "flexible"; see `any_json`.
             key_order: "schema" (named keys as the schema names them, then others) or "any".
         """
-        from .json_schema import schema_to_grammar
+        from .json_schema import place_of_contradiction, schema_to_grammar
 
         loaded = _load_schema(schema)
 
         def grammar() -> Grammar:
             return schema_to_grammar(loaded, whitespace=whitespace, key_order=key_order)
 
-        return self._compile("json_schema", packed(loaded), grammar, f"{whitespace}/{key_order}")
+        try:
+            return self._compile("json_schema", packed(loaded), grammar, f"{whitespace}/{key_order}")
+        except EmptyLanguage as error:
+            pointer = place_of_contradiction(loaded)
+            message = f"{pointer or '/'}: {error}; look for keywords here that contradict each other"
+            raise EmptyLanguage(message, pointer=pointer) from error
 
     def json_object(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON object."""

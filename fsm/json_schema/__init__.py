@@ -22,12 +22,13 @@ from ...errors import InvalidSchema
 from ..any_json import KeyOrder, Whitespace
 from ..expression import Grammar
 from .compile import SchemaCompiler
+from .contradiction import place_of_contradiction
 from .layout import LAYOUTS
 from .resolve import check_size
 from .sites import Annotation, Sites
 from .texts import shown
 
-__all__ = ["Annotation", "KeyOrder", "Whitespace", "schema_to_grammar"]
+__all__ = ["Annotation", "KeyOrder", "Whitespace", "place_of_contradiction", "schema_to_grammar"]
 
 
 def schema_to_grammar(

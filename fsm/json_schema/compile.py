@@ -50,15 +50,15 @@ class SchemaCompiler:
         written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
         self._objects = ObjectWriter(layout, self.value, others, written)
 
-    def grammar(self) -> Grammar:
-        """The grammar of all values that fulfil the whole text.
+    def grammar(self, goal: Goal | None = None) -> Grammar:
+        """The grammar of all values that fulfil the whole text, or a goal of its own.
 
         Raises:
             EmptyLanguage: there are none.
         """
-        start = self.value(self._sites.root_goal())
+        start = self.value(self._sites.root_goal() if goal is None else goal)
         if start is None:
-            raise EmptyLanguage("no value at all is valid under the schema; look for contradictions")
+            raise EmptyLanguage("no value at all is valid under the schema")
         while self._pending:
             name, goal = self._pending.pop()
             self._rules[name] = alternation(*self._options(goal))

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from phloem.errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, InvalidSchema, UnsupportedSchema
+from phloem.fsm import Compiler
 from phloem.fsm.json_schema import schema_to_grammar
 from phloem.fsm.json_schema.sites import KEYWORDS
 from phloem.fsm.network import build_network
+
+from .walks import BYTES
 
 OTHERS = ("$id", "$anchor", "$schema", "$defs", "$dynamicAnchor", "$recursiveAnchor", "then", "else", "id", "title")
 VALUES: tuple[Any, ...] = (
@@ -192,6 +195,23 @@ def test_contradictions_that_may_be_avoided_are(name: str) -> None:
             compile_(schema)
         except UnsupportedSchema as error:
             assert error.pointer.startswith("/not")
+
+
+PLACES_OF_CONTRADICTION = {
+    "disjoint enums": "",
+    "bounds": "",
+    "a required key that may not be": "/properties/a",
+    "a third item that cannot be": "/prefixItems/2",
+    "far below": "/$defs/b/properties/c",
+    "endless": "/$defs/n",
+}
+
+
+@pytest.mark.parametrize("name", PLACES_OF_CONTRADICTION)
+def test_the_place_of_a_contradiction_is_named(name: str) -> None:
+    with pytest.raises(EmptyLanguage, match="contradict each other") as caught:
+        Compiler(BYTES).json_schema(CONTRADICTIONS[name])
+    assert caught.value.pointer == PLACES_OF_CONTRADICTION[name]
 
 
 def definitions(name: str) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""Where a schema contradicts itself: the deepest subschema that must hold and that no value fulfils.
+
+::
+
+    {"required": ["a"], "properties": {"a": {"enum": []}}}      /properties/a: it must be there, and nothing can be
+    {"allOf": [{"type": "string"}, {"type": "integer"}]}        the root: each option alone has values, both have not
+
+Only asked once a schema is known to be empty, so it may take its time: it compiles the subschemas that must hold, one
+level after the other, and goes down where one is empty by itself. Where none is, the keywords of that place contradict
+each other. Bounded by `MAX_TRIES` compilations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from ...errors import ConstraintError, EmptyLanguage
+from ..network import build_network
+from .compile import SchemaCompiler
+from .layout import COMPACT
+from .resolve import Site, check_size
+from .sites import Sites
+from .texts import escape
+
+MAX_TRIES = 100
+
+
+def place_of_contradiction(schema: object) -> str:
+    """JSON pointer of the subschema to look at; "" is the root.
+
+    Args:
+        schema: a schema that has no valid value, as json.loads gives it.
+    """
+    if type(schema) is not dict:
+        return ""
+    evaluates, is_dynamic = check_size(schema)
+    sites = Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic)
+    site = sites.resolver.root
+    tries = 0
+    seen: set[str] = set()
+    while site.pointer not in seen:  # a schema that must contain itself is a circle
+        seen.add(site.pointer)
+        for below in _must_hold(sites, site):
+            tries += 1
+            if tries > MAX_TRIES:
+                return site.pointer
+            if _is_empty(sites, below):
+                site = below
+                break
+    return site.pointer
+
+
+def _is_empty(sites: Sites, site: Site) -> bool:
+    if site.schema is False:
+        return True
+    try:
+        goal = sites.goal(site.schema, site.pointer, site.resource)
+        build_network(SchemaCompiler(sites, COMPACT).grammar(goal))
+    except EmptyLanguage:
+        return True
+    except ConstraintError:
+        pass
+    return False
+
+
+def _must_hold(sites: Sites, site: Site) -> Iterator[Site]:
+    """Subschemas that hold of every value of the schema, or of a member or item that every value has."""
+    schema = site.schema
+    if type(schema) is not dict:
+        return
+    if isinstance(schema.get("$ref"), str):
+        try:
+            yield sites.resolver.follow(site, schema["$ref"])
+        except ConstraintError:
+            return
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        options = schema.get(keyword)
+        if isinstance(options, list) and (keyword == "allOf" or len(options) == 1):
+            for index, option in enumerate(options):
+                yield _below(sites, site, option, f"{keyword}/{index}")
+    required, properties = schema.get("required"), schema.get("properties")
+    if isinstance(required, list) and isinstance(properties, dict):
+        for key in required:
+            if isinstance(key, str) and key in properties:
+                yield _below(sites, site, properties[key], f"properties/{escape(key)}")
+    minimum = schema.get("minItems")
+    if type(minimum) is int and minimum > 0:
+        for keyword in ("prefixItems", "items"):
+            items = schema.get(keyword)
+            if isinstance(items, list):
+                for index, item in islice(enumerate(items), minimum):
+                    yield _below(sites, site, item, f"{keyword}/{index}")
+            elif items is not None and minimum > len(schema.get("prefixItems", ())):
+                yield _below(sites, site, items, keyword)
+    if "contains" in schema and schema.get("minContains", 1) != 0:
+        yield _below(sites, site, schema["contains"], "contains")
+
+
+def _below(sites: Sites, site: Site, schema: object, path: str) -> Site:
+    return sites.resolver.site(schema, f"{site.pointer}/{path}", site.resource)  # type: ignore[arg-type]  # it was read
