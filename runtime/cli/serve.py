@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import closing
 from enum import StrEnum
 from typing import Annotated
@@ -157,6 +158,8 @@ def serve(
         if warm_up:
             with busy("warming up (the first time takes about a minute)"):
                 warm(engine)
+        gc.collect()
+        gc.freeze()  # what is loaded stays: later collections, which stop all threads, need not look through it
         served = AsyncEngine(engine)
         try:
             num_blocks = engine.statistics().num_blocks
