@@ -178,7 +178,11 @@ class Cursor:
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
         """`row_within`, or None if the row is not known and takes more than `work` (`Masks.make`): ask again."""
-        if self._state in self._rows or self._state == FINISHED or self._masks.make(self._state, work):
+        row = self._rows.get(self._state)
+        if row is not None and row.worst < remaining:
+            row.is_recent = True
+            return row.bits
+        if row is not None or self._state == FINISHED or self._masks.make(self._state, work):
             return self.row_within(remaining)
         return None
 
@@ -202,6 +206,8 @@ class Cursor:
 
         Canonical tokens may be more than the fewest that spell the same bytes.
         """
+        if self._state == FINISHED or not self.constraint.drafts.run(self._state).data:
+            return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
         automaton, liveness = self.constraint.automaton, self.constraint.liveness
         state = self._state

@@ -146,17 +146,19 @@ class Sampler:
         """
         remaining = request.remaining_tokens
         num_before_end = request.sampling.min_tokens - request.num_output_tokens
-        num_consumed = cursor.num_consumed
-        slots: list[int] = []
-        for token_id in (*draft, None):
-            num_advanced = len(slots)
+        row = _allowed(cursor, remaining, num_before_end > 0, work)
+        if row is None:
+            return []
+        slots = [self._masks.slot(row)]
+        num_advanced = 0
+        for token_id in draft:
+            if not cursor.advance(token_id):
+                break
+            num_advanced += 1
             row = _allowed(cursor, remaining - num_advanced, num_before_end > num_advanced, work)
             if row is None:
                 break
             slots.append(self._masks.slot(row))
-            if token_id is None or not cursor.advance(token_id):
-                break
-        num_advanced = cursor.num_consumed - num_consumed
         if num_advanced:
             cursor.rollback(num_advanced)
         return slots
