@@ -16,7 +16,7 @@ A node of the trie stands for a range of members, first .. end - 1; a byte is le
 written. So the place in the trie and the set are all there is to know, however many members there are. Behind the node
 at which a member is alone it is a plain chain of positions, as everywhere else.
 
-This module only builds; `any_order_kernels` runs. Costs a few microseconds per member.
+This module only builds; `any_order_kernels` and `key_kernels` run. Costs a few microseconds per member.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class SetBuilder:
         return order, heads
 
     def tables(self) -> SetTables:
-        """The arrays, still without costs: see `any_order_kernels.settle_sets`."""
+        """The arrays, still without costs: see `set_cost_kernels.settle_sets`."""
         return SetTables(
             np.array(self.sets or [0] * SET_WIDTH, np.int32).reshape(-1, SET_WIDTH),
             np.array(self.members or [0] * MEMBER_WIDTH, np.int32).reshape(-1, MEMBER_WIDTH),

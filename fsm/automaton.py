@@ -204,7 +204,7 @@ class Automaton:
 
         Returns 1 + the greatest number of bytes to acceptance after any token that may follow; 0 if there is none.
         """
-        return self._call(lambda: walk_kernels.walk(self._memory, state, limit, bits))
+        return self._call(lambda: walk_kernels.walk(self._memory, state, self.vocabulary.shared.live, limit, bits))
 
     def targets(self, state: int, bits: Ints) -> Ints:
         """int32[vocabulary size]: the state after each token whose bit is set, 0 for the others."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .any_order_kernels import key_step, mark_live_keys
 from .compiled import call, inner_kernel, kernel
 from .counted_kernels import counted_step, next_count
+from .key_kernels import key_step, mark_live_keys
 from .memory import (
     ALLOWANCE,
     ARG,

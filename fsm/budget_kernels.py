@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from .any_order_kernels import key_cost, mark_live_keys
 from .array_kernels import sort_beginning
 from .automaton_kernels import advance, step
 from .compiled import inner_kernel, kernel
 from .counted_kernels import counted_cost, counted_step, next_count
+from .key_kernels import key_cost, mark_live_keys
 from .memory import (
     ARG,
     BYTE_SETS,

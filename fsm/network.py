@@ -35,9 +35,9 @@ import numpy.typing as npt
 from ..errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from .alphabet import Ints
 from .any_order import SetBuilder, SetTables
-from .any_order_kernels import place_sets, settle_sets
 from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
 from .network_kernels import calls_in_cycles, settle_costs, spell_out
+from .set_cost_kernels import place_sets, settle_sets
 from .text_table import TextTable, text_table
 
 if TYPE_CHECKING:

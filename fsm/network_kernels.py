@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .any_order_kernels import least_cost
 from .compiled import inner_kernel, kernel
 from .memory import A_NUM_OTHERS, A_OTHERS
+from .set_cost_kernels import least_cost
 
 NEVER = 1 << 29
 

@@ -13,21 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .any_order_kernels import (
-    cost_of_going_on,
-    goes_on,
-    is_any_open,
-    key_cost,
-    may_end,
-    may_write_others,
-    member_that_ends,
-    open_set,
-    stack_below,
-    write_member,
-)
+from .any_order_kernels import is_any_open, may_end, may_write_others, open_set, stack_below, write_member
 from .array_kernels import sort_beginning
 from .compiled import inner_kernel, kernel
 from .counted_kernels import counted_alive, counted_cost
+from .key_kernels import cost_of_going_on, goes_on, key_cost, member_that_ends, only_byte
 from .memory import (
     A_KEY,
     A_MEMBERS,
@@ -378,14 +368,21 @@ def intern(memory: Any, size: Any, accepts: Any) -> Any:
         elif i32(memory[KIND])[node] == K_KEY:
             place = ((key >> STACK_BITS) & SUB_MASK) - 1
             total = key_cost(memory, np.int64(i32(memory[ARG])[node]), key & STACK_ID_MASK, place)
+            if size == 1:
+                row = NEVER_A_ROW
         else:
             total += nodes_cost[node]
         cost = min(cost, total)
     states[at + S_OFFSET], states[at + S_SIZE], states[at + S_ACCEPTS] = offset, size, accepts
     states[at + S_COST] = 0 if accepts else cost
     states[at + S_ROW], states[at + S_BYTE], states[at + S_NEXT] = row, -1, -1
-    if size == 1 and i32(memory[KIND])[found[0] >> 43] == K_BYTE:
-        states[at + S_BYTE] = i32(memory[ARG])[found[0] >> 43]
+    if size == 1:
+        node = found[0] >> 43
+        if i32(memory[KIND])[node] == K_BYTE:
+            states[at + S_BYTE] = i32(memory[ARG])[node]
+        elif i32(memory[KIND])[node] == K_KEY:
+            place = ((found[0] >> STACK_BITS) & SUB_MASK) - 1
+            states[at + S_BYTE] = only_byte(memory, np.int64(i32(memory[ARG])[node]), found[0] & STACK_ID_MASK, place)
     slots[slot] = state
     memory[NUM_STATES] = state + 1
     memory[POOL_USED] = offset + size

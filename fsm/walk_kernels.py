@@ -25,7 +25,6 @@ from .memory import (
     TRIE_DEPTHS,
     TRIE_ENDS,
     TRIE_ROOTS,
-    TRIE_SIZE,
     TRIE_TOKENS,
     WHOLE,
     i32,
@@ -34,27 +33,28 @@ from .memory import (
 
 
 @kernel
-def walk(memory: Any, state: Any, limit: Any, bits: Any) -> Any:
+def walk(memory: Any, state: Any, live: Any, limit: Any, bits: Any) -> Any:
     """Sets the bit of every token that may follow and leads to a state of cost <= limit.
 
-    Returns 1 + the greatest cost after a token that may follow (0: there is none), or the negative code for help.
+    `live` is scratch, uint8[256]. Returns 1 + the greatest cost after a token that may follow (0: there is none), or
+    the negative code for help.
     """
-    path = i32(memory[PATH])
-    path[0] = state
-    only = i32(memory[STATES])[state * STATE_WIDTH + S_BYTE]
-    roots = i32(memory[WHOLE + TRIE_ROOTS])
-    if only >= 0:
-        if roots[only] < 0:
-            return 0
-        return _walk_range(
-            memory,
-            np.int64(WHOLE),
-            np.int64(roots[only]),
-            np.int64(i32(memory[WHOLE + TRIE_ENDS])[roots[only]]),
-            limit,
-            bits,
-        )
-    return _walk_range(memory, np.int64(WHOLE), np.int64(0), memory[WHOLE + TRIE_SIZE], limit, bits)
+    roots, ends = i32(memory[WHOLE + TRIE_ROOTS]), i32(memory[WHOLE + TRIE_ENDS])
+    first = np.int64(i32(memory[STATES])[state * STATE_WIDTH + S_BYTE])
+    end = first + 1
+    if first < 0:
+        live_bytes(memory, state, live)
+        first, end = np.int64(0), np.int64(256)
+    worst = np.int64(0)
+    for byte in range(first, end):
+        node = np.int64(roots[byte])
+        if node >= 0 and (end == first + 1 or live[byte]):
+            i32(memory[PATH])[0] = state
+            cost = _walk_range(memory, np.int64(WHOLE), node, np.int64(ends[node]), limit, bits)
+            if cost < 0:
+                return cost
+            worst = max(worst, cost)
+    return worst
 
 
 @inner_kernel

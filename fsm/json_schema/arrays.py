@@ -1,7 +1,8 @@
 """Arrays: one branch's facets as an expression.
 
-Plain arrays are a list of fixed items and a repetition. `contains` and `uniqueItems` need memory: they become
-right-linear rules, one per state of the count (or per set of values used), which the automaton runs as states.
+Plain arrays are a list of fixed items and a repetition. `uniqueItems` of a list is `AnyOrder` over its values.
+`contains`, and `uniqueItems` behind fixed items, become right-linear rules, one per state of the count (or per set of
+values used), which the automaton runs as states.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
-from ...errors import ConstraintTooLarge, UnsupportedSchema
-from ..expression import EMPTY_TEXT, Expression, Literal, Repeat, Rule, Sequence, alternation
+from ...errors import ConstraintError, ConstraintTooLarge, UnsupportedSchema
+from ..expression import EMPTY_TEXT, AnyOrder, Expression, Literal, Member, Repeat, Rule, Sequence, alternation
 from .disjointness import goal_of_item
 from .layout import Layout, Parts
 from .negation import refusals
@@ -19,7 +20,8 @@ from .parts import ANYTHING, ArrayFacet, Contains, Goal
 from .texts import error_at
 
 MAX_STATES = 4_000
-MAX_UNIQUE = 10
+MAX_UNIQUE = 10  # values of items behind fixed ones
+MAX_UNIQUE_LIST = 4096
 
 Value = Callable[[Goal], "Expression | None"]
 """Compiles a goal; None if no value fulfils it."""
@@ -160,17 +162,14 @@ class ArrayWriter:
     def _unique(
         self, facets: tuple[ArrayFacet, ...], minimum: int, maximum: int | None, num_fixed: int, pointer: str
     ) -> Expression | None:
-        """States are (items so far, values used); the values must be few."""
+        """Values of a list are members in any order; with fixed items before them, states that say which are used."""
+        if num_fixed == 0:
+            return self._unique_list(goal_of_item(facets, 0), minimum, maximum, pointer)
         goals = [goal_of_item(facets, index) for index in range(num_fixed + 1)]
         listed = [self.texts(goal, MAX_UNIQUE) for goal in goals]
         values = sorted({text for texts in listed if texts is not None for text in texts})
         if any(texts is None for texts in listed) or len(values) > MAX_UNIQUE:
-            raise error_at(
-                UnsupportedSchema,
-                pointer,
-                f"unique items need an item schema with at most {MAX_UNIQUE} values (enum, const, "
-                "boolean, null); list the values, or leave uniqueItems to a check afterwards",
-            )
+            raise _too_many_values(pointer, f"behind fixed ones, at most {MAX_UNIQUE} values")
         number = {text: index for index, text in enumerate(values)}
         choices = [[(number[text], text) for text in texts or ()] for texts in listed]
 
@@ -186,6 +185,20 @@ class ArrayWriter:
             return index >= minimum, found
 
         return self._states((0, ()), moves, pointer)
+
+    def _unique_list(self, goal: Goal, minimum: int, maximum: int | None, pointer: str) -> Expression | None:
+        """Some of the values of a goal, each at most once."""
+        values = self.texts(goal, MAX_UNIQUE_LIST)
+        if values is None:
+            raise _too_many_values(pointer, f"at most {MAX_UNIQUE_LIST} values")
+        if minimum > len(values):
+            return None
+        if not values:
+            return self.layout.empty(b"[]")
+        members = tuple(Member(text.encode(), EMPTY_TEXT) for text in values)
+        upper = None if maximum is None or maximum >= len(values) else maximum
+        items = AnyOrder(members, (), Sequence(self.layout.comma), minimum, upper)
+        return self.layout.bracketed(b"[", (items,), b"]", may_be_empty=minimum == 0)
 
     # ---------------------------------------------------------------- right-linear rules
 
@@ -226,3 +239,12 @@ class ArrayWriter:
 
 
 State = tuple[int, tuple[int, ...]]
+
+
+def _too_many_values(pointer: str, bound: str) -> ConstraintError:
+    return error_at(
+        UnsupportedSchema,
+        pointer,
+        f"unique items need an item schema with {bound} (enum, const, boolean, null); list the values, or leave "
+        "uniqueItems to a check afterwards",
+    )
