@@ -63,6 +63,11 @@ class SetTables:
     lists: Ints
     max_words: int
 
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the arrays."""
+        return sum(array.nbytes for array in (self.sets, self.members, self.tries, self.edges, self.lists))
+
     def entries(self, row: int) -> list[int]:
         """The nodes at which the members of a set go on once their head is read."""
         first, count = self.sets[row, (A_MEMBERS, A_NUM_MEMBERS)].tolist()

@@ -134,7 +134,7 @@ def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any, wo
         only = np.int64(states[at + S_BYTE])
         if only < 0:
             _nearing_bytes(memory, state, flags)
-            work[0] -= 256
+            work[0] -= 256 * np.int64(states[at + S_SIZE])
         if work[0] < 0:
             target = np.int64(EXHAUSTED)
             break

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -158,7 +158,7 @@ class Compiler:
     def num_cached_bytes(self) -> int:
         """Memory of the constraints and rows that are kept."""
         with self._lock:
-            return sum(constraint.num_bytes for constraint in self._kept.values()) + self._store.num_bytes
+            return self._count() + self._store.num_bytes
 
     # ---------------------------------------------------------------- the cache
 
@@ -180,11 +180,26 @@ class Compiler:
                 self._shrink()
         return constraint
 
+    def _count(self) -> int:
+        """Memory of the kept constraints, texts that they share counted once. Call with the lock held."""
+        texts = {table for constraint in self._kept.values() for table in constraint.texts}
+        own = sum(constraint.num_bytes for constraint in self._kept.values())
+        return own + sum(table.num_bytes for table in texts)
+
     def _shrink(self) -> None:
-        """Counts the kept constraints anew, as automata grow in use, and drops the least recently used."""
-        total = sum(other.num_bytes for other in self._kept.values())
-        while total > self._max_bytes and len(self._kept) > 1:
-            total -= self._kept.popitem(last=False)[1].num_bytes
+        """Counts the kept constraints anew, as automata grow in use, and drops the least recently used.
+
+        If any, so many that it need not be done again at once.
+        """
+        total = self._count()
+        if total > self._max_bytes:
+            users = Counter(table for constraint in self._kept.values() for table in set(constraint.texts))
+            while total > self._max_bytes * 7 // 8 and len(self._kept) > 1:
+                dropped = self._kept.popitem(last=False)[1]
+                total -= dropped.num_bytes
+                for table in set(dropped.texts):
+                    users[table] -= 1
+                    total -= 0 if users[table] else table.num_bytes
         self._num_bytes = total
 
     def _build(self, kind: str, source: Source, grammar: Grammar) -> Constraint:

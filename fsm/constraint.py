@@ -32,8 +32,10 @@ from .mask_store import MaskStore
 from .masks import Masks
 from .network import Network
 from .source import Source, unpacked
+from .text_table import TextTable
 from .trail import Trail
 
+OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
 FINISHED = -1  # as a cursor's state: EOS was taken
 
 
@@ -86,8 +88,15 @@ class Constraint:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the automaton so far; rows belong to the store."""
-        return self.automaton.num_bytes + 16 * self.automaton.network.num_nodes
+        """Memory of its own so far: network, automaton, bounds and drafts. Rows belong to the store, texts to all."""
+        own = self.automaton.num_bytes + self.automaton.network.num_bytes
+        kept = self.liveness.num_bytes + self.budget.num_bytes + self.drafts.num_bytes
+        return OBJECT_BYTES + len(self._source) + own + kept
+
+    @property
+    def texts(self) -> tuple[TextTable, ...]:
+        """The text automata that it goes through, which it may share with other constraints."""
+        return self.automaton.network.texts
 
     def __repr__(self) -> str:
         source = self.source if len(self.source) <= 60 else self.source[:57] + "..."

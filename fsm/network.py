@@ -80,6 +80,13 @@ class Network:
         return len(self.kind)
 
     @property
+    def num_bytes(self) -> int:
+        """Memory of the arrays, and roughly of the names."""
+        arrays = (self.kind, self.arg, self.next_node, self.cost, self.options, self.loops, self.byte_sets)
+        own = sum(array.nbytes for array in (*arrays, self.rule_entries)) + 200 * len(self.rule_numbers)
+        return own + self.sets.num_bytes
+
+    @property
     def entries(self) -> dict[str, int]:
         """The entry node of every rule by its name."""
         return {name: int(self.rule_entries[number]) for name, number in self.rule_numbers.items()}

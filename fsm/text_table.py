@@ -62,6 +62,12 @@ class TextTable:
     widest: int = 0
 
     @property
+    def num_bytes(self) -> int:
+        """Memory of the arrays."""
+        own = self.fields.nbytes + sum(array.nbytes for array in self.arrays)
+        return own + (self.uncounted.num_bytes if self.uncounted is not None else 0)
+
+    @property
     def num_states(self) -> int:
         """Q."""
         return len(self.table)
