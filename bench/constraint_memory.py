@@ -65,9 +65,8 @@ def ours(vocabulary: Vocabulary, groups: list[tuple[str, dict[str, Any]]], optio
         count += 1
         most = max(most, compiler.num_cached_bytes)
         if count % 100 == 0 or count == options.num:
-            print(
-                f"phloem      {count:5} schemas: resident +{resident() - base:7.1f} MiB, counted {most / 2**20:7.1f} MiB"
-            )
+            counted = f"counted {most / 2**20:7.1f} MiB at most"
+            print(f"phloem      {count:5} schemas: resident +{resident() - base:7.1f} MiB, {counted}", flush=True)
         if count == options.num:
             break
     compiler.clear()
@@ -81,10 +80,11 @@ def llguidance(vocabulary: Vocabulary, groups: list[tuple[str, dict[str, Any]]],
     import llguidance as peer
 
     class Tokens:
-        eos_token_id = vocabulary.eos_ids[0]
-        bos_token_id = None
-        tokens = list(vocabulary.tokens)
-        special_token_ids = [i for i, t in enumerate(vocabulary.tokens) if not t]
+        def __init__(self) -> None:
+            self.eos_token_id = vocabulary.eos_ids[0]
+            self.bos_token_id = None
+            self.tokens = list(vocabulary.tokens)
+            self.special_token_ids = [i for i, token in enumerate(vocabulary.tokens) if not token]
 
         def __call__(self, data: bytes | str) -> list[int]:
             return tokens_of(vocabulary, data if isinstance(data, bytes) else data.encode())
@@ -131,10 +131,8 @@ def xgrammar(vocabulary: Vocabulary, groups: list[tuple[str, dict[str, Any]]], o
                 break
         count += 1
         if count % 100 == 0 or count == options.num:
-            print(
-                f"xgrammar    {count:5} schemas: resident +{resident() - base:7.1f} MiB (schemas up to 3,000 characters)",
-                flush=True,
-            )
+            grown = f"resident +{resident() - base:7.1f} MiB"
+            print(f"xgrammar    {count:5} schemas: {grown} (of at most 3,000 characters)", flush=True)
         if count == options.num:
             break
 
