@@ -190,23 +190,30 @@ class EngineCore:
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle.
 
-        A failure of the forward ends the requests of this batch with an error and leaves all others in place.
+        Whatever fails is charged to one request: it ends with an error, all others go on as if nothing had happened.
         """
         batch = self._scheduler.plan()
-        if batch is None:
-            return []
-        self._num_steps += 1
-        try:
-            logits = self._runner.forward(batch)
-            choices = self._sampler.choose(logits, batch)
-        except Exception as error:
-            cause = RequestError(f"the step failed: {type(error).__name__}: {error}")
-            deltas = [self._fail(extend.request, cause) for extend in batch.extends]
-        else:
-            deltas = self._commit(batch, choices)
+        deltas = [self._fail(request, _cause("planning", error)) for request, error in self._scheduler.take_failed()]
+        if batch is not None:
+            self._num_steps += 1
+            deltas += self._commit(batch, self._compute(batch))
         if self.config.check_invariants:
             self.audit()
         return deltas
+
+    def _compute(self, batch: Batch) -> list[Choice]:
+        """One forward and its choices. If that fails, each request is computed alone, so that it fails alone."""
+        try:
+            return self._sampler.choose(self._runner.forward(batch), batch)
+        except Exception:
+            choices: list[Choice] = []
+            for extend in batch.extends:
+                alone = Batch.from_extends([extend], self.prefix_cache.block_size)
+                try:
+                    choices += self._sampler.choose(self._runner.forward(alone), alone)
+                except Exception as error:
+                    choices.append(Choice(error=_cause("the step", error)))
+            return choices
 
     def _commit(self, batch: Batch, choices: list[Choice]) -> list[Delta]:
         deltas = []
@@ -214,8 +221,7 @@ class EngineCore:
             try:
                 delta = self._commit_extend(extend, choice)
             except Exception as error:
-                cause = RequestError(f"the request failed: {type(error).__name__}: {error}")
-                delta = self._fail(extend.request, error if isinstance(error, RequestError) else cause)
+                delta = self._fail(extend.request, _cause("the request", error))
             if delta is not None:
                 deltas.append(delta)
         return deltas
@@ -287,6 +293,8 @@ class EngineCore:
         return Delta(request.id, request.index, "", (), FinishReason.ERROR, request.usage, error=error)
 
     def _close_request(self, request: Request, reason: FinishReason, *, keep: bool = True) -> None:
+        if request.phase is Phase.FINISHED:
+            return
         request.finish_reason = reason
         request.draft = []
         request.cursor = None  # a constraint is kept alive by those who still need it
@@ -376,3 +384,7 @@ class EngineCore:
         for request_id in list(self._requests):
             self.abort(request_id)
         self.prefix_cache.flush(pinned=True)
+
+
+def _cause(what: str, error: Exception) -> RequestError:
+    return error if isinstance(error, RequestError) else RequestError(f"{what} failed: {type(error).__name__}: {error}")

@@ -151,16 +151,18 @@ class Sampler:
             return []
         slots = [self._masks.slot(row)]
         num_advanced = 0
-        for token_id in draft:
-            if not cursor.advance(token_id):
-                break
-            num_advanced += 1
-            row = _allowed(cursor, remaining - num_advanced, num_before_end > num_advanced, work)
-            if row is None:
-                break
-            slots.append(self._masks.slot(row))
-        if num_advanced:
-            cursor.rollback(num_advanced)
+        try:
+            for token_id in draft:
+                if not cursor.advance(token_id):
+                    break
+                num_advanced += 1
+                row = _allowed(cursor, remaining - num_advanced, num_before_end > num_advanced, work)
+                if row is None:
+                    break
+                slots.append(self._masks.slot(row))
+        finally:
+            if num_advanced:
+                cursor.rollback(num_advanced)
         return slots
 
     def _penalised(self, logits: torch.Tensor, batch: Batch, decided: list[tuple[int, int]]) -> torch.Tensor:

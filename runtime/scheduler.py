@@ -69,6 +69,7 @@ class Scheduler:
         self._next_ticket = 0
         self._num_admitted = 0
         self._forecast = OutputForecast()
+        self._failed: list[tuple[Request, Exception]] = []
         self.running: list[Request] = []
         self.num_preemptions = 0
         prefix_cache.spare_when(self._will_need)
@@ -101,7 +102,7 @@ class Scheduler:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
         if request.phase is Phase.RUNNING:
             self.running.remove(request)
-            self._prefix_cache.release(request, keep=keep)
+            self._let_go(request, keep=keep)
             self._forecast.observe(request.num_output_tokens, request.max_tokens)
         elif request in self._preempted:
             self._preempted.remove(request)
@@ -109,6 +110,11 @@ class Scheduler:
         elif request.ticket in self._by_arrival:
             self._unqueue(self._by_arrival[request.ticket])
         request.phase = Phase.FINISHED
+
+    def take_failed(self) -> list[tuple[Request, Exception]]:
+        """Requests for which planning failed since the last call; they are still queued or running: remove them."""
+        failed, self._failed = self._failed, []
+        return failed
 
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
@@ -121,12 +127,21 @@ class Scheduler:
             extend = self._extend(request, budget)
             if extend is None:
                 break
-            if self._make_room(extend, extends):
+            try:
+                has_room = self._make_room(extend, extends)
+            except Exception as error:
+                self._failed.append((request, error))
+                continue
+            if has_room:
                 extends.append(extend)
                 budget = self._max_batch_tokens - sum(extend.end - extend.start for extend in extends)
         for request in self._admit(budget):
             extend = self._extend(request, budget)
-            if extend is None or not self._prefix_cache.reserve(request, extend.end):
+            try:
+                if extend is None or not self._prefix_cache.reserve(request, extend.end):
+                    break
+            except Exception as error:
+                self._failed.append((request, error))
                 break
             extends.append(extend)
             budget -= extend.end - extend.start
@@ -187,9 +202,16 @@ class Scheduler:
         # If nobody has a block for itself, the youngest go until what they share is free.
         return min(useful)[3] if useful else candidates[-1]
 
+    def _let_go(self, request: Request, *, keep: bool) -> None:
+        """Releases a request's blocks. If its KV cannot be kept it is dropped: nothing else depends on it."""
+        try:
+            self._prefix_cache.release(request, keep=keep)
+        except Exception:
+            self._prefix_cache.release(request, keep=False)
+
     def _preempt(self, victim: Request) -> None:
         self.running.remove(victim)
-        self._prefix_cache.release(victim)
+        self._let_go(victim, keep=True)
         victim.phase = Phase.WAITING
         victim.draft = []
         victim.usage.num_preemptions += 1
@@ -210,14 +232,19 @@ class Scheduler:
             request = self._next_request()
             if request is None:
                 return
-            if outlooks is None:
-                outlooks = [self._outlook(other) for other in self.running]
-            self._prefix_cache.lease(request, self.running)
-            outlooks.append(self._outlook(request))
+            try:
+                if outlooks is None:
+                    outlooks = [self._outlook(other) for other in self.running]
+                self._prefix_cache.lease(request, self.running)
+                outlooks.append(self._outlook(request))
+            except Exception as error:
+                self._let_go(request, keep=False)
+                self._failed.append((request, error))
+                return
             if self.running and (
                 peak_demand(outlooks, self._prefix_cache.block_size) > self._prefix_cache.num_available_blocks
             ):
-                self._prefix_cache.release(request, keep=False)
+                self._let_go(request, keep=False)
                 return
             self._start(request)
             budget -= min(budget, request.num_uncomputed_tokens)
