@@ -30,7 +30,13 @@ from .regex import regex_to_dfa
 Whitespace = OneOf["compact", "spaced", "flexible"]
 KeyOrder = OneOf["schema", "any"]
 
-NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+NUMBER = (
+    r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|"
+    r"-?(?:0|[1-9][0-9]{0,7})(?:\.[0-9]+)?[eE][+-]?(?:[0-9]{1,2}|[0-2][0-9]{2})|"
+    r"-?[1-9](?:\.[0-9]+)?[eE](?:\+?30[0-7]|-3[0-9]{2})|"
+    r"-?1(?:\.[0-6][0-9]*|\.7(?:[0-8][0-9]*)?)?[eE]\+?308"
+)
+"""Any spelling of any number that a reader can hold in a float: 1e999 is JSON, but nobody can tell what it is."""
 BLANK = r"( |\n[ \t]{0,16})?"
 
 
@@ -42,7 +48,7 @@ def string_text() -> JsonStrings:
 
 @functools.cache
 def number_text() -> Dfa:
-    """Any JSON number (one shared object)."""
+    """Any JSON number that can be read as a float (one shared object)."""
     return regex_to_dfa(NUMBER)
 
 

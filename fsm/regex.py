@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 
 from ..errors import ConstraintTooLarge
+from .counted import counted
 from .dfa import Dfa
 from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
 from .literals import fits_a_table, literal_dfa
@@ -19,6 +20,7 @@ from .regex_syntax import Assertion, CharSet, Concat, Dialect, Either, Look, Nod
 
 EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
+COUNT_FROM = 64  # repetitions of a character that are counted where a pattern is unfolded lazily
 MANY_TEXTS = 8  # plain options; from so many on they become an automaton directly
 MINIMISE_UP_TO = 256  # states; beyond that a smaller table is not worth the time
 
@@ -66,6 +68,21 @@ def regex_to_expression(pattern: str, *, dialect: Dialect = "python") -> Express
     return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
 
 
+@functools.lru_cache(maxsize=1024)
+def long_run(pattern: str) -> tuple[Dfa, int, int | None] | None:
+    """What `^[a-z]{1,60000}$` asks for: only such characters, and how many; None if the pattern is of another kind.
+
+    In the dialect "json-schema", wherever a match may be.
+    """
+    tree = anchored(parse(pattern, "json-schema"), search=True)
+    if not isinstance(tree, Times):
+        return None
+    node = folded(tree)
+    if not isinstance(node.item, CharSet) or max(node.minimum, node.maximum or 0) < COUNT_FROM:
+        return None
+    return determinise(Times(node.item, 0, None)), node.minimum, node.maximum
+
+
 def num_positions(tree: Node, limit: int) -> int:
     """Number of characters that the unfolded tree spells out, or at least `limit` if it is more."""
     total = 0
@@ -103,6 +120,8 @@ def _expression(tree: Node) -> Expression | None:
             return None
         elif not is_ready and (options := plain_texts(node)) is not None:
             done.append(Embed(literal_dfa(options)))
+        elif isinstance(node, Times) and (runs := _counted_run(node)) is not None:
+            done.append(runs)
         elif not is_ready:
             tasks.append((node, True))
             children = (node.item,) if isinstance(node, Times) else _children(node)
@@ -141,6 +160,29 @@ def _plain_part(part: Node) -> str | None:
     if isinstance(part, CharSet) and len(part.intervals) == 1 and part.intervals[0][0] == part.intervals[0][1]:
         return chr(part.intervals[0][0])
     return None
+
+
+def _counted_run(node: Times) -> Expression | None:
+    """Many characters of one set, their number being counted; None if it is anything else."""
+    node = folded(node)
+    if not isinstance(node.item, CharSet) or max(node.minimum, node.maximum or 0) < COUNT_FROM:
+        return None
+    found = counted(determinise(Times(node.item, 0, None)), node.minimum, node.maximum)
+    return None if found is None else Embed(found)
+
+
+def folded(node: Times) -> Times:
+    """`(x{a,b}){c,d}` as `x{ac,bd}` where no number of times between these is left out."""
+    while isinstance(node.item, Times) and node.maximum != 0:
+        low, high = node.item.minimum, node.item.maximum
+        fewest = max(node.minimum, 1)
+        skips = node.minimum == 0 and low > 1
+        skips = skips or (high is not None and low * (fewest + 1) > high * fewest + 1)  # between n and n + 1 times
+        if skips and node.maximum != node.minimum:
+            break
+        maximum = 0 if high == 0 else None if high is None or node.maximum is None else high * node.maximum
+        node = Times(node.item.item, low * node.minimum, maximum)
+    return node
 
 
 def _children(node: Concat | Either) -> tuple[Node, ...]:

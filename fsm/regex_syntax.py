@@ -1,8 +1,11 @@
 """Reads a regular expression into a tree. What it means as an automaton is `regex.py`'s business.
 
 Two dialects: "python" (the `re` module: \\w \\d \\s in Unicode) and "json-schema" (ECMA-262: \\w and \\d in ASCII).
-They also differ in `[]`, `[^]`, `{,n}` and what `.` leaves out. In both, `$` is the very end of the text (or of a
-line under the m flag). Groups are only brackets here: names and numbers are read and dropped; lazy quantifiers
+Many validators read the latter with the former's engine. So in "json-schema" a class holds the characters that
+belong to it for both (`\\s` without U+FEFF, `\\W` without é), and what matches does so for either of them; in
+"json-schema-possible" those that belong to it for one of them, and what does not match does so for neither.
+The dialects also differ in `[]`, `[^]`, `{,n}` and what `.` leaves out. In both, `$` is the very end of the text (or
+of a line under the m flag). Groups are only brackets here: names and numbers are read and dropped; lazy quantifiers
 mean the same set of texts as greedy ones.
 
 Refused with the offset: backreferences, conditionals, atomic groups, possessive quantifiers, unknown escapes.
@@ -12,6 +15,7 @@ The parser keeps its own stack: nesting depth costs memory, not Python's call st
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
@@ -29,10 +33,18 @@ from .unicode_sets import (
     unicode_word,
 )
 
-Dialect = OneOf["json-schema", "python"]
+Dialect = OneOf["json-schema", "json-schema-possible", "python"]
 
 PYTHON_LINE_BREAKS: Intervals = ((10, 10),)
 ECMA_LINE_BREAKS: Intervals = ((10, 10), (13, 13), (0x2028, 0x2029))
+
+# of \d \w \s: what belongs to it in ECMA-262 and in Python, and what belongs to it in Python
+_CLASSES: dict[str, tuple[Intervals, Callable[[], Intervals]]] = {
+    "d": (ASCII_DIGITS, unicode_digits),
+    "w": (ASCII_WORD, unicode_word),
+    "s": (tuple(interval for interval in ECMA_SPACE if interval != (0xFEFF, 0xFEFF)), unicode_space),
+}
+_ASCII_CLASSES: dict[str, Intervals] = {"d": ASCII_DIGITS, "w": ASCII_WORD, "s": ((9, 13), (32, 32))}
 
 MAX_PATTERN_LEN = 200_000
 MAX_REPEAT = 10_000_000
@@ -139,6 +151,7 @@ class _Parser:
         self.is_python = dialect == "python"
         self.flags: frozenset[str] = frozenset()
         self.position = 0
+        self.surely = dialect == "json-schema"
         self.sets: dict[Intervals, CharSet] = {}
         self.line_breaks: Intervals = PYTHON_LINE_BREAKS if self.is_python else ECMA_LINE_BREAKS
 
@@ -169,6 +182,8 @@ class _Parser:
                 level = levels.pop()
                 self.position += 1
                 self.flags = level.outer_flags
+                if "!" in level.kind:
+                    self.surely = not self.surely
                 levels[-1].parts.append(self._quantified(level.close()))
             elif c in " \t\n\r\v\f#" and "x" in self.flags:
                 self._skip_blank()
@@ -218,6 +233,8 @@ class _Parser:
                 raise self.error("a conditional group is not regular", offset)
             elif self._flags(offset):
                 return None
+        if "!" in kind:
+            self.surely = not self.surely
         return _Level(offset, outer_flags, kind, [], [])
 
     def _group_name(self, skip: int) -> None:
@@ -340,6 +357,7 @@ class _Parser:
         pattern = self.pattern
         negated = pattern.startswith("^", self.position)
         self.position += negated
+        self.surely ^= negated
         members: list[Interval] = []
         first = True
         while True:
@@ -368,6 +386,7 @@ class _Parser:
                     members.extend((*low, (0x2D, 0x2D), *high))
             else:
                 members.extend(low)
+        self.surely ^= negated
         intervals = tuple(normalised(members))
         if negated:
             if "i" in self.flags:
@@ -393,14 +412,13 @@ class _Parser:
         self.position += 1
         ascii_only = not self.is_python or "a" in self.flags
         if c in "dDwWsS":
-            if c in "dD":
-                intervals = ASCII_DIGITS if ascii_only else unicode_digits()
-            elif c in "wW":
-                intervals = ASCII_WORD if ascii_only else unicode_word()
-            elif self.is_python:
-                intervals = ((9, 13), (32, 32)) if ascii_only else unicode_space()
+            narrow, wide = _CLASSES[c.lower()]
+            if self.is_python:
+                intervals = _ASCII_CLASSES[c.lower()] if ascii_only else wide()
+            elif self.surely == c.islower():
+                intervals = narrow
             else:
-                intervals = ECMA_SPACE
+                intervals = tuple(normalised((*wide(), *ECMA_SPACE))) if c in "sS" else wide()
             return tuple(complement(intervals)) if c.isupper() else intervals
         if c in "pP":
             return self._property(offset, c == "P")

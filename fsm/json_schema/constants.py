@@ -25,6 +25,7 @@ def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
     types = 0
     strings: set[str] = set()
     numbers: set[int | float] = set()
+    spelt: list[int | float] = []  # 1 and 1.0 are equal, and yet not written alike
     parts: list[Part] = []
     for value in values:
         if type(value) is str:
@@ -37,6 +38,7 @@ def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
             if value != value or value in (float("inf"), float("-inf")):
                 raise error_at(InvalidSchema, pointer, f"{value!r} is no JSON number")
             numbers.add(value)
+            spelt.append(value)
         elif type(value) is dict or type(value) is list:
             goal = sites.synthetic(_spelt_out(value), pointer)
             parts.append(Part(pointer, OBJECT if type(value) is dict else ARRAY, atoms=tuple(goal)))
@@ -50,7 +52,7 @@ def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
         scalar = Part(
             pointer,
             types,
-            (("among", frozenset(numbers)),) if numbers else (),
+            (("among", frozenset(numbers), frozenset(map(repr, spelt))),) if numbers else (),
             (("among", frozenset(strings)),) if strings else (),
         )
         parts.insert(0, scalar)

@@ -20,10 +20,10 @@ from ..alphabet import Alphabet, Ints
 from ..dfa import Dfa
 
 _SYMBOLS = "-.0123456789"
-_ALPHABET, _members = Alphabet.from_sets([[(ord(symbol), ord(symbol))] for symbol in _SYMBOLS])
+NUMERIC, _members = Alphabet.from_sets([[(ord(symbol), ord(symbol))] for symbol in _SYMBOLS])
 _CLASSES = {symbol: classes[0] for symbol, classes in zip(_SYMBOLS, _members, strict=True)}
-_DIGITS = [_CLASSES[str(digit)] for digit in range(10)]
-_POINT = _CLASSES["."]
+DIGITS = [_CLASSES[str(digit)] for digit in range(10)]
+POINT, SIGN = _CLASSES["."], _CLASSES["-"]
 
 LESS, EQUAL, GREATER = -1, 0, 1
 
@@ -51,16 +51,16 @@ class _Comparison:
         self.whole, self.fraction = decimal_digits(abs(bound))
         self.rows_per_sign = 3 * len(self.whole) + len(self.fraction) + 9
         num_rows = 3 + 2 * self.rows_per_sign
-        self.table = np.zeros((num_rows, _ALPHABET.num_classes), np.int32)
+        self.table = np.zeros((num_rows, NUMERIC.num_classes), np.int32)
         self.accepting = np.zeros(num_rows, np.bool_)
 
     def dfa(self) -> Dfa:
         start, minus = 1, 2
-        self.table[start, _CLASSES["-"]] = minus
+        self.table[start, SIGN] = minus
         for sign, opening in ((1, start), (-1, minus)):
             base = 3 if sign > 0 else 3 + self.rows_per_sign
             self._fill(base, sign, opening)
-        return Dfa.from_table(_ALPHABET, self.table, self.accepting, start).minimised()
+        return Dfa.from_table(NUMERIC, self.table, self.accepting, start).minimised()
 
     def _fill(self, base: int, sign: int, opening: int) -> None:
         """All rows of one sign."""
@@ -69,7 +69,7 @@ class _Comparison:
         zero, beyond = base, base + 1
         digits = base + 2  # + 3 * (number of digits - 1) + order + 1
         after = digits + 3 * length  # less, greater: just behind the point, then with digits; then the equal ones
-        for digit, class_id in enumerate(_DIGITS):
+        for digit, class_id in enumerate(DIGITS):
             first = digits + _order(str(digit), whole[0]) + 1
             table[opening, class_id] = first if digit else zero
             for count in range(1, length):
@@ -78,8 +78,8 @@ class _Comparison:
                 table[row + 1, class_id] = row + 3 + _order(str(digit), whole[count]) + 1
                 table[row + 2, class_id] = row + 5
         last = digits + 3 * (length - 1)
-        table[last : last + 3, _DIGITS] = beyond
-        table[beyond, _DIGITS] = beyond
+        table[last : last + 3, DIGITS] = beyond
+        table[beyond, DIGITS] = beyond
         self._end(zero, sign, _order("0", whole) if length == 1 else LESS, after)
         self._end(beyond, sign, GREATER, after)
         for count in range(1, length + 1):
@@ -93,19 +93,19 @@ class _Comparison:
         """A row at which the whole part may end, with this order to the bound's whole part."""
         self._accept(row, sign, LESS if order == EQUAL and self.fraction else order)
         if self.with_point:
-            self.table[row, _POINT] = {LESS: after, GREATER: after + 1, EQUAL: after + 4}[order]
+            self.table[row, POINT] = {LESS: after, GREATER: after + 1, EQUAL: after + 4}[order]
 
     def _fill_fraction(self, sign: int, after: int) -> None:
         less, greater, equal = after + 2, after + 3, after + 4
         for row, target in ((after, less), (less, less), (after + 1, greater), (greater, greater)):
-            self.table[row, _DIGITS] = target
+            self.table[row, DIGITS] = target
         self._accept(less, sign, LESS)
         self._accept(greater, sign, GREATER)
         length = len(self.fraction)
         for position in range(length + 2):  # digits read and equal; the last row stands for all further zeros
             wanted = self.fraction[position] if position < length else "0"
             row = equal + position
-            for digit, class_id in enumerate(_DIGITS):
+            for digit, class_id in enumerate(DIGITS):
                 order = _order(str(digit), wanted)
                 following = min(row + 1, equal + length + 1)
                 self.table[row, class_id] = {LESS: less, GREATER: greater, EQUAL: following}[order]
@@ -127,11 +127,11 @@ def multiples(numerator: int, places: int) -> Dfa:
     """
     start, minus, zero, whole = 1, 2, 3, 4
     points = whole + numerator
-    table: Ints = np.zeros((points + (places + 2) * numerator, _ALPHABET.num_classes), np.int32)
+    table: Ints = np.zeros((points + (places + 2) * numerator, NUMERIC.num_classes), np.int32)
     accepting = np.zeros(len(table), np.bool_)
     remainders = np.arange(numerator)
-    table[start, _CLASSES["-"]] = minus
-    for digit, class_id in enumerate(_DIGITS):
+    table[start, SIGN] = minus
+    for digit, class_id in enumerate(DIGITS):
         table[start, class_id] = table[minus, class_id] = whole + digit % numerator if digit else zero
         following = (remainders * 10 + digit) % numerator
         table[whole + remainders, class_id] = whole + following
@@ -139,16 +139,16 @@ def multiples(numerator: int, places: int) -> Dfa:
             table[points + place * numerator + remainders, class_id] = points + (place + 1) * numerator + following
     last = points + places * numerator + remainders
     beyond = points + (places + 1) * numerator + remainders
-    table[last, _DIGITS[0]] = beyond
-    table[beyond, _DIGITS[0]] = beyond
-    table[zero, _POINT] = points
-    table[whole + remainders, _POINT] = points + remainders
+    table[last, DIGITS[0]] = beyond
+    table[beyond, DIGITS[0]] = beyond
+    table[zero, POINT] = points
+    table[whole + remainders, POINT] = points + remainders
     accepting[zero] = True
     accepting[whole + remainders] = remainders * 10**places % numerator == 0
     for place in range(1, places + 1):
         accepting[points + place * numerator + remainders] = remainders * 10 ** (places - place) % numerator == 0
     accepting[beyond] = remainders == 0
-    return Dfa.from_table(_ALPHABET, table, accepting, start).minimised()
+    return Dfa.from_table(NUMERIC, table, accepting, start).minimised()
 
 
 def decimal_digits(value: Fraction) -> tuple[str, str]:

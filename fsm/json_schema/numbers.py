@@ -19,15 +19,19 @@ import math
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from ...errors import ConstraintTooLarge
+from ..any_json import number_text
 from ..dfa import Dfa
 from ..expression import Embed
 from ..literals import literal_dfa
 from ..regex import regex_to_dfa
 from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .parts import Test
+from .residues import MAX_MODULUS, is_about_remainders, modulus_of, whole_numbers
+from .steps import agreed_multiples, divides, is_even
+from .steps import step_problem as uneven_problem
 
 _INTEGERS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)", search=False)
 _PLAIN = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", search=False)
@@ -38,18 +42,11 @@ _FRACTIONS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*", search=Fals
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
 _ALL_SCIENTIFIC = 15
 
-ANY_NUMBER = Embed(
-    regex_to_dfa(
-        r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|"
-        r"-?(?:0|[1-9][0-9]{0,7})(?:\.[0-9]+)?[eE][+-]?(?:[0-9]{1,2}|[0-2][0-9]{2})|"
-        r"-?[1-9](?:\.[0-9]+)?[eE](?:\+?30[0-7]|-3[0-9]{2})|"
-        r"-?1(?:\.[0-6][0-9]*|\.7(?:[0-8][0-9]*)?)?[eE]\+?308",
-        search=False,
-    )
-)
-"""Any spelling of any number that a reader can hold in a float: 1e999 is JSON, but nobody can tell what it is."""
+ANY_NUMBER = Embed(number_text())
 ANY_INTEGER = Embed(_INTEGERS)
 
+MAX_LISTED = 10_000
+"""Most multiples within bounds that are listed one by one."""
 MAX_EXCLUDED = 64
 """Most constants that are taken out of the numbers (whole numbers: any number of them)."""
 
@@ -76,10 +73,57 @@ def number_language(tests: tuple[Test, ...]) -> Texts:
     constants = [test for test in tests if test[0] == "among"]
     if constants:
         rest = [test for test in tests if test is not constants[0]]
-        values: Any = constants[0][1]
+        values: Any = [int(text) if text.lstrip("-").isdigit() else float(text) for text in cast(Any, constants[0][2])]
         texts = {text for value in values if _passes(value, rest) for text in _spellings(value, rest)}
         return literal_dfa(texts), 0
-    whole = _INTEGER in tests
+    try:
+        return _product(tests, _INTEGER in tests)
+    except ConstraintTooLarge:
+        found = _by_remainder(tests)
+        if found is None:
+            raise
+        return found
+
+
+def _by_remainder(tests: tuple[Test, ...]) -> Texts | None:
+    """The same for whole steps that are too much for a product, or for few multiples; None if it is neither."""
+    steps = [_exact(cast(Any, test[1])) for test in tests if test[0] == "multiple"]
+    if not steps:
+        return None
+    step = functools.reduce(_common_multiple, steps)
+    low, high = _bounds(tests)
+    if low is not None and high is not None and (high - low) / step <= MAX_LISTED:
+        candidates = (index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1))
+        values = [int(value) if value.denominator == 1 else float(value) for value in candidates]
+        return literal_dfa(text for value in values if _passes(value, tests) for text in _spellings(value, tests)), 0
+    about = tuple(test for test in tests if is_about_remainders(test))
+    modulus = modulus_of(about)
+    if step.denominator > 1 or modulus > MAX_MODULUS:
+        return None
+    rest = tuple(test for test in tests if test not in about)
+    texts, _ = _product((_INTEGER, *rest), True)
+    return texts.intersect(whole_numbers(about, modulus)), 0
+
+
+def _common_multiple(one: Fraction, other: Fraction) -> Fraction:
+    return Fraction(math.lcm(one.numerator, other.numerator), math.gcd(one.denominator, other.denominator))
+
+
+def _bounds(tests: tuple[Test, ...]) -> tuple[Fraction | None, Fraction | None]:
+    """Numbers that pass lie between these."""
+    low: Fraction | None = None
+    high: Fraction | None = None
+    for test in tests:
+        if test[0] in ("minimum", "exclusive-minimum"):
+            bound = _exact(cast(Any, test[1]))
+            low = bound if low is None else max(low, bound)
+        elif test[0] in ("maximum", "exclusive-maximum"):
+            bound = _exact(cast(Any, test[1]))
+            high = bound if high is None else min(high, bound)
+    return low, high
+
+
+def _product(tests: tuple[Test, ...], whole: bool) -> Texts:
     found: Texts | None = None
     for test in dict.fromkeys(tests):
         if test == _INTEGER:
@@ -111,9 +155,7 @@ def step_problem(step: int | float) -> str | None:
     numerator, places = _scaled(step)
     if numerator * (places + 1) > 20_000:
         return f"{step!r} needs an automaton with more than 20000 states"
-    if Fraction(step) != _exact(step):
-        return f"{step!r} is no exact binary fraction, so readers round its multiples differently"
-    return None
+    return None if is_even(_exact(step)) else uneven_problem(_exact(step), places)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -250,6 +292,9 @@ def _sets_beyond(bound: Fraction, direction: int) -> int:
 def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
     """Plain texts of numbers that are (or are not) multiples of `step`; fractions of up to 15 digits."""
     numerator, places = _scaled(step)
+    if wanted and not is_even(_exact(step)):
+        found = agreed_multiples(numerator, places)
+        return found.intersect(_INTEGERS) if whole else found
     found = multiples(numerator, places)
     if whole and places == 0:
         return found.intersect(_INTEGERS) if wanted else _INTEGERS.difference(found)
@@ -264,8 +309,8 @@ def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
 # -------------------------------------------------------------------- constants
 
 
-def _passes(value: int | float, tests: Iterable[Test]) -> bool:
-    """Whether a constant passes, by the rules of a validator."""
+def _passes(value: int | float, tests: Iterable[Test], *, surely: bool = True) -> bool:
+    """Whether a constant passes, by the rules of all validators (or, if not `surely`, of some)."""
     for test in tests:
         kind: Any = test[0]
         argument: Any = test[1] if len(test) > 1 else None
@@ -280,11 +325,15 @@ def _passes(value: int | float, tests: Iterable[Test]) -> bool:
         elif kind == "exclusive-maximum":
             passes = value < argument
         elif kind == "multiple":
-            passes = _exact(value) % _exact(argument) == 0
+            step = _exact(argument)
+            passes = _exact(value) % step == 0
+            if not is_even(step):
+                in_floats = divides(step, value)
+                passes = passes and in_floats if surely else passes or in_floats
         elif kind == "among":
             passes = value in argument
         else:
-            passes = not _passes(value, argument)
+            passes = not _passes(value, argument, surely=not surely)
         if not passes:
             return False
     return True

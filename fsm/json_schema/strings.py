@@ -17,7 +17,7 @@ from ..counted import counted
 from ..dfa import Dfa
 from ..expression import Embed, Expression
 from ..literals import literal_dfa
-from ..regex import regex_to_dfa
+from ..regex import long_run, regex_to_dfa
 from .formats import format_language
 from .parts import Test
 
@@ -34,22 +34,22 @@ MAX_LENGTH = 1 << 29
 """A greatest length from here on is none: nobody can write so much."""
 
 
-def pattern_language(pattern: str) -> Dfa:
-    """The strings in which the pattern is found.
+def pattern_language(pattern: str, *, surely: bool = True) -> Dfa:
+    """The strings in which the pattern is found by all validators (or, if not `surely`, by some; see `regex_syntax`).
 
     Raises:
         InvalidRegex: the pattern does not parse or is not regular.
         ConstraintTooLarge: its automaton is too large.
     """
-    return regex_to_dfa(pattern, search=True, dialect="json-schema")
+    return regex_to_dfa(pattern, search=True, dialect="json-schema" if surely else "json-schema-possible")
 
 
 @functools.lru_cache(maxsize=1024)
-def string_language(tests: tuple[Test, ...]) -> Dfa:
-    """The strings that pass every test, as raw text."""
+def string_language(tests: tuple[Test, ...], *, surely: bool = True) -> Dfa:
+    """The strings that pass every test for all validators (or, if not `surely`, for some), as raw text."""
     language = ANY_STRING
     for test in _cheapest_first(tests):
-        other = _passing(test)
+        other = _passing(test, surely)
         language = other if language is ANY_STRING else language.intersect(other)
     return language
 
@@ -106,11 +106,17 @@ def _lengths_apart(tests: tuple[Test, ...]) -> tuple[tuple[Test, ...], int, int 
     minimum, maximum = 0, MAX_LENGTH
     others: list[Test] = []
     for test in tests:
+        bounds: tuple[int, int | None] | None = None
         if test[0] == "length":
-            low, high = cast("tuple[int, int | None]", test[1:])
-            minimum, maximum = max(minimum, low), min(maximum, MAX_LENGTH if high is None else high)
+            bounds = cast("tuple[int, int | None]", test[1:])
+        elif test[0] == "pattern" and (run := long_run(cast(str, test[1]))) is not None:
+            others.append(("run", test[1]))
+            bounds = run[1:]
         else:
             others.append(test)
+        if bounds is not None:
+            low, high = bounds
+            minimum, maximum = max(minimum, low), min(maximum, MAX_LENGTH if high is None else high)
     if minimum > MAX_LEAST_LENGTH:
         raise ConstraintTooLarge(f"a string of at least {minimum} characters is too long; at most {MAX_LEAST_LENGTH}")
     return tuple(others), minimum, None if maximum == MAX_LENGTH else maximum
@@ -128,15 +134,19 @@ def literal_language(texts: Iterable[str]) -> Dfa:
 
 
 def _cheapest_first(tests: tuple[Test, ...]) -> list[Test]:
-    order = {"among": 0, "format": 1, "pattern": 2, "not": 3, "length": 4}
+    order = {"among": 0, "format": 1, "run": 1, "pattern": 2, "not": 3, "length": 4}
     return sorted(tests, key=lambda test: order[cast(str, test[0])])
 
 
-def _passing(test: Test) -> Dfa:
+def _passing(test: Test, surely: bool) -> Dfa:
     kind: Any = test[0]
     argument: Any = test[1]
     if kind == "pattern":
-        return pattern_language(argument)
+        return pattern_language(argument, surely=surely)
+    if kind == "run":
+        run = long_run(argument)
+        assert run is not None
+        return run[0]
     if kind == "length":
         return Dfa.length(argument, cast("int | None", test[2]))
     if kind == "format":
@@ -144,4 +154,4 @@ def _passing(test: Test) -> Dfa:
     if kind == "among":
         return literal_language(argument)
     assert kind == "not", kind
-    return string_language(argument).complement_utf8()
+    return string_language(argument, surely=not surely).complement_utf8()

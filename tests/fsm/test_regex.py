@@ -6,6 +6,7 @@ import random
 import re
 import unicodedata
 import warnings
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -94,8 +95,8 @@ def test_python_classes_are_those_of_re(escape: str) -> None:
 
 def test_json_schema_dialect_is_that_of_ecma_262() -> None:
     assert not regex_to_dfa("\\d").accepts("٣") and regex_to_dfa("\\d", dialect="python").accepts("٣")
-    assert not regex_to_dfa("\\w").accepts("é") and regex_to_dfa("\\W").accepts("é")
-    assert regex_to_dfa("\\s").accepts("\ufeff") and regex_to_dfa("[^]").accepts("\n") and regex_to_dfa("[]").is_empty()
+    assert not regex_to_dfa("\\w").accepts("é") and regex_to_dfa("\\W", dialect="json-schema-possible").accepts("é")
+    assert regex_to_dfa("[^]").accepts("\n") and regex_to_dfa("[]").is_empty()
     assert not regex_to_dfa(".").accepts("\u2028") and regex_to_dfa(".", dialect="python").accepts("\u2028")
     assert regex_to_dfa("\\u{1F600}|\\uD83D\\uDE00").num_texts(5) == 1
     assert (
@@ -103,6 +104,34 @@ def test_json_schema_dialect_is_that_of_ecma_262() -> None:
         and regex_to_dfa("\\cJ").accepts("\n")
         and regex_to_dfa("\\/").accepts("/")
     )
+
+
+ECMA_SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "means"),
+    [
+        ("\\d", lambda d, w, s, dot: d), ("\\D", lambda d, w, s, dot: not d), ("\\w", lambda d, w, s, dot: w),
+        ("\\W", lambda d, w, s, dot: not w), ("\\s", lambda d, w, s, dot: s), ("\\S", lambda d, w, s, dot: not s),
+        ("[^\\d]", lambda d, w, s, dot: not d), ("[^\\W]", lambda d, w, s, dot: w),
+        ("[^\\W\\d]", lambda d, w, s, dot: w and not d), ("[\\s\\d]", lambda d, w, s, dot: s or d),
+        ("(?!\\w).", lambda d, w, s, dot: not w and dot), ("(?=\\W).", lambda d, w, s, dot: not w and dot),
+    ],
+)  # fmt: skip
+def test_json_schema_classes_are_those_of_both_readings(pattern: str, means: Callable[..., bool]) -> None:
+    """ECMA-262 by its own definition, Python by `re`."""
+    surely, possibly = (regex_to_dfa(pattern, dialect=name) for name in ("json-schema", "json-schema-possible"))
+    for point in [*range(0x250), 0x661, 0x1680, *range(0x2000, 0x2070), 0x3000, 0x4E2D, 0xFEFF]:
+        c = chr(point)
+        ecma = means(
+            "0" <= c <= "9", c.isascii() and (c.isalnum() or c == "_"), c in ECMA_SPACE, c not in "\n\r\u2028\u2029"
+        )
+        readings = (ecma, bool(re.fullmatch(pattern, c)))
+        if pattern in ("[^\\W\\d]", "(?!\\w).", "(?=\\W)."):  # classes of two readings may mix
+            assert surely.accepts(c) <= all(readings) and possibly.accepts(c) >= any(readings), hex(point)
+        else:
+            assert surely.accepts(c) == all(readings) and possibly.accepts(c) == any(readings), hex(point)
 
 
 @pytest.mark.parametrize(

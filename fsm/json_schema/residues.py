@@ -1,0 +1,73 @@
+"""Whole numbers by their remainder: several `multipleOf` and negations of them as one automaton.
+
+    multipleOf 33, not multipleOf 8     264 states, a remainder modulo lcm(33, 8) each
+
+instead of a product of automata that would also tell apart how many digits have been read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..alphabet import Bools
+from ..dfa import Dfa
+from .digits import DIGITS, NUMERIC, SIGN
+from .parts import Test
+
+MAX_MODULUS = 100_000
+
+
+def is_about_remainders(test: Test) -> bool:
+    """Whether the test asks for nothing but remainders of whole numbers."""
+    if test[0] == "multiple":
+        step: Any = test[1]
+        return bool(step == int(step))
+    if test[0] == "not":
+        inner: Any = test[1]
+        return all(is_about_remainders(other) for other in inner)
+    return test[0] == "integer"
+
+
+def modulus_of(tests: tuple[Test, ...]) -> int:
+    """The least common multiple of all steps."""
+    found = 1
+    for test in tests:
+        argument: Any = test[1] if len(test) > 1 else ()
+        if test[0] == "multiple":
+            found = math.lcm(found, int(argument))
+        elif test[0] == "not":
+            found = math.lcm(found, modulus_of(argument))
+    return found
+
+
+def whole_numbers(tests: tuple[Test, ...], modulus: int) -> Dfa:
+    """The decimal texts of the whole numbers whose remainder modulo `modulus_of(tests)` passes all tests."""
+    passing = _passing(tests, np.arange(modulus))
+    minus_passing = passing[-np.arange(modulus)]  # of the number whose absolute value has the remainder
+    start, minus, zero = 1, 2, 3
+    table = np.zeros((4 + 2 * modulus, NUMERIC.num_classes), np.int32)
+    accepting = np.zeros(len(table), np.bool_)
+    table[start, SIGN] = minus
+    remainders = np.arange(modulus)
+    for row, first, accepted in ((start, 4, passing), (minus, 4 + modulus, minus_passing)):
+        table[row, DIGITS] = first + np.arange(10) % modulus
+        table[row, DIGITS[0]] = zero
+        for digit in range(10):
+            table[first + remainders, DIGITS[digit]] = first + (10 * remainders + digit) % modulus
+        accepting[first : first + modulus] = accepted
+    accepting[zero] = passing[0]
+    return Dfa.from_table(NUMERIC, table, accepting, start).minimised()
+
+
+def _passing(tests: tuple[Test, ...], numbers: Any) -> Bools:
+    passing = np.ones(len(numbers), np.bool_)
+    for test in tests:
+        argument: Any = test[1] if len(test) > 1 else ()
+        if test[0] == "multiple":
+            passing &= numbers % int(argument) == 0
+        elif test[0] == "not":
+            passing &= ~_passing(argument, numbers)
+    return passing
