@@ -151,7 +151,7 @@ class _Parser:
         self.is_python = dialect == "python"
         self.flags: frozenset[str] = frozenset()
         self.position = 0
-        self.surely = dialect == "json-schema"
+        self.surely = dialect == "json-schema"  # classes hold what belongs to them in both readings, not in either
         self.sets: dict[Intervals, CharSet] = {}
         self.line_breaks: Intervals = PYTHON_LINE_BREAKS if self.is_python else ECMA_LINE_BREAKS
 
@@ -327,7 +327,7 @@ class _Parser:
         if c == ".":
             if "s" in self.flags:
                 return self._set(((0, MAX_CODE_POINT),))
-            return self._set(tuple(complement(self.line_breaks)))
+            return self._set(tuple(complement(self.line_breaks if self.surely else PYTHON_LINE_BREAKS)))
         if c in "^$":
             edge = "start" if c == "^" else "end"
             return Assertion("line_" + edge, self.line_breaks) if "m" in self.flags else Assertion(edge)

@@ -93,3 +93,51 @@ def test_rounding_never_slips_over_an_exclusive_bound(bound: int | float, digits
     ):
         if accepts(automaton, text):
             assert judge.is_valid(json.loads(text)), text
+
+
+@pytest.mark.parametrize(("step", "whole_digits"), [(0.01, 4), (0.1, 4), (0.05, 4), (0.001, 3), (0.3, 4), (0.0001, 2)])
+def test_uneven_steps_are_what_floats_and_decimals_both_take_for_multiples(step: float, whole_digits: int) -> None:
+    schema = {"multipleOf": step}
+    automaton, judge = automaton_of(schema), judge_of(schema)
+    exact = Fraction(str(step))
+    places = len(str(step).partition(".")[2]) if "e" not in str(step) else 4
+    texts = [f"{index / 10**places:.{places}f}" for index in range(0, 10 ** (whole_digits + places), 97)]
+    texts += [f"{index / 1000:.3f}" for index in range(0, 10**6, 997)] + [str(index) for index in range(0, 10**6, 991)]
+    texts += ["-0.5", "0.50", "0.010", "123456789.25", "99999999999999", "19.98", "19.99", "0.07", "1.", "-0.00"]
+    for text in texts:
+        agreed = is_plain(text) and judge.is_valid(json.loads(text)) and Fraction(text) % exact == 0
+        accepted = accepts(automaton, text)
+        assert accepted <= agreed, text
+        if agreed and abs(Fraction(text)) < 10**whole_digits:
+            assert accepted, text
+
+
+def test_what_the_readings_judge_differently_is_neither_a_multiple_nor_none() -> None:
+    for schema in ({"multipleOf": 0.01}, {"not": {"multipleOf": 0.01}}, {"enum": [0.07], "multipleOf": 0.01}):
+        if "enum" in schema:
+            with pytest.raises(EmptyLanguage):
+                automaton_of(schema)
+        else:
+            assert not accepts(automaton_of(schema), "0.07")
+
+
+def test_many_steps_go_by_the_remainder() -> None:
+    schema = {"multipleOf": 33, "not": {"anyOf": [{"multipleOf": step} for step in (8, 7, 13, 5, 12)]}}
+    automaton, judge = automaton_of(schema), judge_of(schema)
+    for number in [*range(-3000, 3000), *range(10**9, 10**9 + 500)]:
+        assert accepts(automaton, str(number)) == judge.is_valid(number), number
+
+
+def test_a_constant_is_written_as_the_schema_has_it_whatever_was_compiled_before() -> None:
+    for value in (1, 1.0, 0, 0.0):
+        automaton = automaton_of({"allOf": [{"const": value}, {"type": "number"}]})
+        assert accepts(automaton, json.dumps(value))
+        assert accepts(automaton, "1.0" if value else "0.0") == (type(value) is float)
+
+
+def test_no_number_is_written_that_reads_as_infinity() -> None:
+    for schema in ({}, {"type": "number"}, {"type": "array", "items": {}}):
+        automaton = automaton_of(schema)
+        opening, closing = ("[", "]") if "items" in schema else ("", "")
+        assert accepts(automaton, f"{opening}1e307{closing}")
+        assert not accepts(automaton, f"{opening}1e999{closing}")
