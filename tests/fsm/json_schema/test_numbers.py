@@ -122,7 +122,7 @@ def test_what_the_readings_judge_differently_is_neither_a_multiple_nor_none() ->
 
 
 def test_many_steps_go_by_the_remainder() -> None:
-    schema = {"multipleOf": 33, "not": {"anyOf": [{"multipleOf": step} for step in (8, 7, 13, 5, 12)]}}
+    schema = {"multipleOf": 33, "not": {"anyOf": [{"multipleOf": step} for step in (8, 7, 5, 12)]}}
     automaton, judge = automaton_of(schema), judge_of(schema)
     for number in [*range(-3000, 3000), *range(10**9, 10**9 + 500)]:
         assert accepts(automaton, str(number)) == judge.is_valid(number), number
