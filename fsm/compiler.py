@@ -168,7 +168,8 @@ class Compiler:
         key = (f"{kind}/{option}", source)
         with self._lock:
             kept = self._kept.get(key)
-            if kept is not None:
+            # one that is half full is left to those who use it: a text that nests deeply must not spoil it for others
+            if kept is not None and 2 * kept.automaton.num_bytes <= self.limits.max_automaton_bytes:
                 self._kept.move_to_end(key)
                 return kept
         constraint = self._build(kind, source, grammar())

@@ -183,3 +183,15 @@ def test_warming_up_changes_nothing() -> None:
     warm, cold = Compiler(BYTES), Compiler(BYTES)
     warm.warm_up()
     assert np.array_equal(warm.json_value().cursor().row(), cold.json_value().cursor().row())
+
+
+def test_a_text_that_nests_without_end_spoils_the_constraint_for_nobody_else() -> None:
+    compiler = Compiler(BYTES, limits=Limits(max_automaton_bytes=1 << 20))
+    brackets = 'root ::= "[" (root ("," root)*)? "]"'
+    cursor = compiler.grammar(brackets).cursor()
+    with pytest.raises(errors.ConstraintTooLarge, match="1 MiB"):
+        for _ in range(100_000):
+            assert cursor.advance(ord("["))
+    for _ in range(3):
+        assert accepts(compiler.grammar(brackets), "[" * 500 + "]" * 500)
+    assert compiler.grammar(brackets) is compiler.grammar(brackets)
