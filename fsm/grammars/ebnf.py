@@ -29,6 +29,7 @@ from ..nfa import ANY
 from ..regex_syntax import CharSet, Node
 from ..unicode_sets import Intervals
 from .character_class import character_class
+from .factoring import factored
 from .fusing import fused
 from .left_recursion import without_left_recursion
 from .place import grammar_error
@@ -131,7 +132,7 @@ class _Reader:
             if reference not in rules:
                 what = "XGrammar's macros are said by structural tags" if reference in MACROS else "define it"
                 raise self.error(f"the rule {reference!r} is not defined; {what}", offset)
-        return Grammar(without_left_recursion(fused(rules, self.patterns)), START)
+        return Grammar(factored(without_left_recursion(fused(rules, self.patterns))), START)
 
     def _tokens(self) -> Iterator[_Token]:
         text, offset = self.text, 0

@@ -26,6 +26,7 @@ from ...errors import ConstraintError, InvalidGrammar, InvalidRegex
 from ..expression import Alternation, Expression, Grammar, Repeat, Rule, Sequence
 from ..json_schema import schema_to_grammar
 from ..regex_syntax import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times, parse
+from .factoring import factored
 from .lark_common import COMMON
 from .left_recursion import without_left_recursion
 from .lexemes import Terminal
@@ -136,7 +137,7 @@ class _Reader:
                 terminals[filled] = terminals.pop(name)
         ignored = [name for name in terminals if name.startswith(IGNORED)]
         lexed_grammar = lexed(without_left_recursion(rules), START, terminals, ignored, self.foreign)
-        return Grammar({**lexed_grammar.rules, **self.adopted}, lexed_grammar.start)
+        return Grammar({**factored(lexed_grammar.rules), **self.adopted}, lexed_grammar.start)
 
     # ---------------------------------------------------------------- items
 
