@@ -21,6 +21,7 @@ This module only builds; `any_order_kernels` and `key_kernels` run. Costs a few 
 
 from __future__ import annotations
 
+import functools
 from array import array
 from dataclasses import dataclass
 
@@ -165,6 +166,8 @@ class SetBuilder:
 
     def tables(self) -> SetTables:
         """The arrays, still without costs: see `set_cost_kernels.settle_sets`."""
+        if not self.sets:
+            return _no_sets()
         return SetTables(
             np.array(self.sets or [0] * SET_WIDTH, np.int32).reshape(-1, SET_WIDTH),
             np.array(self.members or [0] * MEMBER_WIDTH, np.int32).reshape(-1, MEMBER_WIDTH),
@@ -173,3 +176,16 @@ class SetBuilder:
             np.array(self.lists or [0], np.int32),
             self.max_words,
         )
+
+
+@functools.cache
+def _no_sets() -> SetTables:
+    """The arrays of a grammar without sets, which is most of them: one shared object."""
+    return SetTables(
+        np.zeros((1, SET_WIDTH), np.int32),
+        np.zeros((1, MEMBER_WIDTH), np.int32),
+        np.zeros((1, TRIE_WIDTH), np.int32),
+        np.zeros((1, 2), np.int32),
+        np.zeros(1, np.int32),
+        SetBuilder().max_words,
+    )

@@ -59,7 +59,7 @@ class Automaton:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._memory = memory = vocabulary.shared.memory.copy()
-        memory[k.THIS] = memory.ctypes.data
+        k.place(memory, k.THIS, memory)
         memory[k.TRANSITION] = callback_address(automaton_kernels.transition)
         self._arrays: dict[int, npt.NDArray[Any]] = {}
         sets = network.sets
@@ -278,7 +278,7 @@ class Automaton:
 
     def _place(self, index: int, array: npt.NDArray[Any]) -> None:
         self._arrays[index] = array
-        self._memory[index] = array.ctypes.data
+        k.place(self._memory, index, array)
 
     def _grow(self, need: int) -> None:
         """Makes room wherever less than half is left.
@@ -325,7 +325,7 @@ class Automaton:
         added = min(int(self._memory[capacity]), max(LARGE_STEP // (array.itemsize * width), 1))
         size = (int(self._memory[capacity]) + added) * width
         array.resize(size, refcheck=False)
-        self._memory[index] = array.ctypes.data
+        k.place(self._memory, index, array)
         self._memory[capacity] += added
 
     def _rehash(self, slots: int, mask: int, capacity: int, rehash: Callable[[Any], None]) -> None:

@@ -14,7 +14,7 @@ from numba import carray  # type: ignore[attr-defined]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from .compiled import inner_kernel
+from .compiled import inner_kernel, kernel
 
 NEED_SPACE = -1
 NEED_WORK = -2
@@ -187,3 +187,9 @@ def u64(address: Any) -> Any:
 @inner_kernel
 def u8(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.uint8)
+
+
+@kernel
+def place(memory: Any, index: Any, array: Any) -> None:
+    """Puts the address of an array into the memory; eight times as fast as asking numpy for it."""
+    memory[index] = array.ctypes.data

@@ -36,8 +36,7 @@ from ..errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from .alphabet import Ints
 from .any_order import SetBuilder, SetTables
 from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
-from .network_kernels import calls_in_cycles, settle_costs, spell_out
-from .set_cost_kernels import place_sets, settle_sets
+from .network_kernels import lay_out
 from .text_table import TextTable, text_table
 
 if TYPE_CHECKING:
@@ -370,52 +369,42 @@ class _Builder:
         if len(self.kind) + len(data) - len(self.literals) > MAX_NODES:
             raise _too_large()
         self.firsts.append(len(self.kind))
-        lens = _ints(list(map(len, self.literals)))
-        options, entries, firsts = _ints(self.options), _ints(self.entries), _ints(self.firsts)
-        loops = np.zeros((max(len(self.loops), 1), 4), np.int32)
-        if self.loops:
-            loops[:, :3] = self.loops
-        kind, arg, next_node = spell_out(
-            _ints(self.kind),
-            _ints(self.arg),
-            _ints(self.next_node),
-            lens,
-            np.frombuffer(data or b"\0", np.uint8),
-            options,
-            loops,
-            entries,
-            firsts,
-        )
-        text_costs = _ints([text.min_bytes for text in self.text_tables])
+        options = self.options or [0]
+        text_costs = [text.min_bytes for text in self.text_tables]
+        packed = [len(self.kind), len(self.literals), len(options), len(self.loops), len(self.entries), len(text_costs)]
+        packed += self.kind
+        packed += self.arg
+        packed += self.next_node
+        packed += map(len, self.literals)
+        packed += options
+        for loop in self.loops:
+            packed += loop
+        packed += self.entries
+        packed += self.firsts
+        packed += self.order
+        packed += text_costs
         sets = self.sets.tables()
-        place_sets(sets.sets, sets.members, options, self.sets.num_sets)
-        cost = settle_costs(
-            kind,
-            arg,
-            next_node,
-            options,
-            loops,
-            text_costs,
+        kind, arg, next_node, cost, option_nodes, loops, entries, cycles = lay_out(
+            np.frombuffer(array("i", packed), np.int32),
+            np.frombuffer(data or b"\0", np.uint8),
             sets.sets,
             sets.members,
             sets.lists,
-            entries,
-            firsts,
-            _ints(self.order),
+            self.sets.num_sets,
         )
-        settle_sets(sets.sets, sets.members, sets.lists, options, self.sets.num_sets, cost)
         if cost[entries[0]] >= NEVER:
             raise EmptyLanguage("nothing at all satisfies the constraint")
         if cost[entries[0]] > MAX_SHORTEST:
             raise ConstraintTooLarge(f"the shortest text has more than {MAX_SHORTEST >> 20} MiB; use smaller counts")
-        cycles = calls_in_cycles(kind, arg, next_node, options, loops, text_costs, cost, sets.sets, entries)
         if len(cycles):
             self._refuse_left_recursion(cycles.tolist())
         words = [[mask >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)] for mask in self.byte_sets]
         byte_sets = np.array(words or [[0, 0, 0, 0]], np.uint64)
         texts = tuple(self.text_tables)
         start = int(entries[0])
-        return Network(kind, arg, next_node, cost, options, loops, byte_sets, texts, sets, start, self.numbers, entries)
+        return Network(
+            kind, arg, next_node, cost, option_nodes, loops, byte_sets, texts, sets, start, self.numbers, entries
+        )
 
     def _refuse_left_recursion(self, calls: list[list[int]]) -> None:
         """InvalidGrammar: a rule can begin with itself; its states would have endless stacks.
@@ -439,11 +428,6 @@ class _Builder:
 
 def _too_large() -> ConstraintTooLarge:
     return ConstraintTooLarge(f"the constraint unfolds to more than {MAX_NODES} positions")
-
-
-def _ints(values: list[int]) -> Ints:
-    """int32[n], at least one; an array on the way is faster than numpy's own reading of lists."""
-    return np.frombuffer(array("i", values or (0,)), np.int32)
 
 
 def _common_len(a: bytes, b: bytes) -> int:

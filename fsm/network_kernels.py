@@ -8,12 +8,51 @@ import numpy as np
 
 from .compiled import inner_kernel, kernel
 from .memory import A_NUM_OTHERS, A_OTHERS
-from .set_cost_kernels import least_cost
+from .set_cost_kernels import least_cost, place_sets, settle_sets
 
 NEVER = 1 << 29
 
 
 @kernel
+def lay_out(packed: Any, data: Any, sets: Any, members: Any, lists: Any, num_sets: Any) -> Any:
+    """Everything that is to be worked out once all rules are built; in one call, since arguments are dear.
+
+    Args:
+        packed: int32, the numbers of nodes, literals, options, loops, rules and texts; then by node kind, arg and
+            next_node; the lengths of the literals; options; loops (three each); entries, firsts (one more) and order
+            of the rules; the costs of the texts. As the functions below describe them, at least one of each.
+        data: uint8, all literals.
+        sets, members, lists: of `SetTables`; num_sets: how many there are.
+
+    Returns:
+        kind, arg, next_node, cost, options, loops, entries of the finished network, and `calls_in_cycles`.
+    """
+    n, num_literals, num_options = packed[0], packed[1], packed[2]
+    num_loops, num_rules, num_texts = packed[3], packed[4], packed[5]
+    at = 6
+    kind, arg, following = packed[at : at + n], packed[at + n : at + 2 * n], packed[at + 2 * n : at + 3 * n]
+    at += 3 * n
+    lens = packed[at : at + num_literals]
+    at += num_literals
+    options = packed[at : at + num_options].copy()
+    at += num_options
+    loops = np.zeros((max(num_loops, 1), 4), np.int32)
+    for loop in range(num_loops):
+        for column in range(3):
+            loops[loop, column] = packed[at + 3 * loop + column]
+    at += 3 * num_loops
+    entries, firsts = packed[at : at + num_rules].copy(), packed[at + num_rules : at + 2 * num_rules + 1]
+    at += 2 * num_rules + 1
+    order, text_costs = packed[at : at + num_rules], packed[at + num_rules : at + num_rules + num_texts]
+    kinds, args, nexts = spell_out(kind, arg, following, lens, data, options, loops, entries, firsts)
+    place_sets(sets, members, options, num_sets)
+    cost = settle_costs(kinds, args, nexts, options, loops, text_costs, sets, members, lists, entries, firsts, order)
+    settle_sets(sets, members, lists, options, num_sets, cost)
+    cycles = calls_in_cycles(kinds, args, nexts, options, loops, text_costs, cost, sets, entries)
+    return kinds, args, nexts, cost, options, loops, entries, cycles
+
+
+@inner_kernel
 def spell_out(
     kind: Any,
     arg: Any,
@@ -73,7 +112,7 @@ def spell_out(
     return kinds, args, nexts
 
 
-@kernel
+@inner_kernel
 def settle_costs(
     kind: Any,
     arg: Any,
@@ -200,7 +239,7 @@ def _sweep(
     return again
 
 
-@kernel
+@inner_kernel
 def calls_in_cycles(
     kind: Any,
     arg: Any,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import inner_kernel, kernel
+from .compiled import inner_kernel
 from .memory import (
     A_KEY,
     A_MEMBERS,
@@ -37,7 +37,7 @@ from .memory import (
 )
 
 
-@kernel
+@inner_kernel
 def place_sets(sets: Any, members: Any, options: Any, num_sets: Any) -> None:
     """Fills in the nodes of the sets from the network's options (see `SetBuilder.add`)."""
     for row in range(num_sets):
@@ -104,7 +104,7 @@ def least_cost(sets: Any, members: Any, lists: Any, options: Any, row: Any, cost
     return total - separator if total < NEVER else np.int64(NEVER)
 
 
-@kernel
+@inner_kernel
 def settle_sets(sets: Any, members: Any, lists: Any, options: Any, num_sets: Any, cost: Any) -> None:
     """Fills in what depends on the costs of the nodes: costs, and the words that a set begins with.
 
