@@ -171,7 +171,11 @@ def walk(
     for index in range(options.walks):
         temperature = TEMPERATURES[index % len(TEMPERATURES)]
         slack = random_.choice((0, 1, 3, 10, 30, options.max_tokens))
-        text, problem = model.answer(constraint, random_, temperature, index % 2 == 0, constraint.min_tokens() + slack)
+        try:
+            most = constraint.min_tokens() + slack
+            text, problem = model.answer(constraint, random_, temperature, index % 2 == 0, most)
+        except PhloemError as error:  # an automaton that outgrows its bound on the way
+            text, problem = b"", f"{type(error).__name__}: {error}"
         repeated: list[str] = []
         try:
             problem = problem or verdict(judge, text, repeated)
