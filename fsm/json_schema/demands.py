@@ -13,13 +13,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import ConstraintError
+from ..counted import Counted
+from ..dfa import JsonStrings
+from ..expression import Embed
 from ..record import value_record
 from .numbers import number_expressions
-from .parts import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Part
+from .parts import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Part, Test
 from .reading import read
 from .resolve import Site, check_size
 from .sites import KEYWORDS, Annotation, Sites, is_keyword
-from .strings import string_language
+from .strings import string_expression, string_language
 from .texts import escape
 
 MAX_SUBSCHEMAS = 5000
@@ -249,10 +252,18 @@ def _together(site: Site, part: Part, found: list[Demand]) -> None:
     """Tests of one type are one automaton: says how large it is."""
     if len(part.strings) > 1 and part.types & STRING:
         names = [name for name in _OF_TYPE[1][2] if name in (site.schema if isinstance(site.schema, dict) else ())]
-        size = string_language(part.strings).num_states - 1
-        found.append(Demand(site.pointer, " ∧ ".join(names), "", f"product of {size} states"))
+        found.append(Demand(site.pointer, " ∧ ".join(names), "", _product(part.strings)))
     if len(part.numbers) > 1 and part.types & NUMBER:
         names = [str(test[0]) for test in part.numbers]
         sizes = [getattr(embed.language, "num_states", 1) - 1 for embed in number_expressions(part.numbers)]
         if sizes:
             found.append(Demand(site.pointer, " ∧ ".join(names), "", f"product of {sum(sizes)} states"))
+
+
+def _product(tests: tuple[Test, ...]) -> str:
+    """How large the automaton of several tests of a string is; the two states are those around the quotes."""
+    expression = string_expression(tests)
+    language = expression.language if isinstance(expression, Embed) else None
+    if isinstance(language, Counted):
+        return f"{len(language.language.table) - 3} states, and the characters counted beside them"
+    return f"product of {len(language.table) - 3} states" if isinstance(language, JsonStrings) else "product: nothing"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from ...errors import ConstraintError
@@ -57,9 +58,12 @@ def blame(
         if found:
             return [at + reason for reason in found]
         place = place_of(before + " ")  # the number is complete: it is what follows that is refused
-    if place.stop is Stop.VALUE:
+    is_empty_array = place.stop is Stop.VALUE and not begun and refused == "]"
+    if place.stop is Stop.VALUE and not is_empty_array:
         found = judge.reasons(sites_at(sites, place.path), begun, refused)
         return [at + reason for reason in found] or [f"{at}its keywords together allow nothing of the kind"]
+    if is_empty_array:  # no item begins there: the array is to end
+        place = replace(place, path=place.path[:-1])
     at = f"in the {'object' if place.is_object else 'array'} at {place.pointer or '/'}: "
     here = [site for found_at in sites_at(sites, place.path) for site in in_place(sites, found_at)]
     found = _about_keys(here, place, text, len(before), refused)
@@ -103,8 +107,10 @@ def _about_key(name: str, place: Place, known: list[str], missing: dict[str, str
     """What is wrong with a key that the text goes on with."""
     if name in place.written:
         return [f"the key {json.dumps(name)} was written already"]
+    if name not in known and closed:
+        return [f"{closed[0]}: {json.dumps(name)} is no key of the schema"]
     if name not in known:
-        return [f"{pointer}: {json.dumps(name)} is no key of the schema" for pointer in closed[:1]]
+        return [f"{pointer}: {json.dumps(key)} comes before keys without a name" for key, pointer in missing.items()]
     later = [key for key in place.written if key in known and known.index(key) > known.index(name)]
     if later:
         return [f"keys come in the order of the schema: {json.dumps(name)} before {json.dumps(later[0])}"]

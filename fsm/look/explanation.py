@@ -34,7 +34,7 @@ from .folding import fold
 from .graph import AUTOMATON, Graph
 from .labels import language_label
 from .measuring import MaskCost, walk
-from .rules import entries, is_recursive, rule_graphs
+from .rules import is_recursive, rule_graphs
 from .shortest import Shortest, shortest
 from .stepping import Stepping, step_through
 from .svg import Picture
@@ -208,9 +208,10 @@ def _rule_names(network: Network, places: dict[str, str]) -> dict[int, str]:
 
 def _graphs(constraint: Constraint, grammar: Grammar, names: dict[int, str]) -> tuple[Graph, ...]:
     automaton, network = constraint.automaton, constraint.automaton.network
+    whole = None
     if not is_recursive(network):
         whole = explore(automaton, AUTOMATON)
-        if whole.is_whole or len(entries(network)) == 1:
+        if whole.is_whole:
             return (whole,)
     bodies: dict[int, str] = {}
 
@@ -228,7 +229,9 @@ def _graphs(constraint: Constraint, grammar: Grammar, names: dict[int, str]) -> 
             labels[index] = wanted if texts[wanted] == 1 else f"{wanted} ({texts[wanted]})"
         return labels[index]
 
-    return tuple(rule_graphs(network, name, text_name, MAX_RULES))
+    found = tuple(rule_graphs(network, name, text_name, MAX_RULES))
+    # the beginning of an automaton with too many states says more than "a text" alone
+    return (whole,) if whole is not None and sum(graph.num_nodes for graph in found) <= 2 else found
 
 
 def _text_labels(grammar: Grammar) -> dict[int, str]:

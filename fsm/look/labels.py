@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from ..any_json import number_text, string_text
+from ..counted import Counted
 from ..dfa import Dfa
 from ..json_schema.numbers import ANY_INTEGER, ANY_NUMBER
 from .graph import Edge, Graph, Kind, Word, is_single
@@ -284,6 +285,10 @@ def language_label(language: object) -> str:
         if language.accepting[language.start_state]:
             return f"text of {language.num_states - 1} states, or nothing"
         return f"text like {shortened(quoted(language.shortest()), 24)}"
+    if isinstance(language, Counted):
+        low, high = language.minimum, language.maximum
+        bounds = f"{low}+" if high is None else f"{low}–{high}" if low else f"at most {high}"
+        return f"{language_label(language.language)}, {bounds} characters"
     shortest = getattr(language, "shortest", None)
     return f"string like {shortened(shortest().decode(), 24)}" if shortest is not None else "text"
 

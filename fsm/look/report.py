@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from .explanation import Explanation
 
 RECURSION = (
-    "recursive: a rule can call itself, so there is no end of states; the rules are drawn instead "
+    "recursive: a rule can call itself, so there is no end of states; the rules are drawn instead, compressed "
     "(→ name: push the place behind the edge, write the rule, pop)"
 )
 MAX_DRAWN = 40  # nodes of one picture
 MAX_UNFOLDED = 24  # of an automaton as it is, in a terminal
 MAX_UNFOLDED_SVG = 16
+MAX_TITLE = 90
 MAX_LISTED = 60  # keywords, runs
 LABEL_COLUMNS = 34
 
@@ -64,7 +65,7 @@ def _pictures(found: Explanation, width: int, paint: Paint, max_drawn: int) -> l
         is_flat = graph.title == AUTOMATON
         if is_flat:
             out += _drawn(graph, AUTOMATON, width, paint, min(max_drawn, MAX_UNFOLDED))
-        title = "compressed form" if is_flat else f"{graph.title}  (compressed)"
+        title = "compressed form" if is_flat else graph.title
         out += _drawn(compressed, title, width, paint, max_drawn)
     left_out = found.num_rules - len(found.graphs)
     if left_out > 0 and found.graphs[0].title != AUTOMATON:
@@ -76,6 +77,7 @@ def _drawn(graph: Graph, title: str, width: int, paint: Paint, max_drawn: int) -
     shown = graph.beginning(max_drawn)
     legend = legend_of([shown], LABEL_COLUMNS)
     size = f"{_count(graph.num_nodes, 'node')}, {_count(len(graph.edges), 'edge')}"
+    title = shortened(title, width - len(size) - 2)
     out = ["", f"{paint(title, 'title')}  {paint(size, 'note')}"]
     out += [f"  {line}" for line in draw(shown, legend, width=width - 2, paint=paint)]
     for line in legend.lines():
@@ -105,7 +107,7 @@ def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN, max_width: float = 10
         pair = ((graph, AUTOMATON, MAX_UNFOLDED_SVG), (compressed, "compressed form", max_drawn))
         for whole, title, most in pair if is_flat else ((compressed, "", max_drawn),):
             shown = whole.beginning(min(most, max_drawn))
-            graphs.append(dataclasses.replace(shown, title=title or whole.title))
+            graphs.append(dataclasses.replace(shown, title=shortened(title or whole.title, MAX_TITLE)))
             notes += [f"{graphs[-1].title}: {line}" for line in omissions(whole, shown)]
     if found.is_recursive:
         notes.insert(0, "→ name: push the place behind the edge, write the rule, pop")

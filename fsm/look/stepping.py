@@ -16,12 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..constraint import Constraint
-from ..network import KEY, LOOP, SET
+from ..network import KEY, LOOP, SET, TEXT
 from .graph import is_single
 from .labels import byte_class, quoted
 from .rules import nodes_of_rule
 
 MAX_TOKENS = 8
+NO_CALLS = (LOOP, SET, KEY, TEXT)  # frames that count, or remember what was written
 MAX_RUN = 60
 
 
@@ -132,7 +133,7 @@ def _rules(constraint: Constraint, state: int, rule_names: dict[int, str]) -> tu
     owner = rule_owners(constraint, rule_names)
     best: list[str] = []
     for node, _, stack in automaton.configurations(state):
-        returns = [frame for frame, _ in automaton.frames(stack) if kind[frame] not in (LOOP, SET, KEY)]
+        returns = [frame for frame, _ in automaton.frames(stack) if kind[frame] not in NO_CALLS]
         names = [owner.get(place, "?") for place in (node, *returns)]
         if len(names) > len(best):
             best = names

@@ -269,6 +269,23 @@ def test_the_keyword_at_fault_is_named(text: str, reason: str) -> None:
     assert any(reason in found for found in steps.reasons), steps.reasons
 
 
+def test_items_and_open_objects_are_explained() -> None:
+    schema = {"properties": {"a": {"type": "array", "items": {"type": "object"}, "minItems": 1}}, "required": ["a"]}
+    steps = explain(VOCABULARY, "json_schema", schema | {"type": "object"}, text='{"a":[]').steps
+    assert steps is not None and steps.reasons == ("in the array at /a: /properties/a/minItems: 1",)
+    steps = explain(VOCABULARY, "json_schema", schema | {"type": "object"}, text='{"b":1').steps
+    assert steps is not None
+    assert steps.reasons == ('in the object at /: /required: "a" comes before keys without a name',)
+
+
+def test_long_lengths_are_counted_and_said_so() -> None:
+    schema = {"type": "string", "pattern": "^[a-z]*$", "maxLength": 50_000}
+    found = explain(VOCABULARY, "json_schema", schema, text='"a1')
+    assert any("counted beside" in demand.how for demand in found.demands)
+    assert found.num_states is None and not found.is_recursive
+    assert found.steps is not None and found.steps.reasons == ('/pattern: "^[a-z]*$"',)
+
+
 def test_of_alternatives_all_are_named_and_references_are_followed() -> None:
     schema = {
         "anyOf": [{"type": "integer", "minimum": 5}, {"$ref": "#/$defs/word"}],
