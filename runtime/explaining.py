@@ -39,7 +39,15 @@ def explain(spec: ConstraintSpec, *, tokenizer: str | Tokenizer = "nano", text: 
     if spec.kind in JSON_KINDS:
         source = json.loads(source)
     vocabulary = _vocabulary(tokenizer) if isinstance(tokenizer, str) else tokenizer.vocabulary()
-    return explain_source(vocabulary, spec.kind, source, whitespace=spec.whitespace, syntax=spec.syntax, text=text)
+    return explain_source(
+        vocabulary,
+        spec.kind,
+        source,
+        whitespace=spec.whitespace,
+        key_order=spec.key_order,
+        syntax=spec.syntax,
+        text=text,
+    )
 
 
 @functools.lru_cache(maxsize=4)

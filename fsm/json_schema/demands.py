@@ -10,9 +10,11 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ...errors import ConstraintError
+from ..any_json import KeyOrder
 from ..counted import Counted
 from ..dfa import JsonStrings
 from ..expression import Embed
@@ -106,6 +108,12 @@ _HOW = {
 }
 
 
+_ANY_ORDER = {
+    "properties": "literal keys, in any order, each once",
+    "required": "the object does not close before",
+}
+
+
 @value_record
 class Demand:
     """One keyword (or several together) and what makes it hold.
@@ -123,7 +131,7 @@ class Demand:
     how: str
 
 
-def demands(schema: dict[str, Any] | bool) -> tuple[list[Demand], list[Annotation]]:
+def demands(schema: dict[str, Any] | bool, key_order: KeyOrder = "schema") -> tuple[list[Demand], list[Annotation]]:
     """What is enforced how, and what is an annotation only, in the order of the text."""
     found: list[Demand] = []
     annotations: list[Annotation] = []
@@ -134,6 +142,8 @@ def demands(schema: dict[str, Any] | bool) -> tuple[list[Demand], list[Annotatio
             found.append(Demand(site.pointer, "false", "", "nothing at all is written here"))
         if isinstance(site.schema, dict):
             _explain(sites, site, found, annotations)
+    if key_order == "any":
+        found = [replace(demand, how=_ANY_ORDER.get(demand.keyword, demand.how)) for demand in found]
     return found, annotations
 
 

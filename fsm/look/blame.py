@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import ConstraintError
-from ..any_json import Whitespace
+from ..any_json import KeyOrder, Whitespace
 from ..automaton import Automaton
 from ..json_schema import schema_to_grammar
 from ..json_schema.place import BLANKS, Place, Stop, in_place, options, place_of, referred, sites_at
@@ -38,7 +38,12 @@ _WITH = {
 
 
 def blame(
-    vocabulary: Vocabulary, schema: dict[str, Any] | bool, whitespace: Whitespace, text: str, num_bytes: int
+    vocabulary: Vocabulary,
+    schema: dict[str, Any] | bool,
+    text: str,
+    num_bytes: int,
+    whitespace: Whitespace = "compact",
+    key_order: KeyOrder = "schema",
 ) -> list[str]:
     """Reasons, one line each, why the byte at `num_bytes` is refused after all before it was read."""
     data = text.encode(errors="surrogatepass")
@@ -47,7 +52,7 @@ def blame(
     place = place_of(before)
     evaluates, is_dynamic = check_size(schema)
     sites = Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic)
-    judge = _Judge(vocabulary, sites, whitespace)
+    judge = _Judge(vocabulary, sites, whitespace, key_order)
     at = f"at {place.pointer}: " if place.path else ""
     general = _general(place, before, refused, whitespace)
     if general is not None:
@@ -66,7 +71,7 @@ def blame(
         place = replace(place, path=place.path[:-1])
     at = f"in the {'object' if place.is_object else 'array'} at {place.pointer or '/'}: "
     here = [site for found_at in sites_at(sites, place.path) for site in in_place(sites, found_at)]
-    found = _about_keys(here, place, text, len(before), refused)
+    found = _about_keys(here, place, text, len(before), refused, key_order)
     found = found or judge.reasons(sites_at(sites, place.path), before[place.container :], refused)
     return [at + reason for reason in found] or [f"{at}{refused!r} is not what comes next"]
 
@@ -84,7 +89,9 @@ def _general(place: Place, before: str, refused: str, whitespace: Whitespace) ->
     return None
 
 
-def _about_keys(sites: Iterable[Site], place: Place, text: str, position: int, refused: str) -> list[str]:
+def _about_keys(
+    sites: Iterable[Site], place: Place, text: str, position: int, refused: str, key_order: KeyOrder
+) -> list[str]:
     """What is wrong with the keys of an object: missing, out of order, written twice, unknown."""
     schemas = [(site.pointer, site.schema) for site in sites if isinstance(site.schema, dict)]
     known = list(dict.fromkeys(key for _, schema in schemas for key in schema.get("properties", {})))
@@ -99,21 +106,27 @@ def _about_keys(sites: Iterable[Site], place: Place, text: str, position: int, r
     closed = [f"{pointer}/additionalProperties" for pointer, s in schemas if s.get("additionalProperties") is False]
     is_comma = refused == "," and place.stop is Stop.AFTER
     name = _whole_key(text, position if is_comma else place.begin) if is_comma or place.stop is Stop.KEY else None
-    said = _about_key(name, place, known, missing, closed) if name is not None else []
+    is_ordered = key_order == "schema"
+    said = _about_key(name, place, known, missing, closed, is_ordered) if name is not None else []
     return said or ([f"{closed[0]}: no key is left that may follow"] if is_comma and closed else [])
 
 
-def _about_key(name: str, place: Place, known: list[str], missing: dict[str, str], closed: list[str]) -> list[str]:
+def _about_key(
+    name: str, place: Place, known: list[str], missing: dict[str, str], closed: list[str], is_ordered: bool
+) -> list[str]:
     """What is wrong with a key that the text goes on with."""
     if name in place.written:
         return [f"the key {json.dumps(name)} was written already"]
     if name not in known and closed:
         return [f"{closed[0]}: {json.dumps(name)} is no key of the schema"]
+    if not is_ordered:
+        return []
     if name not in known:
         return [f"{pointer}: {json.dumps(key)} comes before keys without a name" for key, pointer in missing.items()]
     later = [key for key in place.written if key in known and known.index(key) > known.index(name)]
     if later:
-        return [f"keys come in the order of the schema: {json.dumps(name)} before {json.dumps(later[0])}"]
+        order = f"{json.dumps(name)} before {json.dumps(later[0])}"
+        return [f"keys come in the order of the schema: {order} (see the option key_order)"]
     skipped = [key for key in missing if key in known and known.index(key) < known.index(name)]
     return [f"{missing[key]}: {json.dumps(key)} comes before {json.dumps(name)}" for key in skipped[:MAX_NAMES]]
 
@@ -128,10 +141,11 @@ def _whole_key(text: str, begin: int) -> str | None:
 class _Judge:
     """Asks keywords one by one."""
 
-    def __init__(self, vocabulary: Vocabulary, sites: Sites, whitespace: Whitespace) -> None:
+    def __init__(self, vocabulary: Vocabulary, sites: Sites, whitespace: Whitespace, key_order: KeyOrder) -> None:
         self._vocabulary = vocabulary
         self._sites = sites
-        self._whitespace = whitespace
+        self._whitespace: Whitespace = whitespace
+        self._key_order: KeyOrder = key_order
         self._num_asked = 0
 
     def reasons(self, sites: Iterable[Site], begun: str, refused: str) -> list[str]:
@@ -169,7 +183,7 @@ class _Judge:
         if self._num_asked > MAX_ASKED:
             return False
         try:
-            grammar = schema_to_grammar(alone, whitespace=self._whitespace)
+            grammar = schema_to_grammar(alone, whitespace=self._whitespace, key_order=self._key_order)
             automaton = Automaton(build_network(grammar), self._vocabulary)
             state = automaton.advance_bytes(automaton.start, (begun + refused).encode(errors="surrogatepass"))
         except ConstraintError:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ..any_json import Whitespace, json_grammar
+from ..any_json import KeyOrder, Whitespace, json_grammar
 from ..compiler import Compiler
 from ..constraint import Constraint
 from ..expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
@@ -113,6 +113,7 @@ def explain(
     source: object,
     *,
     whitespace: Whitespace = "compact",
+    key_order: KeyOrder = "schema",
     syntax: Syntax = "auto",
     text: str | None = None,
 ) -> Explanation:
@@ -121,7 +122,7 @@ def explain(
     Args:
         kind: "regex", "choice", "json_schema", "json_object", "json_value", "grammar" or "structural_tag".
         source: pattern or grammar text, a sequence of options, or a schema or structural tag as json.loads gives it.
-        whitespace, syntax: layout of JSON, notation of grammar text.
+        whitespace, key_order, syntax: layout of JSON, order of the keys under a schema, notation of grammar text.
         text: a text to go through, step by step.
 
     Raises:
@@ -130,7 +131,8 @@ def explain(
     Compiler(vocabulary).warm_up()  # or the clock would measure the loading of compiled loops
     clock = _Clock()
     places: dict[str, str] = {}
-    grammar = _grammar(kind, source, whitespace, syntax, places)
+    layout = _Layout(whitespace, key_order, syntax)
+    grammar = _grammar(kind, source, layout, places)
     grammar_ms = clock.lap()
     network = build_network(grammar)
     network_ms = clock.lap()
@@ -142,12 +144,12 @@ def explain(
     row_bytes, automaton_bytes = store.num_bytes, constraint.num_bytes
     names = _rule_names(network, places)
     schema = cast("dict[str, Any] | bool", source) if kind == "json_schema" else None
-    known, annotations = demands(schema) if schema is not None else ([], [])
+    known, annotations = demands(schema, key_order) if schema is not None else ([], [])
     steps = None
     if text is not None:
         steps = step_through(constraint, text, names)
         if steps.leaves and schema is not None:
-            steps = _with_reasons(steps, blame(vocabulary, schema, whitespace, text, steps.num_bytes))
+            steps = _with_reasons(steps, blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order))
     graphs = _graphs(constraint, grammar, names)
     compressed = tuple(fold(graph) for graph in graphs)
     return Explanation(
@@ -179,14 +181,22 @@ def shown_source(kind: str, source: Any) -> str:
     return source if kind in ("regex", "grammar") else json.dumps(source, ensure_ascii=False)
 
 
-def _grammar(kind: str, source: Any, whitespace: Whitespace, syntax: Syntax, places: dict[str, str]) -> Grammar:
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    whitespace: Whitespace
+    key_order: KeyOrder
+    syntax: Syntax
+
+
+def _grammar(kind: str, source: Any, layout: _Layout, places: dict[str, str]) -> Grammar:
+    whitespace, key_order = layout.whitespace, layout.key_order
     makers: dict[str, Callable[[], Grammar]] = {
         "regex": lambda: Grammar({"text": regex_to_expression(source)}, "text"),
         "choice": lambda: Grammar({"text": Alternation(tuple(Literal(o.encode()) for o in source))}, "text"),
-        "json_schema": lambda: schema_to_grammar(source, whitespace=whitespace, places=places),
+        "json_schema": lambda: schema_to_grammar(source, whitespace=whitespace, key_order=key_order, places=places),
         "json_object": lambda: json_grammar("object", whitespace),
         "json_value": lambda: json_grammar("value", whitespace),
-        "grammar": lambda: text_to_grammar(source, syntax),
+        "grammar": lambda: text_to_grammar(source, layout.syntax),
         "structural_tag": lambda: structural_tag_to_grammar(source, whitespace=whitespace),
     }
     return makers[kind]()

@@ -36,7 +36,9 @@ def inspect(
     ] = None,
     grammar: Annotated[
         str | None,
-        option("--grammar", help="Explain an EBNF grammar: a file, or its text.", env="GRAMMAR", panel=CONSTRAINT),
+        option(
+            "--grammar", help="Explain a grammar (EBNF or Lark): a file, or its text.", env="GRAMMAR", panel=CONSTRAINT
+        ),
     ] = None,
     structural_tag: Annotated[
         str | None,
@@ -63,6 +65,9 @@ def inspect(
     whitespace: Annotated[
         str, option("--whitespace", help="Layout of JSON: compact, spaced or flexible.", env="WHITESPACE")
     ] = "compact",
+    key_order: Annotated[
+        str, option("--key-order", help="Order of the keys under a schema: schema or any.", env="KEY_ORDER")
+    ] = "schema",
     max_nodes: Annotated[int, option("--max-nodes", help="Most nodes in one picture.", env="MAX_NODES")] = 40,
     width: Annotated[
         int | None, option("--width", help="Columns to print in (default: the terminal's).", env="WIDTH")
@@ -73,7 +78,7 @@ def inspect(
     Of a constraint: the automaton and its compressed form, what is enforced how and what is not, what is forced, how
     short an output can be, and what it costs. Exit code 2 if it cannot be enforced, 1 if --text leaves the language.
     """
-    spec = constraint_spec(regex, choice, schema, json_object, grammar, structural_tag, whitespace)
+    spec = constraint_spec(regex, choice, schema, json_object, grammar, structural_tag, whitespace, key_order)
     if spec is not None:
         if cache is not None:
             raise ConfigError("--cache and a constraint exclude each other; give one of them")

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 import typer
 
@@ -39,6 +39,7 @@ def constraint_spec(
     grammar: str | None,
     structural_tag: str | None,
     whitespace: str,
+    key_order: str,
 ) -> ConstraintSpec | None:
     """The one constraint that the options ask for; schema, grammar and structural tag as a file or as text."""
     from .. import constraint_spec as specs
@@ -54,21 +55,25 @@ def constraint_spec(
     names = [name for name, value in given.items() if value]
     if len(names) > 1:
         raise ConfigError(f"{' and '.join(names)} exclude each other; give one of them")
-    if whitespace not in ("compact", "spaced", "flexible"):
+    if whitespace not in get_args(specs.Whitespace):
         raise ConfigError(f"--whitespace {whitespace}: choose compact, spaced or flexible")
-    layout: specs.Whitespace = whitespace  # type: ignore[assignment]  # just checked
+    if key_order not in get_args(specs.KeyOrder):
+        raise ConfigError(f"--key-order {key_order}: choose schema or any")
+    layout = cast("specs.Whitespace", whitespace)
     if regex:
         return specs.regex(regex)
     if choice:
         return specs.choice(choice)
     if schema:
-        return specs.json_schema(_json_text(schema, "--schema"), whitespace=layout)
+        order = cast("specs.KeyOrder", key_order)
+        return specs.json_schema(_json_text(schema, "--schema"), whitespace=layout, key_order=order)
     if structural_tag:
         return specs.structural_tag(_json_text(structural_tag, "--structural-tag"), whitespace=layout)
     if json_object:
         return specs.json_object(whitespace=layout)
     if grammar:
-        return specs.grammar(grammar if "::=" in grammar or "\n" in grammar else read_text(grammar, "--grammar"))
+        is_text = not Path(grammar).is_file() and (":" in grammar or "\n" in grammar)
+        return specs.grammar(grammar if is_text else read_text(grammar, "--grammar"))
     return None
 
 

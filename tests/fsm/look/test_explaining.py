@@ -278,6 +278,15 @@ def test_items_and_open_objects_are_explained() -> None:
     assert steps.reasons == ('in the object at /: /required: "a" comes before keys without a name',)
 
 
+def test_keys_in_any_order_are_not_blamed_for_their_order() -> None:
+    text = '{"age":1,"name":"A","boss":1}'
+    found = explain(VOCABULARY, "json_schema", PERSON, key_order="any", text=text)
+    assert found.steps is not None and found.steps.num_bytes == text.index("boss")
+    assert found.steps.reasons == ('in the object at /: /additionalProperties: "boss" is no key of the schema',)
+    assert any("any order" in demand.how for demand in found.demands)
+    assert explain(VOCABULARY, "json_schema", PERSON, key_order="any", text=text[:19] + "}").steps.is_complete  # type: ignore[union-attr]
+
+
 def test_long_lengths_are_counted_and_said_so() -> None:
     schema = {"type": "string", "pattern": "^[a-z]*$", "maxLength": 50_000}
     found = explain(VOCABULARY, "json_schema", schema, text='"a1')
