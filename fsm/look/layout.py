@@ -23,7 +23,7 @@ from .graph import Graph
 RADIUS = 15.0
 LINE = 16.0  # height of a text
 CELL = 7.3  # width of one column of text
-GAP_ALONG = 14.0
+GAP_ALONG = 10.0
 GAP_ACROSS = 12.0
 MAX_SLACK = 30.0  # added where a line has a long way across
 LOOP = 26.0  # how far a loop stands out
@@ -84,7 +84,7 @@ class _Item:
     across: float = 0.0
 
 
-def layout(graph: Graph, labels: Sequence[int], *, max_width: float = 1000.0) -> Layout:
+def layout(graph: Graph, labels: Sequence[int], *, max_width: float = 1080.0) -> Layout:
     """The place of everything; `labels` are the widths of the edges' labels in columns."""
     flat = _Plan(graph, labels, is_upright=False).layout()
     if flat.width <= max_width:
@@ -133,7 +133,7 @@ class _Plan:
         width = self.widths[index]
         if self.is_upright:
             return _Item(LINE + 4, 4.0, width + 10, rank, [], is_bend=True)
-        return _Item(width + 8, LINE + 4, 4.0, rank, [], is_bend=True)
+        return _Item(width + 4, LINE + 4, 4.0, rank, [], is_bend=True)
 
     def _thread(self, index: int, is_turned: bool) -> None:
         """Label and bends of an edge, from the lower rank to the higher."""

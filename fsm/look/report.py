@@ -26,6 +26,7 @@ RECURSION = (
 MAX_DRAWN = 40  # nodes of one picture
 MAX_UNFOLDED = 24  # of an automaton as it is, in a terminal
 MAX_UNFOLDED_SVG = 16
+MAX_BEGINNING_SVG = 11  # of an automaton that does not fit
 MAX_TITLE = 90
 MAX_LISTED = 60  # keywords, runs
 LABEL_COLUMNS = 34
@@ -98,7 +99,7 @@ def omissions(graph: Graph, shown: Graph) -> list[str]:
     return out
 
 
-def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN, max_width: float = 1000.0) -> Picture:
+def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN, max_width: float = 1080.0) -> Picture:
     """The automaton and its compressed form, or the rules, as one SVG."""
     graphs: list[Graph] = []
     notes: list[str] = []
@@ -106,7 +107,10 @@ def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN, max_width: float = 10
         is_flat = graph.title == AUTOMATON
         pair = ((graph, AUTOMATON, MAX_UNFOLDED_SVG), (compressed, "compressed form", max_drawn))
         for whole, title, most in pair if is_flat else ((compressed, "", max_drawn),):
-            shown = whole.beginning(min(most, max_drawn))
+            most = min(most, max_drawn)
+            if title == AUTOMATON and whole.num_nodes > most:
+                most = min(most, MAX_BEGINNING_SVG)
+            shown = whole.beginning(most)
             graphs.append(dataclasses.replace(shown, title=shortened(title or whole.title, MAX_TITLE)))
             notes += [f"{graphs[-1].title}: {line}" for line in omissions(whole, shown)]
     if found.is_recursive:

@@ -21,10 +21,10 @@ ENTRY = 26.0  # length of the arrow that leads to the start
 NOTE_COLUMNS = 120
 
 STYLE = """
-text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#3d4752}
-.title{font-weight:bold;fill:#1f6fb2}.note{fill:#6b7680}.state{text-anchor:middle;fill:#6b7680;font-size:11px}
+text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#65717e}
+.title{font-weight:bold;fill:#1f6fb2}.note{fill:#737f8b}.state{text-anchor:middle;fill:#737f8b;font-size:11px}
 .label{text-anchor:middle;white-space:pre}.upright{text-anchor:start}.call{fill:#a3510b}.text{fill:#7a3fa0}
-.forced{fill:#0b7a4b}
+.forced{fill:#128a57}
 circle{fill:#8a94a0;fill-opacity:.10;stroke:#6b7680;stroke-width:1.4}.ring{fill:none}.open{stroke-dasharray:3 3}
 .edge{fill:none;stroke:#8a94a0;stroke-width:1.3}.head{fill:#8a94a0}
 @media (prefers-color-scheme:dark){text{fill:#d5dbe1}.title{fill:#6cb6ff}.note,.state{fill:#a2adb8}.call{fill:#f0a35e}
@@ -43,7 +43,7 @@ class Picture:
 
 
 def picture(
-    graphs: Sequence[Graph], legend: Legend, *, max_width: float = 1000.0, notes: Sequence[str] = ()
+    graphs: Sequence[Graph], legend: Legend, *, max_width: float = 1080.0, notes: Sequence[str] = ()
 ) -> Picture:
     """All graphs one below the other, each with its title, then the legend and the notes."""
     page = _Page(legend, max_width)

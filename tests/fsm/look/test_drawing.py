@@ -8,10 +8,11 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from phloem.fsm import Compiler, Constraint
+from phloem.errors import ConstraintTooLarge
+from phloem.fsm import Compiler, Constraint, Limits
 from phloem.fsm.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, Sequence, byte_set
 from phloem.fsm.look import Edge, Graph
 from phloem.fsm.look.exploring import explore
@@ -26,6 +27,7 @@ from ..vocabularies import BYTES
 from .reading import accepts, rules_accept
 
 COMPILER = Compiler(BYTES)
+SMALL = Compiler(BYTES, limits=Limits(max_automaton_bytes=2 << 20))
 PERSON = {
     "type": "object",
     "properties": {
@@ -150,7 +152,7 @@ BODIES = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, min_size=2, max_size=3).map(lambda parts: Sequence(tuple(parts))),
         st.lists(inner, min_size=2, max_size=3).map(lambda options: Alternation(tuple(options))),
-        st.tuples(inner, st.integers(0, 3), st.integers(0, 3)).map(lambda p: Repeat(p[0], p[1], p[1] + p[2])),
+        st.tuples(inner, st.integers(0, 2), st.integers(0, 2)).map(lambda p: Repeat(p[0], p[1], p[1] + p[2])),
     ),
     max_leaves=5,
 )
@@ -161,7 +163,7 @@ BODIES = st.recursive(
 def test_any_rules_are_drawn_as_they_are(body: Expression) -> None:
     """A rule that calls itself between two letters, around anything."""
     rules = {"r": Alternation((Literal(b"b"), Sequence((Literal(b"a"), body, Literal(b"b")))))}
-    constraint = COMPILER.from_grammar(Grammar(rules, "r"))
+    constraint = SMALL.from_grammar(Grammar(rules, "r"))
     network = constraint.automaton.network
     names = {entry: f"rule {index}" for index, entry in enumerate(entries(network))}
     for compress in (False, True):
@@ -169,7 +171,11 @@ def test_any_rules_are_drawn_as_they_are(body: Expression) -> None:
         drawn = {graph.title: fold(graph) if compress else graph for graph in graphs}
         assert all(graph.is_whole for graph in graphs) and len(graphs) == len(names)
         for text in SHORT[:127]:
-            assert rules_accept(drawn, "rule 0", text) == is_accepted(constraint, text), text
+            try:
+                wanted = is_accepted(constraint, text)
+            except ConstraintTooLarge:  # so many ways to nest what may be empty
+                assume(False)
+            assert rules_accept(drawn, "rule 0", text) == wanted, text
 
 
 def test_recursion_is_told_from_mere_rules() -> None:

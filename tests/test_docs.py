@@ -1,0 +1,53 @@
+"""The pages under docs/: their links lead somewhere, and their pictures are what is drawn today."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from phloem.fsm.look import lines
+from phloem.runtime.explaining import explain
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+def _script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("draw_docs", ROOT / "scripts" / "draw_docs.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+DRAW = _script()
+
+
+@pytest.mark.parametrize("name", DRAW.PICTURES)
+def test_pictures_are_what_is_drawn_today(name: str) -> None:
+    """If the automaton was changed on purpose: python scripts/draw_docs.py, and look at what has become of it."""
+    assert (DRAW.IMAGES / name).read_text(encoding="utf-8") == DRAW.draw(name)
+
+
+def test_all_pictures_are_shown_and_no_others_lie_around() -> None:
+    page = (ROOT / "docs" / "structured-generation.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"\]\(images/([^)]+)\)", page))
+    assert shown == set(DRAW.PICTURES) == {path.name for path in DRAW.IMAGES.iterdir()}
+
+
+def test_the_example_of_a_text_is_what_is_printed() -> None:
+    page = (ROOT / "docs" / "structured-generation.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    example = next(block for block in blocks if "leaves the language" in block)
+    found = explain(DRAW.PICTURES["shirt.svg"], text='{"name":"Nora","size":"L"}')
+    assert example.strip("\n") in "\n".join(lines(found))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    assert all((page.parent / link).exists() for link in links if not link.startswith(("http", "mailto")))
