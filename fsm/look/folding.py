@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from .graph import Edge, Graph, Kind, Word, is_forced, is_single, moved
 
+MAX_ROUNDS = 100  # of refinement
 COUNTED_FROM = 3  # nodes in a chain for which a counter is easier to read
 
 
@@ -65,7 +66,7 @@ def _joined(graph: Graph) -> Graph:
     for node in graph.open_nodes:
         group[node] = node + 2  # of which nobody knows the future
     num_groups = len(set(group))
-    while True:
+    for _ in range(MAX_ROUNDS):
         numbers: dict[object, int] = {}
         refined: list[int] = []
         for node, edges in enumerate(leaving):
@@ -75,6 +76,8 @@ def _joined(graph: Graph) -> Graph:
         if len(numbers) == num_groups:
             break
         num_groups = len(numbers)
+    else:
+        return graph  # long chains take a round per node, and little can be joined in them
     if num_groups == graph.num_nodes:
         return graph
     first: dict[int, int] = {}
@@ -199,12 +202,17 @@ def _repeats(edge: Edge, following: Edge) -> bool:
 def _counted(graph: Graph) -> Graph:
     table = _Table(graph)
     targets = {edge.target for edge in graph.edges}
+    failed: set[tuple[int, tuple[Word, ...]]] = set()
     for node in sorted(targets | {graph.start}):
         if node in table.gone:
             continue
         for chain_edge in table.leaving[node]:
-            chain = _chain(table, node, chain_edge)
-            if len(chain) >= COUNTED_FROM:
+            if (node, chain_edge.words) in failed:
+                continue
+            chain, is_chain = _chain(table, node, chain_edge)
+            if not is_chain:  # whoever begins further on comes to the same end
+                failed.update((member, chain_edge.words) for member in chain)
+            elif len(chain) >= COUNTED_FROM:
                 loop = Edge(node, node, chain_edge.words, most=len(chain) - 1)
                 # the edges of the last of them: all but the one that counts
                 rest = (replace(edge, source=node, num_forced=0) for edge in table.leaving[chain[-1]])
@@ -217,11 +225,11 @@ def _counted(graph: Graph) -> Graph:
     return table.finish()
 
 
-def _chain(table: _Table, first: int, step: Edge) -> list[int]:
-    """Nodes from `first` on, each reached from the one before by the same label, all else being equal."""
+def _chain(table: _Table, first: int, step: Edge) -> tuple[list[int], bool]:
+    """Nodes from `first` on, each reached from the one before by the same label, and whether all else is equal."""
     graph = table.graph
     if step.kind is not Kind.BYTES or step.most is not None:
-        return []
+        return [], False
     rest = _others(table, first, step)
     chain = [first]
     edge: Edge | None = step
@@ -229,16 +237,16 @@ def _chain(table: _Table, first: int, step: Edge) -> list[int]:
         node = edge.target
         is_fit = table.entering[node] == 1 and node not in (first, graph.start) and node not in graph.open_nodes
         if not is_fit or (node in graph.accepting) != (first in graph.accepting) or node in table.gone:
-            return []
+            return chain, False
         chain.append(node)
         edge = next((e for e in table.leaving[node] if e.words == step.words and e.kind is Kind.BYTES), None)
         if edge is None or edge.target == node:
             break
         if _others(table, node, edge) != rest:
-            return []
+            return chain[:-1], False
     if edge is not None or _others(table, chain[-1], None) != rest:
-        return []
-    return chain
+        return chain, False
+    return chain, True
 
 
 def _others(table: _Table, node: int, but: Edge | None) -> frozenset[Edge]:
