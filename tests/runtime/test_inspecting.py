@@ -118,7 +118,7 @@ def test_pictures_are_cut_where_told_and_say_so(inspect: Inspect) -> None:
             ["--schema", '{"properties":{"a":{"multipleOf":0.1}}}'],
             ["/properties/a/multipleOf", "there   0.1", "remedy"],
         ),
-        (["--schema", '{"type":"integer","minimum":2,"maximum":1}'], ["(the whole)", "contradictions"]),
+        (["--schema", '{"type":"integer","minimum":2,"maximum":1}'], ["minimum", "contradict"]),
         (["--schema", '{"type":"text"}'], ["at      /type", 'there   "text"']),
         (["--regex", r"(a)\1"], ["offset 3", "             ^"]),
         (["--grammar", "root ::= x"], ["'x' is not defined", "line 1, column 10", "                   ^"]),
