@@ -30,25 +30,19 @@ recurses. Not thread-safe: one thread owns the tree.
 
 from __future__ import annotations
 
-import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from .audit import audit_tree
 from .draw import draw_tree
-from .eviction import POLICIES, BlockCost, EvictionQueue, equal_cost
-from .explain import Explanation, GhostRecord, explain_miss
+from .eviction import POLICIES, BlockCost, equal_cost
+from .evictor import Evictor
+from .explain import Explanation, explain_miss
 from .node import Node, pack_blocks, unpack_blocks
 from .pins import Pin, PinBook
 from .results import Event, Inserted, Match, Statistics
 from .tokens import PADDING
-from .walk import closest_child, differing_blocks, drop_skip, reach, split, walk
-
-# Up to so many blocks a leaf may be longer than what is wanted and still be evicted whole.
-MAX_SURPLUS_BLOCKS = 16
-# So many leaves one eviction passes over at most because they will soon be needed.
-MAX_SPARED = 64
+from .walk import closest_child, differing_blocks, reach, split, walk
 
 
 class RadixTree:
@@ -68,14 +62,10 @@ class RadixTree:
     __slots__ = (
         "_block_bytes",
         "_clock",
-        "_era",
-        "_ghosts",
-        "_has_eras",
-        "_last_use",
+        "_evictor",
         "_num_asked_bytes",
         "_num_cached",
         "_num_duplicates",
-        "_num_evicted",
         "_num_leased",
         "_num_matched_bytes",
         "_num_matches",
@@ -83,7 +73,6 @@ class RadixTree:
         "_num_splits",
         "_on_event",
         "_pins",
-        "_queue",
         "_roots",
         "block_size",
     )
@@ -108,12 +97,17 @@ class RadixTree:
         self._clock = clock
         self._on_event = on_event
         self._roots: dict[str, Node] = {}
-        self._queue = EvictionQueue(POLICIES[policy](block_cost))
-        self._has_eras = policy == "cost"
-        self._era = 0.0
         self._pins = PinBook(max_pinned_blocks)
-        self._ghosts: GhostRecord = deque(maxlen=max_ghosts)
-        self._last_use = -math.inf
+        self._evictor = Evictor(
+            self._roots,
+            block_size,
+            policy=policy,
+            block_cost=block_cost,
+            clock=clock,
+            max_ghosts=max_ghosts,
+            find_room=self._unpin_expired,
+            on_event=on_event,
+        )
         self._num_cached = 0
         self._num_leased = 0
         self._num_nodes = 0
@@ -121,7 +115,6 @@ class RadixTree:
         self._num_asked_bytes = 0
         self._num_matched_bytes = 0
         self._num_duplicates = 0
-        self._num_evicted = 0
         self._num_splits = 0
 
     # ---------------------------------------------------------------- counts
@@ -153,12 +146,12 @@ class RadixTree:
             num_matches=self._num_matches,
             num_asked_tokens=self._num_asked_bytes >> 2,
             num_matched_tokens=self._num_matched_bytes >> 2,
-            num_inserted_blocks=self._num_cached + self._num_evicted,
+            num_inserted_blocks=self._num_cached + self._evictor.num_evicted_blocks,
             num_duplicate_blocks=self._num_duplicates,
-            num_evicted_blocks=self._num_evicted,
+            num_evicted_blocks=self._evictor.num_evicted_blocks,
             num_splits=self._num_splits,
             num_namespaces=len(self._roots),
-            num_nodes=self._num_nodes,
+            num_nodes=self._num_nodes - self._evictor.num_removed_nodes,
             num_cached_blocks=self._num_cached,
             num_leased_blocks=self._num_leased,
             num_pinned_blocks=self._pins.num_blocks,
@@ -265,10 +258,9 @@ class RadixTree:
             self._num_duplicates += len(duplicates)
         if priority > node.priority:
             node.priority = priority
-        node.era = self._era
-        node.last_used = self._next_use()
+        self._evictor.mark_use(node)
         if offset < end:
-            self._queue.push(node)
+            self._evictor.queue.push(node)
             if self._on_event is not None:
                 run = unpack_blocks(node.blocks)
                 self._on_event(Event("inserted", namespace, tokens[:end], offset >> 2, run))
@@ -288,16 +280,7 @@ class RadixTree:
     def touch(self, node: Node) -> None:
         """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as donor."""
         node.num_hits += 1
-        node.era = self._era
-        node.last_used = self._next_use()
-
-    def _next_use(self) -> float:
-        """The time of a use: the clock's, but later than that of any use before, so that no two uses tie."""
-        now = self._clock()
-        if now <= self._last_use:
-            now = math.nextafter(self._last_use, math.inf)
-        self._last_use = now
-        return now
+        self._evictor.mark_use(node)
 
     def _split(self, lower: Node, at: int) -> Node:
         self._num_nodes += 1
@@ -340,7 +323,7 @@ class RadixTree:
             above = above.parent
         self._num_leased -= num_bytes >> 2
         if not node.children and node.parent is not None:
-            self._queue.push(node)
+            self._evictor.queue.push(node)
 
     def num_sole_blocks(self, node: Node) -> int:
         """How many blocks only the lease on `node` protects: what releasing it would make evictable. O(depth)."""
@@ -404,85 +387,9 @@ class RadixTree:
             spare: says whether a leaf will soon be needed again. Up to `MAX_SPARED` such leaves are passed over, as
                 if they had just been used; they go only when nothing else is left.
         """
-        freed: list[bytes] = []
-        spared: set[Node] = set()
-        wanted = 4 * num_blocks
-        now = self._clock()
-        while wanted > 0:
-            leaf = self._next_leaf(spare, spared)
-            if leaf is None:
-                break
-            if self._has_eras:
-                self._era = max(self._era, self._queue.policy(leaf)[0])
-            blocks = leaf.blocks
-            if len(blocks) > 2 * wanted and len(blocks) > wanted + 4 * MAX_SURPLUS_BLOCKS:
-                blocks = blocks[-wanted:]
-            if self._on_event is not None:
-                self._on_event(_evicted(leaf, blocks))
-            if len(blocks) < len(leaf.blocks):
-                self._shorten(leaf, len(leaf.blocks) - len(blocks), now)
-            else:
-                self._remove(leaf, now)
-            freed.append(blocks)
-            wanted -= len(blocks)
-        packed = freed[0] if len(freed) == 1 else b"".join(freed)
+        packed = self._evictor.evict(num_blocks, spare)
         self._num_cached -= len(packed) >> 2
-        self._num_evicted += len(packed) >> 2
         return packed
-
-    def _next_leaf(self, spare: Callable[[Node], bool] | None, spared: set[Node]) -> Node | None:
-        """The leaf to go next, out of the queue. One to be spared counts as used now, once, and goes back into it."""
-        while True:
-            leaf = self._queue.take()
-            if leaf is None:
-                if self._unpin_expired():
-                    continue
-                return None
-            if spare is None or leaf in spared or len(spared) == MAX_SPARED or not spare(leaf):
-                return leaf
-            spared.add(leaf)
-            leaf.era = self._era
-            leaf.last_used = self._next_use()
-            self._queue.push(leaf)
-
-    def _shorten(self, leaf: Node, kept: int, now: float) -> None:
-        """Cut the run of a leaf down to `kept` bytes of block ids."""
-        cut = kept * self.block_size
-        leaf.end -= (len(leaf.tokens) - cut) >> 2
-        self._ghosts.append((leaf, leaf.tokens[cut : cut + self._block_bytes], now))
-        leaf.blocks = leaf.blocks[:kept]
-        leaf.tokens = leaf.tokens[:cut]
-        if leaf.skipped_by is not None:
-            drop_skip(leaf)
-        self._queue.push(leaf)
-
-    def _remove(self, leaf: Node, now: float) -> None:
-        """Unlink a leaf and hand its usage up; its parent may become a leaf, an empty root is dropped."""
-        parent = leaf.parent
-        assert parent is not None
-        self._ghosts.append((parent, leaf.key, now))
-        self._num_nodes -= 1
-        if leaf.skipped_by is not None:
-            drop_skip(leaf)
-        assert parent.children is not None
-        del parent.children[leaf.key]
-        if parent.siblings is not None:
-            parent.siblings.remove(leaf.key)
-        leaf.parent = None
-        leaf.tokens = b""  # the record of what was evicted may keep the node
-        if parent.parent is None:
-            if not parent.children:
-                del self._roots[parent.namespace]
-            return
-        parent.num_hits += leaf.num_hits
-        if leaf.last_used > parent.last_used:
-            parent.last_used = leaf.last_used
-        if leaf.era > parent.era:
-            parent.era = leaf.era
-        if leaf.priority > parent.priority:
-            parent.priority = leaf.priority
-        if not parent.children and not parent.num_holds:
-            self._queue.push(parent)
 
     def clear(self) -> list[int]:
         """Give up all pins and evict everything that is not leased; returns the ids."""
@@ -494,7 +401,7 @@ class RadixTree:
 
     def explain(self, tokens: bytes, namespace: str) -> Explanation:
         """Where the longest cached prefix of `tokens` ends, and why. Changes and counts nothing."""
-        return explain_miss(self._roots, self._ghosts, tokens, namespace, self._block_bytes)
+        return explain_miss(self._roots, self._evictor.ghosts, tokens, namespace, self._block_bytes)
 
     def draw(self, *, label: Callable[[list[int]], str] | None = None, max_lines: int = 200) -> str:
         """The tree as text; see `draw_tree`."""
@@ -504,18 +411,11 @@ class RadixTree:
         """Recompute every count and check every link; AssertionError names the place. O(tree)."""
         audit_tree(
             self._roots,
-            self._queue,
+            self._evictor.queue,
             self._pins,
             block_size=self.block_size,
-            last_use=self._last_use,
-            num_nodes=self._num_nodes,
+            last_use=self._evictor.last_use,
+            num_nodes=self._num_nodes - self._evictor.num_removed_nodes,
             num_cached_blocks=self._num_cached,
             num_leased_blocks=self._num_leased,
         )
-
-
-def _evicted(leaf: Node, blocks: bytes) -> Event:
-    """The event for the end of a leaf's run, before it is cut off."""
-    tokens = leaf.path_tokens()
-    start = len(tokens) - len(blocks) * len(leaf.tokens) // len(leaf.blocks)
-    return Event("evicted", leaf.namespace, tokens, start >> 2, unpack_blocks(blocks))

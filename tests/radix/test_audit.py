@@ -94,12 +94,12 @@ def miscount_nodes(tree: RadixTree) -> None:
 
 
 def forget_a_candidate(tree: RadixTree) -> None:
-    leaf = tree._queue.take()
+    leaf = tree._evictor.queue.take()
     assert leaf is not None
 
 
 def queue_out_of_order(tree: RadixTree) -> None:
-    tree._queue._line.rotate(1)
+    tree._evictor.queue._line.rotate(1)
 
 
 def use_in_the_future(tree: RadixTree) -> None:

@@ -10,7 +10,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from phloem.radix import BlockPool, Event, Node, Pin, PinBudgetExceeded, RadixTree, pack, siblings, tree, unpack, walk
+from phloem.radix import (
+    BlockPool,
+    Event,
+    Node,
+    Pin,
+    PinBudgetExceeded,
+    RadixTree,
+    evictor,
+    pack,
+    siblings,
+    unpack,
+    walk,
+)
 
 Prefix = tuple[str, tuple[int, ...]]
 NUM_BLOCKS = 48
@@ -353,7 +365,7 @@ def test_tree_agrees_with_the_truth_when_every_shortcut_is_taken(
     monkeypatch.setattr(walk, "SKIP_EDGES", 2)
     monkeypatch.setattr(walk, "MAX_CHILDREN_TO_SCAN", 1)
     monkeypatch.setattr(siblings, "CHUNK_LEN", 2)
-    monkeypatch.setattr(tree, "MAX_SURPLUS_BLOCKS", 0)
+    monkeypatch.setattr(evictor, "MAX_SURPLUS_BLOCKS", 0)
     for seed in range(4):
         walk_randomly(Trial(block_size, "lru"), Random(seed), 700)
 
