@@ -22,6 +22,7 @@ from .unicode_sets import ignoring_case
 
 MANY_TOKENS = 200  # enough for an automaton to outgrow its first memory
 FEW_TOKENS = 4
+COMMON_STEPS = 0.1, 0.01, 0.001  # of which every number of six digits has to be tried once
 
 
 def warm_up(build: Callable[[Grammar], Constraint]) -> None:
@@ -58,6 +59,8 @@ def _grammars() -> Iterator[tuple[Grammar, int]]:
     yield schema_to_grammar({"type": "object", "properties": {"a": number, "é": {"enum": ["a", "b"]}}}), MANY_TOKENS
     for name in FORMATS:
         yield schema_to_grammar({"type": "string", "format": name}), 1
+    for step in COMMON_STEPS:
+        yield schema_to_grammar({"type": "number", "multipleOf": step}), 1
 
 
 def _use(constraint: Constraint, num_tokens: int) -> None:
