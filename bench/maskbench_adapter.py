@@ -4,7 +4,8 @@
     PYTHONPATH=bench python maskbench.py regex         TOKENIZER project:maskbench_adapter:matcher
 
 `matcher` takes the keys of an object in any order, as a validator does; `ordered` only in the order of the schema,
-which is what users get if they do not ask for the other.
+which is what users get if they do not ask for the other; `strict` in that order, and none that the schema does not name
+(`extra_keys="never"`), which is how other engines' strict modes read a schema.
 
 A matcher is a cursor; one compiler is kept per vocabulary. Nothing is kept between schemas except what a server
 keeps as well: rows inside strings and numbers, and automata of patterns.
@@ -16,7 +17,7 @@ from typing import Any
 
 import phloem
 from phloem.fsm import Compiler, Constraint, Vocabulary
-from phloem.fsm.any_json import KeyOrder
+from phloem.fsm.any_json import ExtraKeys, KeyOrder
 
 __version__ = getattr(phloem, "__version__", "0")
 
@@ -46,8 +47,9 @@ class _Adapter:
 
     whitespace = "compact"
 
-    def __init__(self, key_order: KeyOrder) -> None:
-        self._key_order = key_order
+    def __init__(self, key_order: KeyOrder, extra_keys: ExtraKeys = "schema") -> None:
+        self._key_order: KeyOrder = key_order
+        self._extra_keys: ExtraKeys = extra_keys
         self._compilers: dict[int, tuple[list[bytes], Compiler]] = {}
 
     def compiler(self, vocab: list[bytes], eos_id: int) -> Compiler:
@@ -63,8 +65,10 @@ class _Adapter:
         return Matcher(self.compiler(vocab, eos_id).regex(pattern))
 
     def __call__(self, schema: Any, vocab: list[bytes], eos_id: int) -> Matcher:
-        return Matcher(self.compiler(vocab, eos_id).json_schema(schema, key_order=self._key_order))
+        compiler = self.compiler(vocab, eos_id)
+        return Matcher(compiler.json_schema(schema, key_order=self._key_order, extra_keys=self._extra_keys))
 
 
 matcher = _Adapter("any")
 ordered = _Adapter("schema")
+strict = _Adapter("schema", "never")

@@ -29,6 +29,7 @@ from .regex import regex_to_dfa
 
 Whitespace = OneOf["compact", "spaced", "flexible"]
 KeyOrder = OneOf["schema", "any"]
+ExtraKeys = OneOf["schema", "never"]
 
 NUMBER = (
     r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|"

@@ -20,7 +20,7 @@ from ..errors import (
     InvalidSchema,
     InvalidStructuralTag,
 )
-from .any_json import KeyOrder, Whitespace, json_grammar
+from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
 from .constraint import Constraint
 from .expression import Alternation, Grammar, Literal
 from .grammars import Syntax, text_to_grammar
@@ -84,7 +84,12 @@ class Compiler:
         return self._compile("choice", json.dumps(list(options), ensure_ascii=False), grammar)
 
     def json_schema(
-        self, schema: object, *, whitespace: Whitespace = "compact", key_order: KeyOrder = "schema"
+        self,
+        schema: object,
+        *,
+        whitespace: Whitespace = "compact",
+        key_order: KeyOrder = "schema",
+        extra_keys: ExtraKeys = "schema",
     ) -> Constraint:
         """JSON that is valid under a schema.
 
@@ -92,18 +97,19 @@ class Compiler:
             schema: a dict or bool, JSON text of one, or a pydantic model class.
             whitespace: "compact", "spaced" or "flexible"; see `any_json`.
             key_order: "schema" (named keys as the schema names them, then others) or "any".
+            extra_keys: "schema" (as the schema says) or "never" (none, unless the schema says what they may be).
         """
         from .json_schema import place_of_contradiction, schema_to_grammar
 
         loaded = _load_schema(schema)
 
         def grammar() -> Grammar:
-            return schema_to_grammar(loaded, whitespace=whitespace, key_order=key_order)
+            return schema_to_grammar(loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys)
 
         try:
-            return self._compile("json_schema", packed(loaded), grammar, f"{whitespace}/{key_order}")
+            return self._compile("json_schema", packed(loaded), grammar, f"{whitespace}/{key_order}/{extra_keys}")
         except EmptyLanguage as error:
-            pointer = place_of_contradiction(loaded)
+            pointer = place_of_contradiction(loaded, extra_keys)
             message = f"{pointer or '/'}: {error}; look for keywords here that contradict each other"
             raise EmptyLanguage(message, pointer=pointer) from error
 

@@ -22,6 +22,7 @@ Kind = Literal["regex", "choice", "json_schema", "json_object", "grammar", "stru
 Syntax = Literal["auto", "ebnf", "lark"]
 Whitespace = Literal["compact", "spaced", "flexible"]
 KeyOrder = Literal["schema", "any"]
+ExtraKeys = Literal["schema", "never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class ConstraintSpec:
         whitespace: layout of JSON output.
         syntax: the notation of grammar text.
         key_order: of objects under a schema: named keys as the schema names them, then others; or any order.
+        extra_keys: of objects under a schema that names keys: others as it says, or only where it says so.
     """
 
     kind: Kind
@@ -42,6 +44,7 @@ class ConstraintSpec:
     whitespace: Whitespace = "compact"
     syntax: Syntax = "auto"
     key_order: KeyOrder = "schema"
+    extra_keys: ExtraKeys = "schema"
 
     def explain(self, *, tokenizer: str = "nano", text: str | None = None) -> Explanation:
         """What the constraint demands, how it is enforced and what it costs; see `explaining.explain`."""
@@ -83,20 +86,27 @@ def json_schema(
     *,
     whitespace: Whitespace = "compact",
     key_order: KeyOrder = "schema",
+    extra_keys: ExtraKeys = "schema",
 ) -> ConstraintSpec:
     """The output is JSON that is valid under `schema`: a dict, JSON text, or a pydantic model class.
 
     Args:
         whitespace: "compact", "spaced" or "flexible".
         key_order: "schema" lets models jump over the keys; "any" takes keys in whatever order they come.
+        extra_keys: "schema" allows keys that the schema does not name unless it forbids them; "never" only where it
+            says what they may be (what is called strict elsewhere). More is certain then, and jumped over.
     """
-    options: dict[str, tuple[str, ...]] = {"whitespace": get_args(Whitespace), "key_order": get_args(KeyOrder)}
-    for option, value in (("whitespace", whitespace), ("key_order", key_order)):
-        if value not in options[option]:
-            raise RequestError(f"{option}: expected one of {', '.join(options[option])}, got {value!r}", param=option)
+    options: dict[str, tuple[str, tuple[str, ...]]] = {
+        "whitespace": (whitespace, get_args(Whitespace)),
+        "key_order": (key_order, get_args(KeyOrder)),
+        "extra_keys": (extra_keys, get_args(ExtraKeys)),
+    }
+    for option, (value, known) in options.items():
+        if value not in known:
+            raise RequestError(f"{option}: expected one of {', '.join(known)}, got {value!r}", param=option)
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         text = json.dumps(schema.model_json_schema(), ensure_ascii=False)
-        return ConstraintSpec("json_schema", text, model=schema, whitespace=whitespace, key_order=key_order)
+        return ConstraintSpec("json_schema", text, schema, whitespace, key_order=key_order, extra_keys=extra_keys)
     if isinstance(schema, str):
         try:
             schema = json.loads(schema)
@@ -111,7 +121,7 @@ def json_schema(
         text = json.dumps(schema, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidSchema(f"json_schema: not a JSON value: {error}", param="json_schema") from error
-    return ConstraintSpec("json_schema", text, whitespace=whitespace, key_order=key_order)
+    return ConstraintSpec("json_schema", text, None, whitespace, key_order=key_order, extra_keys=extra_keys)
 
 
 def json_object(*, whitespace: Whitespace = "compact") -> ConstraintSpec:

@@ -107,7 +107,9 @@ class Intake:
             return compiler.json_object(whitespace=spec.whitespace)
         assert isinstance(spec.source, str)
         if spec.kind == "json_schema":
-            return compiler.json_schema(spec.source, whitespace=spec.whitespace, key_order=spec.key_order)
+            return compiler.json_schema(
+                spec.source, whitespace=spec.whitespace, key_order=spec.key_order, extra_keys=spec.extra_keys
+            )
         if spec.kind == "structural_tag":
             return compiler.structural_tag(spec.source, whitespace=spec.whitespace)
         return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source, spec.syntax)

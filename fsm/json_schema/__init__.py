@@ -19,7 +19,7 @@ formats demand nothing; they are reported in `annotations`.
 from __future__ import annotations
 
 from ...errors import InvalidSchema
-from ..any_json import KeyOrder, Whitespace
+from ..any_json import ExtraKeys, KeyOrder, Whitespace
 from ..expression import Grammar
 from .compile import SchemaCompiler
 from .contradiction import place_of_contradiction
@@ -28,7 +28,7 @@ from .resolve import check_size
 from .sites import Annotation, Sites
 from .texts import shown
 
-__all__ = ["Annotation", "KeyOrder", "Whitespace", "place_of_contradiction", "schema_to_grammar"]
+__all__ = ["Annotation", "ExtraKeys", "KeyOrder", "Whitespace", "place_of_contradiction", "schema_to_grammar"]
 
 
 def schema_to_grammar(
@@ -36,6 +36,7 @@ def schema_to_grammar(
     *,
     whitespace: Whitespace = "compact",
     key_order: KeyOrder = "schema",
+    extra_keys: ExtraKeys = "schema",
     annotations: list[Annotation] | None = None,
     places: dict[str, str] | None = None,
 ) -> Grammar:
@@ -45,6 +46,8 @@ def schema_to_grammar(
         schema: a dict or a boolean, as json.loads gives it. It must not change while this runs.
         whitespace: how the text is laid out.
         key_order: "schema": as described above; "any": as a validator reads it.
+        extra_keys: "schema": keys that are not named are allowed unless the schema forbids them; "never": only where
+            the schema says what they may be, or names no key at all (`objects.is_closed`).
         annotations: receives the keywords that are there and not enforced, because they demand nothing.
         places: receives the JSON pointer of the schema behind each rule that has one, by the rule's name.
 
@@ -58,7 +61,7 @@ def schema_to_grammar(
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
     evaluates, is_dynamic = check_size(schema)
     sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic)
-    compiler = SchemaCompiler(sites, LAYOUTS[whitespace], key_order)
+    compiler = SchemaCompiler(sites, LAYOUTS[whitespace], key_order, extra_keys)
     grammar = compiler.grammar()
     if places is not None:
         places.update(compiler.places())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
-from ..any_json import KeyOrder
+from ..any_json import ExtraKeys, KeyOrder
 from ..dfa import Dfa
 from ..expression import Expression, Grammar, Literal, Rule, alternation
 from .any_order import AnyKeyOrder
@@ -36,7 +36,9 @@ _ANY_VALUE = Rule("any")
 class SchemaCompiler:
     """Compiles the goals of one schema text. Used once."""
 
-    def __init__(self, sites: Sites, layout: Layout, key_order: KeyOrder = "schema") -> None:
+    def __init__(
+        self, sites: Sites, layout: Layout, key_order: KeyOrder = "schema", extra_keys: ExtraKeys = "schema"
+    ) -> None:
         self._branching = Branching(sites)
         self._layout = layout
         self._sites = sites
@@ -48,7 +50,7 @@ class SchemaCompiler:
         self._arrays = ArrayWriter(layout, self.value, self.texts, self._reserve, self._rules.__setitem__)
         in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__)
         written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
-        self._objects = ObjectWriter(layout, self.value, others, written)
+        self._objects = ObjectWriter(layout, self.value, others, written, extra_keys == "never")
 
     def grammar(self, goal: Goal | None = None) -> Grammar:
         """The grammar of all values that fulfil the whole text, or a goal of its own.

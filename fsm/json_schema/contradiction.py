@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ...errors import ConstraintError, EmptyLanguage
+from ..any_json import ExtraKeys
 from ..network import build_network
 from .compile import SchemaCompiler
 from .layout import COMPACT
@@ -26,11 +27,12 @@ from .texts import escape
 MAX_TRIES = 100
 
 
-def place_of_contradiction(schema: object) -> str:
+def place_of_contradiction(schema: object, extra_keys: ExtraKeys = "schema") -> str:
     """JSON pointer of the subschema to look at; "" is the root.
 
     Args:
         schema: a schema that has no valid value, as json.loads gives it.
+        extra_keys: as it was compiled.
     """
     if type(schema) is not dict:
         return ""
@@ -45,18 +47,18 @@ def place_of_contradiction(schema: object) -> str:
             tries += 1
             if tries > MAX_TRIES:
                 return site.pointer
-            if _is_empty(sites, below):
+            if _is_empty(sites, below, extra_keys):
                 site = below
                 break
     return site.pointer
 
 
-def _is_empty(sites: Sites, site: Site) -> bool:
+def _is_empty(sites: Sites, site: Site, extra_keys: ExtraKeys) -> bool:
     if site.schema is False:
         return True
     try:
         goal = sites.goal(site.schema, site.pointer, site.resource)
-        build_network(SchemaCompiler(sites, COMPACT).grammar(goal))
+        build_network(SchemaCompiler(sites, COMPACT, extra_keys=extra_keys).grammar(goal))
     except EmptyLanguage:
         return True
     except ConstraintError:

@@ -17,7 +17,7 @@ from ...errors import ConstraintTooLarge
 from ..expression import Expression
 from .keys import goal_of_key
 from .layout import Layout
-from .others import Others
+from .others import NO_KEYS, Others
 from .parts import ANYTHING, NEVER, Goal, ObjectFacet
 from .shape import Shape
 from .texts import error_at, is_writable
@@ -32,12 +32,14 @@ class ObjectWriter:
     Attributes:
         others: works out the keys not named.
         written: the objects of a shape; None if there are none.
+        closes: whether objects that name keys have no others unless a schema says so (`is_closed`).
     """
 
     layout: Layout
     value: Callable[[Goal], Expression | None]
     others: Others
     written: Callable[[Shape], Expression | None]
+    closes: bool = False
 
     def objects(self, branches: list[tuple[ObjectFacet, ...]]) -> list[Expression]:
         """One expression per shape among the branches; none if no object at all is possible."""
@@ -51,7 +53,7 @@ class ObjectWriter:
     # ---------------------------------------------------------------- from branches to shapes
 
     def _shapes(self, branches: list[tuple[ObjectFacet, ...]]) -> Iterator[Shape]:
-        groups: dict[tuple[int, ...], list[tuple[ObjectFacet, ...]]] = {}
+        groups: dict[tuple[bool, tuple[int, ...]], list[tuple[ObjectFacet, ...]]] = {}
         num_alternatives = 0
         for branch in branches:
             for facets in self.others.settled(branch):
@@ -63,14 +65,16 @@ class ObjectWriter:
                         f"more than {MAX_ALTERNATIVES} kinds of objects at one place",
                     )
                 core = tuple(id(facet) for facet in facets if not _only_clauses(facet))
-                groups.setdefault(core, []).append(facets)
-        for alternatives in groups.values():
-            shape = self._shape(alternatives)
+                groups.setdefault((self.closes and is_closed(facets), core), []).append(facets)
+        for (closed, _), alternatives in groups.items():
+            shape = self._shape(alternatives, closed)
             if shape is not None:
                 yield shape
 
-    def _shape(self, alternatives: list[tuple[ObjectFacet, ...]]) -> Shape | None:
+    def _shape(self, alternatives: list[tuple[ObjectFacet, ...]], closed: bool) -> Shape | None:
         first = alternatives[0]
+        if closed and any(facet.witnesses for facet in first):
+            return None  # some key that nobody names would have to be there
         minimum = max((facet.minimum for facet in first), default=0)
         maximum = min((facet.maximum for facet in first if facet.maximum is not None), default=None)
         if maximum is not None and maximum < minimum:
@@ -86,7 +90,7 @@ class ObjectWriter:
                     names.update(dict.fromkeys(key for key, _ in sorted(clause)))
         for facet in first:
             names.update(dict.fromkeys(facet.properties))
-        others = self.others.of(first, frozenset(names), minimum)
+        others = NO_KEYS if closed else self.others.of(first, frozenset(names), minimum)
         names.update(dict.fromkeys(others.listed))
         free_names = all(facet.names == ANYTHING for facet in first)
         only = first[0] if len(first) == 1 and not first[0].patterns else None
@@ -99,6 +103,16 @@ class ObjectWriter:
             frozenset(clause for facet in facets for clause in facet.clauses) for facets in alternatives
         )
         return Shape(pointer, members, others, clauses, minimum, maximum)
+
+
+def is_closed(facets: tuple[ObjectFacet, ...]) -> bool:
+    """Whether schemas that apply to one object name keys, and none of them says what others may be.
+
+    All that apply together are asked, so the branches of an `allOf` do not shut out each other's keys. What is there
+    because of a negation asks for nothing of its own.
+    """
+    own = [facet for facet in facets if facet.evaluates]
+    return any(facet.properties for facet in own) and not any(facet.evaluates_rest or facet.patterns for facet in own)
 
 
 def _only_clauses(facet: ObjectFacet) -> bool:

@@ -92,12 +92,14 @@ def _formatted(wanted: ResponseFormat | None) -> list[Wanted]:
     if wanted is None or wanted.type == "text":
         return []
     if wanted.type == "structural_tag":
-        description = wanted.model_dump(exclude_unset=True, exclude={"type", "json_schema", "schema_", "key_order"})
+        ours = {"type", "json_schema", "schema_", "key_order", "extra_keys"}
+        description = wanted.model_dump(exclude_unset=True, exclude=ours)
         return _wanted("response_format", description, constraint_spec.structural_tag)
     nested = wanted.json_schema.schema_ if wanted.json_schema is not None else None
     schema = nested if nested is not None else wanted.schema_
     if schema is not None:
-        return _wanted("response_format", schema, partial(constraint_spec.json_schema, key_order=wanted.key_order))
+        make = partial(constraint_spec.json_schema, key_order=wanted.key_order, extra_keys=wanted.extra_keys)
+        return _wanted("response_format", schema, make)
     if wanted.type == "json_object":
         return [Wanted(constraint_spec.json_object(), "response_format")]
     param = "response_format.json_schema" + (".schema" if wanted.json_schema is not None else "")

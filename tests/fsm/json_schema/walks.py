@@ -11,7 +11,7 @@ import numpy as np
 from jsonschema.validators import validator_for
 
 from phloem.fsm.automaton import Automaton
-from phloem.fsm.json_schema import KeyOrder, Whitespace, schema_to_grammar
+from phloem.fsm.json_schema import ExtraKeys, KeyOrder, Whitespace, schema_to_grammar
 from phloem.fsm.network import build_network
 from phloem.fsm.vocabulary import Vocabulary
 
@@ -19,8 +19,14 @@ BYTES = Vocabulary([bytes((byte,)) for byte in range(256)] + [b""], [256])
 SEPARATORS = {"compact": (",", ":"), "spaced": (", ", ": ")}
 
 
-def automaton_of(schema: Any, whitespace: Whitespace = "compact", key_order: KeyOrder = "schema") -> Automaton:
-    return Automaton(build_network(schema_to_grammar(schema, whitespace=whitespace, key_order=key_order)), BYTES)
+def automaton_of(
+    schema: Any,
+    whitespace: Whitespace = "compact",
+    key_order: KeyOrder = "schema",
+    extra_keys: ExtraKeys = "schema",
+) -> Automaton:
+    grammar = schema_to_grammar(schema, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys)
+    return Automaton(build_network(grammar), BYTES)
 
 
 def written(value: Any, style: str = "compact") -> str:

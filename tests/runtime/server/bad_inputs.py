@@ -184,6 +184,12 @@ CONSTRAINTS = [
     chat("no format type", 400, "response_format.type", response_format={}),
     chat("format as text", 400, "response_format", response_format="json"),
     chat("json_schema without schema", 400, "response_format.json_schema", response_format={"type": "json_schema"}),
+    chat(
+        "unknown reading of extra keys",
+        400,
+        "response_format.extra_keys",
+        response_format={**schema_format({}), "extra_keys": "no"},
+    ),
     chat("schema as list", 400, "response_format.json_schema.schema", response_format=schema_format([])),
     chat("schema as number", 400, "guided_json", "invalid_type", guided_json=5),
     chat("schema as text that is no JSON", 400, "guided_json", guided_json="{"),
