@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .node import Node
+from .tokens import without_padding
 from .walk import reach
 
 GhostRecord = deque[tuple[Node, bytes, float]]
@@ -29,12 +30,13 @@ class Explanation:
         num_agreeing_tokens: how far the tree agrees to the token (a donor block included).
         reason: why `num_cached_tokens` is not `num_tokens`:
             "complete": it is.
+            "evicted": the next block was here until `evicted_at`, or a tail that went on further than what is here.
             "block_rounding": what is left does not fill a block.
-            "evicted": the next block was here until `evicted_at`.
             "other_namespace": the next block is in `other_namespace`. For operators: that a tenant's neighbour
             has sent the same text is nothing to tell the tenant.
             "never_seen": none of these (or evicted longer ago than the record reaches).
         evicted_at: seconds of the tree's clock, or None.
+        asked_at: the same clock, now.
         other_namespace: the one that has the longest prefix, or None.
     """
 
@@ -43,19 +45,29 @@ class Explanation:
     num_agreeing_tokens: int
     reason: Reason
     evicted_at: float | None
+    asked_at: float
     other_namespace: str | None
 
 
 def explain_miss(
-    roots: Mapping[str, Node], ghosts: GhostRecord, tokens: bytes, namespace: str, block_bytes: int
+    roots: Mapping[str, Node],
+    ghosts: GhostRecord,
+    tokens: bytes,
+    namespace: str,
+    block_bytes: int,
+    *,
+    now: float,
+    elsewhere_too: bool,
 ) -> Explanation:
-    """Follow `tokens` in their namespace, ask the ghosts at the end, then try all other namespaces."""
+    """Follow `tokens` in their namespace, ask the ghosts at the end, then try all other namespaces (if wanted)."""
     root = roots.get(namespace) or Node(namespace)
     node, agreed, cached = reach(root, tokens, block_bytes)
     next_block = tokens[cached : cached + block_bytes]
-    evicted_at = None if node is None else _evicted_at(ghosts, node, next_block)
+    evicted_at = None
+    if node is not None and next_block:
+        evicted_at = _evicted_at(ghosts, node, next_block, agreed - cached)
     elsewhere, furthest = None, cached
-    for other, other_root in roots.items():
+    for other, other_root in roots.items() if elsewhere_too else ():
         if other != namespace:
             reached = reach(other_root, tokens, block_bytes)[2]
             if reached > furthest:
@@ -63,20 +75,27 @@ def explain_miss(
     reason: Reason = "never_seen"
     if not next_block:
         reason = "complete"
-    elif len(next_block) < block_bytes:
-        reason = "block_rounding"
     elif evicted_at is not None:
         reason = "evicted"
+    elif len(next_block) < block_bytes:
+        reason = "block_rounding"
     elif elsewhere is not None:
         reason = "other_namespace"
-    return Explanation(len(tokens) >> 2, cached >> 2, agreed >> 2, reason, evicted_at, elsewhere)
+    return Explanation(len(tokens) >> 2, cached >> 2, agreed >> 2, reason, evicted_at, now, elsewhere)
 
 
-def _evicted_at(ghosts: GhostRecord, above: Node, first_block: bytes) -> float | None:
-    """When the run below `above` that began with `first_block` last went; None if that is not on record."""
+def _evicted_at(ghosts: GhostRecord, above: Node, next_block: bytes, agreed: int) -> float | None:
+    """When a run below `above` last went whose first block agrees with `next_block` as far as both have tokens.
+
+    That must be further than the `agreed` bytes in which something that is still here agrees. None if there was none,
+    or if it is not on record any more.
+    """
     for place, block, when in reversed(ghosts):
-        if block == first_block and (place is above or _are_roots_of_one_namespace(place, above)):
-            return when
+        if block[:4] == next_block[:4] and (place is above or _are_roots_of_one_namespace(place, above)):
+            gone = without_padding(block)
+            shared = min(len(gone), len(next_block))
+            if shared > agreed and gone[:shared] == next_block[:shared]:
+                return when
     return None
 
 

@@ -399,9 +399,20 @@ class RadixTree:
 
     # ---------------------------------------------------------------- for people and tests
 
-    def explain(self, tokens: bytes, namespace: str) -> Explanation:
-        """Where the longest cached prefix of `tokens` ends, and why. Changes and counts nothing."""
-        return explain_miss(self._roots, self._evictor.ghosts, tokens, namespace, self._block_bytes)
+    def explain(self, tokens: bytes, namespace: str, *, elsewhere_too: bool = True) -> Explanation:
+        """Where the longest cached prefix of `tokens` ends, and why. Changes and counts nothing.
+
+        O(evictions on record), and with `elsewhere_too` one walk in every other namespace.
+        """
+        return explain_miss(
+            self._roots,
+            self._evictor.ghosts,
+            tokens,
+            namespace,
+            self._block_bytes,
+            now=self._clock(),
+            elsewhere_too=elsewhere_too,
+        )
 
     def draw(self, *, label: Callable[[list[int]], str] | None = None, max_lines: int = 200) -> str:
         """The tree as text; see `draw_tree`."""

@@ -30,6 +30,8 @@ class EngineConfig:
         max_overtakes: a waiting request is passed by at most this many others before it is served first.
         prefix_cache: keep the KV of finished requests for those that share a prefix.
         eviction_policy: which cached prefix goes first when the pool is full ("lru", "lfu", "priority", "cost").
+        explain_namespaces: whether `explain_cache` may say that another namespace has the prefix. For operators only:
+            it tells a tenant what its neighbours have sent.
         max_pinned_blocks: how much of the pool pins may hold together; None: a quarter of it.
         jump: what to do with text that the constraint forces. "verified": draft it and keep what the model would
             have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
@@ -53,6 +55,7 @@ class EngineConfig:
     max_overtakes: int = 64
     prefix_cache: bool = True
     eviction_policy: str = "lru"
+    explain_namespaces: bool = False
     max_pinned_blocks: int | None = None
     jump: JumpMode = "verified"
     max_draft_tokens: int = 64

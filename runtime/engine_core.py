@@ -21,6 +21,7 @@ from ..errors import EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler
 from ..radix import PinBudgetExceeded
 from .batch import Batch, Extend
+from .cache_explanation import explain_to_caller
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .draft import num_accepted, propose
@@ -57,6 +58,7 @@ class EngineCore:
             kv_cache=kv_cache,
             enabled=config.prefix_cache,
             eviction_policy=config.eviction_policy,
+            explain_namespaces=config.explain_namespaces,
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
@@ -96,12 +98,14 @@ class EngineCore:
         request_id: str | None = None,
         pin_ttl: float = 0.0,
         conversation: str = "",
+        explain_cache: bool = False,
     ) -> list[Request]:
         """Tokenises, compiles and checks; returns `sampling.n` requests for `enqueue`. Safe on any thread.
 
         `max_tokens` is cut to what the context and the pool can hold. With `pin_ttl` the prompt stays cached for so
         many seconds once it is computed, as far as the budget of pins reaches (`usage.pinned_tokens` tells).
-        `conversation` is that of `encode_chat`.
+        `conversation` is that of `encode_chat`. With `explain_cache`, `usage.cache_explanation` says where the
+        longest cached prefix of the prompt ended and why.
 
         Raises:
             RequestError: empty prompt, ids out of the vocabulary, unknown constraint …
@@ -117,6 +121,7 @@ class EngineCore:
             request_id=request_id,
             pin_ttl=pin_ttl,
             conversation=conversation,
+            explain_cache=explain_cache,
         )
 
     def encode_chat(
@@ -156,6 +161,7 @@ class EngineCore:
         request_id: str | None = None,
         pin_ttl: float = 0.0,
         conversation: str = "",
+        explain_cache: bool = False,
     ) -> str:
         """`prepare` and `enqueue`; returns the request's id, under which `step` reports."""
         return self.enqueue(
@@ -168,6 +174,7 @@ class EngineCore:
                 request_id=request_id,
                 pin_ttl=pin_ttl,
                 conversation=conversation,
+                explain_cache=explain_cache,
             )
         )
 
@@ -326,6 +333,13 @@ class EngineCore:
 
     def _delta(self, request: Request) -> Delta:
         """What was not reported yet."""
+        if request.explain_cache and request.usage.cache_explanation is None:
+            request.usage.cache_explanation = explain_to_caller(
+                request.found,
+                request.token_ids[: request.num_prompt_tokens],
+                request.usage.cached_tokens,
+                self.tokenizer.decode,
+            )
         first = request.num_delivered
         request.num_delivered = request.num_output_tokens
         return Delta(

@@ -61,6 +61,7 @@ class Intake:
         request_id: str | None = None,
         pin_ttl: float = 0.0,
         conversation: str = "",
+        explain_cache: bool = False,
     ) -> list[Request]:
         """`sampling.n` requests under one id; see `Engine.prepare`."""
         token_ids = self.token_ids(prompt)
@@ -93,6 +94,7 @@ class Intake:
                 max_tokens=max_tokens,
                 pin_ttl=pin_ttl,
                 conversation=conversation,
+                explain_cache=explain_cache,
             )
             request.usage.prompt_tokens = len(token_ids)
             requests.append(request)

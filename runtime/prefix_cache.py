@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..radix import BlockPool, Node, Pin, RadixTree, pack, without_padding
+from ..radix import BlockPool, Explanation, Node, Pin, RadixTree, pack, without_padding
 from .kv_cache import KVCache
 from .request import Lease, Request
 
@@ -30,6 +30,7 @@ class PrefixCache:
         kv_cache: KVCache,
         enabled: bool = True,
         eviction_policy: str = "lru",
+        explain_namespaces: bool = False,
         max_pinned_blocks: int = 0,
     ) -> None:
         self.block_size = block_size
@@ -37,6 +38,7 @@ class PrefixCache:
         self.pool = BlockPool(num_blocks, block_size)
         self.tree = RadixTree(block_size, policy=eviction_policy, max_pinned_blocks=max_pinned_blocks)
         self._kv_cache = kv_cache
+        self._explain_namespaces = explain_namespaces
         self._will_need: Callable[[str, bytes], bool] | None = None
 
     def spare_when(self, will_need: Callable[[str, bytes], bool]) -> None:
@@ -47,6 +49,13 @@ class PrefixCache:
     def num_available_blocks(self) -> int:
         """Blocks that are free or could be evicted now."""
         return self.pool.num_free + self.tree.num_evictable_blocks
+
+    def explain(self, request: Request) -> Explanation | None:
+        """Where a `lease` of the request would end, and why; None without a tree."""
+        if not self.enabled:
+            return None
+        tokens = pack(request.token_ids[: self._match_limit(request)])
+        return self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
 
     def lease(self, request: Request, running: Iterable[Request] = ()) -> int:
         """Gives an admitted request the longest cached prefix; returns its length in tokens.

@@ -23,7 +23,8 @@ from ..errors import RequestError
 
 if TYPE_CHECKING:
     from ..fsm import Cursor
-    from ..radix import Node
+    from ..radix import Explanation, Node
+    from .cache_explanation import CacheExplanation
     from .output import OutputText
 
 MAX_LOGPROBS = 20
@@ -161,6 +162,7 @@ class Usage:
         pinned_tokens: prompt tokens that were pinned on its behalf.
         num_steps: engine steps in which this request took part.
         num_preemptions: how often it gave its blocks back before it was done.
+        cache_explanation: why no more of the prompt was cached, if that was asked for.
     """
 
     prompt_tokens: int = 0
@@ -171,6 +173,7 @@ class Usage:
     pinned_tokens: int = 0
     num_steps: int = 0
     num_preemptions: int = 0
+    cache_explanation: CacheExplanation | None = None
 
     @property
     def total_tokens(self) -> int:
@@ -260,6 +263,8 @@ class Request:
         namespace: which prefixes it may share (salt, adapter …).
         conversation: the text of the prompt if it is a chat whose reply is to be remembered; else "".
         pin_ttl: seconds for which its prompt is pinned once it is computed; 0: not at all.
+        explain_cache: whether to say why no more of the prompt was cached.
+        found: what the tree said about that just before the request was admitted.
     """
 
     id: str
@@ -287,6 +292,8 @@ class Request:
     admitted_before: bool = False
     pin_ttl: float = 0.0
     conversation: str = ""
+    explain_cache: bool = False
+    found: Explanation | None = None
     ticket: int = 0
 
     @property

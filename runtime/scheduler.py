@@ -235,6 +235,8 @@ class Scheduler:
             try:
                 if outlooks is None:
                     outlooks = [self._outlook(other) for other in self.running]
+                if request.explain_cache and not request.admitted_before:
+                    request.found = self._prefix_cache.explain(request)
                 self._prefix_cache.lease(request, self.running)
                 outlooks.append(self._outlook(request))
             except Exception as error:

@@ -150,6 +150,15 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = "lru",
+    explain_namespaces: Annotated[
+        bool,
+        option(
+            "--explain-namespaces",
+            help="Let explain_cache say that another namespace has a prefix (tells callers what others sent).",
+            env="EXPLAIN_NAMESPACES",
+            panel=PANEL,
+        ),
+    ] = False,
     jump: Annotated[
         Jump,
         option(

@@ -49,6 +49,7 @@ class EngineCall:
     namespace: str
     priority: int
     conversation: str = ""
+    explain_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,4 +223,5 @@ def _call(
         wanted.spec if wanted is not None else None,
         namespace_of(body.cache_salt, api_key),
         body.priority,
+        explain_cache=body.explain_cache,
     )

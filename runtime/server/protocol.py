@@ -263,6 +263,7 @@ class Generation(Body):
     guided_grammar: str | None = None
     guided_whitespace_pattern: str | None = None
     cache_salt: Salt | None = None
+    explain_cache: bool = False
     priority: int = Field(0, ge=-(2**31), lt=2**31)
 
     @model_validator(mode="after")

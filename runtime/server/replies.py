@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
+from ..cache_explanation import CacheExplanation
 from ..request import FinishReason, TokenLogprob, Usage
 
 LOWEST_LOGPROB = -9999.0  # JSON has no -Infinity; OpenAI sends this number
@@ -48,7 +50,9 @@ class Header:
 def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
     """`usages`: for each prompt the usage of its outputs. A prompt shared by n outputs counts once."""
     total = Usage()
+    prompts: list[CacheExplanation | None] = []
     for outputs in usages:
+        prompts.append(next((usage.cache_explanation for usage in outputs if usage.cache_explanation), None))
         total.prompt_tokens += outputs[0].prompt_tokens
         total.cached_tokens += outputs[0].cached_tokens
         for usage in outputs:
@@ -59,7 +63,7 @@ def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
         "total_tokens": total.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": total.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": total.cached_tokens, **cache_details(prompts)},
         "completion_tokens_details": {
             "reasoning_tokens": 0,
             "jumped_tokens": total.jumped_tokens,
@@ -67,6 +71,14 @@ def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
             "sampled_tokens": total.sampled_tokens,
         },
     }
+
+
+def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:
+    """Why no more of the prompt was cached, where that was asked for: an object, or one for each of several prompts."""
+    if not any(prompts):
+        return {}
+    shown = [asdict(prompt) if prompt is not None else None for prompt in prompts]
+    return {"cache_explanation": shown[0] if len(shown) == 1 else shown}
 
 
 def finish_reason(reason: FinishReason | None, *, tool_calls: bool = False) -> str | None:

@@ -23,6 +23,7 @@ from .errors import ApiError
 from .outputs import gather
 from .prepare import PreparedChat, prepare_chat
 from .protocol import Body, ChatRequest, Generation, Message, ResponseFormat, Schema, fault
+from .replies import cache_details
 from .service import Service
 from .stream import frame
 
@@ -223,7 +224,11 @@ def _usage(usage: Usage, caches: bool) -> dict[str, Any]:
     written = usage.prompt_tokens - usage.cached_tokens if caches else 0  # what is computed is kept
     return {
         "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": written},
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": written,
+            **cache_details([usage.cache_explanation]),
+        },
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {
             "reasoning_tokens": 0,

@@ -154,5 +154,6 @@ class Service:
             namespace=call.namespace,
             priority=call.priority,
             conversation=call.conversation,
+            explain_cache=call.explain_cache,
         )
         return cast("AsyncGenerator[Delta]", stream)

@@ -261,7 +261,6 @@ class Trial:
         found = self.tree.explain(pack(tokens), namespace)
         assert (found.num_tokens, found.num_cached_tokens) == (len(tokens), num_cached)
         assert found.num_agreeing_tokens == num_cached + most
-        next_prefix = namespace, tuple(tokens[: num_cached + self.block_size])
         elsewhere = any(
             len(self.truth.matched(other, tokens)) * self.block_size > num_cached
             for other in NAMESPACES
@@ -272,10 +271,27 @@ class Trial:
         elif found.reason == "block_rounding":
             assert 0 < len(tokens) - num_cached < self.block_size
         elif found.reason == "evicted":
-            assert found.evicted_at == self.truth.evicted_at[next_prefix]
+            assert found.evicted_at in self.evictions(namespace, tokens, num_cached, most)
         else:
             assert len(tokens) - num_cached >= self.block_size
             assert (found.reason == "other_namespace") == elsewhere
+
+    def evictions(self, namespace: str, tokens: list[int], num_cached: int, most: int) -> set[float]:
+        """When blocks went that agree with `tokens` behind `num_cached` as far as both go, for more than `most`."""
+        asked = tokens[num_cached : num_cached + self.block_size]
+        times = set()
+        for (space, prefix), when in self.truth.evicted_at.items():
+            gone = [token for token in prefix[num_cached:] if token >= 0]
+            shared = min(len(gone), len(asked))
+            same = space == namespace and prefix[:num_cached] == tuple(tokens[:num_cached])
+            if (
+                same
+                and len(prefix) == num_cached + self.block_size
+                and shared > most
+                and gone[:shared] == asked[:shared]
+            ):
+                times.add(when)
+        return times
 
     def check(self) -> None:
         """Counts are exact, every block is somewhere once, and who follows the events has the same tree."""

@@ -135,6 +135,7 @@ class FakeAsyncEngine:
         namespace: str = "",
         priority: int = 0,
         conversation: str = "",
+        explain_cache: bool = False,
     ) -> AsyncIterator[Delta]:
         self.calls.append(
             {

@@ -49,6 +49,27 @@ def test_a_stream_says_the_same_as_an_answer(openai_client: OpenAI) -> None:
     assert chunks[-1].usage.prompt_tokens_details.cached_tokens > 0
 
 
+def test_the_cache_explains_itself_on_request(openai_client: OpenAI) -> None:
+    ask = {"model": "nano", "max_tokens": 1, "temperature": 0}
+    explain = {"extra_body": {"explain_cache": True, "cache_salt": "explained"}}
+    once = [{"role": "user", "content": "Where is the green boat?"}]
+    again = [{"role": "user", "content": "Where is the yellow house?"}]
+    first = openai_client.chat.completions.create(**ask, messages=once, **explain).usage
+    second = openai_client.chat.completions.create(**ask, messages=again, **explain).usage
+    assert first is not None and second is not None
+    told = second.prompt_tokens_details.model_dump()["cache_explanation"]
+    assert first.prompt_tokens_details.model_dump()["cache_explanation"]["reason"] == "never_seen"
+    assert told["reason"] == "never_seen" and told["num_cached_tokens"] == second.prompt_tokens_details.cached_tokens
+    assert "Where is the" in told["agreed_text"] and "house" in told["differing_text"]
+    assert "Where is the yellow" in told["agreed_text"] + told["differing_text"]
+    usage = openai_client.completions.create(
+        model="nano", prompt=["green", "red"], max_tokens=1, extra_body={"explain_cache": True}
+    ).usage
+    assert usage is not None and len(usage.prompt_tokens_details.model_dump()["cache_explanation"]) == 2
+    response = openai_client.responses.create(model="nano", input="Hello", extra_body={"explain_cache": True})
+    assert response.usage.input_tokens_details.model_dump()["cache_explanation"]["reason"] in ("complete", "never_seen")
+
+
 def test_an_answer_parses_into_a_pydantic_class(openai_client: OpenAI) -> None:
     messages = [{"role": "user", "content": f"{DOCUMENT}\n\nExtract the person as JSON."}]
     for temperature in (0, 1):
