@@ -3,8 +3,10 @@
     python bench/jump.py CASES [--limit 400] [--max-tokens 200] [--temperature 0]
 
 CASES is a folder of files `{"schema": …}` (the layout of MaskBench and JSONSchemaBench). The bundled model answers one
-prompt under each schema that compiles. Printed: tokens drafted and accepted, steps saved, and whether output is
-identical token by token; and that every draft is the canonical tokenisation of its text. Exits with 1 if not.
+prompt under each schema that compiles; then another prompt under the same schemas, as on a server whose clients use a
+schema again and again (what was written before makes likely text of the rest). Printed for each round: tokens drafted
+and accepted, steps saved, tokens per second of CPU, and whether output is identical token by token; and that every
+draft is the canonical tokenisation of its text. Exits with 1 if not.
 """
 
 from __future__ import annotations
@@ -12,13 +14,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 
 import torch
 
 import phloem as ph
 
-PROMPT = "Tarvin Ledmo, 42, lives in Quolsat.\n\nExtract the person as JSON."
+PROMPTS = (
+    "Tarvin Ledmo, 42, lives in Quolsat.\n\nExtract the person as JSON.",
+    "Invoice 1093: 12 lamps at 30 gold each, due on 3 May, to Mira Olsen.\n\nExtract the invoice as JSON.",
+)
+HEADING = (
+    f"{'jump':10}{'tokens':>9}{'drafted':>9}{'accepted':>9}{'':>7}{'request steps':>15}{'saved':>8}{'tok/s':>9}"
+    f"{'forwards':>10}"
+)
 
 
 def read_schemas(folder: Path, limit: int) -> dict[str, object]:
@@ -29,10 +39,11 @@ def read_schemas(folder: Path, limit: int) -> dict[str, object]:
 
 
 def answer(
-    engine: ph.Engine, specs: dict[str, ph.ConstraintSpec], params: ph.SamplingParams
-) -> tuple[dict[str, tuple[int, ...]], dict[str, ph.Usage]]:
-    """Runs all of them in one batch; token ids and usage by name."""
-    prompt = engine.tokenizer.apply_chat_template([{"role": "user", "content": PROMPT}])
+    engine: ph.Engine, specs: dict[str, ph.ConstraintSpec], params: ph.SamplingParams, text: str
+) -> tuple[dict[str, tuple[int, ...]], dict[str, ph.Usage], float]:
+    """Runs all of them in one batch; token ids and usage by name, and seconds of CPU."""
+    prompt = engine.tokenizer.apply_chat_template([{"role": "user", "content": text}])
+    begin = time.process_time()
     tokens: dict[str, tuple[int, ...]] = {}
     usage: dict[str, ph.Usage] = {}
     for name, spec in specs.items():
@@ -44,7 +55,7 @@ def answer(
                 raise delta.error
             tokens[delta.request_id] += delta.token_ids
             usage[delta.request_id] = delta.usage
-    return tokens, usage
+    return tokens, usage, time.process_time() - begin
 
 
 def check_drafts(
@@ -63,6 +74,16 @@ def check_drafts(
     return checked, odd
 
 
+def row(run: tuple[dict[str, tuple[int, ...]], dict[str, ph.Usage], float], base: int) -> str:
+    """One line of the table: what a run drafted and saved, against `base` steps without drafts."""
+    usage, seconds = list(run[1].values()), run[2]
+    tokens = sum(u.completion_tokens for u in usage)
+    drafted, accepted = sum(u.drafted_tokens for u in usage), sum(u.jumped_tokens for u in usage)
+    steps = sum(u.num_steps for u in usage)
+    share = f"{accepted / drafted:.1%}" if drafted else ""
+    return f"{tokens:>9}{drafted:>9}{accepted:>9}{share:>7}{steps:>15}{1 - steps / base:>8.1%}{tokens / seconds:>9.0f}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path)
@@ -79,36 +100,29 @@ def main() -> int:
     for name, schema in read_schemas(options.cases, options.limit).items():
         spec = ph.json_schema(schema)  # type: ignore[arg-type]
         try:
-            engines["off"].prepare(PROMPT, params, spec)
+            engines["off"].prepare(PROMPTS[0], params, spec)
         except ph.RequestError:
             refused += 1
         else:
             specs[name] = spec
 
-    runs = {jump: answer(engine, specs, params) for jump, engine in engines.items()}
-    print(f"{len(specs)} schemas ({refused} refused), temperature {options.temperature:g}\n")
-    print(
-        f"{'jump':10}{'tokens':>9}{'drafted':>9}{'accepted':>9}{'':>7}{'request steps':>15}{'saved':>8}{'forwards':>10}"
-    )
-    base = sum(usage.num_steps for usage in runs["off"][1].values())
-    for jump, (_, usage) in runs.items():
-        tokens = sum(u.completion_tokens for u in usage.values())
-        drafted = sum(u.drafted_tokens for u in usage.values())
-        accepted = sum(u.jumped_tokens for u in usage.values())
-        steps = sum(u.num_steps for u in usage.values())
-        share = f"{accepted / drafted:.1%}" if drafted else ""
-        forwards = engines[jump].statistics().num_forwards
-        print(
-            f"{jump:10}{tokens:>9}{drafted:>9}{accepted:>9}{share:>7}{steps:>15}{1 - steps / base:>8.1%}{forwards:>10}"
-        )
-
-    different = [name for name in specs if runs["off"][0][name] != runs["verified"][0][name]]
-    print(
-        f"\nverified differs from off in {len(different)} of {len(specs)}" + "".join(f"\n  {n}" for n in different[:10])
-    )
-    checked, odd = check_drafts(engines["verified"], specs, runs["verified"][0])
-    print(f"drafts that are the canonical tokenisation of their text: {checked - odd} of {checked}")
-    return 1 if different or odd else 0
+    print(f"{len(specs)} schemas ({refused} refused), temperature {options.temperature:g}")
+    num_wrong = 0
+    for number, text in enumerate(PROMPTS, 1):
+        print(f"\nround {number}\n{HEADING}")
+        runs = {}
+        for jump, engine in engines.items():
+            before = engine.statistics().num_forwards
+            runs[jump] = answer(engine, specs, params, text)
+            steps = sum(usage.num_steps for usage in runs["off"][1].values())
+            print(f"{jump:10}{row(runs[jump], steps)}{engine.statistics().num_forwards - before:>10}")
+        different = [name for name in specs if runs["off"][0][name] != runs["verified"][0][name]]
+        shown = "".join(f"\n  {name}" for name in different[:10])
+        print(f"verified differs from off in {len(different)} of {len(specs)}{shown}")
+        checked, odd = check_drafts(engines["verified"], specs, runs["verified"][0])
+        print(f"drafts that are the canonical tokenisation of their text: {checked - odd} of {checked}")
+        num_wrong += len(different) + odd
+    return 1 if num_wrong else 0
 
 
 if __name__ == "__main__":

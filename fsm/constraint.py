@@ -26,6 +26,7 @@ from ..errors import EmptyLanguage
 from .alphabet import Ints
 from .automaton import Automaton
 from .budget import Budget
+from .habits import MAX_UNSURE, Habits
 from .jump import MAX_TAIL_TOKENS, Drafts
 from .liveness import Liveness
 from .mask_store import MaskStore
@@ -59,6 +60,7 @@ class Constraint:
         self.masks = Masks(self.automaton, self.liveness, store)
         self.budget = Budget(self.automaton, self.liveness, self.masks)
         self.drafts = Drafts(self.automaton)
+        self.habits = Habits()
         if not self.liveness.is_possible(self.automaton.start):
             raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
 
@@ -88,9 +90,10 @@ class Constraint:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of its own so far: network, automaton, bounds and drafts. Rows belong to the store, texts to all."""
+        """Memory of its own so far: network, automaton, bounds, drafts, habits. Rows belong to the store, texts to
+        all."""
         own = self.automaton.num_bytes + self.automaton.network.num_bytes
-        kept = self.liveness.num_bytes + self.budget.num_bytes + self.drafts.num_bytes
+        kept = self.liveness.num_bytes + self.budget.num_bytes + self.drafts.num_bytes + self.habits.num_bytes
         return OBJECT_BYTES + len(self._source) + own + kept
 
     @property
@@ -227,6 +230,43 @@ class Cursor:
             if not liveness.is_within(state, remaining - index - 1):
                 return draft[:index]
         return draft
+
+    def guess_within(self, remaining: int, limit: int) -> list[int]:
+        """At most `limit` tokens that are likely to come next: what was taken here before, and forced text between.
+
+        Every token is allowed, and after each the rest of `remaining` tokens suffices to complete the text. Unlike a
+        draft it may be wrong also where the model writes canonical tokens: it must be verified. Forced text stops
+        where it was last written in other tokens.
+        """
+        constraint, state = self.constraint, self._state
+        habits, drafts, automaton = constraint.habits, constraint.drafts, constraint.automaton
+        guess: list[int] = []
+        limit, num_unsure = min(limit, remaining), 0
+        while len(guess) < limit:
+            likely, is_sure = habits.guess(state)
+            num_unsure += likely >= 0 and not is_sure
+            if num_unsure > MAX_UNSURE:
+                break
+            if likely >= 0:
+                found = [likely]
+            elif state != FINISHED and drafts.run(state).data:
+                found = drafts.draft(state, [*self._trail.last_tokens(MAX_TAIL_TOKENS), *guess][-MAX_TAIL_TOKENS:])
+            else:
+                break
+            if not found:
+                break
+            for token_id in found[: limit - len(guess)]:
+                target = automaton.advance(state, token_id)
+                is_refuted = likely < 0 and habits.contradicts(state, token_id)
+                if is_refuted or not target or not constraint.liveness.is_within(target, remaining - len(guess) - 1):
+                    return guess
+                guess.append(token_id)
+                state = target
+        return guess
+
+    def remember(self, count: int) -> None:
+        """Makes habits of the last `count` tokens taken, for all cursors of this constraint: see `guess_within`."""
+        self.constraint.habits.learn(self._trail.last_steps(count, self.constraint.automaton.start))
 
     # ---------------------------------------------------------------- moving
 

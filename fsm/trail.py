@@ -68,6 +68,12 @@ class Trail:
             found = part.tokens[max(0, used - count + len(found)) : used] + found
         return found
 
+    def last_steps(self, count: int, default: int) -> list[tuple[int, int, int]]:
+        """The last (state before, token id, state after), at most `count` of the own part; `default`: the start."""
+        first = max(0, len(self.tokens) - count)
+        before = self.states[first - 1 : -1] if first else [default, *self.states[:-1]]
+        return list(zip(before, self.tokens[first:], self.states[first:], strict=True))
+
     def fork(self) -> Trail:
         """An independent trail with the same pairs."""
         other = Trail()

@@ -7,8 +7,9 @@ decided the same are kept::
     decided          d0      d1    x          d0 and d1 were right, x is the token after them
     accepted         2
 
-The only source today is the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
-retokenisation). This module knows requests and cursors, no tensors.
+The sources are the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
+retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint. The law of
+the output does not depend on either. This module knows requests and cursors, no tensors.
 """
 
 from __future__ import annotations
@@ -28,6 +29,22 @@ def propose(request: Request, max_draft_tokens: int) -> list[int]:
     if request.cursor is None or limit <= 0:
         return []
     return request.cursor.draft_within(remaining)[:limit]
+
+
+def guess(request: Request, max_draft_tokens: int) -> list[int]:
+    """As `propose`, and likely tokens besides: only for drafts that are verified."""
+    remaining = request.remaining_tokens
+    if request.cursor is None:
+        return []
+    return request.cursor.guess_within(remaining, min(max_draft_tokens, request.max_draft_tokens, remaining - 1))
+
+
+def adapt(request: Request, num_drafted: int, num_accepted: int) -> None:
+    """Halves the length of drafts behind one that failed, down to what was accepted; else doubles it."""
+    if num_accepted < num_drafted:
+        request.max_draft_tokens = max(1, num_accepted, num_drafted // 2)
+    elif num_drafted:
+        request.max_draft_tokens = min(2 * request.max_draft_tokens, 1 << 30)
 
 
 def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:

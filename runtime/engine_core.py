@@ -24,7 +24,7 @@ from .batch import Batch, Extend
 from .cache_explanation import explain_to_caller
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
-from .draft import num_accepted, propose
+from .draft import adapt, guess, num_accepted, propose
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .model_runner import ModelRunner
@@ -250,12 +250,15 @@ class EngineCore:
         accepted = num_accepted(extend.draft, choice.token_ids)
         first_output = request.num_tokens
         request.usage.drafted_tokens += len(extend.draft)
+        adapt(request, len(extend.draft), accepted)
         reason = append_decided(request, choice.token_ids[: accepted + 1], self.tokenizer.eos_ids)
         num_new = request.num_tokens - first_output
         # The KV of accepted drafts is written; of the last token it is not.
         request.num_computed_tokens = request.num_tokens - 1 if num_new else request.num_tokens
         request.usage.jumped_tokens += max(0, num_new - 1)
         request.logprobs += choice.logprobs[:num_new]
+        if request.cursor is not None and self.config.jump == "verified":
+            request.cursor.remember(num_new)
         if reason is not None:
             request.output.finish()
             self._close_request(request, reason)
@@ -268,16 +271,19 @@ class EngineCore:
         return self._delta(request)
 
     def _draft(self, request: Request) -> None:
-        """Proposes forced text for the next step; in canonical mode takes it at once, unseen.
+        """Proposes forced and likely text for the next step; in canonical mode takes forced text at once, unseen.
 
         Stop strings, `min_tokens` and log-probabilities need every token decided, so they go the verified way.
         """
         mode = self.config.jump
         if mode == "off":
             return
+        if mode == "verified":
+            request.draft = guess(request, self.config.max_draft_tokens)
+            return
         request.draft = propose(request, self.config.max_draft_tokens)
         sampling = request.sampling
-        if mode == "verified" or sampling.stop or sampling.min_tokens or sampling.logprobs is not None:
+        if sampling.stop or sampling.min_tokens or sampling.logprobs is not None:
             return
         draft, request.draft = request.draft, []
         for index, token_id in enumerate(draft):

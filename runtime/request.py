@@ -259,6 +259,7 @@ class Request:
         blocks: ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree.
         draft: tokens proposed to follow token_ids; dropped freely.
+        max_draft_tokens: how many are worth proposing, going by what became of the last drafts.
         num_delivered: output tokens that a delta has reported.
         namespace: which prefixes it may share (salt, adapter …).
         conversation: the text of the prompt if it is a chat whose reply is to be remembered; else "".
@@ -284,6 +285,7 @@ class Request:
     blocks: list[int] = field(default_factory=list)
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)
+    max_draft_tokens: int = 1 << 30
     usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)

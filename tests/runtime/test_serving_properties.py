@@ -133,6 +133,24 @@ def test_jumping_changes_no_token_over_three_hundred_schemas(nano: LoadedModel) 
     )
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_what_earlier_requests_wrote_changes_no_token_of_later_ones(nano: LoadedModel, temperature: float) -> None:
+    schemas = random_schemas(seed=13, count=25)
+    rounds: dict[str, list[list[tuple[int, ...]]]] = {}
+    jumped: dict[str, list[int]] = {}
+    for jump in ("off", "verified"):
+        served = engine(nano, jump=jump, max_running_requests=8)
+        for number in (0, 0, 1):
+            prompt = nano.tokenizer.apply_chat_template([{"role": "user", "content": f"Extract person {number}."}])
+            params = SamplingParams(max_tokens=80, temperature=temperature, seed=number)
+            completions = run(served, [(prompt, params, json_schema(schema)) for schema in schemas])
+            rounds.setdefault(jump, []).append(texts(completions))
+            jumped.setdefault(jump, []).append(sum(c.usage.jumped_tokens for c in completions))
+    assert rounds["verified"] == rounds["off"]
+    first, again, _ = jumped["verified"]
+    assert again > first
+
+
 def test_drafts_are_canonical_tokenisations(nano: LoadedModel) -> None:
     tokenizer = nano.tokenizer
     served = engine(nano)

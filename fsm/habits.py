@@ -1,0 +1,70 @@
+"""Habits: what was written before where an automaton stood in the same state, as a guess at what is written next.
+
+Forced text is certain; much of the rest is only likely: which optional key comes after which, that an object ends, how
+a model spells a key that it was never trained on. What the last texts under a constraint did at a state is kept with a
+small count, as a processor predicts its branches::
+
+    seen for the first time     count 1
+    the same token again        count + 1, at most 3
+    another token               count - 2; a count below 2 is 0 then, and it is the other token that is kept
+    back to the same state      the inside of a text: nothing is guessed there ever again
+
+A token is guessed while its count is at least 1. A guess follows tokens from state to state; at most MAX_UNSURE of
+them may have been seen only once. So what never repeats itself costs one wrong guess, a fork in the road one at times.
+
+It knows no probabilities and no model; whoever takes a guess verifies it. Equal states have equal futures, so a habit
+of one request is one of all that share the constraint.
+
+Cost: one look into a dictionary for each token learnt and each token guessed. At most MAX_KEPT states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MAX_KEPT = 1 << 14
+MAX_UNSURE = 4
+ENTRY_BYTES = 140  # of a dictionary, with two integers
+MAX_COUNT = 3
+LOSS = 2
+FREE = -1
+
+
+class Habits:
+    """The token last taken at each state of one automaton, and how reliably."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: dict[int, int] = {}  # state -> 4 * token id + count, or FREE
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept, roughly."""
+        return ENTRY_BYTES * len(self._kept)
+
+    def learn(self, taken: Iterable[tuple[int, int, int]]) -> None:
+        """Takes note of (state, token id taken there, state after it)."""
+        kept = self._kept
+        for state, token_id, target in taken:
+            known = kept.get(state)
+            if known is None and len(kept) >= MAX_KEPT:
+                kept.clear()  # else texts that never come again would fill it for good
+            if target == state or known == FREE:
+                kept[state] = FREE
+            elif known is None:
+                kept[state] = 4 * token_id + 1
+            elif known >> 2 == token_id:
+                kept[state] = known + (known & 3 < MAX_COUNT)
+            else:
+                kept[state] = known - LOSS if known & 3 >= LOSS else 4 * token_id
+
+    def guess(self, state: int) -> tuple[int, bool]:
+        """The token that is likely taken next, -1 if none is; and whether it was taken at least twice."""
+        known = self._kept.get(state, FREE)
+        return (known >> 2, known & 3 > 1) if known != FREE and known & 3 else (-1, False)
+
+    def contradicts(self, state: int, token_id: int) -> bool:
+        """Whether another token was taken the last time."""
+        known = self._kept.get(state, FREE)
+        return known != FREE and known >> 2 != token_id

@@ -1,0 +1,118 @@
+"""Guesses: always allowed, always within the budget, right where texts repeat themselves, silent inside free text."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from phloem.fsm import Compiler, Constraint
+from phloem.fsm.habits import MAX_KEPT, Habits
+
+from .test_jump import sentencepiece_vocabulary
+from .vocabularies import BYTES, allowed_ids
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 2},
+        "age": {"type": "integer"},
+        "tags": {"type": "array", "items": {"enum": ["active", "pending"]}, "maxItems": 3},
+        "total": {"type": "number"},
+    },
+    "required": ["age"],
+}
+
+
+@pytest.fixture(scope="module")
+def constraint() -> Constraint:
+    return Compiler(sentencepiece_vocabulary()).json_schema(SCHEMA)
+
+
+def encoded(constraint: Constraint, text: str) -> list[int]:
+    encode = constraint.vocabulary.encode
+    assert encode is not None
+    return list(encode(text))
+
+
+def num_steps(constraint: Constraint, token_ids: list[int]) -> int:
+    """Steps until the text is written, if guesses are verified and every step decides one token more."""
+    cursor, num_steps = constraint.cursor(), 0
+    while cursor.num_consumed < len(token_ids):
+        rest = token_ids[cursor.num_consumed :]
+        guess = cursor.guess_within(100, 16)
+        right = next(
+            (i for i, (a, b) in enumerate(zip(guess, rest, strict=False)) if a != b), min(len(guess), len(rest))
+        )
+        count = min(right + 1, len(rest))
+        assert all(map(cursor.advance, rest[:count]))
+        cursor.remember(count)
+        num_steps += 1
+    return num_steps
+
+
+def test_the_second_text_of_a_kind_takes_fewer_steps(constraint: Constraint) -> None:
+    texts = [{"age": age, "tags": ["active"], "total": age} for age in range(10, 16)]
+    steps = [num_steps(constraint, encoded(constraint, json.dumps(text, separators=(",", ":")))) for text in texts]
+    assert max(steps[1:]) < steps[0]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_guess_is_allowed_and_leaves_enough_to_complete_the_text(constraint: Constraint, seed: int) -> None:
+    source = random.Random(seed)
+    for _ in range(12):
+        cursor, remaining = constraint.cursor(), constraint.min_tokens() + source.randrange(30)
+        while remaining and not cursor.must_stop and not cursor.is_finished:
+            limit = source.randrange(6)
+            guess = cursor.guess_within(remaining, limit)
+            assert len(guess) <= limit
+            ahead = cursor.fork()
+            for index, token_id in enumerate(guess):
+                assert token_id in allowed_ids(ahead.row_within(remaining - index))
+                assert ahead.advance(token_id)
+            token_id = source.choice(allowed_ids(cursor.row_within(remaining)))
+            assert cursor.advance(token_id)
+            cursor.remember(1)
+            remaining -= 1
+        assert cursor.is_accepting
+
+
+def test_inside_free_text_nothing_is_guessed() -> None:
+    cursor = Compiler(BYTES).json_schema({"type": "string"}).cursor()
+    for byte in b'"aaaaaaaaaaaaaaaa':
+        assert cursor.advance(byte)
+        cursor.remember(1)
+    assert cursor.guess_within(100, 16) == []
+
+
+def test_the_end_token_is_never_guessed_and_nothing_beyond_it() -> None:
+    constraint = Compiler(BYTES).regex("ab*")
+    for _ in range(3):
+        cursor = constraint.cursor()
+        assert cursor.advance(ord("a")) and cursor.advance(256)
+        cursor.remember(2)
+    assert cursor.guess_within(9, 9) == []
+    cursor.rollback(1)
+    assert cursor.guess_within(9, 9) == []
+
+
+def test_a_habit_is_given_up_once_it_is_refuted() -> None:
+    habits = Habits()
+    habits.learn([(7, 1, 8)])
+    assert habits.guess(7) == (1, False)
+    habits.learn([(7, 1, 8)])
+    assert habits.guess(7) == (1, True)
+    habits.learn([(7, 2, 9)])
+    assert habits.guess(7) == (-1, False) and habits.contradicts(7, 2)
+    habits.learn([(7, 2, 9)] * 2)
+    assert habits.guess(7) == (2, False) and not habits.contradicts(7, 2)
+    habits.learn([(7, 2, 7), (7, 2, 9)])
+    assert habits.guess(7) == (-1, False) and not habits.contradicts(7, 1)
+
+
+def test_memory_is_bounded() -> None:
+    habits = Habits()
+    habits.learn((state, 5, state + 1) for state in range(1, 3 * MAX_KEPT))
+    assert habits.num_bytes <= 200 * MAX_KEPT
+    assert habits.guess(3 * MAX_KEPT - 1) == (5, False)
