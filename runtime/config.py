@@ -33,8 +33,8 @@ class EngineConfig:
         explain_namespaces: whether `explain_cache` may say that another namespace has the prefix. For operators only:
             it tells a tenant what its neighbours have sent.
         max_pinned_blocks: how much of the pool pins may hold together; None: a quarter of it.
-        jump: what to do with text that the constraint forces. "verified": draft it (and likely text) and keep what the model would
-            have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
+        jump: what to do with text that the constraint forces. "verified": draft it, and likely text, and keep what the
+            model would have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
         max_draft_tokens: longest draft in tokens.
         num_threads: CPU threads of torch, set for the whole process; None: one for models so small that sharing a
             step costs more than it saves, else torch's own choice. Of no effect on a GPU.
