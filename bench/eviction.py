@@ -16,16 +16,12 @@ question, shuffled), `thoughts` (trees of thoughts, level by level), `users` (ma
 from __future__ import annotations
 
 import argparse
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
 from random import Random
 
-from phloem.radix import POLICIES, Node, RadixTree
+from phloem.radix import POLICIES, Visit, foresee, replay
 
 BLOCK_SIZE = 16
-BLOCK_BYTES = 4 * BLOCK_SIZE
 
 
 def tokens(random: Random, length: int) -> bytes:
@@ -93,95 +89,6 @@ WORKLOADS: dict[str, tuple[Callable[[Random, float], Iterator[bytes]], tuple[int
 }
 
 
-def play(requests: list[bytes], capacity: int, policy: str, queue: int) -> float:
-    """Share of whole-block tokens found in the tree."""
-    tree = RadixTree(BLOCK_SIZE, policy=policy)
-    waiting = deque(requests[:queue])
-    ordered = sorted(waiting)
-    coming = iter(requests[queue:])
-    free = capacity // BLOCK_SIZE
-    num_asked = num_hit = 0
-
-    def is_waited_for(leaf: Node) -> bool:
-        path = leaf.path_tokens()
-        at = bisect_left(ordered, path)
-        return at < len(ordered) and ordered[at].startswith(path)
-
-    for request in requests:
-        if queue:
-            waiting.popleft()
-            del ordered[bisect_left(ordered, request)]
-            following = next(coming, None)
-            if following is not None:
-                waiting.append(following)
-                ordered.insert(bisect_left(ordered, following), following)
-        num_blocks = len(request) // BLOCK_BYTES
-        match = tree.match(request, "")
-        num_asked += num_blocks
-        num_hit += match.num_tokens // BLOCK_SIZE
-        missing = num_blocks - match.num_tokens // BLOCK_SIZE
-        tree.lease(match.node)
-        if missing > free:
-            free += len(tree.evict(missing - free, spare=is_waited_for if queue else None))
-        if missing <= free:
-            tree.insert(request, [0] * num_blocks, "", after=(match.node, match.num_tokens))
-            free -= missing
-        tree.release(match.node)
-    return num_hit / num_asked
-
-
-def foresee(requests: list[bytes], capacity: int) -> float:
-    """The same share under the clairvoyant policy."""
-    ids: dict[tuple[int, bytes], int] = {}
-    paths: list[list[int]] = []
-    for request in requests:
-        path, above = [], 0
-        for at in range(0, len(request) - BLOCK_BYTES + 1, BLOCK_BYTES):
-            above = ids.setdefault((above, request[at : at + BLOCK_BYTES]), len(ids) + 1)
-            path.append(above)
-        paths.append(path)
-    uses: list[deque[int]] = [deque() for _ in range(len(ids) + 1)]
-    for time, path in enumerate(paths):
-        for block in path:
-            uses[block].append(time)
-    parent = {block: key[0] for key, block in ids.items()}
-    depth = [0] * (len(ids) + 1)
-    num_children = [0] * (len(ids) + 1)
-    cached: set[int] = set()
-    leaves: list[tuple[int, int, int]] = []
-    free = capacity // BLOCK_SIZE
-    num_asked = num_hit = 0
-    for path in paths:
-        for index, block in enumerate(path):
-            uses[block].popleft()
-            depth[block] = index
-        num_known = next((i for i, block in enumerate(path) if block not in cached), len(path))
-        num_asked += len(path)
-        num_hit += num_known
-        missing = len(path) - num_known
-        if missing > free:
-            own = set(path)
-            leaves = [
-                (-(uses[block][0] if uses[block] else len(paths)), -depth[block], block)
-                for block in cached
-                if not num_children[block] and block not in own
-            ]
-            heapify(leaves)
-            while leaves and (missing > free or free < 0):
-                block = heappop(leaves)[2]
-                cached.remove(block)
-                free += 1
-                above = parent[block]
-                num_children[above] -= 1
-                if above and not num_children[above] and above not in own:
-                    heappush(leaves, (-(uses[above][0] if uses[above] else len(paths)), -depth[above], above))
-        for block in path[num_known : num_known + max(free, 0)]:
-            cached.add(block)
-            num_children[parent[block]] += 1
-            free -= 1
-    return num_hit / num_asked
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="size of the workloads")
@@ -193,11 +100,16 @@ def main() -> None:
     print("| workload | capacity, tokens | " + " | ".join(policies) + " | queue | clairvoyant | unlimited |")
     print("|:--|--:|" + "--:|" * (len(policies) + 3))
     for name, (make, capacities) in WORKLOADS.items():
-        requests = list(make(Random(0), options.scale))
-        unlimited = play(requests, 1 << 40, "lru", 0)
+        visits = [Visit("", tokens, len(tokens) // 4) for tokens in make(Random(0), options.scale)]
+        unlimited = replay(visits, num_blocks=1 << 40, block_size=BLOCK_SIZE)
         for capacity in capacities:
-            rates = [play(requests, capacity, policy, 0) for policy in policies]
-            rates += [play(requests, capacity, "cost", options.queue), foresee(requests, capacity), unlimited]
+            pool = {"num_blocks": capacity // BLOCK_SIZE, "block_size": BLOCK_SIZE}
+            rates = [replay(visits, **pool, policy=policy) for policy in policies]
+            rates += [
+                replay(visits, **pool, policy="cost", num_ahead=options.queue),
+                foresee(visits, **pool),
+                unlimited,
+            ]
             print(f"| {name} | {capacity:,} | " + " | ".join(f"{100 * rate:.1f}" for rate in rates) + " |", flush=True)
 
 

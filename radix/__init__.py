@@ -8,6 +8,7 @@ from .pins import Pin, PinBudgetExceeded
 from .results import Event, Inserted, Match, Statistics
 from .tokens import pack, unpack, without_padding
 from .tree import RadixTree
+from .what_if import Visit, foresee, replay
 
 __all__ = [
     "POLICIES",
@@ -22,7 +23,10 @@ __all__ = [
     "PinBudgetExceeded",
     "RadixTree",
     "Statistics",
+    "Visit",
+    "foresee",
     "pack",
+    "replay",
     "unpack",
     "without_padding",
 ]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeGuard, TypeVar, cast, overload
 
 from ..errors import ConfigError
 from ..radix import Pin
+from .cache_report import CacheReport, what_if
 from .collector import Collector, scoring_params
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
@@ -196,6 +198,23 @@ class Engine(EngineCore):
 
     def _on_step_thread(self, function: Callable[[], Result]) -> Result:
         return self._driver.call(function).result() if self._driver else function()
+
+    def cache_report(self, *, shows_tree: bool = True, asks_what_if: bool = True) -> CacheReport:
+        """Who holds the pool, hit rate, evictions, the tree drawn, and what other pools would have brought; `print` it.
+
+        `shows_tree` shows prompts: the first tokens of every run as text. `asks_what_if` replays the recent traffic on
+        the calling thread, a second or two; steps go on meanwhile.
+        """
+        report, visits = self._on_step_thread(lambda: self.cache_state(shows_tree=shows_tree))
+        if not asks_what_if or not self.config.prefix_cache:
+            return report
+        curve = what_if(
+            visits,
+            num_blocks=report.num_blocks,
+            block_size=report.block_size,
+            policy=report.eviction_policy,
+        )
+        return replace(report, what_if=curve)
 
     def flush_cache(self) -> int:
         """Drops every cached prefix that no running request and no pin holds; returns the number of blocks freed."""

@@ -19,9 +19,10 @@ from typing import Any
 
 from ..errors import EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler
-from ..radix import PinBudgetExceeded
+from ..radix import PinBudgetExceeded, Visit
 from .batch import Batch, Extend
 from .cache_explanation import explain_to_caller
+from .cache_report import CacheReport
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .draft import adapt, guess, num_accepted, propose
@@ -35,6 +36,7 @@ from .sampler import Choice, Sampler
 from .scheduler import Scheduler
 from .statistics import EngineStatistics, Totals
 from .stopping import append_decided
+from .traffic_record import TrafficRecord
 
 
 class EngineCore:
@@ -82,6 +84,7 @@ class EngineCore:
         self._replies = ReplyMemory()
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
+        self._traffic = TrafficRecord()
         self._num_steps = 0
         self._closed = False
 
@@ -316,6 +319,8 @@ class EngineCore:
             self._pin_prompt(request)
             self._remember_reply(request)
         self._totals.add(request.usage)
+        if request.admitted_before:
+            self._traffic.add(request)
         siblings = self._requests.get(request.id)
         if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
             del self._requests[request.id]
@@ -384,9 +389,30 @@ class EngineCore:
             jumped_tokens=usage.jumped_tokens,
         )
 
-    def cache_report(self) -> str:
-        """Occupancy, hit rate and the tree, as text."""
-        return f"{self.statistics().describe(self.config.block_size)}\n{self.prefix_cache.tree.draw()}"
+    def cache_state(self, *, shows_tree: bool = True) -> tuple[CacheReport, list[Visit]]:
+        """The cache at this moment, and the recent traffic that `what_if` is about."""
+        statistics, tree = self.statistics(), self.prefix_cache.tree
+        visits = self._traffic.visits()
+        report = CacheReport(
+            block_size=self.config.block_size,
+            eviction_policy=self.config.eviction_policy,
+            num_blocks=statistics.num_blocks,
+            num_free_blocks=statistics.num_free_blocks,
+            num_evictable_blocks=statistics.num_evictable_blocks,
+            num_leased_blocks=tree.num_leased_blocks,
+            num_pinned_blocks=statistics.num_pinned_blocks,
+            num_held_blocks=statistics.num_held_blocks,
+            prompt_tokens=statistics.prompt_tokens,
+            cached_tokens=statistics.cached_tokens,
+            num_evicted_blocks=tree.statistics.num_evicted_blocks,
+            num_recorded_requests=len(visits),
+            tree=tree.draw(label=self._label) if shows_tree else None,
+        )
+        return report, visits
+
+    def _label(self, token_ids: list[int]) -> str:
+        """The beginning of a run, as the drawn tree shows it."""
+        return repr(self.tokenizer.decode([token_id for token_id in token_ids if token_id >= 0]))
 
     def flush_cache(self) -> int:
         """Drops every cached prefix that no running request holds; returns the number of blocks freed."""
@@ -404,6 +430,7 @@ class EngineCore:
         for request_id in list(self._requests):
             self.abort(request_id)
         self.prefix_cache.flush(pinned=True)
+        self._traffic.clear()
 
 
 def _cause(what: str, error: Exception) -> RequestError:

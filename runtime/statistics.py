@@ -39,16 +39,6 @@ class EngineStatistics:
         """Blocks that running requests own, outside the tree."""
         return self.num_blocks - self.num_free_blocks - self.num_cached_blocks
 
-    def describe(self, block_size: int) -> str:
-        """Occupancy and hit rate in two lines."""
-        return (
-            f"{self.num_blocks} blocks of {block_size} tokens: {self.num_free_blocks} free,"
-            f" {self.num_cached_blocks} in the tree ({self.num_evictable_blocks} evictable,"
-            f" {self.num_pinned_blocks} pinned),"
-            f" {self.num_held_blocks} held by requests\n"
-            f"prompt tokens from the cache: {self.cached_tokens} of {self.prompt_tokens} ({self.hit_rate:.1%})"
-        )
-
 
 @dataclass(slots=True)
 class Totals:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ...errors import ConfigError
+from .inspect_cache import cache_of
 from .looking import constraint_spec, show
 from .options import ModelArgument, option
 
@@ -97,7 +95,7 @@ def inspect(
     if text is not None or svg is not None:
         raise ConfigError("--text and --svg need a constraint; add --regex, --choice, --schema or --grammar")
     if cache is not None:
-        typer.echo(_server(cache, api_key))
+        typer.echo(cache_of(cache, api_key))
         return
     typer.echo(_checkpoint(model))
 
@@ -133,29 +131,3 @@ def _checkpoint(model: str) -> str:
 def _files(folder: Path) -> str:
     files = [file for file in sorted(folder.iterdir()) if file.is_file()]
     return f"{len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:,.1f} MB"
-
-
-def _server(url: str, api_key: str | None) -> str:
-    base = url.rstrip("/").removesuffix("/v1")
-    if not base.startswith(("http://", "https://")):
-        raise ConfigError(f"--cache {url}: give a URL, for example http://127.0.0.1:8000")
-    statistics: dict[str, Any] = json.loads(_get(f"{base}/statistics", api_key))
-    lines = [f"{name:<22}{value}" for name, value in statistics.items()]
-    try:
-        tree = _get(f"{base}/cache", api_key)
-    except ConfigError:
-        tree = "(the prefix tree is shown by servers started with --enable-admin)"
-    return "\n".join([*lines, "", tree])
-
-
-def _get(url: str, api_key: str | None) -> str:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api_key}"} if api_key else {})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            text: str = answer.read().decode()
-            return text
-    except urllib.error.HTTPError as error:
-        hint = "; give the server's key with --api-key" if error.code == 401 else ""
-        raise ConfigError(f"{url}: answered {error.code} {error.reason}{hint}") from error
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error

@@ -96,7 +96,7 @@ def serve(
         bool,
         option(
             "--enable-admin",
-            help="Serve GET /cache (token prefixes) and POST /flush_cache.",
+            help="Show the prefix tree (beginnings of prompts) on GET /cache, and serve POST /flush_cache.",
             env="ENABLE_ADMIN",
             panel=SERVER,
         ),

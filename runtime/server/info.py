@@ -74,6 +74,11 @@ def info_router(service: Service) -> APIRouter:
         found = service.async_engine.statistics()
         return _json({**dataclasses.asdict(found), "hit_rate": round(found.hit_rate, 4)})
 
+    @router.get("/cache")
+    async def cache() -> Response:
+        """Occupancy, hit rate and what other pools would have brought; the tree, with text, for operators only."""
+        return _json(await service.cache_report())
+
     @router.post("/tokenize")
     async def tokenize(request: Request) -> Response:
         body = await read_request(request, TokenizeRequest, service.settings)
@@ -97,11 +102,6 @@ def info_router(service: Service) -> APIRouter:
 def admin_router(service: Service) -> APIRouter:
     """Routes that tell of, or touch, what all callers share."""
     router = APIRouter()
-
-    @router.get("/cache")
-    async def cache() -> Response:
-        report = await asyncio.wrap_future(service.async_engine.call(service.engine.cache_report))
-        return Response(report, media_type="text/plain")
 
     @router.post("/flush_cache")
     async def flush_cache() -> Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Result = TypeVar("Result")
 NUM_WORKERS = 4
+REPORT_SECONDS = 2.0  # for so long a report of the cache is good enough
 logger = logging.getLogger("phloem.server")
 
 
@@ -47,6 +49,9 @@ class Service:
             self.tool_format = tool_format_of(tokenizer.chat_template.source, tokenizer.special_ids)
         self.model_names = (settings.model_name, *settings.aliases)
         self._workers: ThreadPoolExecutor | None = None
+        self._reporting = asyncio.Lock()
+        self._report: dict[str, Any] | None = None
+        self._reported_at = 0.0
 
     def open(self) -> None:
         """Starts the workers and takes requests."""
@@ -80,6 +85,14 @@ class Service:
     def api_key(self, state: Any) -> str | None:
         """The key that parts caches, if they are parted by key."""
         return state.api_key if self.settings.isolates_keys else None
+
+    async def cache_report(self) -> dict[str, Any]:
+        """The engine's report. The replay costs a second, so one at a time, and the last serves for a while."""
+        async with self._reporting:
+            if self._report is None or time.monotonic() - self._reported_at > REPORT_SECONDS:
+                found = await self.on_worker(self.engine.cache_report, shows_tree=self.settings.admin)
+                self._report, self._reported_at = found.as_data(), time.monotonic()
+            return self._report
 
     # -- work --------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ class ServerSettings:
         drain_timeout: seconds that running requests get to finish after SIGTERM.
         retry_after: seconds told to clients that are refused because the queue is full.
         cors_origins: browser origins that may call the server; empty: none.
-        admin: whether `GET /cache` (the prefix tree, with token ids) and `POST /flush_cache` are served.
+        admin: whether `GET /cache` shows the prefix tree (with the beginnings of prompts) and `POST /flush_cache` is
+            served.
         tool_call_format: how the model writes tool calls (see `tool_format`); "auto": as its chat template shows them,
             "none": calls are not looked for in free text.
         metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").

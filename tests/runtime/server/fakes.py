@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from phloem.errors import PromptTooLong, RequestError
+from phloem.runtime.cache_report import CacheReport
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constraint_spec import ConstraintSpec
 from phloem.runtime.reply_memory import Conversation
@@ -86,6 +87,10 @@ class FakeEngine:
         self.intake = FakeIntake(self.tokenizer, broken, compile_seconds)
         self.max_model_len = 2000
         self.config = EngineConfig()
+
+    def cache_report(self, *, shows_tree: bool) -> CacheReport:
+        tree = "what others sent" if shows_tree else None
+        return CacheReport(16, "lru", 64, 40, 10, 4, 0, 10, 90, 45, 3, tree=tree)
 
     def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any

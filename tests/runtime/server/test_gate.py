@@ -36,6 +36,14 @@ def test_every_route_but_health_and_ready_asks_for_the_key() -> None:
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
+def test_what_others_sent_is_shown_to_operators_only() -> None:
+    for admin in (False, True):
+        asked = client(admin=admin)
+        assert asked.get("/cache").json()["num_free_blocks"] == 40
+        assert ("what others sent" in str(asked.get("/cache").json())) == admin
+        assert (asked.request("POST", "/flush_cache").status == 404) == (not admin)
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

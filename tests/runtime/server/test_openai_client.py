@@ -11,10 +11,12 @@ import pytest
 from openai import OpenAI
 from pydantic import BaseModel
 
+from phloem.errors import ConfigError
+from phloem.runtime.cli.inspect_cache import cache_of
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.request import SamplingParams
 
-from .conftest import Served, serving
+from .conftest import KEY, Served, serving
 
 SYSTEM = "You read documents. Answer briefly, or give JSON."
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -68,6 +70,14 @@ def test_the_cache_explains_itself_on_request(openai_client: OpenAI) -> None:
     assert usage is not None and len(usage.prompt_tokens_details.model_dump()["cache_explanation"]) == 2
     response = openai_client.responses.create(model="nano", input="Hello", extra_body={"explain_cache": True})
     assert response.usage.input_tokens_details.model_dump()["cache_explanation"]["reason"] in ("complete", "never_seen")
+
+
+def test_inspect_draws_the_cache_of_a_server(served: Served, openai_client: OpenAI) -> None:
+    openai_client.completions.create(model="nano", prompt="A picture of the cache", max_tokens=1)
+    shown = cache_of(served.url, KEY)
+    assert "pool of 4,096 blocks" in shown and "optimum, 0.5x" in shown and "namespace ''" in shown
+    with pytest.raises(ConfigError, match="--api-key"):
+        cache_of(served.url, None)
 
 
 def test_an_answer_parses_into_a_pydantic_class(openai_client: OpenAI) -> None:

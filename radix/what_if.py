@@ -1,0 +1,150 @@
+"""What would have been hit: recorded traffic played again, under a policy or by somebody who knows the future.
+
+For people who choose a pool size or a policy. Both functions take the same requests in the same order, one after the
+other, begin with an empty cache, and count whole blocks. Neither touches the tree that is in use.
+
+Knows token sequences only. Cost: that of the matches and insertions replayed; `foresee` O(blocks of the traffic · log).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from .node import Node
+from .tree import RadixTree
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request as the cache saw it.
+
+    Attributes:
+        namespace: in which.
+        tokens: packed int32: what it asked for, and what it left behind after that.
+        num_asked_tokens: how many of them it asked for (its prompt).
+    """
+
+    namespace: str
+    tokens: bytes
+    num_asked_tokens: int
+
+
+def replay(
+    visits: Sequence[Visit], *, num_blocks: int, block_size: int, policy: str = "lru", num_ahead: int = 0
+) -> float:
+    """Share of the asked blocks that a tree of `num_blocks` would have held.
+
+    With `num_ahead` it knows that many visits to come, as a scheduler knows its queue, and spares what they need.
+    """
+    tree = RadixTree(block_size, policy=policy)
+    ahead = deque(visits[:num_ahead])
+    ordered = sorted((visit.namespace, visit.tokens) for visit in ahead)
+    free = num_blocks
+    num_asked = num_hit = 0
+
+    def is_needed(leaf: Node) -> bool:
+        path = leaf.path_tokens()
+        at = bisect_left(ordered, (leaf.namespace, path))
+        return at < len(ordered) and ordered[at][0] == leaf.namespace and ordered[at][1].startswith(path)
+
+    for index, visit in enumerate(visits):
+        if num_ahead:
+            ahead.popleft()
+            del ordered[bisect_left(ordered, (visit.namespace, visit.tokens))]
+            if index + num_ahead < len(visits):
+                coming = visits[index + num_ahead]
+                ahead.append(coming)
+                key = coming.namespace, coming.tokens
+                ordered.insert(bisect_left(ordered, key), key)
+        num_needed = len(visit.tokens) // (4 * block_size)
+        match = tree.match(visit.tokens, visit.namespace)
+        num_known = match.num_tokens // block_size
+        num_wanted = visit.num_asked_tokens // block_size
+        num_asked += num_wanted
+        num_hit += min(num_known, num_wanted)
+        tree.lease(match.node)
+        if num_needed - num_known > free:
+            missing = num_needed - num_known - free
+            free += len(tree.evict(missing, spare=is_needed if num_ahead else None))
+        num_kept = min(num_needed, num_known + free)
+        if num_kept > num_known:
+            kept = visit.tokens[: num_kept * 4 * block_size]
+            tree.insert(kept, [0] * num_kept, visit.namespace, after=(match.node, match.num_tokens))
+            free -= num_kept - num_known
+        tree.release(match.node)
+    return num_hit / num_asked if num_asked else 0.0
+
+
+def foresee(visits: Sequence[Visit], *, num_blocks: int, block_size: int) -> float:
+    """The same share for who knows the future: the optimum, up to rounding.
+
+    Among the blocks that nothing hangs on, the one whose next use is farthest goes first (Belady 1966), the deepest
+    among equals.
+    """
+    paths, parent = _paths(visits, 4 * block_size)
+    uses: list[deque[int]] = [deque() for _ in range(len(parent))]
+    for time, path in enumerate(paths):
+        for block in path:
+            uses[block].append(time)
+    num_children = [0] * len(parent)
+    depth = [0] * len(parent)
+    is_cached = [False] * len(parent)
+    leaves: list[tuple[int, int, int]] = []  # entries go stale; they are checked when they come up
+    free = num_blocks
+    num_asked = num_hit = 0
+
+    def entry(block: int) -> tuple[int, int, int]:
+        return -(uses[block][0] if uses[block] else len(paths)), -depth[block], block
+
+    for visit, path in zip(visits, paths, strict=True):
+        for index, block in enumerate(path):
+            uses[block].popleft()
+            depth[block] = index
+        num_known = next((index for index, block in enumerate(path) if not is_cached[block]), len(path))
+        num_wanted = visit.num_asked_tokens // block_size
+        num_asked += num_wanted
+        num_hit += min(num_known, num_wanted)
+        own = set(path[:num_known])
+        while free < len(path) - num_known and leaves:
+            top = heappop(leaves)
+            block = top[2]
+            if block in own or not is_cached[block] or num_children[block] or top != entry(block):
+                continue
+            is_cached[block] = False
+            free += 1
+            above = parent[block]
+            num_children[above] -= 1
+            if above and not num_children[above] and above not in own:
+                heappush(leaves, entry(above))
+        last = num_known + min(free, len(path) - num_known)
+        for block in path[num_known:last]:
+            is_cached[block] = True
+            num_children[parent[block]] += 1
+            free -= 1
+        for block in path[max(0, num_known - 1) : last][-1:]:
+            heappush(leaves, entry(block))
+    return num_hit / num_asked if num_asked else 0.0
+
+
+def _paths(visits: Sequence[Visit], block_bytes: int) -> tuple[list[list[int]], list[int]]:
+    """The blocks of each visit as numbers from 1, equal where all tokens up to their end are; and each one's parent."""
+    numbers: dict[tuple[int, bytes, str], int] = {}
+    parent = [0]
+    paths = []
+    for visit in visits:
+        path, above = [], 0
+        namespace = visit.namespace  # tells first blocks apart; those behind them have different parents
+        for at in range(0, len(visit.tokens) - block_bytes + 1, block_bytes):
+            key = above, visit.tokens[at : at + block_bytes], namespace
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(parent)
+                parent.append(above)
+            above, namespace = number, ""
+            path.append(above)
+        paths.append(path)
+    return paths, parent
