@@ -9,10 +9,14 @@ which is what users get if they do not ask for the other; `strict` in that order
 
 A matcher is a cursor; one compiler is kept per vocabulary. Nothing is kept between schemas except what a server
 keeps as well: rows inside strings and numbers, and automata of patterns.
+
+`prepare` does what `phloem serve` does at its start: it warms the compiler up, and takes all that is there by then out
+of the sight of the garbage collector, which would go through it again and again while schemas are compiled.
 """
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import phloem
@@ -60,6 +64,8 @@ class _Adapter:
 
     def prepare(self, vocab: list[bytes], eos_id: int) -> None:
         self.compiler(vocab, eos_id).warm_up()
+        gc.collect()
+        gc.freeze()
 
     def regex(self, pattern: str, vocab: list[bytes], eos_id: int) -> Matcher:
         return Matcher(self.compiler(vocab, eos_id).regex(pattern))

@@ -149,8 +149,8 @@ class Compiler:
         """Does once what the first constraints would otherwise wait for.
 
         Loads the compiled loops (seconds if numba has not cached them on this machine yet), the Unicode tables, the
-        automata of formats, and the rows inside JSON strings and numbers. Called from a background thread at start-up
-        it costs nobody time.
+        automata of formats and of hundredths, and the rows inside JSON strings and numbers. Called from a background
+        thread at start-up it costs nobody time.
         """
         warm_up(self.from_grammar)
 

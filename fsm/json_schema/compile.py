@@ -44,6 +44,7 @@ class SchemaCompiler:
         self._sites = sites
         self._rules: dict[str, Expression] = {}
         self._known: dict[Goal, Expression | None] = {}
+        self._names: dict[Goal, Dfa] = {}
         self._pending: list[tuple[str, Goal]] = []
         self._count = 0
         others = Others(self.value, self.names)
@@ -106,10 +107,13 @@ class SchemaCompiler:
 
     def names(self, goal: Goal) -> Dfa:
         """The strings that fulfil a goal, as raw text."""
-        language = Dfa.nothing()
-        for branch in self._branching.branches(goal):
-            if branch.types & STRING:
-                language = language.union(string_language(branch.strings))
+        language = self._names.get(goal)
+        if language is None:
+            for branch in self._branching.branches(goal):
+                if branch.types & STRING:
+                    own = string_language(branch.strings)
+                    language = own if language is None else language.union(own)
+            language = self._names[goal] = Dfa.nothing() if language is None else language
         return language
 
     def texts(self, goal: Goal, limit: int) -> list[str] | None:

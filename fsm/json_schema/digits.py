@@ -45,7 +45,7 @@ class _Comparison:
     """The table of `compared`, in rows per sign: zero, (digits, order), beyond, and after the point."""
 
     def __init__(self, bound: Fraction, wanted: frozenset[int], with_point: bool) -> None:
-        self.bound = bound
+        self.side = (bound > 0) - (bound < 0)
         self.wanted = wanted
         self.with_point = with_point
         self.whole, self.fraction = decimal_digits(abs(bound))
@@ -69,14 +69,13 @@ class _Comparison:
         zero, beyond = base, base + 1
         digits = base + 2  # + 3 * (number of digits - 1) + order + 1
         after = digits + 3 * length  # less, greater: just behind the point, then with digits; then the equal ones
-        for digit, class_id in enumerate(DIGITS):
-            first = digits + _order(str(digit), whole[0]) + 1
-            table[opening, class_id] = first if digit else zero
-            for count in range(1, length):
-                row = digits + 3 * (count - 1)
-                table[row, class_id] = row + 3
-                table[row + 1, class_id] = row + 3 + _order(str(digit), whole[count]) + 1
-                table[row + 2, class_id] = row + 5
+        table[opening, DIGITS] = digits + 1 + _orders(whole[0])
+        table[opening, DIGITS[0]] = zero
+        for count in range(1, length):
+            row = digits + 3 * (count - 1)
+            table[row, DIGITS] = row + 3
+            table[row + 1, DIGITS] = row + 4 + _orders(whole[count])
+            table[row + 2, DIGITS] = row + 5
         last = digits + 3 * (length - 1)
         table[last : last + 3, DIGITS] = beyond
         table[beyond, DIGITS] = beyond
@@ -105,16 +104,14 @@ class _Comparison:
         for position in range(length + 2):  # digits read and equal; the last row stands for all further zeros
             wanted = self.fraction[position] if position < length else "0"
             row = equal + position
-            for digit, class_id in enumerate(DIGITS):
-                order = _order(str(digit), wanted)
-                following = min(row + 1, equal + length + 1)
-                self.table[row, class_id] = {LESS: less, GREATER: greater, EQUAL: following}[order]
+            following = min(row + 1, equal + length + 1)
+            self.table[row, DIGITS] = np.array((less, following, greater))[_orders(wanted) + 1]
             if position:
                 self._accept(row, sign, LESS if position < length else EQUAL)
 
     def _accept(self, row: int, sign: int, order: int) -> None:
         relation = sign * order
-        if self.bound and (self.bound < 0) == (sign > 0):  # on different sides of zero
+        if self.side == -sign:  # on different sides of zero
             relation = sign
         self.accepting[row] = relation in self.wanted
 
@@ -163,3 +160,9 @@ def decimal_digits(value: Fraction) -> tuple[str, str]:
 
 def _order(digit: str, other: str) -> int:
     return (digit > other) - (digit < other)
+
+
+def _orders(other: str) -> Ints:
+    """int32[10]: the order of each digit to this one."""
+    orders: Ints = np.sign(np.arange(10, dtype=np.int32) - int(other))
+    return orders

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -118,13 +119,13 @@ class Others:
             minimum: `minProperties`; from 2 on, keys that are few are listed.
         """
         witnesses = [witness for facet in facets for witness in facet.witnesses]
-        patterns = list(dict.fromkeys(pattern for facet in facets for pattern, _ in facet.patterns))
+        patterns = tuple(dict.fromkeys(pattern for facet in facets for pattern, _ in facet.patterns))
         limits = [facet.names for facet in facets if facet.names != ANYTHING]
         if not patterns and not limits and not witnesses:
             return self._simple(facets, named, minimum)
         allowed = key_language(named, (), ())
         for limit in limits:
-            allowed = allowed.intersect(self.names(limit))
+            allowed = _both(allowed, self.names(limit))
         languages: dict[Goal, Dfa] = {}
         for language, matched in _split(allowed, patterns, facets[0].pointer):
             goal = _goal_of_cell(facets, matched)
@@ -139,11 +140,11 @@ class Others:
         if not witnesses:
             return OtherKeys(cells)
         choices: list[Witnesses] = []
-        wanted = [(self._language(keys).intersect(allowed), goal) for keys, goal in witnesses]
+        wanted = [(_both(self._language(keys), allowed), goal) for keys, goal in witnesses]
         for apart in _apart(wanted, facets[0].pointer):
             choices.append(
                 tuple(
-                    self._cells({own: keys.intersect(taken) for own, keys in languages.items()}, goal)
+                    self._cells({own: _both(keys, taken) for own, keys in languages.items()}, goal)
                     for taken, goal in apart
                 )
             )
@@ -175,7 +176,13 @@ class Others:
 
     def _language(self, keys: Keys) -> Dfa:
         language = key_language(keys.excluded, keys.matched, keys.unmatched)
-        return language if keys.goal == ANYTHING else language.intersect(self.names(keys.goal))
+        return language if keys.goal == ANYTHING else _both(language, self.names(keys.goal))
+
+
+@functools.lru_cache(maxsize=256)
+def _both(one: Dfa, other: Dfa) -> Dfa:
+    """Kept, since the alternatives of one object ask for the same again and again."""
+    return one.intersect(other)
 
 
 def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str) -> list[list[tuple[Dfa, Goal]]]:
@@ -198,7 +205,7 @@ def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str) -> list[list[tuple[Dfa,
             continue
         first, second = (current[index] for index in pair)
         rest = [one for index, one in enumerate(current) if index not in pair]
-        both = first[0].intersect(second[0])
+        both = _both(first[0], second[0])
         pending.append([*rest, (both, first[1] | second[1])])
         if first[1] == second[1]:
             pending.append([*rest, (first[0].difference(both), first[1]), (second[0].difference(both), second[1])])
@@ -218,7 +225,7 @@ def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str) -> list[list[tuple[Dfa,
 def _overlap(wanted: list[tuple[Dfa, Goal]]) -> tuple[int, int] | None:
     for index, (keys, _) in enumerate(wanted):
         for other in range(index):
-            if not keys.intersect(wanted[other][0]).is_empty():
+            if not _both(keys, wanted[other][0]).is_empty():
                 return other, index
     return None
 
@@ -234,7 +241,8 @@ def _listed(languages: dict[Goal, Dfa], limit: int) -> tuple[str, ...] | None:
     return tuple(sorted(keys)) if len(keys) <= limit else None
 
 
-def _split(allowed: Dfa, patterns: list[str], pointer: str) -> list[tuple[Dfa, frozenset[str]]]:
+@functools.lru_cache(maxsize=64)
+def _split(allowed: Dfa, patterns: tuple[str, ...], pointer: str) -> list[tuple[Dfa, frozenset[str]]]:
     """The allowed keys by the set of patterns that match them; no empty sets."""
     cells: list[tuple[Dfa, frozenset[str]]] = [(allowed, frozenset())]
     for pattern in patterns:

@@ -18,15 +18,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..alphabet import Bools, Ints
+from ..alphabet import Ints
 from ..dfa import Dfa
 from ..regex import regex_to_dfa
+from ..step_kernels import grouped, tried
 from .digits import DIGITS, NUMERIC, POINT, SIGN, multiples
 
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
 MAX_PLACES = 5
-_FACTORS = np.random.default_rng(1).integers(1, 2**40, 10)
 CLOSE = Fraction(1, 2**54)
 
 
@@ -56,16 +56,13 @@ def divides(step: Fraction, value: int | float) -> bool:
 def agreed_multiples(numerator: int, places: int) -> Dfa:
     """Decimal texts without exponent of the numbers that all readers take for multiples of numerator / 10**places."""
     width = min(MAX_WHOLE_DIGITS, MAX_DIGITS - places)
-    units = np.arange(10 ** (width + places))
-    quotients = units / 10**places / (numerator / 10**places)
-    agreed = (units % numerator == 0) & (quotients == np.floor(quotients))
-    short = _tried(agreed, places)
+    short = _short(tried(numerator, places, 10 ** (width + places)), places)
     exact = regex_to_dfa(rf"-?[1-9][0-9]{{{width},14}}|-?[1-9][0-9]{{{width},12}}\.(?:0|[27]?5)0*", search=False)
     return short.union(exact.intersect(multiples(numerator, places)))
 
 
-def _tried(agreed: Bools, places: int) -> Dfa:
-    """The texts of the numbers index / 10**places for which `agreed` is true."""
+def _short(agreed: Ints, places: int) -> Dfa:
+    """The texts of the numbers index / 10**places for which `agreed` is 0 and not -1."""
     levels, roots, num_nodes = _fractions(agreed, places)
     num_wholes = len(agreed) // 10**places
     start, minus, wholes = 1, 2, 3
@@ -77,7 +74,7 @@ def _tried(agreed: Bools, places: int) -> Dfa:
     numbers = np.arange(1, num_wholes // 10)  # 0 is followed by no digit
     table[wholes + numbers[:, None], DIGITS] = wholes + 10 * numbers[:, None] + np.arange(10)
     table[wholes:first, POINT] = np.where(roots >= 0, first + roots, 0)
-    accepting[wholes:first] = agreed[:: 10**places]
+    accepting[wholes:first] = agreed[:: 10**places] == 0
     for nodes, children in levels:
         table[first + nodes[:, None], DIGITS] = np.where(children >= 0, first + children, 0)
     end = first + num_nodes - 1
@@ -88,23 +85,19 @@ def _tried(agreed: Bools, places: int) -> Dfa:
     return Dfa.from_table(NUMERIC, table, accepting, start)
 
 
-def _fractions(agreed: Bools, places: int) -> tuple[list[tuple[Ints, Ints]], Ints, int]:
+def _fractions(agreed: Ints, places: int) -> tuple[list[tuple[Ints, Ints]], Ints, int]:
     """The nodes behind the point.
 
     Returns:
         For each number of digits read, most first: the nodes, and their children [num_nodes, 10] (-1: none). The root
         of each whole part. The number of nodes; the last one is behind all digits.
     """
-    below = np.where(agreed, 0, -1)  # node 0: all digits read
+    below = agreed  # node 0: all digits read
     levels: list[tuple[Ints, Ints]] = []
     num_nodes = 1
     for _ in range(places):
-        rows = below.reshape(-1, 10)
-        hashes = (rows + 1) @ _FACTORS
-        _, first, below = np.unique(hashes, return_index=True, return_inverse=True)
-        kinds = rows[first]
-        assert (kinds[below] == rows).all()  # no two rows have the same hash
-        nodes = num_nodes + np.arange(len(kinds))
+        kinds, below = grouped(below)
+        nodes = np.arange(num_nodes, num_nodes + len(kinds), dtype=np.int32)
         nodes[(kinds < 0).all(axis=1)] = -1
         below = nodes[below]
         levels.append((nodes[nodes >= 0], kinds[nodes >= 0]))
