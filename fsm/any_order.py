@@ -97,18 +97,17 @@ class SetBuilder:
 
     def _add_trie(self, texts: list[bytes]) -> list[int]:
         """Adds the nodes that tell sorted texts apart; the depth at which each is alone or ends."""
-        tries, edges = self.tries, self.edges
-        root = len(tries) // TRIE_WIDTH
+        root = len(self.tries) // TRIE_WIDTH
+        tries, edges = list[int](), list[int]()  # lists grow faster than arrays
+        num_edges_before = len(self.edges) // 2
         heads = [0] * len(texts)
         nodes = [(0, len(texts), 0)]
         for first, end, depth in nodes:  # which grows meanwhile
             ends = int(len(texts[first]) == depth) if end > first else 0
-            tries.extend((first, end, len(edges) // 2, 0, depth, ends))
-            at = len(tries) - TRIE_WIDTH
             i = first + ends
             if ends:
                 heads[first] = depth
-            num_edges = 0
+            edges_before = len(edges)
             while i < end:
                 byte = texts[i][depth]
                 begin = i
@@ -121,48 +120,52 @@ class SetBuilder:
                 else:
                     target = root + len(nodes)
                     nodes.append((begin, i, depth + 1))
-                edges.extend((byte, target))
-                num_edges += 1
-            tries[at + 3] = num_edges
+                edges += (byte, target)
+            num_edges = (len(edges) - edges_before) // 2
+            tries += (first, end, num_edges_before + edges_before // 2, num_edges, depth, ends)
+        self.tries.extend(tries)
+        self.edges.extend(edges)
         if root + len(nodes) > MAX_TRIE_NODES:
             raise ConstraintTooLarge(f"the names of members need more than {MAX_TRIE_NODES} positions")
         return heads
 
-    def add(self, expression: AnyOrder, first_option: int) -> tuple[list[int], list[int]]:
-        """Adds a set: the order in which its members are numbered, and how many bytes of each text the trie reads.
+    def add(self, expression: AnyOrder, first_option: int) -> list[tuple[int, int]]:
+        """Adds a set: its members in the order in which they are numbered, with the bytes of their texts in the trie.
 
         Args:
             first_option: where among the network's options the nodes of the set will be: the set itself, its key,
                 the separator, the others, and what follows the head of each member, in order.
         """
-        members = expression.members
-        texts = [member.text for member in members]
-        order = sorted((i for i, text in enumerate(texts) if text is not None), key=lambda i: texts[i] or b"")
+        members, lists = expression.members, self.lists
+        texts = sorted((member.text, index) for index, member in enumerate(members) if member.text is not None)
+        order = [index for _, index in texts]
         num_texts = len(order)
         trie = len(self.tries) // TRIE_WIDTH
-        heads = self._add_trie([texts[i] or b"" for i in order]) + [0] * (len(members) - num_texts)
-        order += [i for i, text in enumerate(texts) if text is None]
-        number = {index: i for i, index in enumerate(order)}
+        heads = self._add_trie([text for text, _ in texts])
+        if num_texts < len(members):
+            order += [index for index, member in enumerate(members) if member.text is None]
+            heads += [0] * (len(members) - num_texts)
         first = len(self.members) // MEMBER_WIDTH
-        num_required = 0
+        numbers = {index: number for number, index in enumerate(order)}
+        num_required, rows = 0, list[int]()
         for index, head in zip(order, heads, strict=True):
-            member = members[index]
+            member, at = members[index], len(lists)
             num_required += member.is_required
-            at, num_implied = len(self.lists), len(member.implied)
+            end_implied = at + len(member.implied)
             if member.implied or member.excluded:
-                self.lists.extend(number[other] for other in (*member.implied, *member.excluded))
-            self.members.extend((0, head, 0, member.is_required, 0, at, num_implied))
-            self.members.extend((at + num_implied, len(member.excluded)))
+                lists.extend(numbers[other] for other in (*member.implied, *member.excluded))
+            rows += (0, head, 0, member.is_required, 0, at, end_implied - at, end_implied, len(member.excluded))
+        self.members.extend(rows)
         num_words = max(-(-len(members) // WORD_BITS), 1)
         self.max_words = max(self.max_words, num_words)
         spare = UNBOUNDED if expression.maximum is None else expression.maximum - num_required
         missing = max(expression.minimum - num_required, 0)
         is_counted = int(missing > 0 or spare != UNBOUNDED)
-        words = len(self.lists)
-        self.lists.extend(bytes(2 * num_words))
+        words = len(lists)
+        lists.extend(bytes(2 * num_words))
         self.sets.extend((first_option, 0, 0, 0, first, len(members), num_texts, num_words))
         self.sets.extend((is_counted, spare, missing, words, trie, first_option + 3, len(expression.others), NEVER))
-        return order, heads
+        return list(zip(order, heads, strict=True))
 
     def tables(self) -> SetTables:
         """The arrays, still without costs: see `set_cost_kernels.settle_sets`."""
