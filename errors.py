@@ -10,6 +10,7 @@
     └── RequestError             this one request cannot be served; others are unharmed
         ├── PromptTooLong        the prompt (or prompt + max_tokens) cannot ever fit
         ├── QueueFull            too many requests are waiting; try again later
+        ├── DeadlineExceeded     it has waited longer than its own deadline allows
         └── ConstraintError      what the output was asked to look like cannot be enforced
             ├── InvalidRegex         the pattern is not a regular expression we read
             ├── InvalidSchema        the schema is not a JSON Schema
@@ -67,6 +68,10 @@ class PromptTooLong(RequestError):
 
 class QueueFull(RequestError):
     """The waiting queue is at its bound; nothing was enqueued."""
+
+
+class DeadlineExceeded(RequestError):
+    """The request was still waiting when its deadline came; nothing was computed for it."""
 
 
 class ConstraintError(RequestError):

@@ -28,6 +28,8 @@ class EngineConfig:
         max_running_requests: most sequences in a step.
         max_waiting_requests: length of the queue beyond which `add` raises `QueueFull`.
         max_overtakes: a waiting request is passed by at most this many others before it is served first.
+        max_wait_seconds: a request that has waited for so long is served before any other that waits, whatever their
+            priorities.
         prefix_cache: keep the KV of finished requests for those that share a prefix.
         eviction_policy: which cached prefix goes first when the pool is full ("lru", "lfu", "priority", "cost").
         explain_namespaces: whether `explain_cache` may say that another namespace has the prefix. For operators only:
@@ -53,6 +55,7 @@ class EngineConfig:
     max_running_requests: int = 256
     max_waiting_requests: int = 4096
     max_overtakes: int = 64
+    max_wait_seconds: float = 30.0
     prefix_cache: bool = True
     eviction_policy: str = "lru"
     explain_namespaces: bool = False
@@ -71,6 +74,8 @@ class EngineConfig:
                 _check_positive(name, getattr(self, name))
         if self.max_overtakes < 0 or self.max_draft_tokens < 0:
             raise ConfigError("max_overtakes and max_draft_tokens must not be negative")
+        if not self.max_wait_seconds >= 0:
+            raise ConfigError(f"max_wait_seconds: {self.max_wait_seconds} is out of range; it must not be negative")
         if self.eviction_policy not in POLICIES:
             raise ConfigError(f"eviction_policy: {self.eviction_policy!r} is not one of {', '.join(POLICIES)}")
         if self.jump not in ("verified", "canonical", "off"):

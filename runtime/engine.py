@@ -6,6 +6,7 @@ be called from anywhere at any time.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -54,10 +55,12 @@ class Engine(EngineCore):
         self._driver: Driver | None = None
 
     @classmethod
-    def from_loaded(cls, config: EngineConfig, loaded: LoadedModel) -> Self:
-        """An engine on a model that is in memory already."""
+    def from_loaded(
+        cls, config: EngineConfig, loaded: LoadedModel, clock: Callable[[], float] = time.monotonic
+    ) -> Self:
+        """An engine on a model that is in memory already. By `clock` requests wait and reach their deadlines."""
         engine = cls.__new__(cls)
-        EngineCore.__init__(engine, config, loaded)
+        EngineCore.__init__(engine, config, loaded, clock)
         engine._driver = None
         return engine
 

@@ -13,7 +13,8 @@ reads and may run on any thread. `Engine` puts whole answers on top of it, `Asyn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -46,7 +47,7 @@ class EngineCore:
         config, model_config, tokenizer, compiler, intake: read-only; safe to use from any thread.
     """
 
-    def __init__(self, config: EngineConfig, loaded: LoadedModel) -> None:
+    def __init__(self, config: EngineConfig, loaded: LoadedModel, clock: Callable[[], float] = time.monotonic) -> None:
         model = loaded.decoder.config
         kv_cache = allocate_pool(config, loaded)
         self.config = config
@@ -78,6 +79,8 @@ class EngineCore:
             max_batch_tokens=config.max_batch_tokens,
             max_running_requests=config.max_running_requests,
             max_overtakes=config.max_overtakes,
+            max_wait_seconds=config.max_wait_seconds,
+            clock=clock,
         )
         self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device)
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
@@ -102,13 +105,15 @@ class EngineCore:
         pin_ttl: float = 0.0,
         conversation: str = "",
         explain_cache: bool = False,
+        deadline_seconds: float | None = None,
     ) -> list[Request]:
         """Tokenises, compiles and checks; returns `sampling.n` requests for `enqueue`. Safe on any thread.
 
         `max_tokens` is cut to what the context and the pool can hold. With `pin_ttl` the prompt stays cached for so
         many seconds once it is computed, as far as the budget of pins reaches (`usage.pinned_tokens` tells).
         `conversation` is that of `encode_chat`. With `explain_cache`, `usage.cache_explanation` says where the
-        longest cached prefix of the prompt ended and why.
+        longest cached prefix of the prompt ended and why. Still waiting after `deadline_seconds`, the request fails
+        with `DeadlineExceeded`.
 
         Raises:
             RequestError: empty prompt, ids out of the vocabulary, unknown constraint …
@@ -125,6 +130,7 @@ class EngineCore:
             pin_ttl=pin_ttl,
             conversation=conversation,
             explain_cache=explain_cache,
+            deadline_seconds=deadline_seconds,
         )
 
     def encode_chat(
@@ -165,6 +171,7 @@ class EngineCore:
         pin_ttl: float = 0.0,
         conversation: str = "",
         explain_cache: bool = False,
+        deadline_seconds: float | None = None,
     ) -> str:
         """`prepare` and `enqueue`; returns the request's id, under which `step` reports."""
         return self.enqueue(
@@ -178,6 +185,7 @@ class EngineCore:
                 pin_ttl=pin_ttl,
                 conversation=conversation,
                 explain_cache=explain_cache,
+                deadline_seconds=deadline_seconds,
             )
         )
 

@@ -62,8 +62,13 @@ class Intake:
         pin_ttl: float = 0.0,
         conversation: str = "",
         explain_cache: bool = False,
+        deadline_seconds: float | None = None,
     ) -> list[Request]:
         """`sampling.n` requests under one id; see `Engine.prepare`."""
+        if deadline_seconds is not None and not deadline_seconds > 0:
+            raise RequestError(
+                f"deadline_seconds: {deadline_seconds} is out of range; it must be above 0", param="deadline_seconds"
+            )
         token_ids = self.token_ids(prompt)
         max_tokens = self._budget(len(token_ids), sampling)
         scored_from = sampling.prompt_logprobs_from
@@ -95,6 +100,7 @@ class Intake:
                 pin_ttl=pin_ttl,
                 conversation=conversation,
                 explain_cache=explain_cache,
+                deadline_seconds=deadline_seconds,
             )
             request.usage.prompt_tokens = len(token_ids)
             requests.append(request)

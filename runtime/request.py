@@ -264,6 +264,8 @@ class Request:
         namespace: which prefixes it may share (salt, adapter …).
         conversation: the text of the prompt if it is a chat whose reply is to be remembered; else "".
         pin_ttl: seconds for which its prompt is pinned once it is computed; 0: not at all.
+        deadline_seconds: it fails if it has not been admitted so long after it was queued; None: it waits.
+        queued_at: seconds of the scheduler's clock.
         explain_cache: whether to say why no more of the prompt was cached.
         found: what the tree said about that just before the request was admitted.
     """
@@ -294,6 +296,8 @@ class Request:
     admitted_before: bool = False
     pin_ttl: float = 0.0
     conversation: str = ""
+    deadline_seconds: float | None = None
+    queued_at: float = 0.0
     explain_cache: bool = False
     found: Explanation | None = None
     ticket: int = 0

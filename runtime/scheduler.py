@@ -3,9 +3,10 @@
 Continuous batching under one token budget: every running request decodes first (one token and its draft), what is left
 goes to prompts, in chunks. Waiting requests are admitted in the order of their tokens (a depth-first walk of the tree
 they would form, which reaches the best possible hit rate: SGLang, arXiv 2312.07104, theorem 3.1), continuing where the
-last admission stood, so that neighbours follow one another while their prefix is warm. Three bounds keep that fair:
+last admission stood, so that neighbours follow one another while their prefix is warm. Four bounds keep that fair:
 
-* a request that `max_overtakes` later ones have passed is served before any other;
+* a request that `max_overtakes` later ones have passed is served before any other that waits;
+* so is one that has waited for `max_wait_seconds`, whatever its priority;
 * what was preempted comes back before anything new is admitted, oldest first;
 * the oldest running request is never preempted, so every step brings something nearer to its end.
 
@@ -21,9 +22,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
+from ..errors import DeadlineExceeded
 from ..radix import pack
 from .admission import Outlook, OutputForecast, peak_demand
 from .batch import Batch, Extend
@@ -55,11 +58,16 @@ class Scheduler:
         max_batch_tokens: int,
         max_running_requests: int,
         max_overtakes: int,
+        max_wait_seconds: float,
+        clock: Callable[[], float],
     ) -> None:
         self._prefix_cache = prefix_cache
         self._max_batch_tokens = max_batch_tokens
         self._max_running_requests = min(max_running_requests, max_batch_tokens)
         self._max_overtakes = max_overtakes
+        self._max_wait_seconds = max_wait_seconds
+        self._clock = clock
+        self._deadlines: list[tuple[float, int]] = []
         self._ordered: list[_Waiting] = []
         self._by_arrival: dict[int, _Waiting] = {}
         self._preempted: list[Request] = []
@@ -91,12 +99,15 @@ class Scheduler:
     def add(self, request: Request) -> None:
         """Enqueues a request that fits the pool on its own (the engine has checked)."""
         request.ticket = self._next_ticket
+        request.queued_at = self._clock()
         self._next_ticket += 1
         key = (-request.priority, request.namespace, pack(request.token_ids), request.ticket)
         entry = _Waiting(key, request, self._num_admitted)
         insort(self._ordered, entry)
         self._num_by_priority[key[0]] += 1
         self._by_arrival[request.ticket] = entry
+        if request.deadline_seconds is not None:
+            heappush(self._deadlines, (request.queued_at + request.deadline_seconds, request.ticket))
 
     def remove(self, request: Request, *, keep: bool = True) -> None:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
@@ -112,12 +123,16 @@ class Scheduler:
         request.phase = Phase.FINISHED
 
     def take_failed(self) -> list[tuple[Request, Exception]]:
-        """Requests for which planning failed since the last call; they are still queued or running: remove them."""
+        """Requests that failed in planning, or passed their deadline, since the last call, and why.
+
+        They are still queued or running: remove them.
+        """
         failed, self._failed = self._failed, []
         return failed
 
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
+        self._expire()
         budget = self._max_batch_tokens
         extends: list[Extend] = []
         decodes_first = sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
@@ -150,6 +165,17 @@ class Scheduler:
         if not extends:
             return None
         return Batch.from_extends(extends, self._prefix_cache.block_size)
+
+    def _expire(self) -> None:
+        """Fails those that were not admitted in time."""
+        now = self._clock() if self._deadlines else 0.0
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, ticket = heappop(self._deadlines)
+            entry = self._by_arrival.get(ticket)
+            if entry is not None:
+                self._unqueue(entry)
+                late = f"deadline_seconds: not begun within {entry.request.deadline_seconds:g} s; the server is busy"
+                self._failed.append((entry.request, DeadlineExceeded(late, param="deadline_seconds")))
 
     def _extend(self, request: Request, budget: int) -> Extend | None:
         """The request's share of the budget; None if nothing is left."""
@@ -298,6 +324,8 @@ class Scheduler:
             return None
         oldest = next(iter(self._by_arrival.values()))
         if self._num_admitted - oldest.num_admitted_at_arrival >= self._max_overtakes:
+            return oldest.request
+        if self._clock() - oldest.request.queued_at >= self._max_wait_seconds:
             return oldest.request
         prefilling = [request for request in self.running if request.num_uncomputed_tokens > 1]
         for entry in self._in_tree_order():

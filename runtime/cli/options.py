@@ -130,6 +130,15 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = 4096,
+    max_wait_seconds: Annotated[
+        float,
+        option(
+            "--max-wait-seconds",
+            help="A request that has waited for so long is served before any other, whatever the priorities.",
+            env="MAX_WAIT_SECONDS",
+            panel=PANEL,
+        ),
+    ] = 30.0,
     prefix_cache: Annotated[
         bool,
         option(

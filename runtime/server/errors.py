@@ -6,7 +6,8 @@
     401  no or wrong API key                                                 invalid_request_error
     404  unknown model or URL                                                invalid_request_error
     405  wrong method                                                        invalid_request_error
-    408  the client took too long to send its body                           invalid_request_error
+    408  the client took too long to send its body, or the request waited    invalid_request_error
+         longer than its `deadline_seconds`
     413  body too large                                                      invalid_request_error
     415  not JSON by its headers                                             invalid_request_error
     429  the waiting queue is full (Retry-After)                             rate_limit_error
@@ -27,6 +28,7 @@ from starlette.responses import Response
 from ...errors import (
     ConstraintError,
     ConstraintTooLarge,
+    DeadlineExceeded,
     EmptyLanguage,
     EngineStopped,
     InvalidGrammar,
@@ -142,6 +144,8 @@ def api_error(error: PhloemError, *, retry_after: int = 1, param: str | None = N
             code="rate_limit_exceeded",
             headers={"Retry-After": str(retry_after)},
         )
+    if isinstance(error, DeadlineExceeded):
+        return ApiError(408, str(error), param=error.param, code="deadline_exceeded")
     if isinstance(error, EngineStopped):
         return unavailable("The engine is shutting down; send the request to another server.", retry_after)
     if isinstance(error, ConstraintError):

@@ -50,6 +50,7 @@ class EngineCall:
     priority: int
     conversation: str = ""
     explain_cache: bool = False
+    deadline_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,4 +225,5 @@ def _call(
         namespace_of(body.cache_salt, api_key),
         body.priority,
         explain_cache=body.explain_cache,
+        deadline_seconds=body.deadline_seconds,
     )

@@ -168,5 +168,6 @@ class Service:
             priority=call.priority,
             conversation=call.conversation,
             explain_cache=call.explain_cache,
+            deadline_seconds=call.deadline_seconds,
         )
         return cast("AsyncGenerator[Delta]", stream)

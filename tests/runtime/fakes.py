@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,11 +122,11 @@ class ByteTokenizer:
         return ByteDetokenizer()
 
 
-def fake_engine(**settings: object) -> Engine:
+def fake_engine(clock: Callable[[], float] = time.monotonic, **settings: object) -> Engine:
     """An engine over the fake model; every step is audited."""
     settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
     loaded = LoadedModel(FakeDecoder(), ByteTokenizer(), torch.device("cpu"), torch.float64)  # type: ignore[arg-type]
-    return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded)  # type: ignore[arg-type]
+    return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock)  # type: ignore[arg-type]
 
 
 def greedy_truth(prompt: Sequence[int], max_tokens: int) -> list[int]:

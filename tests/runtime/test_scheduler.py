@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from phloem.runtime.request import SamplingParams
+from phloem.errors import DeadlineExceeded, RequestError
+from phloem.runtime.request import FinishReason, SamplingParams
 
 from .fakes import fake_engine
 
@@ -55,6 +56,86 @@ def test_a_cold_request_is_overtaken_a_bounded_number_of_times(bound: int) -> No
             break
         overtaken += len(done)
         assert overtaken <= bound + 3
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("bound", [0.0, 5.0, 40.0])
+@pytest.mark.parametrize("priority", [0, 9])
+def test_no_request_waits_longer_than_the_set_age(bound: float, priority: int) -> None:
+    """Endless hot traffic, of a higher priority even, that could overtake one cold request for ever."""
+    clock = Clock()
+    engine = fake_engine(clock, max_running_requests=1, max_overtakes=10**9, max_wait_seconds=bound, num_blocks=128)
+    hot = list(range(30))
+    for i in range(3):
+        engine.add([*hot, i], ONE, priority=priority)
+    cold = engine.add([255] * 30, ONE)
+    done: list[str] = []
+    while cold not in done:
+        engine.add([*hot, int(clock.now) % 250], ONE, priority=priority)
+        done += [delta.request_id for delta in engine.step() if delta.finish_reason]
+        clock.now += 1.0
+        assert clock.now <= bound + 8  # a step each for the one that runs, those that are older, and its own prompt
+
+
+def test_without_the_age_bound_the_hot_traffic_starves_it() -> None:
+    """The counter-proof of the test above."""
+    clock = Clock()
+    engine = fake_engine(clock, max_running_requests=1, max_overtakes=10**9, max_wait_seconds=1e9, num_blocks=128)
+    hot = list(range(30))
+    engine.add([*hot, 1], ONE, priority=1)
+    engine.add([255] * 30, ONE, request_id="cold")
+    for i in range(200):
+        engine.add([*hot, i], ONE, priority=1)
+        clock.now += 1.0
+        assert "cold" not in [delta.request_id for delta in engine.step()]
+
+
+def test_a_request_past_its_deadline_ends_with_an_error_and_costs_nobody_else() -> None:
+    clock = Clock()
+    engine = fake_engine(clock, max_running_requests=1)
+    long = engine.add([1] * 9, SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
+    late = engine.add([2] * 9, ONE, deadline_seconds=3.0)
+    patient = engine.add([3] * 9, ONE, deadline_seconds=1000.0)
+    ends: dict[str, tuple[float, RequestError | None]] = {}
+    tokens: dict[str, list[int]] = {long: [], late: [], patient: []}
+    while engine.has_work:
+        clock.now += 1.0
+        for delta in engine.step():
+            tokens[delta.request_id] += delta.token_ids
+            if delta.finish_reason:
+                ends[delta.request_id] = clock.now, delta.error
+    assert ends[late][0] == 3.0 and isinstance(ends[late][1], DeadlineExceeded) and not tokens[late]
+    assert ends[long][1] is ends[patient][1] is None
+    alone = fake_engine(max_running_requests=1)
+    params = SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True)
+    assert tuple(tokens[long]) == alone.generate([1] * 9, params).token_ids
+    assert tuple(tokens[patient]) == alone.generate([3] * 9, ONE).token_ids
+
+
+def test_a_deadline_says_nothing_of_requests_that_run() -> None:
+    clock = Clock()
+    engine = fake_engine(clock, num_blocks=12, max_running_requests=4)
+    params = SamplingParams(max_tokens=16, temperature=0.0, ignore_eos=True)
+    for i in range(2):
+        engine.add([i] * 5, params, deadline_seconds=2.0)
+    reasons = []
+    while engine.has_work:
+        reasons += [delta.finish_reason for delta in engine.step() if delta.finish_reason]
+        clock.now += 1.0
+    assert reasons == [FinishReason.LENGTH] * 2
+
+
+def test_a_deadline_that_is_over_before_it_begins_is_refused() -> None:
+    with pytest.raises(RequestError, match="deadline_seconds"):
+        fake_engine().add([1], ONE, deadline_seconds=0.0)
 
 
 def test_priority_goes_first() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phloem.errors import RequestError
+from phloem.errors import DeadlineExceeded, RequestError
 
 from .fakes import FakeAsyncEngine
 from .wire import client
@@ -70,6 +70,14 @@ def test_one_failing_prompt_fails_the_answer_and_ends_the_others() -> None:
     asked = client(FakeAsyncEngine(failure=RequestError("the step failed")))
     assert asked.complete(["a", "b", "c"]).status == 500
     assert asked.engine.num_open == 0
+
+
+def test_a_deadline_that_passes_in_the_queue_is_a_408() -> None:
+    late = DeadlineExceeded("deadline_seconds: not begun within 2 s", param="deadline_seconds")
+    answer = client(FakeAsyncEngine(refusal=late)).complete("Hi", deadline_seconds=2)
+    assert (answer.status, answer.error["code"]) == (408, "deadline_exceeded")
+    assert answer.error["param"] == "deadline_seconds"
+    assert client().complete("Hi", deadline_seconds=0).status == 400
 
 
 def test_models_are_listed_and_found_by_name() -> None:
