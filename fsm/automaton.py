@@ -1,7 +1,8 @@
 """Automaton: a network run as a byte automaton whose states and transitions are found when they are first needed.
 
-A *state* is an integer: the interned set of all configurations (position, stack) that the bytes so far allow; 0 is
-dead, `start` is the first. Regular constraints have finitely many, recursive ones as many as are visited.
+A *state* is an integer: the interned set of all configurations (position, stack) that the bytes so far allow. 0 is
+dead; 1 (END) is accepting and nothing may follow: there is one such state, since all are interned. Regular
+constraints have finitely many, recursive ones as many as are visited.
 Every state can reach acceptance, so a byte that is not refused is never a dead end.
 
 This class owns the memory and grows it; the work is done in `automaton_kernels`. It does not know tokens except as
@@ -32,6 +33,7 @@ from .compiled import callback_address
 from .network import Network
 from .vocabulary import Vocabulary, work_arrays
 
+END = 1  # the state in which the text is complete and cannot go on
 NO_LIMIT = 1 << 30
 ENDLESS = 1 << 60
 LARGE_STEP = 1 << 20  # bytes
@@ -89,12 +91,15 @@ class Automaton:
             self._place(index, array)
         memory[k.ALLOWANCE] = ENDLESS
         self._bounded_thread = 0
-        memory[k.NUM_STACKS] = memory[k.NUM_STATES] = 1
+        memory[k.NUM_STACKS], memory[k.NUM_STATES] = 1, END + 1
         memory[k.CAP_STACKS], memory[k.STACK_MASK] = FIRST_STACKS, 2 * FIRST_STACKS - 1
         memory[k.CAP_STATES], memory[k.STATE_MASK] = FIRST_STATES, 2 * FIRST_STATES - 1
         memory[k.CAP_POOL], memory[k.CAP_ROWS] = FIRST_CONFIGURATIONS, FIRST_ROWS
         states = self._arrays[k.STATES]
-        states[k.S_COST], states[k.S_ROW], states[k.S_BYTE] = k.NEVER, -1, -1
+        states[k.S_COST], states[k.S_ROW], states[k.S_BYTE] = k.NEVER, k.NO_ROW, -1
+        end = END * k.STATE_WIDTH
+        states[end + k.S_ACCEPTS], states[end + k.S_ROW], states[end + k.S_BYTE] = 1, k.NO_ROW, -1
+        state_kernels.rehash_states(memory)
         self.start = self._call(lambda: automaton_kernels.ask(memory, k.ENTER, network.start, 0))
 
     # ---------------------------------------------------------------- questions about states

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..errors import EmptyLanguage
 from .alphabet import Ints
-from .automaton import Automaton
+from .automaton import END, Automaton
 from .budget import Budget
 from .habits import MAX_UNSURE, Habits
 from .jump import MAX_TAIL_TOKENS, Drafts
@@ -136,8 +136,7 @@ class Cursor:
     @property
     def must_stop(self) -> bool:
         """The text is complete and cannot go on: nothing but EOS is allowed (also after EOS was taken)."""
-        automaton, state = self.constraint.automaton, self._state
-        return state == FINISHED or (automaton.is_accepting(state) and not automaton.has_bytes(state))
+        return self._state <= END  # or FINISHED; no cursor is ever in the dead state
 
     @property
     def num_consumed(self) -> int:

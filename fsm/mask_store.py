@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from .alphabet import Ints
-from .row_kernels import hash_row
+from .row_kernels import hash_row, is_same_row
 from .text_table import TextTable
 from .text_walk_kernels import alike
 from .vocabulary import Vocabulary
@@ -128,6 +128,8 @@ class MaskStore:
     Attributes:
         scratch: int32[num_words], all zero whenever nobody holds `scratch_lock`.
         exits: int32[number of trie nodes + 1], for whoever holds `scratch_lock`.
+        row, row_lock: int32[num_words] and who may write to it. Most rows turn out to be known ones: they are made
+            here, so that only a new one needs memory.
     """
 
     def __init__(self, vocabulary: Vocabulary, max_bytes: int) -> None:
@@ -136,6 +138,8 @@ class MaskStore:
         self.scratch = np.zeros(vocabulary.num_words, np.int32)
         self.exits = np.empty(vocabulary.trie.num_nodes + 1, np.int32)
         self.scratch_lock = threading.Lock()
+        self.row = np.zeros(vocabulary.num_words, np.int32)
+        self.row_lock = threading.Lock()
         self._lock = threading.Lock()
         self._num_bytes = 0
         self._num_entries = 0
@@ -180,18 +184,29 @@ class MaskStore:
 
     def keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
         """Puts an entry on a shelf; its bits become those of an equal entry if there is one."""
+        entry.hash = hash_row(entry.bits)
         with self._lock:
             self._keep(shelf, key, entry)
 
+    def keep_copy(self, shelf: Shelf, key: Hashable, bits: Ints, worst: int) -> Row:
+        """Puts a row of these bits on a shelf: an equal array that is known, or a copy."""
+        hash_of_bits = hash_row(bits)
+        with self._lock:
+            known = self._distinct.get(hash_of_bits)
+            array = known.array if known is not None and is_same_row(known.array, bits) else bits.copy()
+            row = Row(array, worst, hash_of_bits)
+            self._keep(shelf, key, row)
+        return row
+
     def _keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
-        self._clear_left()
-        entry.hash = int(hash_row(entry.bits))
+        if self._left:
+            self._clear_left()
         bits = self._distinct.get(entry.hash)
         if bits is None:
             entry.bits.setflags(write=False)
             bits = self._distinct[entry.hash] = Bits(entry.bits)
             self._num_bytes += entry.bits.nbytes
-        elif bits.array is not entry.bits and np.array_equal(bits.array, entry.bits):
+        elif bits.array is not entry.bits and is_same_row(bits.array, entry.bits):
             entry.bits = bits.array
         if bits.array is entry.bits:
             bits.num_entries += 1

@@ -62,7 +62,7 @@ class Masks:
 
     def row(self, state: int) -> Row:
         """The row of a state, from the store if it is known."""
-        found = self.rows.get(state)
+        found = self.rows.get(state) or self._at_once(state)
         if found is None:
             found = _finished(self._continued(state))
             self.store.keep(self.rows, state, found)
@@ -75,9 +75,11 @@ class Masks:
         Raises:
             ConstraintTooLarge: it was asked for too often, or the automaton has grown too large.
         """
-        making = self._continued(state)
         self.automaton.allow(work)
         try:
+            if self._at_once(state) is not None:
+                return True
+            making = self._continued(state)
             next(making)
         except StopIteration as end:
             self.store.keep(self.rows, state, end.value)
@@ -88,6 +90,49 @@ class Masks:
             del self._begun[next(iter(self._begun))]
         self._begun[state] = making
         return False
+
+    def _at_once(self, state: int) -> Row | None:
+        """Makes and keeps the row of a state the ordinary way; None if that is not possible, or not allowed.
+
+        The same as `_steps` for those with few texts and every byte as a token, without memory of its own.
+        """
+        if state in self._begun or not self.liveness.is_by_bytes:
+            return None
+        automaton, kinds = self.automaton, self._kind
+        configurations = automaton.configurations(state)
+        texts = [configuration for configuration in configurations if kinds[configuration[0]] == TEXT]
+        if len(texts) > FEW_TEXTS:
+            return None
+        masks = [self._text_at(*text) for text in texts]
+        with self.store.row_lock:
+            bits, worst = self.store.row, 0
+            bits[:] = masks[0][0].bits if masks else 0
+            try:
+                for index, (mask, after) in enumerate(masks):
+                    if index:
+                        np.bitwise_or(bits, mask.bits, out=bits)
+                    worst = max(worst, mask.worst + automaton.min_bytes(after))
+                    if mask.exits is not None and mask.starts is not None and automaton.has_bytes(after):
+                        cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, bits)
+                        worst = max(worst, cost - 1)
+                if len(texts) < len(configurations):
+                    rest = automaton.without_texts(state) if texts else state
+                    worst = max(worst, automaton.walk(rest, NO_LIMIT, bits) - 1)
+            except OutOfWork:
+                return None  # what was found out makes the other way shorter
+            if automaton.is_accepting(state):
+                np.bitwise_or(bits, self.store.vocabulary.eos_words, out=bits)
+            return self.store.keep_copy(self.rows, state, bits, worst)
+
+    def _text_at(self, node: int, sub: int, stack: int) -> tuple[TextMask, int]:
+        """The mask of a configuration inside a text, and the state once that has ended."""
+        automaton = self.automaton
+        table = automaton.network.texts[self._arg[node]]
+        count = 0
+        if table.counted is not None:
+            count, stack = automaton.frame(stack)
+        after = automaton.enter(self._next_node[node], stack)
+        return self.text_mask(table, sub, automaton.has_bytes(after), count), after
 
     def _continued(self, state: int) -> Generator[None, None, Row]:
         """The making of a row, from where it stopped."""
@@ -110,16 +155,10 @@ class Masks:
             if self._kind[node] != TEXT:
                 continue
             num_texts += 1
-            table = automaton.network.texts[self._arg[node]]
-            count = 0
-            if table.counted is not None:
-                count, stack = automaton.frame(stack)
-            after = automaton.enter(self._next_node[node], stack)
-            goes_on = automaton.has_bytes(after)
-            mask = self.text_mask(table, sub, goes_on, count)
+            mask, after = self._text_at(node, sub, stack)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
             bits, is_mine = (mask.bits, False) if bits is None else (bits | mask.bits, True)
-            if goes_on:
+            if automaton.has_bytes(after):
                 leaving, cost = yield from self._patiently(partial(self._leaving, mask, after))
                 if cost:
                     bits, is_mine = bits | leaving, True

@@ -119,10 +119,15 @@ class Sampler:
     def _gather(self, extend: Extend, choice: Choice, first: int, num_decided: int, rows: list[_Row], work: int) -> int:
         """Adds the rows of one extend; returns how many there are (fewer if the draft breaks the constraint)."""
         request = extend.request
-        slots = [-1] * num_decided
-        if request.cursor is not None:
+        sampling, cursor = request.sampling, request.cursor
+        position = request.num_tokens
+        if cursor is None:
+            slots = [-1] * num_decided
+        else:
+            num_output = position - request.num_prompt_tokens
+            remaining, num_before_end = request.max_tokens - num_output, sampling.min_tokens - num_output
             try:
-                slots = self._mask_slots(request, request.cursor, extend.draft, work)
+                slots = self._mask_slots(cursor, extend.draft, remaining, num_before_end, work)
             except Exception as error:
                 choice.error = (
                     error
@@ -131,34 +136,38 @@ class Sampler:
                 )
                 return 0
             choice.is_postponed = not slots
-        sampling = request.sampling
-        position = request.num_tokens
         top_k = max(sampling.top_k, 0)
         temperature, top_p, min_p = sampling.temperature, sampling.top_p, sampling.min_p
         for i, slot in enumerate(slots):
             rows.append((first + i, slot, temperature, top_k, top_p, min_p, request.seed, position + i))
         return len(slots)
 
-    def _mask_slots(self, request: Request, cursor: Cursor, draft: list[int], work: int) -> list[int]:
+    def _mask_slots(
+        self, cursor: Cursor, draft: list[int], remaining: int, num_before_end: int, work: int
+    ) -> list[int]:
         """One mask per row: at the cursor, then after each drafted token while the constraint allows it.
 
         Ends where a mask is not ready: a heavy one is made over several steps, so that the others get theirs.
         """
-        remaining = request.remaining_tokens
-        num_before_end = request.sampling.min_tokens - request.num_output_tokens
-        row = _allowed(cursor, remaining, num_before_end > 0, work)
+        row = cursor.row_soon(remaining, work)
         if row is None:
             return []
+        if num_before_end > 0:
+            row = _without_end(cursor, row)
         slots = [self._masks.slot(row)]
+        if not draft:
+            return slots
         num_advanced = 0
         try:
             for token_id in draft:
                 if not cursor.advance(token_id):
                     break
                 num_advanced += 1
-                row = _allowed(cursor, remaining - num_advanced, num_before_end > num_advanced, work)
+                row = cursor.row_soon(remaining - num_advanced, work)
                 if row is None:
                     break
+                if num_before_end > num_advanced:
+                    row = _without_end(cursor, row)
                 slots.append(self._masks.slot(row))
         finally:
             if num_advanced:
@@ -197,13 +206,10 @@ class Sampler:
         return token_ids
 
 
-def _allowed(cursor: Cursor, remaining: int, must_go_on: bool, work: int) -> npt.NDArray[np.int32] | None:
-    """The row of tokens within the budget; without the end tokens if the text must go on and can. None: not ready."""
-    row = cursor.row_soon(remaining, work)
-    if must_go_on and row is not None:
-        others = row & ~cursor.constraint.vocabulary.eos_words
-        return others if others.any() else row
-    return row
+def _without_end(cursor: Cursor, row: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The row without the end tokens, since the text must go on; the row itself if it cannot."""
+    others = row & ~cursor.constraint.vocabulary.eos_words
+    return others if others.any() else row
 
 
 def _penalise(logits: torch.Tensor, request: Request, draft: list[int]) -> None:

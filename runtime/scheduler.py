@@ -142,14 +142,17 @@ class Scheduler:
             extend = self._extend(request, budget)
             if extend is None:
                 break
+            num_planned = len(extends)
             try:
                 has_room = self._make_room(extend, extends)
             except Exception as error:
                 self._failed.append((request, error))
                 continue
+            if len(extends) < num_planned:  # victims gave their shares back
+                budget = self._max_batch_tokens - sum(other.end - other.start for other in extends)
             if has_room:
                 extends.append(extend)
-                budget = self._max_batch_tokens - sum(extend.end - extend.start for extend in extends)
+                budget -= extend.end - extend.start
         for request in self._admit(budget):
             extend = self._extend(request, budget)
             try:

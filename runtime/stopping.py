@@ -18,8 +18,9 @@ def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collecti
     """
     if request.max_tokens == 0:
         return FinishReason.LENGTH
+    cursor = request.cursor
     for token_id in token_ids:
-        if request.cursor is not None and not request.cursor.advance(token_id):
+        if cursor is not None and not cursor.advance(token_id):
             raise RequestError(f"token {token_id} was chosen against the constraint")
         request.token_ids.append(token_id)
         request.usage.completion_tokens += 1
@@ -31,12 +32,14 @@ def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collecti
 
 def _reason_to_stop(request: Request, token_id: int, eos_ids: Collection[int]) -> FinishReason | None:
     sampling, cursor = request.sampling, request.cursor
-    past_minimum = request.num_output_tokens > sampling.min_tokens
+    num_output = request.num_output_tokens
+    past_minimum = num_output > sampling.min_tokens
     ends = token_id in sampling.stop_token_ids or (token_id in eos_ids and not sampling.ignore_eos)
-    if (ends and past_minimum) or (cursor is not None and cursor.is_finished):
+    must_stop = cursor is not None and cursor.must_stop
+    if (ends and past_minimum) or (must_stop and cursor is not None and cursor.is_finished):
         return FinishReason.STOP
-    if request.output.push(token_id, check_stop=past_minimum) or (cursor is not None and cursor.must_stop):
+    if request.output.push(token_id, check_stop=past_minimum) or must_stop:
         return FinishReason.STOP
-    if request.remaining_tokens > 0:
+    if num_output < request.max_tokens:
         return None
     return FinishReason.STOP if cursor is not None and cursor.is_accepting else FinishReason.LENGTH
