@@ -6,13 +6,19 @@ constraints have finitely many, recursive ones as many as are visited.
 Every state can reach acceptance, so a byte that is not refused is never a dead end.
 
 This class owns the memory and grows it; the work is done in `automaton_kernels`. It does not know tokens except as
-byte strings with ids (the trie). Thread-safe: the compiled functions hold the interpreter lock, growth has its own.
+byte strings with ids (the trie).
+
+Thread-safe: compiled functions hold the interpreter lock from beginning to end, and whatever moves memory that they
+have the address of does so in one step of the interpreter (`_enlarge`), so that none of them meets a stale address.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
+from functools import partial
+from operator import call
 from typing import Any
 
 import numpy as np
@@ -60,7 +66,8 @@ class Automaton:
         self.vocabulary = vocabulary
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._memory = memory = vocabulary.shared.memory.copy()
+        self._shared = vocabulary.shared  # its arrays live as long as their addresses are in the memory
+        self._memory = memory = self._shared.memory.copy()
         k.place(memory, k.THIS, memory)
         memory[k.TRANSITION] = callback_address(automaton_kernels.transition)
         self._arrays: dict[int, npt.NDArray[Any]] = {}
@@ -122,7 +129,7 @@ class Automaton:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far."""
-        return sum(array.nbytes for index, array in self._arrays.items() if k.STACKS <= index <= k.FOUND)
+        return sum(array.nbytes for index, array in list(self._arrays.items()) if k.STACKS <= index <= k.FOUND)
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text may end here (EOS is allowed now)."""
@@ -254,10 +261,11 @@ class Automaton:
     def _call(self, function: Callable[[], Any]) -> int:
         """Calls until nothing more is needed."""
         while True:
+            work = int(self._memory[k.CAP_WORK])
             result = int(function())
             if result >= 0:
                 return result
-            self._grow(result)
+            self._grow(result, work)
 
     def allow(self, work: int) -> None:
         """Lets this thread look at so many configurations not yet met before it gets `OutOfWork`; see `ENDLESS`.
@@ -285,8 +293,8 @@ class Automaton:
         self._arrays[index] = array
         k.place(self._memory, index, array)
 
-    def _grow(self, need: int) -> None:
-        """Makes room wherever less than half is left.
+    def _grow(self, need: int, work: int = 0) -> None:
+        """Makes room wherever less than half is left; `work`: for how many configurations there was room before.
 
         Raises:
             ConstraintTooLarge: there is too much of it already.
@@ -304,38 +312,44 @@ class Automaton:
                     f"the automaton of the constraint has passed its bound of {self._max_bytes >> 20} MiB"
                 )
             if need == k.NEED_WORK:
+                if work not in (0, memory[k.CAP_WORK]):
+                    return  # another thread has asked for the same
                 if memory[k.CAP_WORK] >= MAX_CLOSURE:
                     raise ConstraintTooLarge(
                         f"some byte can be read in more than {MAX_CLOSURE} ways at once; nest fewer repetitions"
                     )
-                for index, array in work_arrays(4 * int(memory[k.CAP_WORK])):
-                    self._place(index, array)
-                memory[k.CAP_WORK] *= 4
-                memory[k.SEEN_MASK] = 4 * memory[k.CAP_WORK] - 1
+                capacity = 4 * int(memory[k.CAP_WORK])
+                arrays = work_arrays(capacity)
+                k.place_work(memory, capacity, *(array for _, array in arrays))
+                self._arrays.update(arrays)
                 return
             if 2 * memory[k.NUM_STACKS] >= memory[k.CAP_STACKS]:
                 self._enlarge(k.STACKS, k.CAP_STACKS, k.STACK_WIDTH)
-                self._rehash(k.STACK_SLOTS, k.STACK_MASK, k.CAP_STACKS, stack_kernels.rehash_stacks)
+                self._rehash(k.STACK_SLOTS, k.CAP_STACKS, stack_kernels.rehash_stacks)
             if 2 * memory[k.NUM_STATES] >= memory[k.CAP_STATES]:
                 self._enlarge(k.STATES, k.CAP_STATES, k.STATE_WIDTH)
-                self._rehash(k.STATE_SLOTS, k.STATE_MASK, k.CAP_STATES, state_kernels.rehash_states)
+                self._rehash(k.STATE_SLOTS, k.CAP_STATES, state_kernels.rehash_states)
             if 2 * memory[k.NUM_ROWS] >= memory[k.CAP_ROWS]:
                 self._enlarge(k.ROWS, k.CAP_ROWS, 256)
             while memory[k.CAP_POOL] - memory[k.POOL_USED] < 2 * memory[k.CAP_WORK]:
                 self._enlarge(k.POOL, k.CAP_POOL, 1)
 
     def _enlarge(self, index: int, capacity: int, width: int) -> None:
-        """Doubles an array, or adds a megabyte if it is large already; its contents are moved, not copied."""
+        """Doubles an array, or adds a megabyte if it is large already; its contents are moved, not copied.
+
+        Between the move and the new address in memory no other thread may run. The interpreter changes threads
+        between two steps of Python code only: `map` takes both calls in one.
+        """
         array = self._arrays[index]
         added = min(int(self._memory[capacity]), max(LARGE_STEP // (array.itemsize * width), 1))
         size = (int(self._memory[capacity]) + added) * width
-        array.resize(size, refcheck=False)
-        k.place(self._memory, index, array)
-        self._memory[capacity] += added
+        k.place_grown(self._memory, index, array, capacity, 0)  # compiled from here on: that would be Python code
+        move = partial(array.resize, size, refcheck=False)
+        deque(map(call, (move, partial(k.place_grown, self._memory, index, array, capacity, added))), maxlen=0)
 
-    def _rehash(self, slots: int, mask: int, capacity: int, rehash: Callable[[Any], None]) -> None:
+    def _rehash(self, slots: int, capacity: int, rehash: Callable[[Any, Ints], None]) -> None:
         size = len(self._arrays[slots])
         if size < 2 * int(self._memory[capacity]):
-            self._place(slots, np.zeros(2 * size, np.int32))
-            self._memory[mask] = 2 * size - 1
-            rehash(self._memory)
+            array = np.zeros(2 * size, np.int32)
+            rehash(self._memory, array)
+            self._arrays[slots] = array

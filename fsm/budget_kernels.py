@@ -28,6 +28,7 @@ from .key_kernels import key_cost, mark_live_keys
 from .memory import (
     ARG,
     BYTE_SETS,
+    CAP_STATES,
     COST,
     F_COST,
     F_COUNT,
@@ -73,6 +74,7 @@ from .memory import (
 
 NEED_QUEUE = -16  # besides the codes of `memory`: the queue is full
 EXHAUSTED = -17  # the graph is large
+NEED_LEAST = -18  # `least` is too short: another thread has made room for more states
 MAX_QUEUE = 1 << 17  # states of one completion; beyond that one byte counts as one token
 MAX_WORK = 1 << 20  # nodes of the trie and bytes looked at in one search of the graph, some milliseconds
 TOTAL_WORK = 8 * MAX_WORK  # and in all searches of one automaton
@@ -307,10 +309,12 @@ def least_tokens(memory: Any, state: Any, least: Any, queue: Any, path: Any, fla
     """A number of tokens that surely suffices to reach acceptance, or a negative code for help.
 
     Args:
-        least: int32, at least as long as there is room for states.
+        least: int32; NEED_LEAST if it is shorter than there is room for states.
         queue: int64[n], path: int32[256], flags: uint8[256]; scratch.
         work: int64[2], the second being what is left of TOTAL_WORK.
     """
+    if least.shape[0] < memory[CAP_STATES]:
+        return np.int64(NEED_LEAST)
     return _least(memory, state, least, queue, path, flags, work)
 
 
@@ -323,6 +327,8 @@ def keep_within(
     With a limit below zero nothing is cleared. Returns 1 + the greatest `least_tokens` met, if the limit is below zero;
     else some number that is not negative. Or the negative code for help; it is then called again.
     """
+    if least.shape[0] < memory[CAP_STATES]:
+        return np.int64(NEED_LEAST)
     num_tokens = np.int64(0)
     for index in range(bits.shape[0]):
         word = np.int64(bits[index]) & LOW_BITS

@@ -108,7 +108,7 @@ class Liveness:
                 return result
             if result == budget_kernels.NEED_QUEUE:
                 self._queue = np.empty(2 * len(self._queue), np.int64)
-            else:
+            elif result != budget_kernels.NEED_LEAST:
                 self._automaton.make_room(result)
 
     def _search(self, start: int) -> int:

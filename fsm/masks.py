@@ -87,7 +87,7 @@ class Masks:
         finally:
             self.automaton.allow(ENDLESS)
         if len(self._begun) >= MAX_BEGUN:
-            del self._begun[next(iter(self._begun))]
+            self._begun.pop(next(iter(list(self._begun))), None)
         self._begun[state] = making
         return False
 

@@ -193,3 +193,18 @@ def u8(address: Any) -> Any:
 def place(memory: Any, index: Any, array: Any) -> None:
     """Puts the address of an array into the memory; eight times as fast as asking numpy for it."""
     memory[index] = array.ctypes.data
+
+
+@kernel
+def place_grown(memory: Any, index: Any, array: Any, capacity: Any, added: Any) -> None:
+    """Puts the address of an array into the memory that has room for `added` more than before, and says so."""
+    memory[index] = array.ctypes.data
+    memory[capacity] += added
+
+
+@kernel
+def place_work(memory: Any, capacity: Any, keys: Any, stamps: Any, work: Any, found: Any) -> None:
+    """Puts the scratch of closures of at most `capacity` configurations into the memory."""
+    memory[SEEN_KEYS], memory[SEEN_STAMPS] = keys.ctypes.data, stamps.ctypes.data
+    memory[WORK], memory[FOUND] = work.ctypes.data, found.ctypes.data
+    memory[CAP_WORK], memory[SEEN_MASK] = capacity, 4 * capacity - 1

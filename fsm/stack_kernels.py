@@ -44,9 +44,10 @@ def _stack_hash(node: Any, count: Any, owed: Any, parent: Any) -> Any:
 
 
 @kernel
-def rehash_stacks(memory: Any) -> None:
-    """Fills the empty STACK_SLOTS anew."""
-    stacks, slots = i32(memory[STACKS]), i32(memory[STACK_SLOTS])
+def rehash_stacks(memory: Any, slots: Any) -> None:
+    """Puts new STACK_SLOTS into the memory, filled from an array of zeros."""
+    memory[STACK_SLOTS], memory[STACK_MASK] = slots.ctypes.data, slots.shape[0] - 1
+    stacks = i32(memory[STACKS])
     for stack in range(1, memory[NUM_STACKS]):
         at = stack * STACK_WIDTH
         node, count = np.int64(stacks[at + F_RETURN]), np.int64(stacks[at + F_COUNT])

@@ -108,9 +108,10 @@ def _state_hash(keys: Any, offset: Any, size: Any, accepts: Any) -> Any:
 
 
 @kernel
-def rehash_states(memory: Any) -> None:
-    """Fills the empty STATE_SLOTS anew."""
-    states, slots, pool = i32(memory[STATES]), i32(memory[STATE_SLOTS]), i64(memory[POOL])
+def rehash_states(memory: Any, slots: Any) -> None:
+    """Puts new STATE_SLOTS into the memory, filled from an array of zeros."""
+    memory[STATE_SLOTS], memory[STATE_MASK] = slots.ctypes.data, slots.shape[0] - 1
+    states, pool = i32(memory[STATES]), i64(memory[POOL])
     for state in range(1, memory[NUM_STATES]):
         at = state * STATE_WIDTH
         slot = _state_hash(
