@@ -238,7 +238,10 @@ class Cursor:
         where it was last written in other tokens.
         """
         constraint, state = self.constraint, self._state
-        habits, drafts, automaton = constraint.habits, constraint.drafts, constraint.automaton
+        habits, drafts = constraint.habits, constraint.drafts
+        if habits.guess(state)[0] < 0 and (state == FINISHED or not drafts.run(state).data):
+            return []  # nearly always
+        automaton = constraint.automaton
         guess: list[int] = []
         limit, num_unsure = min(limit, remaining), 0
         while len(guess) < limit:
@@ -248,7 +251,7 @@ class Cursor:
                 break
             if likely >= 0:
                 found = [likely]
-            elif state != FINISHED and drafts.run(state).data:
+            elif drafts.run(state).data:
                 found = drafts.draft(state, [*self._trail.last_tokens(MAX_TAIL_TOKENS), *guess][-MAX_TAIL_TOKENS:])
             else:
                 break
@@ -264,8 +267,11 @@ class Cursor:
         return guess
 
     def remember(self, count: int) -> None:
-        """Makes habits of the last `count` tokens taken, for all cursors of this constraint: see `guess_within`."""
-        self.constraint.habits.learn(self._trail.last_steps(count, self.constraint.automaton.start))
+        """Makes habits of the last `count` tokens taken (since a fork), for all cursors of this constraint."""
+        states, tokens, learn = self._trail.states, self._trail.tokens, self.constraint.habits.learn
+        for index in range(max(0, len(tokens) - count), len(tokens)):
+            before = states[index - 1] if index else self._trail.first_state(self.constraint.automaton.start)
+            learn(before, tokens[index], states[index])
 
     # ---------------------------------------------------------------- moving
 

@@ -20,14 +20,13 @@ Cost: one look into a dictionary for each token learnt and each token guessed. A
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 MAX_KEPT = 1 << 14
 MAX_UNSURE = 4
 ENTRY_BYTES = 140  # of a dictionary, with two integers
 MAX_COUNT = 3
 LOSS = 2
 FREE = -1
+NO_GUESS = (-1, False)
 
 
 class Habits:
@@ -43,26 +42,27 @@ class Habits:
         """Memory of what is kept, roughly."""
         return ENTRY_BYTES * len(self._kept)
 
-    def learn(self, taken: Iterable[tuple[int, int, int]]) -> None:
-        """Takes note of (state, token id taken there, state after it)."""
+    def learn(self, state: int, token_id: int, target: int) -> None:
+        """Takes note of the token taken at a state, and the state it led to."""
         kept = self._kept
-        for state, token_id, target in taken:
-            known = kept.get(state)
-            if known is None and len(kept) >= MAX_KEPT:
-                kept.clear()  # else texts that never come again would fill it for good
-            if target == state or known == FREE:
-                kept[state] = FREE
-            elif known is None:
-                kept[state] = 4 * token_id + 1
-            elif known >> 2 == token_id:
-                kept[state] = known + (known & 3 < MAX_COUNT)
-            else:
-                kept[state] = known - LOSS if known & 3 >= LOSS else 4 * token_id
+        known = kept.get(state)
+        if known == FREE:
+            return
+        if known is None and len(kept) >= MAX_KEPT:
+            kept.clear()  # else texts that never come again would fill it for good
+        if target == state:
+            kept[state] = FREE
+        elif known is None:
+            kept[state] = 4 * token_id + 1
+        elif known >> 2 == token_id:
+            kept[state] = known + (known & 3 < MAX_COUNT)
+        else:
+            kept[state] = known - LOSS if known & 3 >= LOSS else 4 * token_id
 
     def guess(self, state: int) -> tuple[int, bool]:
         """The token that is likely taken next, -1 if none is; and whether it was taken at least twice."""
         known = self._kept.get(state, FREE)
-        return (known >> 2, known & 3 > 1) if known != FREE and known & 3 else (-1, False)
+        return (known >> 2, known & 3 > 1) if known != FREE and known & 3 else NO_GUESS
 
     def contradicts(self, state: int, token_id: int) -> bool:
         """Whether another token was taken the last time."""

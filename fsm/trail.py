@@ -55,9 +55,7 @@ class Trail:
 
     def last_state(self, default: int) -> int:
         """The state after the last pair; `default` if there is none."""
-        if self.states:
-            return self.states[-1]
-        return self._below.states[self._used - 1] if self._below is not None else default
+        return self.states[-1] if self.states else self.first_state(default)
 
     def last_tokens(self, count: int) -> list[int]:
         """The last `count` token ids, or all if there are fewer."""
@@ -68,11 +66,9 @@ class Trail:
             found = part.tokens[max(0, used - count + len(found)) : used] + found
         return found
 
-    def last_steps(self, count: int, default: int) -> list[tuple[int, int, int]]:
-        """The last (state before, token id, state after), at most `count` of the own part; `default`: the start."""
-        first = max(0, len(self.tokens) - count)
-        before = self.states[first - 1 : -1] if first else [default, *self.states[:-1]]
-        return list(zip(before, self.tokens[first:], self.states[first:], strict=True))
+    def first_state(self, default: int) -> int:
+        """The state before the own part; `default` if nothing is before it."""
+        return self._below.states[self._used - 1] if self._below is not None else default
 
     def fork(self) -> Trail:
         """An independent trail with the same pairs."""

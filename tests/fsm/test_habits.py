@@ -99,20 +99,34 @@ def test_the_end_token_is_never_guessed_and_nothing_beyond_it() -> None:
 
 def test_a_habit_is_given_up_once_it_is_refuted() -> None:
     habits = Habits()
-    habits.learn([(7, 1, 8)])
+    habits.learn(7, 1, 8)
     assert habits.guess(7) == (1, False)
-    habits.learn([(7, 1, 8)])
+    habits.learn(7, 1, 8)
     assert habits.guess(7) == (1, True)
-    habits.learn([(7, 2, 9)])
+    habits.learn(7, 2, 9)
     assert habits.guess(7) == (-1, False) and habits.contradicts(7, 2)
-    habits.learn([(7, 2, 9)] * 2)
+    habits.learn(7, 2, 9)
+    habits.learn(7, 2, 9)
     assert habits.guess(7) == (2, False) and not habits.contradicts(7, 2)
-    habits.learn([(7, 2, 7), (7, 2, 9)])
+    habits.learn(7, 2, 7)
+    habits.learn(7, 2, 9)
     assert habits.guess(7) == (-1, False) and not habits.contradicts(7, 1)
+
+
+def test_a_fork_makes_habits_of_what_it_took_where_it_stood() -> None:
+    constraint = Compiler(BYTES).regex("[ab][ab][ab]")
+    cursor = constraint.cursor()
+    assert cursor.advance(ord("a"))
+    fork = cursor.fork()
+    assert fork.advance(ord("b"))
+    fork.remember(9)
+    assert constraint.cursor().guess_within(9, 9) == []
+    assert cursor.guess_within(9, 9) == [ord("b")]
 
 
 def test_memory_is_bounded() -> None:
     habits = Habits()
-    habits.learn((state, 5, state + 1) for state in range(1, 3 * MAX_KEPT))
+    for state in range(1, 3 * MAX_KEPT):
+        habits.learn(state, 5, state + 1)
     assert habits.num_bytes <= 200 * MAX_KEPT
     assert habits.guess(3 * MAX_KEPT - 1) == (5, False)
