@@ -252,7 +252,7 @@ class Cursor:
             if likely >= 0:
                 found = [likely]
             elif drafts.run(state).data:
-                found = drafts.draft(state, [*self._trail.last_tokens(MAX_TAIL_TOKENS), *guess][-MAX_TAIL_TOKENS:])
+                found = drafts.likely(state, [*self._trail.last_tokens(MAX_TAIL_TOKENS), *guess][-MAX_TAIL_TOKENS:])
             else:
                 break
             if not found:

@@ -82,13 +82,16 @@ class Drafts:
         self._lock = threading.Lock()
         self._runs: dict[int, Run] = {}
         self._lattices: dict[int, Lattice] = {}
+        self._likely: dict[tuple[int, int], list[int]] = {}  # by state and the last token before it
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
         with self._lock:
             num_positions = sum(len(run.data) for run in self._runs.values())
-            return 300 * len(self._runs) + num_positions + 150 * sum(len(x.ends) for x in self._lattices.values())
+            num_ends = sum(len(lattice.ends) for lattice in self._lattices.values())
+            num_likely = sum(5 + len(token_ids) for token_ids in self._likely.values())
+            return 300 * len(self._runs) + num_positions + 150 * num_ends + 36 * num_likely
 
     def run(self, state: int) -> Run:
         """The forced bytes from a state, at most 4,096 of them."""
@@ -123,6 +126,27 @@ class Drafts:
         if ids is None and before:
             ids = _only_path(vocabulary, run.data, lattice, b"")
         return ids or []
+
+    def likely(self, state: int, tail: list[int]) -> list[int]:
+        """The tokens that the tokeniser writes after `tail` unless what comes later merges with the last one.
+
+        Not proved, but longer than `draft`: only for drafts that are verified. A word at the end of the run is left
+        out if some token goes on from it.
+        """
+        key = (state, tail[-1] if tail else -1)
+        found = self._likely.get(key)
+        if found is None:
+            run = self.run(state)
+            found = _spelt(self._vocabulary, run.data, tail)
+            if found and run.data[-1:].isalnum():
+                last = self._vocabulary.tokens[found[-1]]
+                if self._vocabulary.continues(last, self._follow(run)):
+                    found = found[:-1]
+            with self._lock:
+                if len(self._likely) >= MAX_KEPT:
+                    self._likely.clear()
+                self._likely[key] = found
+        return found
 
     def _follow(self, run: Run) -> list[int]:
         """The bytes that may come next behind a run."""
@@ -163,6 +187,24 @@ class Drafts:
             if is_decided and not vocabulary.continues(data[position - 1 :], follow):
                 ends.add(position)
         return ends
+
+
+def _spelt(vocabulary: Vocabulary, data: bytes, tail: list[int]) -> list[int]:
+    """The tokens of `data` behind as much of `tail` as the tokeniser writes so."""
+    if vocabulary.encode is None or not data:
+        return []
+    while True:
+        before = b"".join(vocabulary.tokens[token_id] for token_id in tail)
+        try:
+            text = codecs.getincrementaldecoder("utf-8")().decode(before + data)
+        except UnicodeDecodeError:
+            text = ""
+        ids = vocabulary.encode(text)
+        if text and ids[: len(tail)] == tail:
+            return ids[len(tail) :]
+        if not tail:
+            return []
+        tail = tail[1:]
 
 
 def _lattice(vocabulary: Vocabulary, data: bytes, follow: npt.NDArray[np.uint8]) -> Lattice:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
 import pytest
 
-from phloem.fsm import Compiler, Constraint
+from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.habits import MAX_KEPT, Habits
 
-from .test_jump import sentencepiece_vocabulary
+from .test_jump import WORDS, byte_level_vocabulary, sentencepiece_vocabulary
 from .vocabularies import BYTES, allowed_ids
 
 SCHEMA = {
@@ -76,6 +77,25 @@ def test_every_guess_is_allowed_and_leaves_enough_to_complete_the_text(constrain
             cursor.remember(1)
             remaining -= 1
         assert cursor.is_accepting
+
+
+@pytest.mark.parametrize("make", [sentencepiece_vocabulary, byte_level_vocabulary])
+def test_a_first_guess_is_the_draft_or_goes_on_behind_it(make: Callable[[], Vocabulary]) -> None:
+    compiler, source = Compiler(make()), random.Random(4)
+    num_drafts = num_longer = 0
+    for _ in range(30):
+        names = source.sample(WORDS.split(), 4)
+        value = {name: source.choice(["active", 12, True]) for name in names}
+        schema = {"type": "object", "properties": {name: {} for name in names}, "required": names}
+        schema["properties"] = {name: {"const": value[name]} if value[name] == 12 else {} for name in names}
+        cursor = compiler.json_schema(schema).cursor()
+        for token_id in encoded(cursor.constraint, json.dumps(value, separators=(",", ":"))):
+            draft, guess = cursor.draft(), cursor.guess_within(1000, 1000)
+            assert guess[: len(draft)] == draft
+            num_drafts += bool(draft)
+            num_longer += len(guess) > len(draft)
+            assert cursor.advance(token_id)
+    assert num_drafts > 100 and num_longer > 30
 
 
 def test_inside_free_text_nothing_is_guessed() -> None:
