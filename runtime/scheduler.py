@@ -74,6 +74,7 @@ class Scheduler:
         self._preempted_tokens: dict[int, bytes] = {}
         self._num_by_priority: Counter[int] = Counter()
         self._last_key: tuple[int, str, bytes, int] | None = None
+        self._go_on_at: tuple[int, str, bytes, int] | None = None
         self._next_ticket = 0
         self._num_admitted = 0
         self._forecast = OutputForecast()
@@ -292,7 +293,7 @@ class Scheduler:
             del self._preempted_tokens[request.ticket]
         else:
             entry = self._by_arrival[request.ticket]
-            self._last_key = entry.key
+            self._last_key = self._go_on_at
             self._unqueue(entry)
             self._num_admitted += 1
         if not request.admitted_before:
@@ -326,14 +327,19 @@ class Scheduler:
         if not self._ordered:
             return None
         oldest = next(iter(self._by_arrival.values()))
+        self._go_on_at = oldest.key
         if self._num_admitted - oldest.num_admitted_at_arrival >= self._max_overtakes:
             return oldest.request
         if self._clock() - oldest.request.queued_at >= self._max_wait_seconds:
             return oldest.request
         prefilling = [request for request in self.running if request.num_uncomputed_tokens > 1]
+        first_to_wait: _Waiting | None = None
         for entry in self._in_tree_order():
             if not any(self._shares_next_block(entry, other) for other in prefilling):
+                self._go_on_at = first_to_wait.key if first_to_wait is not None else entry.key
                 return entry.request
+            if first_to_wait is None:
+                first_to_wait = entry
         return None
 
     def _in_tree_order(self) -> Iterator[_Waiting]:

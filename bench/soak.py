@@ -1,0 +1,229 @@
+"""Twenty thousand mixed requests through a pool that is far too small: does memory stay flat, and is nothing lost?
+
+    python bench/soak.py [--requests 20000] [--blocks 96] [--seed 0]
+
+Chats that grow and begin anew, n samples of one prompt, constraints, priorities, pins, explanations, deadlines, and one
+request in eight aborted at a random moment, all at once over the bundled model. Ten times on the way: the accounting
+of the pool is audited, and resident memory, hit rate and preemptions are printed. Of the requests that ran to their end
+a sample is computed again by an engine without a cache, alone, and must have the same tokens.
+
+What grows on the way is the memory of replies, about a kilobyte for each, up to its bound of 64 MiB.
+
+Fails if the audit does, if a text differs, if a block is missing at the end, or if resident memory after all requests
+is more than `--tolerance` above that after a tenth of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import phloem as ph
+
+WORDS = ["block", "tree", "radix", "token", "prefix", "cache", "lease", "evict", "model", "city", "person", "ticket"]
+SYSTEMS = ["Answer briefly.", "You read documents. Answer briefly, or give JSON. " * 3, "Say it in one word. " * 8]
+CONSTRAINTS = [
+    ph.choice(["yes", "no", "perhaps"]),
+    ph.regex(r"[a-z]{2,5}-\d{3}"),
+    ph.json_schema({"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}),
+]
+NUM_CHATS = 32
+MAX_TURNS = 5
+MAX_OPEN = 24  # requests in the engine at a time
+SAMPLED = 50  # one request in so many is computed again
+
+
+@dataclass
+class Open:
+    """A request on its way."""
+
+    prompt: list[int]
+    sampling: ph.SamplingParams
+    constraint: ph.ConstraintSpec | None
+    chat: list[dict[str, str]]
+    chat_index: int | None  # of the chat that its reply continues
+    steps_left: int | None  # before it is aborted
+    tokens: dict[int, list[int]] = field(default_factory=dict)
+    text: str = ""
+    num_open: int = 1
+
+
+@dataclass
+class Tally:
+    """What came of all requests."""
+
+    num_ended: int = 0
+    num_aborted: int = 0
+    num_late: int = 0
+    num_evicted_told: int = 0
+    finished: list[Open] = field(default_factory=list)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process now."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+class Soak:
+    """Feeds one engine."""
+
+    def __init__(self, engine: ph.Engine, seed: int) -> None:
+        self.engine = engine
+        self.random = Random(seed)
+        self.chats: list[list[dict[str, str]]] = [self._new_chat() for _ in range(NUM_CHATS)]
+        self.busy: set[int] = set()
+        self.open: dict[str, Open] = {}
+        self.tally = Tally()
+        self.num_started = 0
+
+    def _new_chat(self) -> list[dict[str, str]]:
+        return [{"role": "system", "content": self.random.choice(SYSTEMS)}]
+
+    def start(self) -> None:
+        """One more request of a random kind."""
+        random, engine = self.random, self.engine
+        idle = [index for index in range(NUM_CHATS) if index not in self.busy]
+        index = random.choice(idle)
+        messages = self.chats[index]
+        if len(messages) > 2 * MAX_TURNS:
+            messages = self.chats[index] = self._new_chat()
+        words = " ".join(random.choice(WORDS) for _ in range(random.randrange(2, 16)))
+        asked = [*messages, {"role": "user", "content": words}]
+        namespace = f"tenant {index % 3}"
+        chat = engine.encode_chat(asked, namespace=namespace)
+        constraint = random.choice(CONSTRAINTS) if random.random() < 0.25 else None
+        sampling = ph.SamplingParams(
+            max_tokens=random.randrange(12, 18) if constraint else random.randrange(2, 12),
+            temperature=random.choice([0.0, 0.8, 1.2]),
+            seed=self.num_started,
+            n=random.choice([1, 1, 1, 1, 1, 1, 2, 4]),
+        )
+        request_id = engine.add(
+            chat.token_ids,
+            sampling,
+            constraint,
+            namespace=namespace,
+            priority=random.choice([0, 0, 0, 0, 1, 5]),
+            pin_ttl=0.2 if random.random() < 0.03 else 0.0,
+            conversation=chat.text,
+            explain_cache=random.random() < 0.1,
+            deadline_seconds=random.choice([0.01, 60.0]) if random.random() < 0.02 else None,
+        )
+        steps_left = random.randrange(12) if random.random() < 0.125 else None
+        keeps = sampling.n == 1 and constraint is None
+        if keeps:
+            self.busy.add(index)
+        begun = Open(chat.token_ids, sampling, constraint, asked, index if keeps else None, steps_left)
+        begun.num_open = sampling.n
+        self.open[request_id] = begun
+        self.num_started += 1
+
+    def step(self) -> None:
+        """One step of the engine, and the aborts that are due."""
+        for delta in self.engine.step():
+            request = self.open.get(delta.request_id)
+            if request is None:
+                continue
+            if delta.error is not None:
+                if not isinstance(delta.error, ph.DeadlineExceeded):
+                    raise delta.error
+                self.tally.num_late += 1
+                self.engine.abort(delta.request_id)
+                self._end(delta.request_id)
+                continue
+            request.tokens.setdefault(delta.index, []).extend(delta.token_ids)
+            request.text += delta.text
+            if delta.finish_reason is not None:
+                request.num_open -= 1
+                told = delta.usage.cache_explanation
+                self.tally.num_evicted_told += told is not None and told.reason == "evicted"
+                if not request.num_open:
+                    if request.chat_index is not None:
+                        reply = {"role": "assistant", "content": request.text}
+                        self.chats[request.chat_index] = [*request.chat, reply]
+                    if self.num_started % SAMPLED == 0:
+                        self.tally.finished.append(request)
+                    self._end(delta.request_id)
+        for request_id, request in list(self.open.items()):
+            if request.steps_left is not None:
+                request.steps_left -= 1
+                if request.steps_left < 0:
+                    self.engine.abort(request_id)
+                    self.tally.num_aborted += 1
+                    self._end(request_id)
+
+    def _end(self, request_id: str) -> None:
+        request = self.open.pop(request_id)
+        self.tally.num_ended += 1
+        if request.chat_index is not None:
+            self.busy.remove(request.chat_index)
+
+    def run(self, num_requests: int) -> Iterator[int]:
+        """Starts and finishes so many; yields the number that have ended each time a tenth of them has."""
+        due = num_requests // 10
+        while self.tally.num_ended < num_requests:
+            room = MAX_OPEN - len(self.open)
+            for _ in range(min(room, num_requests - self.num_started)):
+                if len(self.busy) < NUM_CHATS:
+                    self.start()
+            self.step()
+            if self.tally.num_ended >= due:
+                yield self.tally.num_ended
+                due += num_requests // 10
+
+    def num_different(self) -> int:
+        """How many of the sampled requests have other tokens when they are computed alone and without a cache."""
+        with ph.Engine("nano", prefix_cache=False, device="cpu") as plain:
+            num_different = 0
+            for request in self.tally.finished:
+                prepared = plain.generate([request.prompt], request.sampling, request.constraint)
+                truth = {completion.index: list(completion.token_ids) for completion in prepared}
+                num_different += truth != request.tokens
+            return num_different
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--blocks", type=int, default=96, help="KV blocks of 16 tokens")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tolerance", type=float, default=0.05, help="growth of memory that is let pass")
+    options = parser.parse_args()
+    engine = ph.Engine("nano", device="cpu", num_blocks=options.blocks, max_batch_tokens=256)
+    soak = Soak(engine, options.seed)
+    resident: list[int] = []
+    print("| requests | CPU, s | resident, MiB | hit rate | preemptions | evicted blocks | pinned |")
+    print("|--:|--:|--:|--:|--:|--:|--:|")
+    for num_ended in soak.run(options.requests):
+        engine.audit()
+        now, evicted = engine.statistics(), engine.prefix_cache.tree.statistics.num_evicted_blocks
+        resident.append(resident_bytes())
+        print(
+            f"| {num_ended:,} | {time.process_time():.0f} | {resident[-1] / 2**20:.1f} | {now.hit_rate:.3f}"
+            f" | {now.num_preemptions:,} | {evicted:,} | {now.num_pinned_blocks} |",
+            flush=True,
+        )
+    tally = soak.tally
+    print(
+        f"{tally.num_ended:,} ended, {tally.num_aborted:,} of them aborted, {tally.num_late} past their deadline;"
+        f" {tally.num_evicted_told} were told that their prefix had been evicted"
+    )
+    num_different = soak.num_different()
+    print(f"{num_different} of {len(tally.finished)} sampled requests differ from an engine without a cache")
+    engine.flush_cache()
+    engine.prefix_cache.flush(pinned=True)
+    lost = options.blocks - engine.statistics().num_free_blocks
+    growth = resident[-1] / resident[0] - 1
+    print(f"blocks lost: {lost}; memory after all against after a tenth: {growth:+.2%}")
+    if lost or num_different or growth > options.tolerance:
+        raise SystemExit("the soak failed")
+
+
+if __name__ == "__main__":
+    main()
