@@ -7,7 +7,8 @@ request in eight aborted at a random moment, all at once over the bundled model.
 of the pool is audited, and resident memory, hit rate and preemptions are printed. Of the requests that ran to their end
 a sample is computed again by an engine without a cache, alone, and must have the same tokens.
 
-What grows on the way is the memory of replies, about a kilobyte for each, up to its bound of 64 MiB.
+The memory of replies fills on the way, about a kilobyte for each request, up to its bound of 64 MiB; it is not
+subtracted, so a run that ends before it is full shows growth.
 
 Fails if the audit does, if a text differs, if a block is missing at the end, or if resident memory after all requests
 is more than `--tolerance` above that after a tenth of them.
@@ -193,7 +194,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--blocks", type=int, default=96, help="KV blocks of 16 tokens")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tolerance", type=float, default=0.05, help="growth of memory that is let pass")
+    parser.add_argument("--tolerance", type=float, default=0.03, help="growth of memory that is let pass")
     options = parser.parse_args()
     engine = ph.Engine("nano", device="cpu", num_blocks=options.blocks, max_batch_tokens=256)
     soak = Soak(engine, options.seed)
