@@ -1,11 +1,19 @@
 """The formats of JSON Schema as regular expressions over the whole string, each an automaton on first use.
 
 Sources: RFC 3339 (date and time), ISO 8601 as in RFC 3339 appendix A (duration), RFC 5321 (email), RFC 1123
-(hostname), RFC 2673 (ipv4), RFC 4291 (ipv6), RFC 3986 (URI), RFC 3987 (IRI), RFC 4122 (UUID), RFC 6570 (URI template),
-RFC 6901 (JSON pointer), RFC 4648 (base64). Where a checker in wide use is stricter than the RFC (no leap second,
-no year 0000, no unbalanced days), so are we: what is written here is valid under both.
+(hostname), RFC 5891 (idn-hostname), RFC 6531 (idn-email), RFC 2673 (ipv4), RFC 4291 (ipv6), RFC 3986 (URI), RFC 3987
+(IRI), RFC 4122 (UUID), RFC 6570 (URI template), RFC 6901 (JSON pointer), RFC 4648 (base64). What is written is valid
+under both the RFC and the checkers in wide use. So some texts that the RFC has are not written:
 
-A name that is not in `_PATTERNS` or `_NO_DEMAND` is nobody's format and hence an annotation.
+    date, time             the year 0000, leap seconds
+    hostname               a dot at the end
+    idn-hostname           capitals; scripts from right to left; characters beyond the basic plane; more than 4 labels,
+                           or 14 characters in a label that is not ASCII (`idn.py`)
+    uri-template           percent-encoded names of variables, lengths of four digits
+    relative-json-pointer  numbers with a digit behind a zero
+    regex                  groups within groups within groups, named groups, look-around
+
+A name that is not in `FORMATS` is an annotation, those of OpenAPI (int32, double, binary, password) included.
 """
 
 from __future__ import annotations
@@ -14,6 +22,7 @@ import functools
 
 from ..dfa import Dfa
 from ..regex import regex_to_dfa
+from .idn import idn_hostname
 
 _DAY = (
     r"(?:\d{3}[1-9]|\d{2}[1-9]\d|\d[1-9]\d{2}|[1-9]\d{3})-"
@@ -49,11 +58,13 @@ _HOSTNAME = rf"{_LABEL}(?:\.{_LABEL})*"
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
 _DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_ADDRESS = rf"\[(?:{_IPV4}|IPv6:{_IPV6})\]"
 _EMAIL = (
     rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@"
-    rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*|\[(?:{_IPV4}|IPv6:{_IPV6})\])"
+    rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*|{_ADDRESS})"
 )
 _WIDE = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd"
+_IDN_ATOM = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_WIDE}-]+"
 _IDN_DOMAIN = rf"[A-Za-z0-9{_WIDE}](?:[A-Za-z0-9{_WIDE}-]*[A-Za-z0-9{_WIDE}])?"
 
 
@@ -77,7 +88,7 @@ def _uri(extra: str, *, absolute: bool) -> str:
     return rf"(?:{full}|(?:{authority}|{rooted}|{first})?{tail})"
 
 
-_TEMPLATE_NAME = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*(?::[1-9]\d{0,3}|\*)?"
+_TEMPLATE_NAME = r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*(?::[1-9]\d{0,2}|\*)?"
 _TEMPLATE = (
     r"(?:[!#$&(-;=?-\[\]_a-z~]|%[0-9A-Fa-f]{2}|"
     rf"\{{[+#./;?&]?{_TEMPLATE_NAME}(?:,{_TEMPLATE_NAME})*\}})*"
@@ -91,9 +102,8 @@ _PATTERNS: dict[str, str] = {
     "date-time": rf"{_DATE}[Tt]{_CLOCK}{_OFFSET}",
     "duration": _DURATION,
     "email": _EMAIL,
-    "idn-email": rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~.{_WIDE}-]+@{_IDN_DOMAIN}(?:\.{_IDN_DOMAIN})*",
+    "idn-email": rf"(?:{_IDN_ATOM}(?:\.{_IDN_ATOM})*|{_QUOTED})@(?:{_IDN_DOMAIN}(?:\.{_IDN_DOMAIN})*|{_ADDRESS})",
     "hostname": _HOSTNAME,
-    "idn-hostname": _HOSTNAME,
     "ipv4": _IPV4,
     "ip-address": _IPV4,
     "ipv6": _IPV6,
@@ -104,19 +114,20 @@ _PATTERNS: dict[str, str] = {
     "uri-template": _TEMPLATE,
     "uuid": r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}",
     "json-pointer": _POINTER,
-    "relative-json-pointer": rf"(?:0|[1-9]\d*)(?:#|{_POINTER})",
+    "relative-json-pointer": rf"(?:[1-9]+0?|0)(?:#|{_POINTER})",
     "byte": _BASE64,
     "base64": _BASE64,
 }
-FORMATS = (*_PATTERNS, "regex")
+FORMATS = (*_PATTERNS, "idn-hostname", "regex")
 """The formats that are enforced."""
 
-_MAX_LENGTHS = {"hostname": 253, "idn-hostname": 253}
+_MAX_HOSTNAME_LEN = 253
+_MAX_GROUPS = 2  # within each other, in what is written as a regular expression
 
 
 def is_format(name: str) -> bool:
     """Whether the format is enforced."""
-    return name in _PATTERNS or name == "regex"
+    return name in FORMATS
 
 
 @functools.cache
@@ -124,17 +135,34 @@ def format_language(name: str) -> Dfa:
     """The strings of a format; `name` must be one that `is_format` knows."""
     if name == "regex":
         return _plain_regexes()
+    if name == "idn-hostname":
+        return idn_hostname()
     language = regex_to_dfa(_PATTERNS[name], search=False, dialect="json-schema").minimised()
-    longest = _MAX_LENGTHS.get(name)
-    if longest is not None:
-        language = language.intersect(Dfa.length(1, longest))
-    return language
+    return language.intersect(Dfa.length(1, _MAX_HOSTNAME_LEN)) if name == "hostname" else language
 
 
 def _plain_regexes() -> Dfa:
-    """Regular expressions without groups: a regular subset of a language that is not regular."""
+    """Regular expressions with groups in groups: a regular subset of a language that is not regular."""
     escaped = r"\\[dDwWsStnrfv.^$*+?()\[\]{}|/\\-]"
     inside = rf"(?:[A-Za-z0-9_ ]|{escaped})"
-    single = rf"(?:[^\\^$*+?.()\[\]{{}}|\u0000-\u001f]|{escaped}|\.|\[\^?(?:{inside}|a-[fz]|A-[FZ]|[01]-[1-9])+\])"
-    quantified = rf"{single}(?:[*+?]|\{{\d{{1,3}}\}}|\{{\d{{1,3}},\}})?\??"
-    return regex_to_dfa(rf"\^?(?:{single}|{quantified})*(?:\|(?:{quantified})*)*\$?", search=False)
+    ranges = "|".join(rf"{first}-[{first}-{last[1]}]" for last in ("az", "AZ", "09") for first in _span(*last))
+    single = rf"(?:[^\\^$*+?.()\[\]{{}}|\u0000-\u001f]|{escaped}|\.|\[\^?(?:{inside}|{ranges})+\])"
+    times = rf"(?:[*+?]|\{{(?:\d{{1,3}},?|{_ordered_bounds()})\}})\??"
+    body = rf"(?:{single}(?:{times})?)*"
+    for _ in range(_MAX_GROUPS):
+        options = rf"{body}(?:\|{body})*"
+        body = rf"(?:(?:{single}|\((?:\?:)?{options}\))(?:{times})?)*"
+    return regex_to_dfa(rf"\^?{body}(?:\|{body})*\$?", search=False).minimised()
+
+
+def _span(first: str, last: str) -> list[str]:
+    return [chr(point) for point in range(ord(first), ord(last) + 1)]
+
+
+def _ordered_bounds() -> str:
+    """`m,n` with m <= n, of at most two digits each, or of fewer digits before the comma than behind it."""
+    options = [r"\d,[1-9]\d{1,2}", r"[1-9]\d,[1-9]\d\d", *(rf"{digit},[{digit}-9]" for digit in range(10))]
+    for tens in range(1, 10):
+        options += [rf"{tens}{digit},{tens}[{digit}-9]" for digit in range(10)]
+        options += [rf"{tens}\d,[{tens + 1}-9]\d"] if tens < 9 else []
+    return "|".join(options)
