@@ -106,7 +106,7 @@ class Automaton:
         states[k.S_COST], states[k.S_ROW], states[k.S_BYTE] = k.NEVER, k.NO_ROW, -1
         end = END * k.STATE_WIDTH
         states[end + k.S_ACCEPTS], states[end + k.S_ROW], states[end + k.S_BYTE] = 1, k.NO_ROW, -1
-        state_kernels.rehash_states(memory)
+        state_kernels.rehash_states(memory, self._arrays[k.STATE_SLOTS])
         self.start = self._call(lambda: automaton_kernels.ask(memory, k.ENTER, network.start, 0))
 
     # ---------------------------------------------------------------- questions about states

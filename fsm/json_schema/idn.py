@@ -49,7 +49,9 @@ def idn_hostname() -> Dfa:
 def _characters() -> tuple[str, str, str]:
     """As insides of a class: letters and digits, marks that stay where they are, marks that could change places."""
     composing = _composing()
-    letters, marks, reordered = [], [], []
+    letters: list[int] = []
+    marks: list[int] = []
+    reordered: list[int] = []
     for point in range(0x80, _LAST + 1):
         character = chr(point)
         category = unicodedata.category(character)
