@@ -36,9 +36,13 @@ class AnyKeyOrder:
             return self.in_order.written(shape)
         impossible = frozenset(key for key, value in shape.members if value is None)
         counted = shape.minimum > 0 or shape.maximum is not None
+        if required is None:
+            found = modes(shape.alternatives, impossible, counted, shape.pointer)
+        else:
+            found = [Mode(frozenset(required), impossible, {}, {})] if impossible.isdisjoint(required) else []
         options: list[Expression] = []
         may_be_empty = False
-        for mode in modes(shape.alternatives, impossible, counted, shape.pointer):
+        for mode in found:
             if shape.others.choices is None:
                 option = self._members(shape, mode, ())
                 may_be_empty = may_be_empty or (not mode.required and not shape.minimum)
@@ -63,15 +67,19 @@ class AnyKeyOrder:
         number = {key: index for index, (key, _) in enumerate(keys)}
         if not mode.required <= number.keys():
             return None
-        members = [
-            Member(
-                *self.layout.head(string_text(key), value),
-                key in mode.required,
-                tuple(number[other] for other in mode.implied.get(key, ())),
-                tuple(number[other] for other in mode.excluded.get(key, ())),
-            )
-            for key, value in keys
-        ]
+        head, required, implied, excluded = self.layout.head, mode.required, mode.implied, mode.excluded
+        if implied or excluded:
+            members = [
+                Member(
+                    *head(string_text(key), value),
+                    key in required,
+                    tuple(number[other] for other in implied.get(key, ())),
+                    tuple(number[other] for other in excluded.get(key, ())),
+                )
+                for key, value in keys
+            ]
+        else:
+            members = [Member(*head(string_text(key), value), key in required) for key, value in keys]
         for cells in witnesses:
             members.append(Member(None, alternation(*self._cells(cells)), True))
         others = self._cells(shape.others.cells) if spare != 0 else ()

@@ -18,7 +18,7 @@ from ..expression import Expression
 from .keys import goal_of_key
 from .layout import Layout
 from .others import NO_KEYS, Others
-from .parts import ANYTHING, NEVER, Goal, ObjectFacet
+from .parts import ANYTHING, Goal, ObjectFacet
 from .shape import Shape
 from .texts import error_at, is_writable
 
@@ -75,34 +75,47 @@ class ObjectWriter:
         first = alternatives[0]
         if closed and any(facet.witnesses for facet in first):
             return None  # some key that nobody names would have to be there
-        minimum = max((facet.minimum for facet in first), default=0)
-        maximum = min((facet.maximum for facet in first if facet.maximum is not None), default=None)
+        only = first[0] if len(first) == 1 else None
+        if only is not None:
+            minimum, maximum = only.minimum, only.maximum
+        else:
+            minimum = max((facet.minimum for facet in first), default=0)
+            maximum = min((facet.maximum for facet in first if facet.maximum is not None), default=None)
         if maximum is not None and maximum < minimum:
             return None
         pointer = first[0].pointer if first else ""
-        names: dict[str, None] = {}
-        for facet in first:
-            if facet.evaluates:
-                names.update(dict.fromkeys(facet.properties))
-        for facets in alternatives:
-            for facet in facets:
-                for clause in facet.clauses:
-                    names.update(dict.fromkeys(key for key, _ in sorted(clause)))
-        for facet in first:
-            names.update(dict.fromkeys(facet.properties))
+        names = _named_keys(alternatives)
         others = NO_KEYS if closed else self.others.of(first, frozenset(names), minimum)
         names.update(dict.fromkeys(others.listed))
         free_names = all(facet.names == ANYTHING for facet in first)
-        only = first[0] if len(first) == 1 and not first[0].patterns else None
         members: list[tuple[str, Expression | None]] = []
-        for key in names:
-            goal = goal_of_key(first, key) if only is None else only.properties.get(key, only.additional)
-            possible = goal != NEVER and is_writable(key) and (free_names or self.others.is_name(first, key))
-            members.append((key, self.value(goal) if possible else None))
+        if only is not None and free_names and not only.patterns:  # nearly always
+            goal_of, additional, value = only.properties.get, only.additional, self.value
+            members = [(key, value(goal_of(key, additional)) if is_writable(key) else None) for key in names]
+        else:
+            for key in names:
+                possible = is_writable(key) and (free_names or self.others.is_name(first, key))
+                members.append((key, self.value(goal_of_key(first, key)) if possible else None))
         clauses = frozenset(
             frozenset(clause for facet in facets for clause in facet.clauses) for facets in alternatives
         )
         return Shape(pointer, members, others, clauses, minimum, maximum)
+
+
+def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:
+    """All keys that some schema names, in the order in which they are written."""
+    names: dict[str, None] = {}
+    for facet in alternatives[0]:
+        if facet.evaluates:
+            names.update(dict.fromkeys(facet.properties))
+    for facets in alternatives:
+        for facet in facets:
+            for clause in facet.clauses:
+                for key, _ in clause if len(clause) == 1 else sorted(clause):
+                    names[key] = None
+    for facet in alternatives[0]:
+        names.update(dict.fromkeys(facet.properties))
+    return names
 
 
 def is_closed(facets: tuple[ObjectFacet, ...]) -> bool:

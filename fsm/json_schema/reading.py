@@ -30,7 +30,7 @@ from .parts import (
     Test,
 )
 from .resolve import DRAFT_2020, Site
-from .sites import KEYWORDS, Sites, is_keyword
+from .sites import KEYWORDS, Sites, is_keyword, keywords_of
 from .texts import error_at, escape, shown
 
 TYPES = {
@@ -90,9 +90,9 @@ def read(sites: Sites, site: Site) -> Part:
 
 
 def _of_draft(sites: Sites, site: Site, keywords: frozenset[str], draft: int) -> frozenset[str]:
-    unknown = [name for name in keywords if not is_keyword(name, draft)]
-    if not unknown:
+    if keywords <= keywords_of(draft):
         return keywords
+    unknown = [name for name in keywords if not is_keyword(name, draft)]
     for name in unknown:
         sites.note(f"{site.pointer}/{name}", f"{name} is no keyword of the draft that $schema names")
     return keywords.difference(unknown)

@@ -47,7 +47,8 @@ _HOLD_SCHEMA = (
     "then", "unevaluatedItems", "unevaluatedProperties", "contentSchema",
 )  # fmt: skip
 _HOLD_LIST = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
-_NOTABLE = frozenset(("unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"))
+_EVALUATING = ("unevaluatedProperties", "unevaluatedItems")
+_DYNAMIC = ("$dynamicRef", "$recursiveRef")
 _ONLY_STRINGS = {str}
 _HOLD_MAP = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 
@@ -251,22 +252,20 @@ def check_size(schema: object) -> tuple[bool, bool]:
     """
     level: list[Any] = [schema] if type(schema) is dict else []
     num_values = 0
-    evaluates = is_dynamic = False
+    keys: set[object] = set()
     for _ in range(MAX_DEPTH):
         below: list[object] = []
         for item in level:
             if type(item) is list:
                 below += item
-                continue
-            if item and set(map(type, item)) != _ONLY_STRINGS:
-                raise InvalidSchema("the schema has an object with a key that is no string")
-            below += item.values()
-            if not _NOTABLE.isdisjoint(item):
-                evaluates = evaluates or "unevaluatedProperties" in item or "unevaluatedItems" in item
-                is_dynamic = is_dynamic or "$dynamicRef" in item or "$recursiveRef" in item
+            else:
+                keys.update(item)
+                below += item.values()
         level = [item for item in below if type(item) is dict or type(item) is list]
         if not level:
-            return evaluates, is_dynamic
+            if keys and set(map(type, keys)) != _ONLY_STRINGS:
+                raise InvalidSchema("the schema has an object with a key that is no string")
+            return not keys.isdisjoint(_EVALUATING), not keys.isdisjoint(_DYNAMIC)
         num_values += len(level)
         if num_values > MAX_VALUES:
             raise ConstraintTooLarge(f"the schema has more than {MAX_VALUES} objects and arrays; make it smaller")

@@ -7,6 +7,7 @@ that equal demands get equal goals.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,6 +177,12 @@ def is_keyword(name: str, draft: int) -> bool:
     if draft == UNSPECIFIED:
         return True
     return FIRST_DRAFT[name] <= draft <= LAST_DRAFT.get(name, DRAFT_2020)
+
+
+@functools.cache
+def keywords_of(draft: int) -> frozenset[str]:
+    """The keywords that the draft knows."""
+    return frozenset(name for name in KEYWORDS if is_keyword(name, draft))
 
 
 def negation(goal: Goal) -> tuple[int, ...]:
