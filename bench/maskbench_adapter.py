@@ -10,18 +10,18 @@ which is what users get if they do not ask for the other; `strict` in that order
 A matcher is a cursor; one compiler is kept per vocabulary. Nothing is kept between schemas except what a server
 keeps as well: rows inside strings and numbers, and automata of patterns.
 
-`prepare` does what `phloem serve` does at its start: it warms the compiler up, and takes all that is there by then out
-of the sight of the garbage collector, which would go through it again and again while schemas are compiled.
+`prepare` does what `phloem serve` does at its start: it warms the compiler up, takes all that is there by then out of
+the sight of the garbage collector, and lets it look for garbage less often (`phloem.runtime.garbage`).
 """
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import phloem
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.any_json import ExtraKeys, KeyOrder
+from phloem.runtime.garbage import settle
 
 __version__ = getattr(phloem, "__version__", "0")
 
@@ -64,8 +64,7 @@ class _Adapter:
 
     def prepare(self, vocab: list[bytes], eos_id: int) -> None:
         self.compiler(vocab, eos_id).warm_up()
-        gc.collect()
-        gc.freeze()
+        settle()
 
     def regex(self, pattern: str, vocab: list[bytes], eos_id: int) -> Matcher:
         return Matcher(self.compiler(vocab, eos_id).regex(pattern))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from contextlib import closing
 from enum import StrEnum
 from typing import Annotated
@@ -153,13 +152,13 @@ def serve(
     with closing(listen(host, port)) as bound:
         engine = load_engine(model, settings)
         from ..async_engine import AsyncEngine
+        from ..garbage import settle
         from ..warm_up import warm_up as warm
 
         if warm_up:
             with busy("warming up (the first time takes about a minute)"):
                 warm(engine)
-        gc.collect()
-        gc.freeze()  # what is loaded stays: later collections, which stop all threads, need not look through it
+        settle()
         served = AsyncEngine(engine)
         try:
             num_blocks = engine.statistics().num_blocks
