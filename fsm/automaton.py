@@ -58,7 +58,8 @@ class Automaton:
     Args:
         network: what may be written.
         vocabulary: whose tokens the walks go through.
-        max_bytes: bound on the memory of states, rows and stacks together; beyond it ConstraintTooLarge.
+        max_bytes: bound on the memory of states and stacks; beyond it ConstraintTooLarge. Rows, which remember steps,
+            have what these leave of it, and at least a sixteenth.
     """
 
     def __init__(self, network: Network, vocabulary: Vocabulary, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
@@ -93,7 +94,7 @@ class Automaton:
             (k.STATES, np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32)),
             (k.STATE_SLOTS, np.zeros(2 * FIRST_STATES, np.int32)),
             (k.POOL, np.empty(FIRST_CONFIGURATIONS, np.int64)),
-            (k.ROWS, np.empty(FIRST_ROWS * 256, np.int32)),
+            (k.ROWS, np.empty(FIRST_ROWS * k.ROW_WIDTH, np.int32)),
         ):
             self._place(index, array)
         memory[k.ALLOWANCE] = ENDLESS
@@ -102,6 +103,7 @@ class Automaton:
         memory[k.CAP_STACKS], memory[k.STACK_MASK] = FIRST_STACKS, 2 * FIRST_STACKS - 1
         memory[k.CAP_STATES], memory[k.STATE_MASK] = FIRST_STATES, 2 * FIRST_STATES - 1
         memory[k.CAP_POOL], memory[k.CAP_ROWS] = FIRST_CONFIGURATIONS, FIRST_ROWS
+        memory[k.MAX_ROWS] = self._max_rows()
         states = self._arrays[k.STATES]
         states[k.S_COST], states[k.S_ROW], states[k.S_BYTE] = k.NEVER, k.NO_ROW, -1
         end = END * k.STATE_WIDTH
@@ -129,7 +131,21 @@ class Automaton:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far."""
-        return sum(array.nbytes for index, array in list(self._arrays.items()) if k.STACKS <= index <= k.FOUND)
+        return self.num_lasting_bytes + self._arrays[k.ROWS].nbytes
+
+    @property
+    def num_lasting_bytes(self) -> int:
+        """The part of it that cannot be forgotten: all but the rows. It is this that the bound is on."""
+        return sum(
+            array.nbytes
+            for index, array in list(self._arrays.items())
+            if k.STACKS <= index <= k.FOUND and index != k.ROWS
+        )
+
+    @property
+    def num_forgotten(self) -> int:
+        """How many rows have given way to others so far."""
+        return int(self._memory[k.NUM_FORGOTTEN])
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text may end here (EOS is allowed now)."""
@@ -270,8 +286,8 @@ class Automaton:
     def allow(self, work: int) -> None:
         """Lets this thread look at so many configurations not yet met before it gets `OutOfWork`; see `ENDLESS`.
 
-        Whatever raised it may be called again: the transitions found are kept. 100,000 configurations take 10 to
-        30 ms. One thread at a time may be bounded, and does not bound the others.
+        Whatever raised it may be called again: the transitions found are kept, unless `num_forgotten` has grown.
+        100,000 configurations take 10 to 30 ms. One thread at a time may be bounded, and does not bound the others.
         """
         self._bounded_thread = threading.get_ident()
         self._memory[k.ALLOWANCE] = work
@@ -307,7 +323,7 @@ class Automaton:
             return
         with self._lock:
             memory = self._memory
-            if need == k.TOO_LARGE or self.num_bytes > self._max_bytes:
+            if need == k.TOO_LARGE or self.num_lasting_bytes > self._max_bytes:
                 raise ConstraintTooLarge(
                     f"the automaton of the constraint has passed its bound of {self._max_bytes >> 20} MiB"
                 )
@@ -329,20 +345,31 @@ class Automaton:
             if 2 * memory[k.NUM_STATES] >= memory[k.CAP_STATES]:
                 self._enlarge(k.STATES, k.CAP_STATES, k.STATE_WIDTH)
                 self._rehash(k.STATE_SLOTS, k.CAP_STATES, state_kernels.rehash_states)
-            if 2 * memory[k.NUM_ROWS] >= memory[k.CAP_ROWS]:
-                self._enlarge(k.ROWS, k.CAP_ROWS, 256)
             while memory[k.CAP_POOL] - memory[k.POOL_USED] < 2 * memory[k.CAP_WORK]:
                 self._enlarge(k.POOL, k.CAP_POOL, 1)
+            memory[k.MAX_ROWS] = most = self._max_rows()
+            if memory[k.CAP_ROWS] > most:
+                fewer = np.empty(most * k.ROW_WIDTH, np.int32)
+                automaton_kernels.keep_rows(memory, most, fewer)
+                self._arrays[k.ROWS] = fewer
+            elif 2 * memory[k.NUM_ROWS] >= memory[k.CAP_ROWS]:
+                self._enlarge(k.ROWS, k.CAP_ROWS, k.ROW_WIDTH, most)
 
-    def _enlarge(self, index: int, capacity: int, width: int) -> None:
-        """Doubles an array, or adds a megabyte if it is large already; its contents are moved, not copied.
+    def _max_rows(self) -> int:
+        """How many rows there may be."""
+        room = max(self._max_bytes - self.num_lasting_bytes, self._max_bytes // 16)
+        return max(room // (4 * k.ROW_WIDTH), FIRST_ROWS)
+
+    def _enlarge(self, index: int, capacity: int, width: int, most: int = NO_LIMIT) -> None:
+        """Doubles an array, or adds a megabyte if it is large already, up to `most` elements; nothing is copied.
 
         Between the move and the new address in memory no other thread may run. The interpreter changes threads
         between two steps of Python code only: `map` takes both calls in one.
         """
         array = self._arrays[index]
-        added = min(int(self._memory[capacity]), max(LARGE_STEP // (array.itemsize * width), 1))
-        size = (int(self._memory[capacity]) + added) * width
+        held = int(self._memory[capacity])
+        added = min(held, max(LARGE_STEP // (array.itemsize * width), 1), most - held)
+        size = (held + added) * width
         k.place_grown(self._memory, index, array, capacity, 0)  # compiled from here on: that would be Python code
         move = partial(array.resize, size, refcheck=False)
         deque(map(call, (move, partial(k.place_grown, self._memory, index, array, capacity, added))), maxlen=0)

@@ -1,7 +1,8 @@
 """The compiled heart of the automaton: from a state and a byte to the next state, and what may follow a state.
 
-Steps are remembered in rows of 256 targets, made for the states from which somebody has gone on. Results below zero
-ask for help, as in `state_kernels`.
+Steps are remembered in rows of 256 targets, made for the states from which somebody has gone on. There are at most
+MAX_ROWS of them: then the oldest gives way to the newest, so nobody holds the index of a row across a `step`. Results
+below zero ask for help, as in `state_kernels`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,19 @@ from .memory import (
     K_KEY,
     K_TEXT,
     KIND,
+    MAX_ROWS,
     NEED_SPACE,
     NEVER_A_ROW,
     NEXT,
+    NEXT_ROW,
+    NO_ROW,
+    NUM_FORGOTTEN,
     NUM_ROWS,
     OUT_OF_WORK,
     POOL,
     READ,
+    ROW_OWNER,
+    ROW_WIDTH,
     ROWS,
     S_ACCEPTS,
     S_BYTE,
@@ -168,15 +175,39 @@ def _row_of(memory: Any, state: Any) -> Any:
     states = i32(memory[STATES])
     row = np.int64(states[state * STATE_WIDTH + S_ROW])
     if row < 0:
-        row = memory[NUM_ROWS]
-        if row >= memory[CAP_ROWS]:
-            return NEED_SPACE
-        memory[NUM_ROWS] = row + 1
-        states[state * STATE_WIDTH + S_ROW] = row
         rows = i32(memory[ROWS])
+        row = memory[NUM_ROWS]
+        if row < memory[CAP_ROWS]:
+            memory[NUM_ROWS] = row + 1
+        elif row < memory[MAX_ROWS]:
+            return NEED_SPACE
+        else:
+            row = memory[NEXT_ROW]
+            memory[NEXT_ROW] = row + 1 if row + 1 < memory[NUM_ROWS] else 0
+            memory[NUM_FORGOTTEN] += 1
+            states[rows[row * ROW_WIDTH + ROW_OWNER] * STATE_WIDTH + S_ROW] = NO_ROW
+        states[state * STATE_WIDTH + S_ROW] = row
         for byte in range(256):
-            rows[row * 256 + byte] = -1
+            rows[row * ROW_WIDTH + byte] = -1
+        rows[row * ROW_WIDTH + ROW_OWNER] = state
     return row
+
+
+@kernel
+def keep_rows(memory: Any, count: Any, fewer: Any) -> None:
+    """Moves the first `count` rows to `fewer` (int32[count * ROW_WIDTH]), which becomes all the room; forgets the rest.
+
+    There must be more of them than that.
+    """
+    states, rows = i32(memory[STATES]), i32(memory[ROWS])
+    for row in range(count, memory[NUM_ROWS]):
+        states[rows[row * ROW_WIDTH + ROW_OWNER] * STATE_WIDTH + S_ROW] = NO_ROW
+        memory[NUM_FORGOTTEN] += 1
+    for index in range(count * ROW_WIDTH):
+        fewer[index] = rows[index]
+    memory[ROWS] = fewer.ctypes.data
+    memory[CAP_ROWS], memory[NEXT_ROW] = count, 0
+    memory[NUM_ROWS] = min(memory[NUM_ROWS], count)
 
 
 @inner_kernel
@@ -202,11 +233,11 @@ def step(memory: Any, state: Any, byte: Any) -> Any:
     if row < 0:
         return row
     rows = i32(memory[ROWS])
-    target = np.int64(rows[row * 256 + byte])
+    target = np.int64(rows[row * ROW_WIDTH + byte])
     if target < 0:
         target = call(memory[TRANSITION], memory[THIS], READ, state, byte)
         if target >= 0:
-            rows[row * 256 + byte] = target
+            rows[row * ROW_WIDTH + byte] = target
     return target
 
 

@@ -39,8 +39,10 @@ from .memory import (
     NEVER_A_ROW,
     NEXT,
     NEXT_SAME,
+    NUM_FORGOTTEN,
     PATH,
     POOL,
+    ROW_WIDTH,
     ROWS,
     S_ACCEPTS,
     S_BYTE,
@@ -169,8 +171,11 @@ def _unmark(least: Any, queue: Any, begin: Any, end: Any) -> None:
 
 
 @inner_kernel
-def _nearer(memory: Any, state: Any, byte: Any) -> Any:
-    """The state after a byte if that is known and nearer to the end, else 0."""
+def _nearer(memory: Any, state: Any, byte: Any, num_forgotten: Any) -> Any:
+    """The state after a byte if that is known and nearer to the end, else 0; or a code for help.
+
+    Known is what was found since `num_forgotten` was that of the memory; if rows have given way since, it is looked up.
+    """
     states = i32(memory[STATES])
     at = state * STATE_WIDTH
     only = states[at + S_BYTE]
@@ -178,17 +183,19 @@ def _nearer(memory: Any, state: Any, byte: Any) -> Any:
         target = np.int64(states[at + S_NEXT]) if only == byte else np.int64(0)
     else:
         row = np.int64(states[at + S_ROW])
-        target = np.int64(i32(memory[ROWS])[row * 256 + byte]) if row >= 0 else np.int64(0)
-        if row == NEVER_A_ROW:
+        target = np.int64(i32(memory[ROWS])[row * ROW_WIDTH + byte]) if row >= 0 else np.int64(-1)
+        if target < 0 and (row == NEVER_A_ROW or memory[NUM_FORGOTTEN] != num_forgotten):
             target = np.int64(step(memory, state, byte))
+            if target < 0:
+                return target
     if target <= 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]:
         return 0
     return target
 
 
 @inner_kernel
-def _settle(memory: Any, state: Any, least: Any, path: Any, work: Any) -> Any:
-    """1 + least(state), once it is known for all states nearer to the end."""
+def _settle(memory: Any, state: Any, least: Any, path: Any, work: Any, num_forgotten: Any) -> Any:
+    """1 + least(state), once it is known for all states nearer to the end; or a code for help."""
     data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
     ends, tokens = i32(memory[WHOLE + TRIE_ENDS]), i32(memory[WHOLE + TRIE_TOKENS])
     roots = i32(memory[WHOLE + TRIE_ROOTS])
@@ -199,13 +206,18 @@ def _settle(memory: Any, state: Any, least: Any, path: Any, work: Any) -> Any:
     only = np.int64(states[at + S_BYTE])
     for byte in range(only if only >= 0 else 0, only + 1 if only >= 0 else 256):
         node = np.int64(roots[byte])
-        if node < 0 or _nearer(memory, state, byte) == 0:
+        first = np.int64(_nearer(memory, state, byte, num_forgotten)) if node >= 0 else np.int64(0)
+        if first < 0:
+            return first
+        if first == 0:
             continue
         end = np.int64(ends[node])
         while node < end:
             work[0] -= 1
             depth = np.int64(depths[node])
-            target = np.int64(_nearer(memory, np.int64(path[depth - 1]), np.int64(data[node])))
+            target = np.int64(_nearer(memory, np.int64(path[depth - 1]), np.int64(data[node]), num_forgotten))
+            if target < 0:
+                return target
             if target == 0:
                 node = np.int64(ends[node])
                 continue
@@ -289,6 +301,7 @@ def _least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: An
     states = i32(memory[STATES])
     work[0] = min(np.int64(MAX_WORK), work[1])
     given = work[0]
+    num_forgotten = memory[NUM_FORGOTTEN]
     count = _find_states(memory, start, least, queue, flags, work)
     if count > 0:
         sort_beginning(queue, count)
@@ -297,8 +310,15 @@ def _least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: An
                 _unmark(least, queue, np.int64(index), count)
                 break
             state = queue[index] & LOW_BITS
-            least[state] = 1 if states[state * STATE_WIDTH + S_ACCEPTS] else _settle(memory, state, least, path, work)
-    work[1] -= given - max(work[0], np.int64(0))
+            settled = np.int64(1)
+            if not states[state * STATE_WIDTH + S_ACCEPTS]:
+                settled = np.int64(_settle(memory, state, least, path, work, num_forgotten))
+            if settled < 0:
+                _unmark(least, queue, np.int64(index), count)
+                return settled
+            least[state] = settled
+    if count > 0 or count == EXHAUSTED:  # a search that has to be begun anew is not charged
+        work[1] -= given - max(work[0], np.int64(0))
     if least[start] <= 0 and (count > 0 or count == EXHAUSTED):
         count = _follow(memory, start, least, queue, flags)
     return count if count < 0 else least[start] - 1

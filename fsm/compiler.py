@@ -40,7 +40,7 @@ class Limits:
     """Bounds on one constraint.
 
     Attributes:
-        max_automaton_bytes: memory of the states that a constraint's requests have visited.
+        max_automaton_bytes: memory of the states that a constraint's requests have visited; see `Automaton`.
     """
 
     max_automaton_bytes: int = 64 << 20
@@ -175,7 +175,7 @@ class Compiler:
         with self._lock:
             kept = self._kept.get(key)
             # one that is half full is left to those who use it: a text that nests deeply must not spoil it for others
-            if kept is not None and 2 * kept.automaton.num_bytes <= self.limits.max_automaton_bytes:
+            if kept is not None and 2 * kept.automaton.num_lasting_bytes <= self.limits.max_automaton_bytes:
                 self._kept.move_to_end(key)
                 return kept
         constraint = self._build(kind, source, grammar())

@@ -182,11 +182,15 @@ class Masks:
 
     def _patiently(self, call: Callable[[], Result]) -> Generator[None, None, Result]:
         """What `call` returns, called again whenever more work is allowed; it may be called any number of times."""
+        num_forgotten = self.automaton.num_forgotten
         for _ in range(MAX_ATTEMPTS):
             try:
                 return call()
             except OutOfWork:
-                yield
+                if self.automaton.num_forgotten == num_forgotten:
+                    yield
+                else:  # it may begin anew for ever, as what it found is forgotten: once it goes on to its end
+                    self.automaton.allow(ENDLESS)
         raise ConstraintTooLarge("which tokens may come next takes too much work to find out; nest fewer repetitions")
 
     def _leaving(self, mask: TextMask, after: int) -> tuple[Ints, int]:

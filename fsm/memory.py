@@ -62,6 +62,8 @@ TRIE_BYTES, TRIE_DEPTHS, TRIE_ENDS, TRIE_TOKENS, TRIE_ROOTS, TRIE_SIZE, SUMMARY_
 WHOLE, REST = 40, 48
 NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, ALL_TOKENS, PLAIN_ROWS, NUM_WORDS, PATH = range(56, 63)
 ALLOWANCE = 12  # configurations that may still be looked at; see `Automaton.allow`
+# rows that there may be; the row that gives way next once there are as many; how many have given way
+MAX_ROWS, NEXT_ROW, NUM_FORGOTTEN = 13, 14, 15
 # the address of `automaton_kernels.transition`, its verbs, and the address of this memory itself
 TRANSITION, THIS = 63, 64
 READ, ENTER, WITHOUT_TEXTS = range(3)
@@ -75,6 +77,7 @@ S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)
 STATE_WIDTH = 8
 F_RETURN, F_COUNT, F_OWED, F_PARENT, F_COST = range(5)
 STACK_WIDTH = 5
+ROW_WIDTH, ROW_OWNER = 257, 256  # of a row: a target by byte, and the state it belongs to
 
 # columns of the tables of `AnyOrder`
 (

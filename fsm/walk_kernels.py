@@ -15,6 +15,7 @@ from .compiled import inner_kernel, kernel
 from .memory import (
     NEXT_SAME,
     PATH,
+    ROW_WIDTH,
     ROWS,
     S_BYTE,
     S_COST,
@@ -76,7 +77,7 @@ def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: A
             node = ends[node]
             continue
         row = np.int64(states[at + S_ROW])
-        target = np.int64(rows[row * 256 + byte]) if row >= 0 else np.int64(-1)
+        target = np.int64(rows[row * ROW_WIDTH + byte]) if row >= 0 else np.int64(-1)
         if target < 0:
             target = step(memory, before, byte)
             if target < 0:
