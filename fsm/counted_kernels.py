@@ -25,6 +25,7 @@ from .memory import (
     SUMMARY_OF,
     T_ACCEPTS,
     T_CLASSES,
+    T_IS_WIDE,
     T_LEAST,
     T_MAX,
     T_MIN,
@@ -183,6 +184,21 @@ def counted_cost(text: Any, sub: Any, count: Any) -> Any:
     return best
 
 
+@inner_kernel
+def _stays(text: Any, state: Any) -> Any:
+    """Whether every plain character leads from the state back to it, so that only their number counts."""
+    table, template, is_wide = i32(text[T_TABLE]), i32(text[T_TEMPLATE]), u8(text[T_IS_WIDE])
+    num_classes = text[T_CLASSES]
+    for byte in range(128):
+        is_plain = ((PLAIN0 if byte < 64 else PLAIN1) >> np.uint64(byte & 63)) & np.uint64(1)
+        if is_plain and table[state * num_classes - np.int64(template[byte])] != state:
+            return False
+    for class_id in range(1, num_classes):
+        if is_wide[class_id] & 1 and table[state * num_classes + class_id] != state:
+            return False
+    return True
+
+
 @kernel
 def walk_counted(
     memory: Any, text: Any, sub: Any, count: Any, limit: Any, bits: Any, exits: Any, known: Any, safe: Any
@@ -190,7 +206,8 @@ def walk_counted(
     """`text_walk_kernels.walk_text` for a counted text.
 
     The same short cuts are taken as far as the bounds are certainly not met on the way: from the least length on,
-    and as long as the longest way to an end is left.
+    and as long as the longest way to an end is left. Nearer to the greatest length the plain rows still serve where
+    plain characters are merely counted: that of so many characters as may follow is exact.
 
     Returns (number of exits, WHOLE or REST: the trie of the exits).
     """
@@ -202,7 +219,7 @@ def walk_counted(
     bits[:] = 0
     trie = WHOLE
     cuts = limit >= NEVER
-    if cuts and sub % num_nodes == 0 and count >= text[T_MIN] and count + NUM_PLAIN_ROWS + text[T_WAY] <= text[T_MAX]:
+    if cuts and sub % num_nodes == 0 and count >= text[T_MIN]:
         at = (np.int64(path[0]) & (SAFE_SLOTS - 1)) * SAFE_WIDTH
         known[at // SAFE_WIDTH] = path[0]
         find_safe(memory, text, np.int64(path[0]), limit, with_exits, safe, at)
@@ -213,11 +230,16 @@ def walk_counted(
             and (safe[at + 2] & np.uint64(1)) == 0
             and (steps >= NUM_PLAIN_ROWS or (steps and safe[at + 5]))
         ):
-            num_words = memory[NUM_WORDS]
-            plain = i32(memory[PLAIN_ROWS] + min(steps, NUM_PLAIN_ROWS) * num_words * 4)
-            for word in range(num_words):
-                bits[word] = plain[word]
-            trie = REST
+            row: Any = min(steps, NUM_PLAIN_ROWS)
+            if count + NUM_PLAIN_ROWS + text[T_WAY] > text[T_MAX]:
+                left = text[T_MAX] - count - _least_length(text, np.int64(path[0]), np.int64(0))
+                row = min(row, left) if _stays(text, np.int64(path[0])) else np.int64(0)
+            if row > 0:
+                num_words = memory[NUM_WORDS]
+                plain = i32(memory[PLAIN_ROWS] + row * num_words * 4)
+                for word in range(num_words):
+                    bits[word] = plain[word]
+                trie = REST
     data, depths, ends = u8(memory[trie + TRIE_BYTES]), u8(memory[trie + TRIE_DEPTHS]), i32(memory[trie + TRIE_ENDS])
     tokens = i32(memory[trie + TRIE_TOKENS])
     summary_of, summaries = i32(memory[trie + SUMMARY_OF]), u64(memory[trie + SUMMARIES])
