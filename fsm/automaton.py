@@ -43,7 +43,7 @@ END = 1  # the state in which the text is complete and cannot go on
 NO_LIMIT = 1 << 30
 ENDLESS = 1 << 60
 LARGE_STEP = 1 << 20  # bytes
-MAX_CLOSURE = 1 << 14  # configurations that one byte may lead to, with those on the way to them
+MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
 FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_ROWS = 64, 128, 512, 16  # room at the beginning
 DEFAULT_MAX_BYTES = 256 << 20
 
