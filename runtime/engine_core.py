@@ -423,7 +423,7 @@ class EngineCore:
         return repr(self.tokenizer.decode([token_id for token_id in token_ids if token_id >= 0]))
 
     def flush_cache(self) -> int:
-        """Drops every cached prefix that no running request holds; returns the number of blocks freed."""
+        """Drops every cached prefix that no running request and no pin holds; returns the number of blocks freed."""
         return self.prefix_cache.flush()
 
     def audit(self) -> None:

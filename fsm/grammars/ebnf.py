@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from ...errors import InvalidGrammar
 from ..alphabet import complement, normalised
 from ..dfa import Language
-from ..expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, Sequence
+from ..expression import Expression, Grammar, Literal, Repeat, Rule
 from ..nfa import ANY
 from ..regex_syntax import CharSet, Node
 from ..unicode_sets import Intervals
 from .character_class import character_class
 from .factoring import factored
 from .fusing import fused
+from .group import Group, Token
 from .left_recursion import without_left_recursion
 from .place import grammar_error
 
@@ -62,32 +62,6 @@ MISTAKES = {
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    offset: int
-
-
-@dataclass(slots=True)
-class _Group:
-    """An open parenthesis, or a rule's body: finished alternatives, and the one being read."""
-
-    offset: int
-    options: list[Expression] = field(default_factory=list)
-    parts: list[Expression] = field(default_factory=list)
-    repeatable: bool = False  # whether the last part may still get a * + ? or {…}
-
-    def close_option(self) -> None:
-        self.options.append(self.parts[0] if len(self.parts) == 1 else Sequence(tuple(self.parts)))
-        self.parts = []
-        self.repeatable = False
-
-    def expression(self) -> Expression:
-        self.close_option()
-        return self.options[0] if len(self.options) == 1 else Alternation(tuple(self.options))
-
-
 def ebnf_to_grammar(text: str) -> Grammar:
     """Reads grammar text.
 
@@ -110,14 +84,14 @@ class _Reader:
 
     def grammar(self) -> Grammar:
         rules: dict[str, Expression] = {}
-        name, groups = "", [_Group(0)]
+        name, groups = "", [Group(0)]
         for token in self._tokens():
             if token.kind == "define":
                 if name:
                     rules[name] = self._close_rule(groups)
                 elif groups[0].parts or len(groups) > 1:
                     raise self.error("the text before the first `name ::=` belongs to no rule", 0)
-                name, groups = token.text[:-3].rstrip(), [_Group(token.offset)]
+                name, groups = token.text[:-3].rstrip(), [Group(token.offset)]
                 if name in rules:
                     raise self.error(f"the rule {name!r} is defined twice", token.offset)
             else:
@@ -134,7 +108,7 @@ class _Reader:
                 raise self.error(f"the rule {reference!r} is not defined; {what}", offset)
         return Grammar(factored(without_left_recursion(fused(rules, self.patterns))), START)
 
-    def _tokens(self) -> Iterator[_Token]:
+    def _tokens(self) -> Iterator[Token]:
         text, offset = self.text, 0
         while offset < len(text):
             match = TOKEN.match(text, offset)
@@ -142,10 +116,10 @@ class _Reader:
                 what = MISTAKES.get(text[offset], f"{text[offset]!r} is not expected here")
                 raise self.error(what, offset)
             if match.lastgroup != "space":
-                yield _Token(match.lastgroup, match.group(), offset)
+                yield Token(match.lastgroup, match.group(), offset)
             offset = match.end()
 
-    def _read(self, token: _Token, groups: list[_Group]) -> None:
+    def _read(self, token: Token, groups: list[Group]) -> None:
         """Adds one token to the innermost group."""
         group, offset = groups[-1], token.offset
         if token.kind == "count" or token.text in ("*", "+", "?"):
@@ -156,7 +130,7 @@ class _Reader:
         elif token.text == "(":
             if len(groups) > MAX_NESTING:
                 raise self.error(f"parentheses are nested more than {MAX_NESTING} deep; name the inner ones", offset)
-            groups.append(_Group(offset))
+            groups.append(Group(offset))
         elif token.text == ")":
             if len(groups) == 1:
                 raise self.error("this parenthesis was not opened", offset)
@@ -169,7 +143,7 @@ class _Reader:
             group.parts.append(self._atom(token))
             group.repeatable = True
 
-    def _atom(self, token: _Token) -> Expression:
+    def _atom(self, token: Token) -> Expression:
         if token.kind == "name":
             self.references.setdefault(token.text, token.offset)
             return Rule(token.text)
@@ -180,7 +154,7 @@ class _Reader:
         self.patterns[characters.language] = CharSet(intervals)
         return characters
 
-    def _bounds(self, token: _Token) -> tuple[int, int | None]:
+    def _bounds(self, token: Token) -> tuple[int, int | None]:
         if token.kind == "mark":
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[token.text]
         first, comma, last = token.text[1:-1].replace(" ", "").partition(",")
@@ -192,7 +166,7 @@ class _Reader:
             raise self.error(f"{token.text} repeats more than {MAX_REPEAT} times", token.offset)
         return minimum, maximum
 
-    def _characters(self, token: _Token, begin: int, end: int) -> Iterator[tuple[str, bool]]:
+    def _characters(self, token: Token, begin: int, end: int) -> Iterator[tuple[str, bool]]:
         """The characters of a literal or class, and whether each was escaped."""
         text, position = token.text[:end], begin
         while position < len(text):
@@ -215,7 +189,7 @@ class _Reader:
                 yield ESCAPES.get(escape[4], escape[4]), True
             position = escape.end()
 
-    def _intervals(self, token: _Token) -> Intervals:
+    def _intervals(self, token: Token) -> Intervals:
         negated = token.text.startswith("[^")
         members: list[list[int]] = []
         is_range = False
@@ -236,7 +210,7 @@ class _Reader:
             raise self.error("the class is empty", token.offset)
         return tuple(complement(found) if negated else found)
 
-    def _close_rule(self, groups: list[_Group]) -> Expression:
+    def _close_rule(self, groups: list[Group]) -> Expression:
         if len(groups) > 1:
             raise self.error("this parenthesis is not closed", groups[-1].offset)
         return groups[0].expression()

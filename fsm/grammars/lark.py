@@ -20,13 +20,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from ...errors import ConstraintError, InvalidGrammar, InvalidRegex
-from ..expression import Alternation, Expression, Grammar, Repeat, Rule, Sequence
+from ..expression import Alternation, Expression, Grammar, Repeat, Rule
 from ..json_schema import schema_to_grammar
 from ..regex_syntax import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times, parse
 from .factoring import factored
+from .group import Group, Token
 from .lark_common import COMMON
 from .left_recursion import without_left_recursion
 from .lexemes import Terminal
@@ -53,33 +53,6 @@ TOKEN = re.compile(
 )
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", '"': '"', "\\": "\\"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    offset: int
-
-
-@dataclass(slots=True)
-class _Group:
-    """An open bracket, or a definition's body: finished alternatives, and the one being read."""
-
-    offset: int
-    closes_with: str = ""
-    options: list[Expression] = field(default_factory=list)
-    parts: list[Expression] = field(default_factory=list)
-    repeatable: bool = False
-
-    def close_option(self) -> None:
-        self.options.append(self.parts[0] if len(self.parts) == 1 else Sequence(tuple(self.parts)))
-        self.parts = []
-        self.repeatable = False
-
-    def expression(self) -> Expression:
-        self.close_option()
-        return self.options[0] if len(self.options) == 1 else Alternation(tuple(self.options))
 
 
 def lark_to_grammar(text: str) -> Grammar:
@@ -141,7 +114,7 @@ class _Reader:
 
     # ---------------------------------------------------------------- items
 
-    def _tokens(self) -> Iterator[_Token]:
+    def _tokens(self) -> Iterator[Token]:
         text, offset, depth = self.text, 0, 0
         while offset < len(text):
             match = TOKEN.match(text, offset)
@@ -151,10 +124,10 @@ class _Reader:
             kind, end = match.lastgroup, match.end()
             if kind == "json":
                 end = self._json_end(match.end())
-                yield _Token(kind, text[match.end() : end], offset)
+                yield Token(kind, text[match.end() : end], offset)
             elif kind != "space" and not (kind == "newline" and depth):
                 depth += (match[0] in ("(", "[")) - (match[0] in (")", "]"))
-                yield _Token(kind, match[0], offset)
+                yield Token(kind, match[0], offset)
             offset = end
 
     def _json_end(self, begin: int) -> int:
@@ -164,9 +137,9 @@ class _Reader:
         except (ValueError, RecursionError) as error:
             raise self.error(f"%json is followed by a JSON Schema: {error}", begin) from None
 
-    def _items(self) -> Iterator[list[_Token]]:
+    def _items(self) -> Iterator[list[Token]]:
         """The tokens of each definition or directive. A line that begins with | goes on with the one before."""
-        item: list[_Token] = []
+        item: list[Token] = []
         at_line_begin = False
         for token in self._tokens():
             if token.kind == "newline":
@@ -180,7 +153,7 @@ class _Reader:
         if item:
             yield item
 
-    def _read_item(self, item: list[_Token]) -> None:
+    def _read_item(self, item: list[Token]) -> None:
         first = item[0]
         if first.kind == "directive":
             if first.text == "%ignore":
@@ -210,7 +183,7 @@ class _Reader:
         body = self._expression(item[position + 1 :], name.offset, in_terminal=is_terminal)
         (self.bodies if is_terminal else self.rules)[name.text] = body
 
-    def _next(self, item: list[_Token], position: int) -> int:
+    def _next(self, item: list[Token], position: int) -> int:
         if position + 1 >= len(item):
             raise self.error("the definition ends too early", item[position].offset)
         return position + 1
@@ -220,7 +193,7 @@ class _Reader:
             raise self.error(f"{name!r} is defined twice", offset)
         self.offsets[name] = offset
 
-    def _import(self, item: list[_Token]) -> None:
+    def _import(self, item: list[Token]) -> None:
         offset = item[0].offset
         spelt = "".join(token.text for token in item[1:])
         match = re.fullmatch(r"common(?:\.(\w+)(?:->(\w+))?|\((\w+(?:,\w+)*)\))", spelt)
@@ -237,8 +210,8 @@ class _Reader:
 
     # ---------------------------------------------------------------- expressions
 
-    def _expression(self, tokens: list[_Token], offset: int, *, in_terminal: bool) -> Expression:
-        groups = [_Group(offset)]
+    def _expression(self, tokens: list[Token], offset: int, *, in_terminal: bool) -> Expression:
+        groups = [Group(offset)]
         position = 0
         while position < len(tokens):
             token, group = tokens[position], groups[-1]
@@ -255,7 +228,7 @@ class _Reader:
             elif token.text in ("(", "["):
                 if len(groups) > MAX_NESTING:
                     raise self.error(f"brackets are nested more than {MAX_NESTING} deep", token.offset)
-                groups.append(_Group(token.offset, ")" if token.text == "(" else "]"))
+                groups.append(Group(token.offset, ")" if token.text == "(" else "]"))
             elif token.text in (")", "]"):
                 if token.text != group.closes_with:
                     raise self.error("this bracket was not opened", token.offset)
@@ -275,7 +248,7 @@ class _Reader:
             raise self.error("this bracket is not closed", groups[-1].offset)
         return groups[0].expression()
 
-    def _atom(self, token: _Token, in_terminal: bool) -> Expression:
+    def _atom(self, token: Token, in_terminal: bool) -> Expression:
         if token.kind == "name":
             self.references.setdefault(token.text, token.offset)
             if in_terminal:
@@ -293,7 +266,7 @@ class _Reader:
             self.offsets[token.text] = token.offset
         return Rule(token.text)
 
-    def _json(self, token: _Token) -> Expression:
+    def _json(self, token: Token) -> Expression:
         try:
             grammar = schema_to_grammar(json.loads(token.text))
         except ConstraintError as error:
@@ -304,11 +277,11 @@ class _Reader:
         self.foreign[prefix + grammar.start] = first_characters(grammar)
         return Rule(prefix + grammar.start)
 
-    def _literal(self, token: _Token) -> Node:
+    def _literal(self, token: Token) -> Node:
         text = self._unescaped(token.text[1 : token.text.rindex('"')], token.offset)
         return parse(f"(?i:{re.escape(text)})", "python") if token.text.endswith("i") else Plain(text)
 
-    def _regex(self, token: _Token) -> Node:
+    def _regex(self, token: Token) -> Node:
         end = token.text.rindex("/")
         pattern, flags = token.text[1:end].replace("\\/", "/"), token.text[end + 1 :].replace("u", "")
         if "l" in flags:
@@ -343,7 +316,7 @@ class _Reader:
 
         return ESCAPE.sub(character, text)
 
-    def _range(self, tokens: list[_Token], position: int, group: _Group) -> int:
+    def _range(self, tokens: list[Token], position: int, group: Group) -> int:
         """`"a".."z"`: the first literal has become a part already."""
         offset = tokens[position - 1].offset
         ends = tokens[position - 2 : position - 1] + tokens[position : position + 1]
@@ -355,7 +328,7 @@ class _Reader:
         group.parts[-1] = Rule(name)
         return position + 1
 
-    def _tilde(self, tokens: list[_Token], position: int) -> tuple[int, int | None, int]:
+    def _tilde(self, tokens: list[Token], position: int) -> tuple[int, int | None, int]:
         """`~3` or `~2..5`, from behind the tilde on."""
         numbers = []
         for index in (position, position + 2):

@@ -1,0 +1,38 @@
+"""What both notations of grammars are read with: tokens of the text, and groups that are still open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..expression import Expression, alternation, sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the grammar's text and where it begins."""
+
+    kind: str
+    text: str
+    offset: int
+
+
+@dataclass(slots=True)
+class Group:
+    """An open bracket, or the body of a definition: finished alternatives, and the one being read."""
+
+    offset: int
+    closes_with: str = ""
+    options: list[Expression] = field(default_factory=list)
+    parts: list[Expression] = field(default_factory=list)
+    repeatable: bool = False  # whether the last part may still get a repetition
+
+    def close_option(self) -> None:
+        """Ends the alternative that is being read."""
+        self.options.append(sequence(*self.parts))
+        self.parts = []
+        self.repeatable = False
+
+    def expression(self) -> Expression:
+        """Ends the group: any of its alternatives."""
+        self.close_option()
+        return alternation(*self.options)
