@@ -24,7 +24,7 @@ from ..errors import ConstraintTooLarge
 from .alphabet import MAX_CODE_POINT, Alphabet, Interval, Ints
 from .dfa import Dfa, explore
 from .nfa_kernels import TOO_MANY_STATES, TOO_MUCH_WORK, subset_construction
-from .regex_syntax import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 from .unicode_sets import Intervals
 
 MAX_NODES = 60_000

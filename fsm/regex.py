@@ -16,7 +16,8 @@ from .dfa import Dfa
 from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
 from .literals import fits_a_table, literal_dfa
 from .nfa import ANY_TEXT, determinise
-from .regex_syntax import Assertion, CharSet, Concat, Dialect, Either, Look, Node, Plain, Times, parse
+from .regex_syntax import Dialect, parse
+from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 
 EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds

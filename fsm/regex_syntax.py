@@ -1,4 +1,4 @@
-"""Reads a regular expression into a tree. What it means as an automaton is `regex.py`'s business.
+"""Reads a regular expression into a tree (`regex_tree.py`). What it means as an automaton is `regex.py`'s business.
 
 Two dialects: "python" (the `re` module: \\w \\d \\s in Unicode) and "json-schema" (ECMA-262: \\w and \\d in ASCII).
 Many validators read the latter with the former's engine. So in "json-schema" a class holds the characters that
@@ -15,106 +15,28 @@ The parser keeps its own stack: nesting depth costs memory, not Python's call st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from ..errors import ConstraintTooLarge, InvalidRegex
 from .alphabet import MAX_CODE_POINT, Interval, complement, normalised
-from .unicode_sets import (
-    ASCII_DIGITS,
-    ASCII_WORD,
-    ECMA_SPACE,
-    Intervals,
-    general_category,
-    ignoring_case,
-    unicode_digits,
-    unicode_space,
-    unicode_word,
-)
+from .regex_escapes import read_escape, syntax_error
+from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from .unicode_sets import ASCII_WORD, Intervals, ignoring_case, unicode_word
 
 Dialect = OneOf["json-schema", "json-schema-possible", "python"]
 
 PYTHON_LINE_BREAKS: Intervals = ((10, 10),)
 ECMA_LINE_BREAKS: Intervals = ((10, 10), (13, 13), (0x2028, 0x2029))
 
-# of \d \w \s: what belongs to it in ECMA-262 and in Python, and what belongs to it in Python
-_CLASSES: dict[str, tuple[Intervals, Callable[[], Intervals]]] = {
-    "d": (ASCII_DIGITS, unicode_digits),
-    "w": (ASCII_WORD, unicode_word),
-    "s": (tuple(interval for interval in ECMA_SPACE if interval != (0xFEFF, 0xFEFF)), unicode_space),
-}
-_ASCII_CLASSES: dict[str, Intervals] = {"d": ASCII_DIGITS, "w": ASCII_WORD, "s": ((9, 13), (32, 32))}
-
 MAX_PATTERN_LEN = 200_000
 MAX_REPEAT = 10_000_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CharSet:
-    """One character out of sorted disjoint intervals."""
-
-    intervals: Intervals
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plain:
-    """These characters, one after the other."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Concat:
-    """Parts in order; none is the empty text."""
-
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Either:
-    """Any of the options."""
-
-    options: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Times:
-    """The item between minimum and maximum times (None: no bound)."""
-
-    item: Node
-    minimum: int
-    maximum: int | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Assertion:
-    """`start`, `end`, `line_start`, `line_end`, `word_boundary` or `inside_word` (no word boundary).
-
-    `intervals` are the word characters or the line breaks of the dialect, for the kinds that ask about them.
-    """
-
-    kind: str
-    intervals: Intervals = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Look:
-    """A look-ahead or look-behind: consumes nothing, asks for (or forbids) `body` next to this place."""
-
-    body: Node
-    is_ahead: bool
-    is_negative: bool
-
-
-Node = CharSet | Plain | Concat | Either | Times | Assertion | Look
 
 _PLAIN_RUN = re.compile(r"(?:[^\\.\[\](){}*+?|^$](?![*+?{]))+")  # characters that mean themselves, once
 _PLAIN_OPTIONS = re.compile(r"(?:[^\\.\[\](){}*+?|^$]+\|)+[^\\.\[\](){}*+?|^$]+(?=\)|\Z)")  # a|b|c and nothing else
 _REPEAT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
 _GROUP_NAME = re.compile(r"\w+")
 _FLAGS = re.compile(r"([imsxauL]*)(?:-([imsx]+))?([:)])")
-_CONTROL = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "a": 7, "e": 27}
 
 
 def parse(pattern: str, dialect: Dialect) -> Node:
@@ -159,9 +81,7 @@ class _Parser:
         return unicode_word() if self.is_python else ASCII_WORD
 
     def error(self, message: str, offset: int | None = None) -> InvalidRegex:
-        offset = self.position if offset is None else offset
-        shown = self.pattern if len(self.pattern) <= 80 else self.pattern[:77] + "..."
-        return InvalidRegex(f"{message} at offset {offset} of the pattern {shown!r}", pointer=f"offset {offset}")
+        return syntax_error(self.pattern, message, self.position if offset is None else offset)
 
     def parse(self) -> Node:
         pattern = self.pattern
@@ -405,75 +325,13 @@ class _Parser:
         return self._escape(offset, in_class=True)
 
     def _escape(self, offset: int, *, in_class: bool) -> Intervals:
-        """Reads what follows a backslash: a set, often of one."""
-        c = self.pattern[self.position : self.position + 1]
-        if not c:
-            raise self.error("a backslash at the very end", offset)
-        self.position += 1
-        ascii_only = not self.is_python or "a" in self.flags
-        if c in "dDwWsS":
-            narrow, wide = _CLASSES[c.lower()]
-            if self.is_python:
-                intervals = _ASCII_CLASSES[c.lower()] if ascii_only else wide()
-            elif self.surely == c.islower():
-                intervals = narrow
-            else:
-                intervals = tuple(normalised((*wide(), *ECMA_SPACE))) if c in "sS" else wide()
-            return tuple(complement(intervals)) if c.isupper() else intervals
-        if c in "pP":
-            return self._property(offset, c == "P")
-        if c in _CONTROL:
-            point = _CONTROL[c]
-        elif c == "b" and in_class:
-            point = 8
-        elif c in "xuU":
-            point = self._hexadecimal(offset, {"x": 2, "u": 4, "U": 8}[c])
-        elif c == "c" and re.match("[A-Za-z]", self.pattern[self.position :]):
-            point = ord(self.pattern[self.position]) & 31
-            self.position += 1
-        elif c.isdigit() and c.isascii():
-            point = self._octal(offset, c, in_class)
-        elif c == "k" and self.pattern.startswith("<", self.position):
-            raise self.error("a backreference is not regular", offset)
-        elif c.isalpha() and c.isascii() and self.is_python:
-            raise self.error(f"an unknown escape \\{c}", offset)
-        else:
-            point = ord(c)
-        return ((point, point),)
-
-    def _octal(self, offset: int, first: str, in_class: bool) -> int:
-        match = re.compile("[0-7]{1,3}").match(self.pattern, offset + 1)
-        if match is None or (first != "0" and len(match[0]) < 3 and not in_class):
-            raise self.error("a backreference is not regular", offset)
-        self.position = match.end()
-        return int(match[0], 8) & 0xFF
-
-    def _hexadecimal(self, offset: int, num_digits: int) -> int:
-        match = re.compile(r"\{([0-9A-Fa-f]{1,8})\}").match(self.pattern, self.position)
-        digits = match[1] if match else self.pattern[self.position : self.position + num_digits]
-        if (len(digits) != num_digits and not match) or not re.fullmatch("[0-9A-Fa-f]+", digits):
-            raise self.error(f"an escape that needs {num_digits} hexadecimal digits", offset)
-        self.position = match.end() if match else self.position + num_digits
-        point = int(digits, 16)
-        if 0xD800 <= point < 0xDC00 and num_digits == 4:
-            low = re.compile(r"\\u([dD][c-fC-F][0-9A-Fa-f]{2})").match(self.pattern, self.position)
-            if low is not None:
-                self.position = low.end()
-                point = 0x10000 + ((point - 0xD800) << 10) + int(low[1], 16) - 0xDC00
-        if point > MAX_CODE_POINT:
-            raise self.error("a code point beyond 10FFFF", offset)
-        return point
-
-    def _property(self, offset: int, negated: bool) -> Intervals:
-        match = re.compile(r"\{(\^?)([^{}]*)\}|([A-Z])").match(self.pattern, self.position)
-        if match is None:
-            raise self.error("a Unicode class without a name", offset)
-        self.position = match.end()
-        name = match[3] or match[2]
-        intervals = general_category(name)
-        if intervals is None:
-            raise self.error(
-                f"the Unicode class {name!r}, which is not a general category (scripts and blocks are not known)",
-                offset,
-            )
-        return tuple(complement(intervals)) if negated != bool(match[1]) else intervals
+        """Reads the escape whose backslash stands at `offset`: a set, often of one."""
+        intervals, self.position = read_escape(
+            self.pattern,
+            offset,
+            in_class=in_class,
+            is_python=self.is_python,
+            ascii_only=not self.is_python or "a" in self.flags,
+            surely=self.surely,
+        )
+        return intervals

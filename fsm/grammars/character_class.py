@@ -6,7 +6,7 @@ import functools
 
 from ..expression import Embed
 from ..nfa import determinise
-from ..regex_syntax import CharSet
+from ..regex_tree import CharSet
 from ..unicode_sets import Intervals
 
 

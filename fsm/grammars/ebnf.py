@@ -25,7 +25,7 @@ from ..alphabet import complement, normalised
 from ..dfa import Language
 from ..expression import Expression, Grammar, Literal, Repeat, Rule
 from ..nfa import ANY
-from ..regex_syntax import CharSet, Node
+from ..regex_tree import CharSet, Node
 from ..unicode_sets import Intervals
 from .character_class import character_class
 from .factoring import factored

@@ -21,7 +21,7 @@ from ..dfa import Language
 from ..expression import Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
 from ..nfa import determinise
 from ..regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
-from ..regex_syntax import Concat, Either, Node, Plain, Times
+from ..regex_tree import Concat, Either, Node, Plain, Times
 from .walks import children, rule_names, strong_components
 
 Sized = tuple[Node, int]  # a tree and the number of positions that it unfolds to

@@ -21,7 +21,7 @@ from ..alphabet import Alphabet
 from ..dfa import Dfa
 from ..expression import NOTHING, Embed, Expression, Literal, Rule
 from ..nfa import determinise
-from ..regex_syntax import Node, Plain
+from ..regex_tree import Node, Plain
 
 MAX_STATES = 20_000  # of a terminal beside its obligations
 Obligations = frozenset[tuple[str, int]]
