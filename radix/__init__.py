@@ -6,7 +6,7 @@ from .explain import Explanation
 from .node import Node
 from .pins import Pin, PinBudgetExceeded
 from .results import Event, Inserted, Match, Statistics
-from .tokens import pack, unpack, without_padding
+from .tokens import common_prefix, pack, unpack, without_padding
 from .tree import RadixTree
 from .what_if import Visit, foresee, replay
 
@@ -24,6 +24,7 @@ __all__ = [
     "RadixTree",
     "Statistics",
     "Visit",
+    "common_prefix",
     "foresee",
     "pack",
     "replay",

@@ -19,8 +19,10 @@ from .walk import drop_skip
 
 # Up to so many blocks a leaf may be longer than what is wanted and still be evicted whole.
 MAX_SURPLUS_BLOCKS = 16
-# So many leaves one eviction passes over at most because they will soon be needed.
+# So many leaves one eviction spares at most, wholly or in part, because they will soon be needed.
 MAX_SPARED = 64
+
+Spare = Callable[[Node], int]
 
 
 class Evictor:
@@ -92,46 +94,60 @@ class Evictor:
         node.last_used = self._last_use = now
         node.era = self._era
 
-    def evict(self, num_blocks: int, spare: Callable[[Node], bool] | None) -> bytes:
+    def evict(self, num_blocks: int, spare: Spare | None) -> bytes:
         """See `RadixTree.evict_packed`."""
         freed: list[bytes] = []
-        spared: set[Node] = set()
+        aside: list[Node] = []
         wanted = 4 * num_blocks
         now = self._clock()
         while wanted > 0:
-            leaf = self._next_leaf(spare, spared)
-            if leaf is None:
-                break
-            if self._has_eras:
-                self._era = max(self._era, self.queue.policy(leaf)[0])
-            blocks = leaf.blocks
-            if len(blocks) > 2 * wanted and len(blocks) > wanted + 4 * MAX_SURPLUS_BLOCKS:
-                blocks = blocks[-wanted:]
-            if self._on_event is not None:
-                self._on_event(_evicted(leaf, blocks))
-            if len(blocks) < len(leaf.blocks):
-                self._shorten(leaf, len(leaf.blocks) - len(blocks), now)
-            else:
-                self._remove(leaf, now)
-            freed.append(blocks)
-            wanted -= len(blocks)
-        packed = freed[0] if len(freed) == 1 else b"".join(freed)
-        self.num_evicted_blocks += len(packed) >> 2
-        return packed
-
-    def _next_leaf(self, spare: Callable[[Node], bool] | None, spared: set[Node]) -> Node | None:
-        """The leaf to go next, out of the queue. One to be spared counts as used now, once, and goes back into it."""
-        while True:
             leaf = self.queue.take()
             if leaf is None:
                 if self._find_room():
                     continue
-                return None
-            if spare is None or leaf in spared or len(spared) == MAX_SPARED or not spare(leaf):
-                return leaf
-            spared.add(leaf)
+                if not aside:
+                    break
+                spare = None
+                self._put_back(aside)
+                continue
+            kept = self._spared_bytes(leaf, spare) if spare is not None and len(aside) < MAX_SPARED else 0
+            if kept == len(leaf.blocks):
+                aside.append(leaf)
+                continue
+            blocks = leaf.blocks[kept:]
+            if len(blocks) > 2 * wanted and len(blocks) > wanted + 4 * MAX_SURPLUS_BLOCKS:
+                blocks = blocks[-wanted:]
+            if self._has_eras:
+                self._era = max(self._era, self.queue.policy(leaf)[0])
+            if self._on_event is not None:
+                self._on_event(_evicted(leaf, blocks))
+            if len(blocks) == len(leaf.blocks):
+                self._remove(leaf, now)
+            else:
+                self._shorten(leaf, len(leaf.blocks) - len(blocks), now)
+                if len(leaf.blocks) == kept:
+                    aside.append(leaf)
+                else:
+                    self.queue.push(leaf)
+            freed.append(blocks)
+            wanted -= len(blocks)
+        if aside:
+            self._put_back(aside)
+        packed = freed[0] if len(freed) == 1 else b"".join(freed)
+        self.num_evicted_blocks += len(packed) >> 2
+        return packed
+
+    def _spared_bytes(self, leaf: Node, spare: Spare) -> int:
+        """How many bytes of the leaf's block ids are to be spared, from the first."""
+        num_tokens = spare(leaf) - leaf.end + (len(leaf.tokens) >> 2)
+        return min(max(num_tokens // self._block_size, 0), leaf.num_blocks) << 2
+
+    def _put_back(self, aside: list[Node]) -> None:
+        """Into the queue, as used now: so the next eviction does not come upon them first again."""
+        for leaf in aside:
             self.mark_use(leaf)
             self.queue.push(leaf)
+        aside.clear()
 
     def _shorten(self, leaf: Node, kept: int, now: float) -> None:
         """Cut the run of a leaf down to `kept` bytes of block ids."""
@@ -142,7 +158,6 @@ class Evictor:
         leaf.tokens = leaf.tokens[:cut]
         if leaf.skipped_by is not None:
             drop_skip(leaf)
-        self.queue.push(leaf)
 
     def _remove(self, leaf: Node, now: float) -> None:
         """Unlink a leaf and hand its usage up; its parent may become a leaf, an empty root is dropped."""

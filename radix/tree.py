@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from .audit import audit_tree
 from .draw import draw_tree
 from .eviction import POLICIES, BlockCost, equal_cost
-from .evictor import Evictor
+from .evictor import Evictor, Spare
 from .explain import Explanation, explain_miss
 from .node import Node, pack_blocks, unpack_blocks
 from .pins import Pin, PinBook
@@ -371,11 +371,11 @@ class RadixTree:
 
     # ---------------------------------------------------------------- evict, clear
 
-    def evict(self, num_blocks: int, *, spare: Callable[[Node], bool] | None = None) -> list[int]:
+    def evict(self, num_blocks: int, *, spare: Spare | None = None) -> list[int]:
         """`evict_packed` as a list of ids."""
         return unpack_blocks(self.evict_packed(num_blocks, spare=spare))
 
-    def evict_packed(self, num_blocks: int, *, spare: Callable[[Node], bool] | None = None) -> bytes:
+    def evict_packed(self, num_blocks: int, *, spare: Spare | None = None) -> bytes:
         """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
 
         Fewer come back only if all else is leased or pinned; expired pins are given up before that. A leaf goes
@@ -384,8 +384,9 @@ class RadixTree:
         The answer is packed int32, like `Match.packed_blocks`.
 
         Args:
-            spare: says whether a leaf will soon be needed again. Up to `MAX_SPARED` such leaves are passed over, as
-                if they had just been used; they go only when nothing else is left.
+            spare: says of a leaf how many tokens of its prefix, from the root, will soon be needed. The whole blocks
+                of these stay, in up to `MAX_SPARED` leaves, as if they had just been used; what is beyond them goes.
+                If nothing else is left they go as well.
         """
         packed = self._evictor.evict(num_blocks, spare)
         self._num_cached -= len(packed) >> 2

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from .node import Node
+from .tokens import common_prefix
 from .tree import RadixTree
 
 
@@ -46,10 +47,11 @@ def replay(
     free = num_blocks
     num_asked = num_hit = 0
 
-    def is_needed(leaf: Node) -> bool:
+    def count_needed(leaf: Node) -> int:
         path = leaf.path_tokens()
         at = bisect_left(ordered, (leaf.namespace, path))
-        return at < len(ordered) and ordered[at][0] == leaf.namespace and ordered[at][1].startswith(path)
+        around = (tokens for namespace, tokens in ordered[max(0, at - 1) : at + 1] if namespace == leaf.namespace)
+        return max((common_prefix(path, tokens, 0) >> 2 for tokens in around), default=0)
 
     for index, visit in enumerate(visits):
         if num_ahead:
@@ -69,7 +71,7 @@ def replay(
         tree.lease(match.node)
         if num_needed - num_known > free:
             missing = num_needed - num_known - free
-            free += len(tree.evict(missing, spare=is_needed if num_ahead else None))
+            free += len(tree.evict(missing, spare=count_needed if num_ahead else None))
         num_kept = min(num_needed, num_known + free)
         if num_kept > num_known:
             kept = visit.tokens[: num_kept * 4 * block_size]

@@ -39,11 +39,11 @@ class PrefixCache:
         self.tree = RadixTree(block_size, policy=eviction_policy, max_pinned_blocks=max_pinned_blocks)
         self._kv_cache = kv_cache
         self._explain_namespaces = explain_namespaces
-        self._will_need: Callable[[str, bytes], bool] | None = None
+        self._count_needed: Callable[[str, bytes], int] | None = None
 
-    def spare_when(self, will_need: Callable[[str, bytes], bool]) -> None:
-        """From now on evictions pass over prefixes for which `will_need(namespace, packed tokens)` is true."""
-        self._will_need = will_need
+    def spare_what(self, count_needed: Callable[[str, bytes], int]) -> None:
+        """From now on evictions spare the first `count_needed(namespace, packed tokens)` tokens of a prefix."""
+        self._count_needed = count_needed
 
     @property
     def num_available_blocks(self) -> int:
@@ -190,10 +190,15 @@ class PrefixCache:
             f" != {self.pool.num_blocks} blocks"
         )
 
-    def _is_needed(self, leaf: Node) -> bool:
-        assert self._will_need is not None
+    def _num_needed(self, leaf: Node) -> int:
+        """How many tokens of the path to a leaf are needed; a tail needed to its end counts as a whole block."""
+        assert self._count_needed is not None
         tokens = leaf.path_tokens()
-        return self._will_need(leaf.namespace, without_padding(tokens) if leaf.is_tail else tokens)
+        if not leaf.is_tail:
+            return self._count_needed(leaf.namespace, tokens)
+        tokens = without_padding(tokens)
+        num_needed = self._count_needed(leaf.namespace, tokens)
+        return leaf.end if num_needed == len(tokens) >> 2 else num_needed
 
     def _match_limit(self, request: Request) -> int:
         wanted = request.sampling.prompt_logprobs_from
@@ -209,6 +214,6 @@ class PrefixCache:
         if short > 0:
             if short > self.tree.num_evictable_blocks:
                 return False
-            self.pool.free(self.tree.evict(short, spare=None if self._will_need is None else self._is_needed))
+            self.pool.free(self.tree.evict(short, spare=None if self._count_needed is None else self._num_needed))
         request.blocks += self.pool.allocate(missing)
         return True

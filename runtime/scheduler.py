@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from ..errors import DeadlineExceeded
-from ..radix import pack
+from ..radix import common_prefix, pack
 from .admission import Outlook, OutputForecast, peak_demand
 from .batch import Batch, Extend
 from .prefix_cache import PrefixCache
@@ -81,7 +81,7 @@ class Scheduler:
         self._failed: list[tuple[Request, Exception]] = []
         self.running: list[Request] = []
         self.num_preemptions = 0
-        prefix_cache.spare_when(self._will_need)
+        prefix_cache.spare_what(self._count_needed)
 
     @property
     def num_waiting(self) -> int:
@@ -307,18 +307,15 @@ class Scheduler:
         del self._by_arrival[entry.request.ticket]
         self._num_by_priority[entry.key[0]] -= 1
 
-    def _will_need(self, namespace: str, tokens: bytes) -> bool:
-        """Whether somebody who waits begins with these tokens."""
-        for request in self._preempted:
-            if request.namespace == namespace and self._preempted_tokens[request.ticket].startswith(tokens):
-                return True
+    def _count_needed(self, namespace: str, tokens: bytes) -> int:
+        """With how many of these tokens somebody who waits begins: in the order of tokens it is a neighbour."""
+        waiting = [self._preempted_tokens[one.ticket] for one in self._preempted if one.namespace == namespace]
         for priority, number in self._num_by_priority.items():
-            at = bisect_left(self._ordered, (priority, namespace, tokens, -1), key=lambda entry: entry.key)
-            if number and at < len(self._ordered):
-                key = self._ordered[at].key
-                if key[:2] == (priority, namespace) and key[2].startswith(tokens):
-                    return True
-        return False
+            if number:
+                at = bisect_left(self._ordered, (priority, namespace, tokens, -1), key=lambda entry: entry.key)
+                keys = (entry.key for entry in self._ordered[max(0, at - 1) : at + 1])
+                waiting += [key[2] for key in keys if key[:2] == (priority, namespace)]
+        return max((common_prefix(tokens, other, 0) >> 2 for other in waiting), default=0)
 
     def _next_request(self) -> Request | None:
         """Whom to admit next: the preempted, the overdue, then the next in tree order that need not wait."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Callable
 
 import pytest
 
-from phloem.radix import Event, PinBudgetExceeded, RadixTree, pack
+from phloem.radix import POLICIES, Event, Node, PinBudgetExceeded, RadixTree, common_prefix, pack
 
 
 class Clock:
@@ -243,17 +244,40 @@ def test_cost_prefers_what_is_dear_to_compute() -> None:
     assert tree.evict(1) == [4]
 
 
-def test_what_is_soon_needed_goes_last() -> None:
-    tree = make_tree(([1, 1], [1, 2]), ([2], [3]), ([3], [4]))
-    assert tree.evict(1, spare=lambda leaf: leaf.blocks == pack([1, 2])) == [3]
-    assert tree.evict(3, spare=lambda leaf: leaf.blocks == pack([1, 2])) == [4, 1, 2]
+def needing(*token_ids: int) -> Callable[[Node], int]:
+    """Says of a leaf how many tokens of its prefix a request for these tokens will need."""
+    return lambda leaf: common_prefix(leaf.path_tokens(), pack(token_ids), 0) >> 2
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_soon_needed_goes_last(policy: str) -> None:
+    tree = make_tree(([1, 1], [1, 2]), ([2], [3]), ([3], [4]), policy=policy)
+    tree.match(pack([2]), "")
+    tree.match(pack([3]), "")
+    assert tree.evict(1, spare=needing(1, 1, 5)) == [3]
+    assert tree.evict(3, spare=needing(1, 1, 5)) == [4, 1, 2]
     assert tree.num_cached_blocks == 0
+    tree.audit()
+
+
+def test_of_a_leaf_the_blocks_that_are_soon_needed_stay() -> None:
+    tree = make_tree(([1, 1, 1, 2, 2, 2], [5, 6, 7]), ([3, 3], [8]), block_size=2)
+    assert tree.evict(1, spare=needing(1, 1, 1, 9)) == [6, 7]
+    assert tree.match(pack([1, 1, 1, 2]), "").blocks == [5]
+    assert tree.evict(2, spare=needing(1, 1, 1, 9)) == [8, 5]
+
+
+def test_a_long_leaf_is_shortened_no_further_than_what_is_soon_needed() -> None:
+    tree = make_tree((list(range(1, 101)), list(range(100))), ([1, 2, 200], [0, 1, 100]))
+    assert tree.evict(1, spare=needing(*range(1, 51))) == [99]
+    assert sorted(tree.evict(45, spare=needing(*range(1, 51)))) == list(range(50, 99))
+    assert tree.match(pack(range(1, 101)), "").num_tokens == 50
     tree.audit()
 
 
 def test_a_spared_leaf_is_still_a_candidate() -> None:
     tree = make_tree(([1], [1]), ([2], [2]))
-    tree.evict(1, spare=lambda leaf: leaf.blocks == pack([1]))
+    tree.evict(1, spare=needing(1))
     tree.audit()
     assert tree.evict(1) == [1]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -17,6 +17,7 @@ from phloem.radix import (
     Pin,
     PinBudgetExceeded,
     RadixTree,
+    common_prefix,
     evictor,
     pack,
     siblings,
@@ -384,6 +385,42 @@ def test_tree_agrees_with_the_truth_when_every_shortcut_is_taken(
     monkeypatch.setattr(evictor, "MAX_SURPLUS_BLOCKS", 0)
     for seed in range(4):
         walk_randomly(Trial(block_size, "lru"), Random(seed), 700)
+
+
+SHORT_TOKENS = st.lists(st.integers(0, 1), max_size=12)
+
+
+@given(
+    st.lists(SHORT_TOKENS, min_size=1, max_size=8),
+    SHORT_TOKENS,
+    SHORT_TOKENS,
+    st.lists(st.integers(1, 6), max_size=4),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from(sorted(KEYS)),
+)
+def test_what_is_needed_goes_only_after_all_that_is_not(
+    inserts: list[list[int]],
+    needed: list[int],
+    leased: list[int],
+    evictions: list[int],
+    block_size: int,
+    policy: str,
+) -> None:
+    tree, truth = RadixTree(block_size, policy=policy, block_cost=block_cost), Truth(block_size)
+    for tokens in inserts:
+        path = truth.prefixes("", tokens)
+        row = [truth.cached.setdefault(prefix, Block(len(truth.cached))).id for prefix in path]
+        tree.insert(pack(tokens), row, "")
+    tree.lease(tree.match(pack(leased), "").node)
+    evictable = {truth.cached[prefix].id for prefix in truth.cached.keys() - set(truth.matched("", leased))}
+    needed_blocks = {truth.cached[prefix].id for prefix in truth.matched("", needed)} & evictable
+    for num_blocks in evictions:
+        freed = tree.evict(num_blocks, spare=lambda leaf: common_prefix(leaf.path_tokens(), pack(needed), 0) >> 2)
+        assert len(freed) >= min(num_blocks, len(evictable))
+        assert set(freed) <= evictable
+        evictable -= set(freed)
+        assert not needed_blocks & set(freed) or evictable <= needed_blocks
+        tree.audit()
 
 
 class TreeMachine(RuleBasedStateMachine):
