@@ -19,11 +19,12 @@ def audit_tree(
     num_nodes: int,
     num_cached_blocks: int,
     num_leased_blocks: int,
+    num_attached_bytes: int,
 ) -> None:
     """Raise AssertionError, naming the place, if an invariant of the tree does not hold. O(tree)."""
     queued = queue.audit()
     seen_blocks: dict[int, Node] = {}
-    num_leased = num_blocks = 0
+    num_leased = num_blocks = num_attached = 0
     nodes: set[Node] = set()
     for namespace, root in roots.items():
         assert root.namespace == namespace, f"root of {namespace!r} says it is of {root.namespace!r}"
@@ -42,6 +43,7 @@ def audit_tree(
                 other = seen_blocks.setdefault(block, node)
                 assert other is node, f"block {block} is in {node.name} and {other.name}"
             num_blocks += node.num_blocks
+            num_attached += len(node.attached or b"")
             assert node.last_used <= last_use, f"{node.name}: used in the future"
             assert node.is_queued == (node in queued), f"{node.name}: is_queued is {node.is_queued}"
             if node.num_holds:
@@ -55,6 +57,7 @@ def audit_tree(
     counted = len(nodes) - len(roots)
     assert counted == num_nodes, f"{counted} nodes in tree, counted {num_nodes}"
     assert num_leased == num_leased_blocks, f"{num_leased} blocks leased, counted {num_leased_blocks}"
+    assert num_attached == num_attached_bytes, f"{num_attached} bytes attached, counted {num_attached_bytes}"
     for pin in pins:
         assert pin.node in nodes, "a pin holds a node that is not in the tree"
         assert pin.node.num_leases > 0, f"{pin.node.name}: pinned without a lease"
@@ -69,6 +72,7 @@ def _audit_links(node: Node, block_size: int) -> None:
     assert len(node.tokens) % (4 * block_size) == 0, f"{node.name}: run is not of whole blocks"
     above = 0 if node.parent is None else node.parent.end
     assert node.end == above + len(node.tokens) // 4, f"{node.name}: ends at token {node.end}"
+    assert len(node.attached or node.tokens) == len(node.tokens), f"{node.name}: what it carries is not its run's"
     assert node.num_leases >= 0, f"{node.name}: {node.num_leases} leases"
     num_holds = int(node.num_leases > 0)
     for key, child in (node.children or {}).items():

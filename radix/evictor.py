@@ -31,7 +31,8 @@ class Evictor:
     Attributes:
         queue: the leaves that may go.
         ghosts: what went, the last `max_ghosts` runs.
-        num_evicted_blocks, num_removed_nodes: counted since the beginning.
+        num_evicted_blocks, num_removed_nodes, num_dropped_bytes: counted since the beginning; the last is of what
+            the nodes carried.
 
     Args:
         roots: those of the tree; one that loses its last child is dropped.
@@ -48,6 +49,7 @@ class Evictor:
         "_on_event",
         "_roots",
         "ghosts",
+        "num_dropped_bytes",
         "num_evicted_blocks",
         "num_removed_nodes",
         "queue",
@@ -69,6 +71,7 @@ class Evictor:
         self.ghosts: GhostRecord = deque(maxlen=max_ghosts)
         self.num_evicted_blocks = 0
         self.num_removed_nodes = 0
+        self.num_dropped_bytes = 0
         self._roots = roots
         self._block_size = block_size
         self._clock = clock
@@ -156,6 +159,9 @@ class Evictor:
         self.ghosts.append((leaf, leaf.tokens[cut : cut + 4 * self._block_size], now))
         leaf.blocks = leaf.blocks[:kept]
         leaf.tokens = leaf.tokens[:cut]
+        if leaf.attached is not None:
+            self.num_dropped_bytes += len(leaf.attached) - cut
+            leaf.attached = leaf.attached[:cut]
         if leaf.skipped_by is not None:
             drop_skip(leaf)
 
@@ -173,6 +179,9 @@ class Evictor:
             parent.siblings.remove(leaf.key)
         leaf.parent = None
         leaf.tokens = b""  # the record of what was evicted may keep the node
+        if leaf.attached is not None:
+            self.num_dropped_bytes += len(leaf.attached)
+            leaf.attached = None
         if parent.parent is None:
             if not parent.children:
                 del self._roots[parent.namespace]
