@@ -14,14 +14,14 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 from ..errors import EngineStopped, RequestError
 from .collector import Collector, scoring_params
 from .constraint_spec import ConstraintSpec
 from .engine import Engine
 from .intake import Prompt
-from .request import Completion, Delta, Request, SamplingParams, TokenLogprob
+from .request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .statistics import EngineStatistics
 
 Result = TypeVar("Result")
@@ -118,7 +118,7 @@ class AsyncEngine:
         prompt: Prompt,
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> Stream:
         """Starts a request and returns its stream. Errors of the request are raised here, before it is queued."""
         stream, started = self._submit(prompt, sampling, constraint, **options)
@@ -130,7 +130,7 @@ class AsyncEngine:
         streams = []
         for requests in prepared:
             stream = Stream(self, len(requests), constraint)
-            stream.request_id = requests[0].id
+            stream.request_id = requests[0].request_id
             streams.append((stream, self._enqueue(requests, stream._deliver)))
         try:
             for _, started in streams:
@@ -202,7 +202,7 @@ class AsyncEngine:
         prompt: Prompt,
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> AsyncIterator[Delta]:
         """Yields a request's deltas. Closing or cancelling it aborts the request.
 
@@ -230,14 +230,14 @@ class AsyncEngine:
                 yield event
         finally:
             if num_open:
-                self.abort(requests[0].id)
+                self.abort(requests[0].request_id)
 
     async def complete(
         self,
         prompt: Prompt,
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> list[Completion]:
         """Runs a request to its end; one completion per output, in order."""
         collector = Collector(sampling.n if sampling else 1, constraint)
@@ -256,11 +256,11 @@ class AsyncEngine:
         prompt: Prompt,
         sampling: SamplingParams | None,
         constraint: ConstraintSpec | None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> tuple[Stream, Future[str]]:
         requests = self.engine.prepare(prompt, sampling, constraint, **options)
         stream = Stream(self, len(requests), constraint)
-        stream.request_id = requests[0].id
+        stream.request_id = requests[0].request_id
         return stream, self._enqueue(requests, stream._deliver)
 
     def _enqueue(self, requests: list[Request], deliver: Callable[[Event], None]) -> Future[str]:

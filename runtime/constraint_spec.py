@@ -9,14 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
 from ..errors import InvalidGrammar, InvalidRegex, InvalidSchema, InvalidStructuralTag, RequestError
-
-if TYPE_CHECKING:
-    from ..fsm.look import Explanation
 
 Kind = Literal["regex", "choice", "json_schema", "json_object", "grammar", "structural_tag"]
 Syntax = Literal["auto", "ebnf", "lark"]
@@ -45,12 +42,6 @@ class ConstraintSpec:
     syntax: Syntax = "auto"
     key_order: KeyOrder = "schema"
     extra_keys: ExtraKeys = "schema"
-
-    def explain(self, *, tokenizer: str = "nano", text: str | None = None) -> Explanation:
-        """What the constraint demands, how it is enforced and what it costs; see `explaining.explain`."""
-        from .explaining import explain
-
-        return explain(self, tokenizer=tokenizer, text=text)
 
     def parse(self, text: str) -> object:
         """The finished text as a value: a pydantic object, parsed JSON, or the text itself.

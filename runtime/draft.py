@@ -16,7 +16,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .config import JumpMode
 from .request import Request
+
+
+def next_draft(request: Request, jump: JumpMode, max_draft_tokens: int) -> list[int]:
+    """What to verify in the request's next forward. Canonical forced text joins the output at once instead, unseen.
+
+    Stop strings, `min_tokens` and log-probabilities need every token decided, so they go the verified way.
+    """
+    if jump == "off":
+        return []
+    if jump == "verified":
+        return guess(request, max_draft_tokens)
+    draft, sampling = propose(request, max_draft_tokens), request.sampling
+    if sampling.stop or sampling.min_tokens or sampling.logprobs is not None:
+        return draft
+    return _take(request, draft)
+
+
+def _take(request: Request, draft: list[int]) -> list[int]:
+    """Appends the draft to the output; returns what is left to be decided, since deciding is what ends a request."""
+    for index, token_id in enumerate(draft):
+        cursor = request.cursor
+        assert cursor is not None and cursor.advance(token_id), "a draft broke its constraint"
+        if cursor.must_stop:
+            cursor.rollback(1)
+            return draft[index:]
+        request.token_ids.append(token_id)
+        request.output.push(token_id)
+        request.usage.completion_tokens += 1
+        request.usage.drafted_tokens += 1
+        request.usage.jumped_tokens += 1
+    return []
 
 
 def propose(request: Request, max_draft_tokens: int) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeGuard, TypeVar, cast, overload
+from typing import Any, Protocol, Self, TypeGuard, TypeVar, Unpack, cast, overload
 
 from ..errors import ConfigError
 from ..radix import Pin
@@ -22,7 +22,7 @@ from .constraint_spec import ConstraintSpec
 from .engine_core import EngineCore
 from .intake import Prompt
 from .loading import LoadedModel, load
-from .request import Completion, Delta, Request, SamplingParams, TokenLogprob
+from .request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 
 Message = Mapping[str, Any]
 Result = TypeVar("Result")
@@ -34,7 +34,11 @@ class Driver(Protocol):
     def run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]: ...
 
     def submit(
-        self, prompt: Prompt, sampling: SamplingParams | None, constraint: ConstraintSpec | None, **options: Any
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None,
+        constraint: ConstraintSpec | None,
+        **options: Unpack[RequestOptions],
     ) -> Iterable[Delta]: ...
 
     def call(self, function: Callable[[], Result]) -> Future[Result]: ...
@@ -75,12 +79,12 @@ class Engine(EngineCore):
         self._driver = None
 
     @overload
-    def generate(
+    def generate(  # type: ignore[overload-overlap]  # a str is a Sequence[str] too; as one prompt it counts
         self,
         prompts: Prompt,
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> Completion: ...
 
     @overload
@@ -89,7 +93,7 @@ class Engine(EngineCore):
         prompts: Sequence[Prompt],
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> list[Completion]: ...
 
     def generate(
@@ -97,7 +101,7 @@ class Engine(EngineCore):
         prompts: Prompt | Sequence[Prompt],
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> Completion | list[Completion]:
         """Runs one prompt (text or ids) to its `Completion`, or a list of prompts to a list of them.
 
@@ -114,7 +118,7 @@ class Engine(EngineCore):
         """Enqueues as the queue has room, steps until all are done, keeps order."""
         if self._driver is not None:
             return self._driver.run(prepared, constraint)
-        collectors = {requests[0].id: Collector(len(requests), constraint) for requests in prepared}
+        collectors = {requests[0].request_id: Collector(len(requests), constraint) for requests in prepared}
         pending = list(reversed(prepared))
         unfinished = set(collectors)
         try:
@@ -137,7 +141,7 @@ class Engine(EngineCore):
         prompt: Prompt,
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> Iterator[Delta]:
         """Yields one request's deltas as they come; closing the iterator aborts it. An error delta raises."""
         if self._driver is not None:
@@ -162,14 +166,15 @@ class Engine(EngineCore):
         messages: Sequence[Message],
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
-        **options: Any,
+        **options: Unpack[RequestOptions],
     ) -> Any:
         """`generate` on the model's chat template; `messages` are `{"role": …, "content": …}`.
 
         The next turn of a conversation computes only what is new in it, to the token.
         """
         chat = self.encode_chat(messages, namespace=options.get("namespace", ""))
-        return self.generate(chat.token_ids, sampling, constraint, conversation=chat.text, **options)
+        options["conversation"] = chat.text
+        return self.generate(chat.token_ids, sampling, constraint, **options)
 
     def score(
         self, prompt: Prompt, continuations: Sequence[Sequence[int]], *, namespace: str = ""

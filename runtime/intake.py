@@ -11,13 +11,14 @@ import random
 import secrets
 from array import array
 from collections.abc import Sequence
+from typing import Unpack
 
 from ..errors import PromptTooLong, RequestError
 from ..fsm import Compiler, Constraint
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .output import OutputText
-from .request import Request, SamplingParams
+from .request import Request, RequestOptions, SamplingParams
 from .tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
@@ -55,20 +56,10 @@ class Intake:
         prompt: Prompt,
         sampling: SamplingParams,
         constraint: ConstraintSpec | None,
-        *,
-        namespace: str = "",
-        priority: int = 0,
-        request_id: str | None = None,
-        pin_ttl: float = 0.0,
-        conversation: str = "",
-        explain_cache: bool = False,
-        deadline_seconds: float | None = None,
+        **options: Unpack[RequestOptions],
     ) -> list[Request]:
         """`sampling.n` requests under one id; see `Engine.prepare`."""
-        if deadline_seconds is not None and not deadline_seconds > 0:
-            raise RequestError(
-                f"deadline_seconds: {deadline_seconds} is out of range; it must be above 0", param="deadline_seconds"
-            )
+        _check_options(options)
         token_ids = self.token_ids(prompt)
         max_tokens = self._budget(len(token_ids), sampling)
         scored_from = sampling.prompt_logprobs_from
@@ -80,27 +71,20 @@ class Intake:
         compiled = self.compile(constraint) if constraint is not None else None
         if compiled is not None:
             _check_budget(compiled, max_tokens)
-        if request_id is None:
-            request_id = f"request-{next(self._ids)}"
+        options.setdefault("request_id", f"request-{next(self._ids)}")
         seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
         requests = []
         for index in range(sampling.n):
             request = Request(
-                id=request_id,
                 index=index,
                 token_ids=array("i", token_ids),
                 num_prompt_tokens=len(token_ids),
                 sampling=sampling,
                 seed=_sample_seed(seed, index),
                 output=OutputText(self._tokenizer.detokenizer(), sampling.stop),
-                namespace=namespace,
-                priority=priority,
                 cursor=compiled.cursor() if compiled is not None else None,
                 max_tokens=max_tokens,
-                pin_ttl=pin_ttl,
-                conversation=conversation,
-                explain_cache=explain_cache,
-                deadline_seconds=deadline_seconds,
+                **options,
             )
             request.usage.prompt_tokens = len(token_ids)
             requests.append(request)
@@ -159,6 +143,18 @@ class Intake:
                 param="prompt",
             )
         return room if sampling.max_tokens is None else min(sampling.max_tokens, room)
+
+
+def _check_options(options: RequestOptions) -> None:
+    unknown = options.keys() - RequestOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(RequestOptions.__annotations__)
+        raise RequestError(f"{min(unknown)}: a request has no such option; there are {known}", param=min(unknown))
+    deadline_seconds = options.get("deadline_seconds")
+    if deadline_seconds is not None and not deadline_seconds > 0:
+        raise RequestError(
+            f"deadline_seconds: {deadline_seconds} is out of range; it must be above 0", param="deadline_seconds"
+        )
 
 
 def _check_budget(constraint: Constraint, max_tokens: int) -> None:

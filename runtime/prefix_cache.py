@@ -182,7 +182,7 @@ class PrefixCache:
             held = request.lease.num_tokens // self.block_size if request.lease else 0
             own += request.blocks[held:]
             capacity = len(request.blocks) * self.block_size
-            assert request.num_computed_tokens <= capacity, f"request {request.id}: KV beyond its blocks"
+            assert request.num_computed_tokens <= capacity, f"request {request.request_id}: KV beyond its blocks"
         assert len(own) == len(set(own)), "a block is held by two requests"
         total = self.pool.num_free + self.tree.num_cached_blocks + len(own)
         assert total == self.pool.num_blocks, (

@@ -17,7 +17,7 @@ import time
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from ..errors import RequestError
 
@@ -149,6 +149,29 @@ def _check_number(name: str, value: float, low: float, high: float, *, above: bo
         raise RequestError(f"{name}: {value} is out of range; it must be {span}", param=name)
 
 
+class RequestOptions(TypedDict, total=False):
+    """What a request may be given besides prompt, sampling and constraint; the defaults are those of `Request`.
+
+    Keys:
+        request_id: under which `step` reports; made up if it is not given.
+        namespace: which prefixes it may share (salt, adapter …).
+        priority: higher ones are admitted first.
+        pin_ttl: seconds for which its prompt stays cached once it is computed, as far as the budget of pins reaches
+            (`usage.pinned_tokens` tells); 0: not pinned.
+        conversation: that of `encode_chat`, if it is a chat whose reply is to be remembered.
+        explain_cache: whether `usage.cache_explanation` shall say where the longest cached prefix ended and why.
+        deadline_seconds: still waiting so long after it was queued, it fails with `DeadlineExceeded`; None: it waits.
+    """
+
+    request_id: str
+    namespace: str
+    priority: int
+    pin_ttl: float
+    conversation: str
+    explain_cache: bool
+    deadline_seconds: float | None
+
+
 @dataclass(slots=True)
 class Usage:
     """Token counts of one request; they grow while it runs.
@@ -253,6 +276,8 @@ class Lease:
 class Request:
     """One sequence in the engine. Only the engine, the scheduler and the prefix cache change it.
 
+    The fields of `RequestOptions` mean what they mean there.
+
     Attributes:
         token_ids: prompt and accepted output, int32.
         num_computed_tokens: tokens whose KV is written.
@@ -261,16 +286,11 @@ class Request:
         draft: tokens proposed to follow token_ids; dropped freely.
         max_draft_tokens: how many are worth proposing, going by what became of the last drafts.
         num_delivered: output tokens that a delta has reported.
-        namespace: which prefixes it may share (salt, adapter …).
-        conversation: the text of the prompt if it is a chat whose reply is to be remembered; else "".
-        pin_ttl: seconds for which its prompt is pinned once it is computed; 0: not at all.
-        deadline_seconds: it fails if it has not been admitted so long after it was queued; None: it waits.
         queued_at: seconds of the scheduler's clock.
-        explain_cache: whether to say why no more of the prompt was cached.
-        found: what the tree said about that just before the request was admitted.
+        found: what the tree said about the prompt just before the request was admitted.
     """
 
-    id: str
+    request_id: str
     index: int
     token_ids: array[int]
     num_prompt_tokens: int

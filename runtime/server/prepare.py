@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...errors import RequestError
 from ..constraint_spec import ConstraintSpec
 from ..reply_memory import Conversation
-from ..request import SamplingParams
+from ..request import RequestOptions, SamplingParams
 from .constraints import Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
 from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
@@ -46,11 +46,7 @@ class EngineCall:
     prompt_ids: list[int]
     sampling: SamplingParams
     spec: ConstraintSpec | None
-    namespace: str
-    priority: int
-    conversation: str = ""
-    explain_cache: bool = False
-    deadline_seconds: float | None = None
+    options: RequestOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,8 @@ def prepare_chat(
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key)
-    return PreparedChat(replace(call, conversation=chat.text), plan)
+    call.options["conversation"] = chat.text
+    return PreparedChat(call, plan)
 
 
 def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
@@ -218,12 +215,10 @@ def _sampling(
 def _call(
     prompt_ids: list[int], sampling: SamplingParams, wanted: Wanted | None, body: Generation, api_key: str | None
 ) -> EngineCall:
-    return EngineCall(
-        prompt_ids,
-        sampling,
-        wanted.spec if wanted is not None else None,
-        namespace_of(body.cache_salt, api_key),
-        body.priority,
+    options = RequestOptions(
+        namespace=namespace_of(body.cache_salt, api_key),
+        priority=body.priority,
         explain_cache=body.explain_cache,
         deadline_seconds=body.deadline_seconds,
     )
+    return EngineCall(prompt_ids, sampling, wanted.spec if wanted is not None else None, options)

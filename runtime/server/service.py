@@ -161,13 +161,6 @@ class Service:
 
     def _generate(self, call: EngineCall) -> AsyncGenerator[Delta]:
         stream: AsyncIterator[Delta] = self.async_engine.generate(
-            call.prompt_ids,
-            call.sampling,
-            call.spec,
-            namespace=call.namespace,
-            priority=call.priority,
-            conversation=call.conversation,
-            explain_cache=call.explain_cache,
-            deadline_seconds=call.deadline_seconds,
+            call.prompt_ids, call.sampling, call.spec, **call.options
         )
         return cast("AsyncGenerator[Delta]", stream)

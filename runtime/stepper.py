@@ -1,0 +1,196 @@
+"""One step after another: plan, forward, choose, commit.
+
+::
+
+    batch  = scheduler.plan()              who runs, how many tokens each, which blocks
+    logits = runner.forward(batch)         one ragged forward
+    choice = sampler.choose(logits, batch)
+    deltas = _commit(batch, choice)        advance cursors, verify drafts, extend leases, finish, release
+
+Knows the requests that are queued or running, not who asked for them. Single-threaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..errors import RequestError
+from ..radix import PinBudgetExceeded
+from .batch import Batch, Extend
+from .cache_explanation import explain_to_caller
+from .config import JumpMode
+from .draft import adapt, next_draft, num_accepted
+from .model_runner import ModelRunner
+from .prefix_cache import PrefixCache
+from .request import Delta, FinishReason, Phase, Request
+from .sampler import Choice, Sampler
+from .scheduler import Scheduler
+from .stopping import append_decided
+from .tokenizer import Tokenizer
+
+
+class Stepper:
+    """Moves requests from the queue to their ends.
+
+    Args:
+        jump, max_draft_tokens: how forced text is proposed, and how much of it at once.
+        on_finish: called with each request that has ended, and whether what it wrote is kept.
+
+    Attributes:
+        num_steps: steps so far that computed anything.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runner: ModelRunner,
+        sampler: Sampler,
+        prefix_cache: PrefixCache,
+        tokenizer: Tokenizer,
+        *,
+        jump: JumpMode,
+        max_draft_tokens: int,
+        on_finish: Callable[[Request, bool], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._sampler = sampler
+        self._prefix_cache = prefix_cache
+        self._tokenizer = tokenizer
+        self._jump = jump
+        self._max_draft_tokens = max_draft_tokens
+        self._on_finish = on_finish
+        self.num_steps = 0
+
+    def add(self, request: Request) -> None:
+        """Puts a request into the queue."""
+        self._draft(request)
+        self._scheduler.add(request)
+
+    def step(self) -> list[Delta]:
+        """Runs one step; returns what it added to which request. Empty when idle.
+
+        Whatever fails is charged to one request: it ends with an error, all others go on as if nothing had happened.
+        """
+        batch = self._scheduler.plan()
+        deltas = [self._fail(request, _cause("planning", error)) for request, error in self._scheduler.take_failed()]
+        if batch is not None:
+            self.num_steps += 1
+            deltas += self._commit(batch, self._compute(batch))
+        return deltas
+
+    def end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
+        """Ends a request at once; its blocks are free on return. What it wrote is kept in the tree unless it failed."""
+        if request.phase is Phase.FINISHED:
+            return
+        request.finish_reason = reason
+        request.draft = []
+        request.cursor = None  # a constraint is kept alive by those who still need it
+        self._scheduler.remove(request, keep=keeps)
+        if keeps:
+            self._pin_prompt(request)
+        self._on_finish(request, keeps)
+
+    def _compute(self, batch: Batch) -> list[Choice]:
+        """One forward and its choices. If that fails, each request is computed alone, so that it fails alone."""
+        try:
+            return self._sampler.choose(self._runner.forward(batch), batch)
+        except Exception:
+            choices: list[Choice] = []
+            for extend in batch.extends:
+                alone = Batch.from_extends([extend], self._prefix_cache.block_size)
+                try:
+                    choices += self._sampler.choose(self._runner.forward(alone), alone)
+                except Exception as error:
+                    choices.append(Choice(error=_cause("the step", error)))
+            return choices
+
+    def _commit(self, batch: Batch, choices: list[Choice]) -> list[Delta]:
+        deltas = []
+        for extend, choice in zip(batch.extends, choices, strict=True):
+            try:
+                delta = self._commit_extend(extend, choice)
+            except Exception as error:
+                delta = self._fail(extend.request, _cause("the request", error))
+            if delta is not None:
+                deltas.append(delta)
+        return deltas
+
+    def _commit_extend(self, extend: Extend, choice: Choice) -> Delta | None:
+        """Moves the request's ranges on; returns its delta if the step decided a token (or scored the prompt)."""
+        request = extend.request
+        request.usage.num_steps += 1
+        if choice.error is not None:
+            return self._fail(request, choice.error)
+        request.prompt_logprobs += choice.prompt_logprobs
+        request.num_computed_tokens = extend.start + extend.num_tokens
+        if choice.is_postponed:  # the last token is computed once more, for its logits
+            request.num_computed_tokens -= 1
+        if choice.is_postponed or not extend.reaches_end:
+            self._prefix_cache.commit(request)
+            return None
+        was_prefill = extend.start < request.num_prompt_tokens
+        accepted = num_accepted(extend.draft, choice.token_ids)
+        first_output = request.num_tokens
+        request.usage.drafted_tokens += len(extend.draft)
+        adapt(request, len(extend.draft), accepted)
+        reason = append_decided(request, choice.token_ids[: accepted + 1], self._tokenizer.eos_ids)
+        num_new = request.num_tokens - first_output
+        # The KV of accepted drafts is written; of the last token it is not.
+        request.num_computed_tokens = request.num_tokens - 1 if num_new else request.num_tokens
+        request.usage.jumped_tokens += max(0, num_new - 1)
+        request.logprobs += choice.logprobs[:num_new]
+        if request.cursor is not None and self._jump == "verified":
+            request.cursor.remember(num_new)
+        if reason is not None:
+            request.output.finish()
+            self.end(request, reason)
+            return self._delta(request)
+        if was_prefill:
+            self._prefix_cache.commit(request)
+            self._pin_prompt(request)
+        self._prefix_cache.shrink(request, request.num_tokens)
+        self._draft(request)
+        return self._delta(request)
+
+    def _draft(self, request: Request) -> None:
+        request.draft = next_draft(request, self._jump, self._max_draft_tokens)
+
+    def _fail(self, request: Request, error: RequestError) -> Delta:
+        self.end(request, FinishReason.ERROR, keeps=False)
+        return Delta(request.request_id, request.index, "", (), FinishReason.ERROR, request.usage, error=error)
+
+    def _pin_prompt(self, request: Request) -> None:
+        """Pins what is computed of the prompt, if the request wants that; beyond the budget of pins it is let go."""
+        ttl, request.pin_ttl = request.pin_ttl, 0.0
+        if ttl > 0:
+            with suppress(PinBudgetExceeded):
+                prompt = request.token_ids[: request.num_prompt_tokens]
+                request.usage.pinned_tokens = self._prefix_cache.pin(prompt, ttl, request.namespace).num_tokens
+
+    def _delta(self, request: Request) -> Delta:
+        """What was not reported yet."""
+        if request.explain_cache and request.usage.cache_explanation is None:
+            request.usage.cache_explanation = explain_to_caller(
+                request.found,
+                request.token_ids[: request.num_prompt_tokens],
+                request.usage.cached_tokens,
+                self._tokenizer.decode,
+            )
+        first = request.num_delivered
+        request.num_delivered = request.num_output_tokens
+        return Delta(
+            request.request_id,
+            request.index,
+            request.output.take(),
+            tuple(request.token_ids[request.num_prompt_tokens + first :]),
+            request.finish_reason,
+            request.usage,
+            tuple(request.logprobs[first:]),
+            tuple(request.prompt_logprobs) if request.finish_reason is not None else (),
+        )
+
+
+def _cause(what: str, error: Exception) -> RequestError:
+    return error if isinstance(error, RequestError) else RequestError(f"{what} failed: {type(error).__name__}: {error}")
