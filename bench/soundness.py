@@ -14,8 +14,8 @@ Temperatures go round from 0 (always the best token: loops, runs into the budget
 long tokens, other scripts, broken characters). Every second model likes tokens of JSON punctuation, so that walks
 get around in the schema instead of staying in its first string.
 
-Printed: how many answers of which length, how many have a key twice in one object (legal, the last one counts), and
-every failure with schema and text. Exits with 1 if there is a failure. `--peers` also asks llguidance and xgrammar
+Printed: every failure with schema and text when it is found, then how many answers at which temperature and of which
+length, and how many have a key twice in one object (legal, the last one counts). Exits with 1 if there is a failure. `--peers` also asks llguidance and xgrammar
 whether they take each answer, where they compile the schema; what they refuse is listed, not counted as failure.
 """
 
@@ -52,6 +52,7 @@ class Findings:
     """What was counted."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
+    temperatures: Counter[float] = field(default_factory=Counter)
     lengths: list[int] = field(default_factory=list)
     num_bytes: int = 0
     num_repeated: int = 0
@@ -182,6 +183,7 @@ def walk(
         except Exception as broken:  # schemas that the judge cannot read
             findings.num_unjudged += 1
             findings.refused_by_others.setdefault(f"{name} {type(broken).__name__}", str(broken)[:200])
+        findings.temperatures[temperature] += 1
         findings.lengths.append(len(text))
         findings.num_bytes += len(text)
         findings.num_repeated += bool(repeated)
@@ -190,6 +192,7 @@ def walk(
                 f"{name} (temperature {temperature}): {problem}\n  text {text.decode(errors='replace')[:600]}\n"
                 f"  schema {json.dumps(schema, ensure_ascii=False)[:600]}"
             )
+            print(findings.failures[-1], flush=True)
         for peer, taken in takers.items():
             fine = taken(text)
             findings.peers[f"{peer} {'takes' if fine else 'refuses'}"] += 1
@@ -215,12 +218,12 @@ def verdict(judge: Any, text: bytes, repeated: list[str]) -> str:
 
 def report(findings: Findings, seconds: float) -> None:
     """Prints what was found."""
-    for failure in findings.failures:
-        print(failure)
     for outcome, count in sorted(findings.outcomes.items()):
         print(f"schemas {outcome}: {count}")
     lengths = sorted(findings.lengths) or [0]
     print(f"answers: {len(findings.lengths)}, failures: {len(findings.failures)}, CPU seconds: {seconds:.0f}")
+    shares = ", ".join(f"{temperature}: {count}" for temperature, count in sorted(findings.temperatures.items()))
+    print(f"answers by temperature: {shares}")
     print(f"bytes per answer: median {lengths[len(lengths) // 2]}, longest {lengths[-1]}, in all {findings.num_bytes}")
     print(f"answers with a key twice in one object: {findings.num_repeated}")
     print(f"answers over which the judge itself stumbles: {findings.num_unjudged}")
