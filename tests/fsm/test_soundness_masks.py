@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar, UnsupportedSchema
 from phloem.fsm import Compiler, Constraint, Vocabulary
 
-from .json_schema.test_fuzz import keywords
+from .json_schema.strategies import FEW, keywords
 from .json_schema.walks import judge_of, written
 from .vocabularies import small_vocabulary
 
@@ -112,7 +112,7 @@ def without_references(schema: Any) -> bool:
 
 
 leaves = st.sampled_from((True, True, False))
-bodies = keywords(keywords(leaves) | leaves).filter(without_references)
+bodies = keywords(FEW)(keywords(FEW)(leaves) | leaves).filter(without_references)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

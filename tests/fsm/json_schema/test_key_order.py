@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import ConstraintTooLarge, EmptyLanguage, UnsupportedSchema
+from phloem.errors import ConstraintTooLarge
 from phloem.fsm.json_schema.conditions import modes
 
 from ..test_any_order import assert_costs_are_exact
-from .walks import accepts, automaton_of, judge_of, walk, written
+from .walks import accepts, automaton_of, compiled, judge_of, walk, written
 
 NAMES = ("a", "ab", "b", "c")
 EXTRA = ("x", "bb")
@@ -61,20 +61,10 @@ def object_schemas(draw: st.DrawFn) -> dict[str, Any]:
     return schema
 
 
-def any_order(schema: Any) -> Any:
-    """The automaton, or None if the schema is refused; False if it is said to have no valid instance."""
-    try:
-        return automaton_of(schema, key_order="any")
-    except (UnsupportedSchema, ConstraintTooLarge):
-        return None
-    except EmptyLanguage:
-        return False
-
-
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(object_schemas(), st.randoms(use_true_random=False))
 def test_every_order_of_every_valid_set_of_keys_can_be_written_and_no_other(schema: Any, rng: random.Random) -> None:
-    automaton = any_order(schema)
+    automaton = compiled(schema, "any")
     if automaton is None:
         return
     judge = judge_of(schema)
@@ -97,7 +87,7 @@ def test_the_cost_of_every_state_is_exact(schema: Any) -> None:
     schema["properties"] = {key: value and {"const": 0} for key, value in schema["properties"].items()}
     schema["additionalProperties"] = {"const": 0}
     schema["propertyNames"] = {"maxLength": 1, "pattern": "^[abcx]*$"}
-    automaton = any_order(schema)
+    automaton = compiled(schema, "any")
     if automaton:
         assert_costs_are_exact(automaton)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
+from itertools import islice, permutations, product
 from typing import Any
 
 import jsonschema
 import numpy as np
 from jsonschema.validators import validator_for
 
+from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidSchema, UnsupportedSchema
 from phloem.fsm.automaton import Automaton
 from phloem.fsm.json_schema import ExtraKeys, KeyOrder, Whitespace, schema_to_grammar
 from phloem.fsm.network import build_network
@@ -17,6 +20,8 @@ from phloem.fsm.vocabulary import Vocabulary
 
 BYTES = Vocabulary([bytes((byte,)) for byte in range(256)] + [b""], [256])
 SEPARATORS = {"compact": (",", ":"), "spaced": (", ", ": ")}
+MAX_ORDERS = 300
+"""Instances with so many orders of keys are passed over."""
 
 
 def automaton_of(
@@ -29,6 +34,19 @@ def automaton_of(
     return Automaton(build_network(grammar), BYTES)
 
 
+def compiled(schema: Any, key_order: KeyOrder = "schema", extra_keys: ExtraKeys = "schema") -> Any:
+    """The automaton; None if the schema is refused, False if it is said to have no valid instance."""
+    try:
+        return automaton_of(schema, key_order=key_order, extra_keys=extra_keys)
+    except (UnsupportedSchema, ConstraintTooLarge):
+        return None
+    except InvalidSchema as error:
+        assert "itself" in str(error)  # a definition that applies itself in place
+        return None
+    except EmptyLanguage:
+        return False
+
+
 def written(value: Any, style: str = "compact") -> str:
     return json.dumps(value, separators=SEPARATORS[style], ensure_ascii=False)
 
@@ -36,6 +54,19 @@ def written(value: Any, style: str = "compact") -> str:
 def accepts(automaton: Automaton, text: str) -> bool:
     state = automaton.advance_bytes(automaton.start, text.encode())
     return bool(state) and automaton.is_accepting(state)
+
+
+def orders(value: Any) -> Iterator[Any]:
+    """The value with the keys of its objects in every order."""
+    if isinstance(value, list):
+        for items in product(*(list(islice(orders(item), MAX_ORDERS)) for item in value)):
+            yield list(items)
+    elif isinstance(value, dict):
+        for keys in permutations(value):
+            for items in product(*(list(islice(orders(value[key]), MAX_ORDERS)) for key in keys)):
+                yield dict(zip(keys, items, strict=True))
+    else:
+        yield value
 
 
 def walk(automaton: Automaton, generator: random.Random, num_free: int = 120) -> str:
@@ -63,3 +94,42 @@ def judge_of(schema: Any) -> Any:
     """The validator of the schema's own draft; formats count as far as it checks them."""
     kind = validator_for(schema, default=jsonschema.Draft202012Validator)
     return kind(schema, format_checker=kind.FORMAT_CHECKER)
+
+
+def verdict(judge: Any, instance: Any) -> bool | None:
+    """What the judge says; None where it stumbles (over `items: false` in 2019-09)."""
+    try:
+        return bool(judge.is_valid(instance))
+    except TypeError:
+        return None
+
+
+def check_instance(
+    schema: Any, automaton: Any, instance: Any, key_order: KeyOrder, extra_keys: ExtraKeys, judge: Any
+) -> None:
+    """Asserts that an instance can be written if and only if the judge takes it, as far as that is promised.
+
+    With keys in the order of the schema some order of its keys must be writable, with keys in any order all of them.
+    Without keys that no schema names, objects may be left out.
+    """
+    texts = [written(order) for order in islice(orders(instance), MAX_ORDERS)]
+    if len(texts) == MAX_ORDERS:
+        return
+    valid = verdict(judge, instance)
+    if valid is None:
+        return
+    taken = (bool(automaton) and accepts(automaton, text) for text in texts)
+    if not valid:
+        assert not any(taken), f"accepted: {texts[0]}"
+    elif '"format"' not in json.dumps(schema) and (extra_keys == "schema" or not has_object(instance)):
+        enough = all if key_order == "any" and not _leaves_orders_out(schema) else any
+        assert enough(taken), f"refused: {texts[0]}"
+
+
+def has_object(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(has_object, value)))
+
+
+def _leaves_orders_out(schema: Any) -> bool:
+    """Whether some key might be demanded that nobody names: no unnamed key may follow that one."""
+    return any(f'"{word}"' in json.dumps(schema) for word in ("not", "if", "oneOf"))
