@@ -15,8 +15,9 @@ long tokens, other scripts, broken characters). Every second model likes tokens 
 get around in the schema instead of staying in its first string.
 
 Printed: every failure with schema and text when it is found, then how many answers at which temperature and of which
-length, and how many have a key twice in one object (legal, the last one counts). Exits with 1 if there is a failure. `--peers` also asks llguidance and xgrammar
-whether they take each answer, where they compile the schema; what they refuse is listed, not counted as failure.
+length, and how many have a key twice in one object (legal, the last one counts). Exits with 1 if there is a failure.
+`--peers` also asks llguidance and xgrammar whether they take each answer, where they compile the schema; what they
+refuse is listed, not counted as failure.
 """
 
 from __future__ import annotations
