@@ -15,7 +15,7 @@ from phloem.fsm import Compiler
 
 from .test_key_order import EXTRA, NAMES, object_schemas
 from .test_soundness import schemas
-from .walks import BYTES, accepts, automaton_of, compiled, judge_of, walk, written
+from .walks import BYTES, accepts, compiled, judge_of, walk, written
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
@@ -42,11 +42,11 @@ def test_every_text_is_one_that_the_schema_allows(schema: Any) -> None:
     automaton = compiled(schema, extra_keys="never")
     if not automaton:
         return
-    judge, as_written = judge_of(schema), automaton_of(schema)
+    judge, as_written = judge_of(schema), compiled(schema)
     for seed in range(3):
         text = walk(automaton, random.Random(seed))
         assert judge.is_valid(json.loads(text)), text
-        assert accepts(as_written, text), text
+        assert as_written is None or accepts(as_written, text), text  # refused where unnamed keys cannot be counted
 
 
 A, B = {"properties": {"a": {"const": 0}}}, {"properties": {"b": {"const": 0}}}
