@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 from ..errors import InvalidRegex
 from .alphabet import MAX_CODE_POINT, complement, normalised
+from .unicode_properties import character_property
 from .unicode_sets import (
     ASCII_DIGITS,
     ASCII_WORD,
     ECMA_SPACE,
     Intervals,
-    general_category,
     unicode_digits,
     unicode_space,
     unicode_word,
@@ -121,11 +121,11 @@ def _property(pattern: str, offset: int) -> tuple[Intervals, int]:
     if match is None:
         raise syntax_error(pattern, "a Unicode class without a name", offset)
     name = match[3] or match[2]
-    intervals = general_category(name)
+    intervals = character_property(name)
     if intervals is None:
         raise syntax_error(
             pattern,
-            f"the Unicode class {name!r}, which is not a general category (scripts and blocks are not known)",
+            f"the unknown Unicode class {name!r} (neither a general category nor a script, block or binary property)",
             offset,
         )
     negated = (pattern[offset + 1] == "P") != bool(match[1])

@@ -1,7 +1,8 @@
 """Sets of code points by name: \\d \\w \\s, general categories, letter case.
 
 The facts come from Python's own `unicodedata`, so they are those of the Unicode version that Python was built
-with. Every table is computed on first use (5 to 40 ms) and kept; nothing is shipped as data.
+with. Every table is computed on first use (5 to 40 ms) and kept. What Python does not know (scripts, blocks, binary
+properties) is in `unicode_properties.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ _SCANNED = ((0, 0x3FFFF), (0xE0000, 0xE0FFF))
 
 _LONG_NAMES = {
     "letter": "L",
-    "casedletter": "LC",
     "uppercaseletter": "Lu",
     "lowercaseletter": "Ll",
     "titlecaseletter": "Lt",
@@ -92,20 +92,27 @@ def _categories() -> dict[str, Intervals]:
     return {name: tuple(normalised(intervals)) for name, intervals in found.items()}
 
 
+def loose(name: str) -> str:
+    """A name of Unicode as it is compared: case, spaces, hyphens and underscores make no difference."""
+    return name.replace("_", "").replace(" ", "").replace("-", "").lower()
+
+
 @functools.lru_cache(maxsize=256)
 def general_category(name: str) -> Intervals | None:
-    """The set of a general category (`Lu`, `L`, `LC`, `Uppercase_Letter`, `gc=Lu`), or None if it is none."""
-    for prefix in ("General_Category=", "gc=", "General_Category:", "gc:"):
-        name = name.removeprefix(prefix)
-    plain = name.replace("_", "").replace(" ", "").replace("-", "").lower()
+    """The set of a general category, or None if it is none.
+
+    Args:
+        name: short or long (`Lu`, `L`, `LC`, `Uppercase_Letter`), or `Any`, `ASCII`, `Assigned`; loosely spelt.
+    """
+    plain = loose(name)
     if plain == "any":
         return ((0, MAX_CODE_POINT),)
     if plain == "ascii":
         return ((0, 0x7F),)
     if plain == "assigned":
         return tuple(complement(_categories()["Cn"]))
-    name = _LONG_NAMES.get(plain, name)
-    wanted = ("Lu", "Ll", "Lt") if name in ("LC", "L&") else None
+    name = _LONG_NAMES.get(plain, plain.capitalize())
+    wanted = ("Lu", "Ll", "Lt") if plain in ("lc", "l&", "casedletter") else None
     members = [
         interval
         for category, intervals in _categories().items()
