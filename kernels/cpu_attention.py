@@ -2,14 +2,17 @@
 
 A work item is (block-table row, range of keys, run of query rows); it is done for every KV head::
 
-    chain ──► item ──► tile of 64 keys (absolute grid) ──► query row (token x head of the group)
-              root       K, V of the tile stay in L1         scores, online softmax, p V
-              to leaf
+    chain ──► item ──► tile of 64 keys (absolute grid) ──► pack of query rows (token x head of the group)
+              root                                          1. scores         K of the tile from L1, rows by threes
+              to leaf                                       2. weights        online softmax, row by row
+                                                            3. weighted sums  V of the tile from L1, rows by threes
 
-All rows of an item (the heads of a group, the rows of a prefill chunk, the rows of all requests that share
-the keys) pass over a tile while it is in L1, so shared keys are fetched once. A row's running (maximum, sum,
-p V) rests in memory between items; a chain is a list of items that run one after another, and chains are
-independent (the threads' unit of work).
+All rows of an item (the heads of a group, the rows of a prefill chunk, the rows of all requests that share the keys)
+pass over a tile while it is in L1, so shared keys are fetched once, and in a register tile a key that was loaded meets
+three rows (`cpu_attention_tile`). The scores of the first rows ask for the tile's values, their sums for the keys of
+the next tile: blocks lie anywhere, so the processor cannot foresee them. A row's running (maximum, sum, p V) rests in
+memory between items; a chain is a list of items that run one after another, and chains are independent (the threads'
+unit of work).
 
 Invariant: what a row gets is a function of its query, its position and its keys alone. Tiles lie at absolute
 positions, every sum has a written-down order (`simd`), and the masked tail of a tile is skipped, not added.
@@ -28,12 +31,15 @@ from numba import njit, prange
 from torch import Tensor
 
 from . import simd
+from .cpu_attention_tile import score_keys, weigh_values
 from .cpu_threads import thread_team
 from .cpu_work import IS_LAST, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, TABLE_ROW, TILE, CpuWork
 
 IntArray = npt.NDArray[np.int32]
 
 NUM_KV_HEADS = 11  # its place among `numbers`
+MAX_PACK = 192  # rows that pass over a tile together; their scores stay in the second-level cache
+_LIST = 8 * MAX_PACK  # bytes of a list of addresses
 _NO_SINKS = np.empty(0, np.float32)
 
 
@@ -79,84 +85,12 @@ def cpu_attention(
     return out
 
 
-@njit(inline="always")
-def _score_keys(q, k, offsets, head_dim):  # type: ignore[no-untyped-def]  # numba infers
-    """Dot products of a query row with eight keys: lanes d, d + 8, ... are summed apart, then as a tree."""
-    k0, k1, k2, k3 = k + offsets[0], k + offsets[1], k + offsets[2], k + offsets[3]
-    k4, k5, k6, k7 = k + offsets[4], k + offsets[5], k + offsets[6], k + offsets[7]
-    zero = simd.splat(np.float32(0.0))
-    a0, a1, a2, a3, a4, a5, a6, a7 = zero, zero, zero, zero, zero, zero, zero, zero
-    for d in range(0, 4 * head_dim, 32):
-        x = simd.load(q + d)
-        a0 = simd.fma(x, simd.load(k0 + d), a0)
-        a1 = simd.fma(x, simd.load(k1 + d), a1)
-        a2 = simd.fma(x, simd.load(k2 + d), a2)
-        a3 = simd.fma(x, simd.load(k3 + d), a3)
-        a4 = simd.fma(x, simd.load(k4 + d), a4)
-        a5 = simd.fma(x, simd.load(k5 + d), a5)
-        a6 = simd.fma(x, simd.load(k6 + d), a6)
-        a7 = simd.fma(x, simd.load(k7 + d), a7)
-    return simd.sum_each(a0, a1, a2, a3, a4, a5, a6, a7)
-
-
-@njit(inline="always")
-def _weigh_values(out, v, offsets, weights, begin, end, decay, head_dim):  # type: ignore[no-untyped-def]
-    """out = out * decay + sum of weights[n] * value[n], keys in order, in strips as wide as registers allow."""
-    d = 0
-    while d + 256 <= 4 * head_dim:
-        o = out + d
-        a0, a1 = simd.mul(simd.load(o), decay), simd.mul(simd.load(o + 32), decay)
-        a2, a3 = simd.mul(simd.load(o + 64), decay), simd.mul(simd.load(o + 96), decay)
-        a4, a5 = simd.mul(simd.load(o + 128), decay), simd.mul(simd.load(o + 160), decay)
-        a6, a7 = simd.mul(simd.load(o + 192), decay), simd.mul(simd.load(o + 224), decay)
-        for n in range(begin, end):
-            p, w = v + offsets[n] + d, simd.splat(simd.load_scalar(weights + 4 * n))
-            a0 = simd.fma(w, simd.load(p), a0)
-            a1 = simd.fma(w, simd.load(p + 32), a1)
-            a2 = simd.fma(w, simd.load(p + 64), a2)
-            a3 = simd.fma(w, simd.load(p + 96), a3)
-            a4 = simd.fma(w, simd.load(p + 128), a4)
-            a5 = simd.fma(w, simd.load(p + 160), a5)
-            a6 = simd.fma(w, simd.load(p + 192), a6)
-            a7 = simd.fma(w, simd.load(p + 224), a7)
-        simd.store(o, a0)
-        simd.store(o + 32, a1)
-        simd.store(o + 64, a2)
-        simd.store(o + 96, a3)
-        simd.store(o + 128, a4)
-        simd.store(o + 160, a5)
-        simd.store(o + 192, a6)
-        simd.store(o + 224, a7)
-        d += 256
-    while d + 128 <= 4 * head_dim:
-        o = out + d
-        a0, a1 = simd.mul(simd.load(o), decay), simd.mul(simd.load(o + 32), decay)
-        a2, a3 = simd.mul(simd.load(o + 64), decay), simd.mul(simd.load(o + 96), decay)
-        for n in range(begin, end):
-            p, w = v + offsets[n] + d, simd.splat(simd.load_scalar(weights + 4 * n))
-            a0 = simd.fma(w, simd.load(p), a0)
-            a1 = simd.fma(w, simd.load(p + 32), a1)
-            a2 = simd.fma(w, simd.load(p + 64), a2)
-            a3 = simd.fma(w, simd.load(p + 96), a3)
-        simd.store(o, a0)
-        simd.store(o + 32, a1)
-        simd.store(o + 64, a2)
-        simd.store(o + 96, a3)
-        d += 128
-    while d < 4 * head_dim:
-        a0 = simd.mul(simd.load(out + d), decay)
-        for n in range(begin, end):
-            a0 = simd.fma(simd.splat(simd.load_scalar(weights + 4 * n)), simd.load(v + offsets[n] + d), a0)
-        simd.store(out + d, a0)
-        d += 32
-
-
-@njit(inline="always")
-def _attend_tile(q, out, state, k, v, offsets, begin, end, scores, scale, soft_cap, head_dim):  # type: ignore[no-untyped-def]
-    """One query row over keys begin to end - 1 of a tile; state = [running maximum, running sum]."""
+@njit
+def _soften(scores, state, decay, begin, end, scale, soft_cap):  # type: ignore[no-untyped-def]  # numba infers
+    """Scores of keys begin to end - 1 become weights; state = [running maximum, running sum]."""
     best = simd.splat(np.float32(-np.inf))
     for n in range(begin // 8 * 8, end, 8):
-        s = simd.mul(_score_keys(q, k, offsets[n:], head_dim), simd.splat(scale))
+        s = simd.mul(simd.load(scores + 4 * n), simd.splat(scale))
         if soft_cap > 0:
             cap = simd.splat(soft_cap)
             s = simd.mul(cap, simd.tanh(simd.div(s, cap)))
@@ -171,10 +105,48 @@ def _attend_tile(q, out, state, k, v, offsets, begin, end, scores, scale, soft_c
         p = simd.exp2(simd.sub(simd.load(scores + 4 * n), top))
         simd.store(scores + 4 * n, p)
         sums = simd.add(sums, p)
-    decay = simd.exp2(simd.splat(before - after))
+    factor = simd.first(simd.exp2(simd.splat(before - after)))
+    simd.store_scalar(decay, factor)
     simd.store_scalar(state, after)
-    simd.store_scalar(state + 4, simd.load_scalar(state + 4) * simd.first(decay) + simd.total(sums))
-    _weigh_values(out, v, offsets, scores, begin, end, decay, head_dim)
+    simd.store_scalar(state + 4, simd.load_scalar(state + 4) * factor + simd.total(sums))
+
+
+@njit(inline="always")
+def _rows_together(left):  # type: ignore[no-untyped-def]
+    """How many of the `left` rows the next register tile takes: threes, without a lonely last one."""
+    return left if left < 3 else 2 if left == 4 else 3
+
+
+@njit
+def _attend_tile(pack, begins, ends, num_rows, k, v, offsets, ahead, scale, soft_cap, head_dim):  # type: ignore[no-untyped-def]
+    """Rows of a pack over one tile of keys; row r sees keys begins[r] to ends[r] - 1 of it.
+
+    pack: the address of five lists of MAX_PACK: addresses of a row's query, output, state and scores, and its decays.
+    """
+    q, out, state, scores, decay = pack, pack + _LIST, pack + 2 * _LIST, pack + 3 * _LIST, pack + 4 * _LIST
+    r = 0
+    while r < num_rows:
+        rows = _rows_together(num_rows - r)
+        begin, end = begins[r], ends[r]
+        for i in range(r + 1, r + rows):
+            begin, end = min(begin, begins[i]), max(end, ends[i])
+        score_keys(rows, q + 8 * r, k, offsets, ahead if r == 0 else 0, scores + 8 * r, begin // 8 * 8, end, head_dim)
+        r += rows
+    for r in range(num_rows):
+        if begins[r] < ends[r]:
+            at, sums = simd.load_int64(scores + 8 * r), simd.load_int64(state + 8 * r)
+            _soften(at, sums, decay + 4 * r, begins[r], ends[r], scale, soft_cap)
+    r = 0
+    while r < num_rows:
+        rows = _rows_together(num_rows - r)
+        begin, end = begins[r], ends[r]
+        for i in range(r + 1, r + rows):
+            if begins[i] != begin or ends[i] != end:
+                rows = 1
+        if begin < end:
+            wanted = ahead + 8 * TILE if ahead != 0 and r == 0 else 0
+            weigh_values(rows, out + 8 * r, v, offsets, wanted, scores + 8 * r, decay + 4 * r, begin, end, head_dim)
+        r += rows
 
 
 @njit
@@ -187,7 +159,10 @@ def _run_chain(  # type: ignore[no-untyped-def]
     out, num_heads, num_kv_heads, head_dim, window = numbers[9:]
     group = num_heads // num_kv_heads
     offsets = np.empty(TILE, np.int64)
-    scratch = np.empty(TILE, np.float32)
+    ahead = np.empty(2 * TILE, np.int64)  # values of this tile, keys of the next
+    scratch = np.empty((MAX_PACK, TILE), np.float32)
+    pack = np.empty((5, MAX_PACK), np.int64)
+    begins, ends = np.empty(MAX_PACK, np.int64), np.empty(MAX_PACK, np.int64)
     for i in range(chain_starts[chain], chain_starts[chain + 1]):
         row_begin, row_end = items[i, ROW_BEGIN], items[i, ROW_END]
         if items[i, KEY_BEGIN] == 0:
@@ -196,32 +171,45 @@ def _run_chain(  # type: ignore[no-untyped-def]
         if window > 0:
             oldest = np.min(positions[row_begin:row_end])
             first_key = max(first_key, (oldest - window + 1) // TILE * TILE)
+        num_packed = (row_end - row_begin) * group
         for tile in range(first_key, items[i, KEY_END], TILE):
             num_keys = min(TILE, items[i, KEY_END] - tile)
             table = block_tables[items[i, TABLE_ROW]]
             base = kv_head * head_stride
             _locate_keys(offsets, table, tile, num_keys, base, block_stride, slot_stride, block_size)
-            for r in range(row_begin, row_end):
-                end = min(num_keys, positions[r] + 1 - tile)
-                begin = max(0, positions[r] - window + 1 - tile) if window > 0 else 0
-                if begin >= end:
-                    continue
-                for h in range(kv_head * group, (kv_head + 1) * group):
-                    o = rows[r] * num_heads + h
-                    _attend_tile(
-                        q + rows[r] * q_token + h * q_head,
-                        out + 4 * o * head_dim,
-                        states.ctypes.data + 8 * o,
-                        k,
-                        v,
-                        offsets,
-                        begin,
-                        end,
-                        scratch.ctypes.data,
-                        factors[0],
-                        factors[1],
-                        head_dim,
-                    )
+            has_next = tile + 2 * TILE <= items[i, KEY_END]
+            if has_next:
+                _locate_keys(ahead, table, tile + TILE, TILE, base, block_stride, slot_stride, block_size)
+                for n in range(TILE):
+                    ahead[TILE + n] = k + ahead[n]
+                    ahead[n] = v + offsets[n]
+            for first in range(0, num_packed, MAX_PACK):
+                count = min(num_packed - first, MAX_PACK)
+                for r in range(count):
+                    row = row_begin + (first + r) // group
+                    head = kv_head * group + (first + r) % group
+                    o = rows[row] * num_heads + head
+                    pack[0, r] = q + rows[row] * q_token + head * q_head
+                    pack[1, r] = out + 4 * o * head_dim
+                    pack[2, r] = states.ctypes.data + 8 * o
+                    pack[3, r] = scratch.ctypes.data + 4 * TILE * r
+                    begins[r] = max(0, positions[row] - window + 1 - tile) if window > 0 else 0
+                    ends[r] = min(num_keys, positions[row] + 1 - tile)
+                    if begins[r] >= ends[r]:
+                        begins[r], ends[r] = num_keys, 0
+                _attend_tile(
+                    pack.ctypes.data,
+                    begins,
+                    ends,
+                    count,
+                    k,
+                    v,
+                    offsets.ctypes.data,
+                    ahead.ctypes.data if has_next and first == 0 else 0,
+                    factors[0],
+                    factors[1],
+                    head_dim,
+                )
         if items[i, IS_LAST]:
             _close_rows(rows[row_begin:row_end], kv_head, group, num_heads, head_dim, out, states)
 

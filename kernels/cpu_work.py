@@ -21,7 +21,7 @@ from .sharing import forest, order_by_prefix, shared_lens
 IntArray = npt.NDArray[np.int32]
 
 TILE = 64  # keys per tile; the grid of prefix sharing on the CPU
-MAX_ITEM_TOKENS = 32  # of one item: their queries and sums stay in L2 beside the tile
+MAX_ITEM_TOKENS = 64  # of one item: their queries and sums stay in L2 beside the tile
 
 # columns of an item
 TABLE_ROW, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, IS_LAST = range(6)

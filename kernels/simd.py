@@ -124,17 +124,19 @@ def _sum_each(builder: Any, *v: ir.Value) -> ir.Value:
 _EXP2 = (1.0, 0.693147182464, 0.240226462484, 0.0555032879114, 0.00961847137660, 0.00133952707052, 0.000154003404)
 
 
+# adding it leaves the nearest whole number in the low bits, plus the bias of an exponent
+_ROUND = 1.5 * 2**23 + 127
+
+
 def _exp2(builder: Any, x: ir.Value) -> ir.Value:
-    x = _larger(builder, x, _lanes(-150.0))
-    whole = _call(builder, "rint", x)
-    rest = builder.fsub(x, whole)
+    x = _larger(builder, x, _lanes(-127.0))  # whose exponent field is that of zero
+    shifted = builder.fadd(x, _lanes(_ROUND))
+    rest = builder.fsub(x, builder.fsub(shifted, _lanes(_ROUND)))
     y = _lanes(_EXP2[-1])
     for coefficient in _EXP2[-2::-1]:
         y = _call(builder, "fma", y, rest, _lanes(coefficient))
-    biased = builder.add(builder.fptosi(whole, _INTS), _lanes(127, _INTS))
-    scale = builder.bitcast(builder.shl(biased, _lanes(23, _INTS)), _VECTOR)
-    normal = builder.icmp_signed(">", biased, _lanes(0, _INTS))
-    return builder.select(normal, builder.fmul(y, scale), _lanes(0.0))
+    scale = builder.bitcast(builder.shl(builder.bitcast(shifted, _INTS), _lanes(23, _INTS)), _VECTOR)
+    return builder.fmul(y, scale)
 
 
 def _splat_int(builder: Any, value: ir.Value) -> ir.Value:

@@ -163,7 +163,7 @@ def test_a_shared_prefix_is_read_once() -> None:
     lens = np.full(64, 600, np.int32)
     on_cpu = cpu.plan_cpu_work(starts, lens, tables, 16, True)
     keys = on_cpu.items[:, cpu.KEY_END] - on_cpu.items[:, cpu.KEY_BEGIN]
-    assert keys.sum() == 2 * 512 + 64 * 88  # twice: 64 rows are two tiles of query rows
+    assert keys.sum() == 512 + 64 * 88
     options: dict[str, Any] = {"num_heads": 8, "num_kv_heads": 2, "head_dim": 128, "block_size": 16}
     options |= {"num_processors": 264, "deterministic": False, "device": torch.device("cpu")}
     shared = cuda.plan_cuda_work(starts, lens, tables, share=True, **options)
