@@ -139,7 +139,7 @@ def _emit_values(
             before = _load(builder, rows[r], _LONG(32 * s))
             builder.store(builder.fmul(before, decay), sums[r * num_strips + s])
     base = builder.add(v, d)
-    with cgutils.for_range_slice(builder, begin, end, _LONG(1), intp=_LONG) as (n, _):  # type: ignore[no-untyped-call]  # numba's
+    with cgutils.for_range_slice(builder, begin, end, _LONG(1), intp=_LONG) as (n, _):
         place = builder.add(base, _load_long(builder, offsets, builder.shl(n, _LONG(3))))
         with builder.if_then(_is_given(builder, ahead)):
             there = _load_long(builder, ahead, builder.shl(n, _LONG(3)))
@@ -175,7 +175,7 @@ def score_keys(
             jump.add_case(_LONG(rows), block)
             builder.position_at_end(block)
             keys = 8 if rows == 1 else 4
-            with cgutils.for_range_slice(builder, begin, end, _LONG(keys), intp=_LONG) as (n, _):  # type: ignore[no-untyped-call]  # numba's
+            with cgutils.for_range_slice(builder, begin, end, _LONG(keys), intp=_LONG) as (n, _):
                 _emit_scores(builder, rows, keys, q, k, offsets, ahead, out, n, depth)
             builder.branch(done)
         builder.position_at_end(done)
@@ -196,19 +196,20 @@ def weigh_values(
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        _, out, v, offsets, ahead, weights, decays, begin, end, depth = values
         done = builder.append_basic_block("weighed")
         jump = builder.switch(values[0], done)
         for rows in range(1, MAX_ROWS + 1):
             block = builder.append_basic_block(f"weigh{rows}")
             jump.add_case(_LONG(rows), block)
             builder.position_at_end(block)
-            num_bytes = builder.shl(values[-1], _LONG(2))
+            num_bytes = builder.shl(depth, _LONG(2))
             d = _LONG(0)
             for strips in (8, 4, 1) if rows == 1 else (4, 1):
                 count = builder.udiv(builder.sub(num_bytes, d), _LONG(32 * strips))
                 with cgutils.for_range(builder, count, intp=_LONG) as loop:
                     here = builder.add(d, builder.mul(loop.index, _LONG(32 * strips)))
-                    _emit_values(builder, rows, strips, *values[1:-1], here)
+                    _emit_values(builder, rows, strips, out, v, offsets, ahead, weights, decays, begin, end, here)
                 d = builder.add(d, builder.mul(count, _LONG(32 * strips)))
             builder.branch(done)
         builder.position_at_end(done)
