@@ -31,6 +31,7 @@ from .jump import MAX_TAIL_TOKENS, Drafts
 from .liveness import Liveness
 from .mask_store import MaskStore
 from .masks import Masks
+from .moves import Moves
 from .network import Network
 from .source import Source, unpacked
 from .text_table import TextTable
@@ -61,6 +62,7 @@ class Constraint:
         self.budget = Budget(self.automaton, self.liveness, self.masks)
         self.drafts = Drafts(self.automaton)
         self.habits = Habits()
+        self.moves = Moves()
         if not self.liveness.is_possible(self.automaton.start):
             raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
 
@@ -90,10 +92,10 @@ class Constraint:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of its own so far: network, automaton, bounds, drafts, habits. Rows belong to the store, texts to
+        """Memory of its own so far: network, automaton, what was found out with it. Rows belong to the store, texts to
         all."""
         own = self.automaton.num_bytes + self.automaton.network.num_bytes
-        kept = self.liveness.num_bytes + self.budget.num_bytes + self.drafts.num_bytes + self.habits.num_bytes
+        kept = sum(part.num_bytes for part in (self.liveness, self.budget, self.drafts, self.habits, self.moves))
         return OBJECT_BYTES + len(self._source) + own + kept
 
     @property
@@ -109,13 +111,14 @@ class Constraint:
 class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
 
-    __slots__ = ("_masks", "_memory", "_rows", "_size", "_state", "_step", "_trail", "constraint")
+    __slots__ = ("_masks", "_memory", "_rows", "_size", "_state", "_step", "_targets", "_trail", "constraint")
 
     def __init__(self, constraint: Constraint, trail: Trail) -> None:
         self.constraint = constraint
         self._masks = constraint.masks
         self._rows = constraint.masks.rows
         # what advance needs, bound once: it is called for every token
+        self._targets = constraint.moves.targets
         self._step, self._memory = constraint.stepper()
         self._size = constraint.vocabulary.size
         self._trail = trail
@@ -161,6 +164,10 @@ class Cursor:
 
         All zero once finished. The array is shared and stays valid; states with the same future share it.
         """
+        row = self._rows.get(self._state)
+        if row is not None:  # nearly always
+            row.is_recent = True
+            return row.bits
         if self._state == FINISHED:
             return np.zeros(self.constraint.vocabulary.num_words, np.int32)
         return self._masks.row(self._state).bits
@@ -278,11 +285,10 @@ class Cursor:
     def advance(self, token_id: int) -> bool:
         """Takes a token. False if it is not allowed; the cursor then has not moved."""
         state = self._state
-        if state == FINISHED or not 0 <= token_id < self._size:
-            return False
-        target = self._step(self._memory, state, token_id)
-        if target <= 0:
-            target = self._rarely(state, token_id, target)
+        known = self._targets.get(state)
+        target = known.get(token_id) if known is not None else None
+        if target is None:
+            target = self._found(state, token_id)
             if target == 0:
                 return False
         trail = self._trail
@@ -291,11 +297,18 @@ class Cursor:
         self._state = target
         return True
 
-    def _rarely(self, state: int, token_id: int, result: int) -> int:
-        """The state after EOS, or after a token for which the automaton had no room; 0 if it is not allowed."""
-        if token_id in self.constraint.vocabulary.eos_ids:
-            return FINISHED if self.is_accepting else 0
-        return self.constraint.automaton.advance(state, token_id) if result < 0 else 0
+    def _found(self, state: int, token_id: int) -> int:
+        """The state after a token that nobody has taken here before; 0 if it is not allowed."""
+        if state == FINISHED or not 0 <= token_id < self._size:
+            return 0
+        target = self._step(self._memory, state, token_id)
+        if target <= 0:
+            if token_id in self.constraint.vocabulary.eos_ids:
+                return FINISHED if self.is_accepting else 0
+            target = self.constraint.automaton.advance(state, token_id) if target < 0 else 0
+        if target > 0:
+            self.constraint.moves.learn(state, token_id, target)
+        return target
 
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens)."""

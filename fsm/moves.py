@@ -1,0 +1,44 @@
+"""Moves: the steps that cursors have taken before, so that taking one again costs two looks into dictionaries.
+
+A compiled step costs a microsecond, most of it for the way into compiled code and back. Texts under one constraint
+repeat themselves (keys, punctuation, the values of enums), and whoever walks on from the same state with the same
+token comes to the same state: states are never renumbered, so what is known stays true.
+
+It knows numbers only. At most MAX_MOVES; then it begins anew, else texts that never come again would fill it for good.
+"""
+
+from __future__ import annotations
+
+MAX_MOVES = 1 << 13
+MOVE_BYTES = 340  # of a dictionary with one token and the state after it, which is more than a second token costs
+
+
+class Moves:
+    """Known steps of one automaton.
+
+    Attributes:
+        targets: by state, the states after tokens that were taken there. To be read by others, not written.
+    """
+
+    __slots__ = ("_num_moves", "targets")
+
+    def __init__(self) -> None:
+        self.targets: dict[int, dict[int, int]] = {}
+        self._num_moves = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept, roughly, and never less."""
+        return MOVE_BYTES * self._num_moves
+
+    def learn(self, state: int, token_id: int, target: int) -> None:
+        """Keeps a step that the automaton has taken."""
+        if self._num_moves >= MAX_MOVES:
+            self.targets.clear()
+            self._num_moves = 0
+        self._num_moves += 1
+        known = self.targets.get(state)
+        if known is None:
+            self.targets[state] = {token_id: target}
+        else:
+            known[token_id] = target
