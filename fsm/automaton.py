@@ -44,7 +44,8 @@ NO_LIMIT = 1 << 30
 ENDLESS = 1 << 60
 LARGE_STEP = 1 << 20  # bytes
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
-FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_ROWS = 64, 128, 512, 16  # room at the beginning
+FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_SEGMENTS = 64, 128, 512, 16  # room at the beginning
+MOST_NEW_ROWS = 64  # at once
 DEFAULT_MAX_BYTES = 256 << 20
 
 
@@ -94,7 +95,7 @@ class Automaton:
             (k.STATES, np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32)),
             (k.STATE_SLOTS, np.zeros(2 * FIRST_STATES, np.int32)),
             (k.POOL, np.empty(FIRST_CONFIGURATIONS, np.int64)),
-            (k.ROWS, np.empty(FIRST_ROWS * k.ROW_WIDTH, np.int32)),
+            (k.ROWS, np.empty(FIRST_SEGMENTS, np.int64)),
         ):
             self._place(index, array)
         memory[k.ALLOWANCE] = ENDLESS
@@ -102,8 +103,10 @@ class Automaton:
         memory[k.NUM_STACKS], memory[k.NUM_STATES] = 1, END + 1
         memory[k.CAP_STACKS], memory[k.STACK_MASK] = FIRST_STACKS, 2 * FIRST_STACKS - 1
         memory[k.CAP_STATES], memory[k.STATE_MASK] = FIRST_STATES, 2 * FIRST_STATES - 1
-        memory[k.CAP_POOL], memory[k.CAP_ROWS] = FIRST_CONFIGURATIONS, FIRST_ROWS
+        memory[k.CAP_POOL], memory[k.CAP_ROWS] = FIRST_CONFIGURATIONS, 0
         memory[k.MAX_ROWS] = self._max_rows()
+        self._rows: list[Ints] = []
+        self._add_rows(k.SEGMENT_ROWS)
         states = self._arrays[k.STATES]
         states[k.S_COST], states[k.S_ROW], states[k.S_BYTE] = k.NEVER, k.NO_ROW, -1
         end = END * k.STATE_WIDTH
@@ -131,7 +134,7 @@ class Automaton:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far."""
-        return self.num_lasting_bytes + self._arrays[k.ROWS].nbytes
+        return self.num_lasting_bytes + sum(rows.nbytes for rows in list(self._rows))
 
     @property
     def num_lasting_bytes(self) -> int:
@@ -349,26 +352,46 @@ class Automaton:
                 self._enlarge(k.POOL, k.CAP_POOL, 1)
             memory[k.MAX_ROWS] = most = self._max_rows()
             if memory[k.CAP_ROWS] > most:
-                fewer = np.empty(most * k.ROW_WIDTH, np.int32)
-                automaton_kernels.keep_rows(memory, most, fewer)
-                self._arrays[k.ROWS] = fewer
-            elif 2 * memory[k.NUM_ROWS] >= memory[k.CAP_ROWS]:
-                self._enlarge(k.ROWS, k.CAP_ROWS, k.ROW_WIDTH, most)
+                self._drop_rows(most)
+            else:
+                added = min(int(memory[k.CAP_ROWS]), MOST_NEW_ROWS, most - int(memory[k.CAP_ROWS]))
+                if memory[k.CAP_ROWS] - memory[k.NUM_ROWS] < added:
+                    self._add_rows(added)
 
     def _max_rows(self) -> int:
-        """How many rows there may be."""
+        """How many rows there may be, in whole segments."""
         room = max(self._max_bytes - self.num_lasting_bytes, self._max_bytes // 16)
-        return max(room // (4 * k.ROW_WIDTH), FIRST_ROWS)
+        return max(room // (4 * k.ROW_WIDTH * k.SEGMENT_ROWS), 1) * k.SEGMENT_ROWS
 
-    def _enlarge(self, index: int, capacity: int, width: int, most: int = NO_LIMIT) -> None:
-        """Doubles an array, or adds a megabyte if it is large already, up to `most` elements; nothing is copied.
+    def _add_rows(self, count: int) -> None:
+        """Makes room for `count` more rows, in whole segments; nothing is moved but the list of the segments."""
+        segments, held = self._arrays[k.ROWS], int(self._memory[k.CAP_ROWS])
+        if held + count > k.SEGMENT_ROWS * len(segments):
+            longer = np.concatenate((segments, np.empty(len(segments), np.int64)))
+            k.place(self._memory, k.ROWS, longer)  # from here on nobody reads the old one
+            self._arrays[k.ROWS] = longer
+        rows = np.empty(count * k.ROW_WIDTH, np.int32)
+        self._rows.append(rows)
+        k.place_rows(self._memory, rows)
+
+    def _drop_rows(self, most: int) -> None:
+        """Gives back what is beyond `most` rows, if not the first of them."""
+        count, kept = len(self._rows[0]) // k.ROW_WIDTH, 1
+        while count + len(self._rows[kept]) // k.ROW_WIDTH <= most:
+            count += len(self._rows[kept]) // k.ROW_WIDTH
+            kept += 1
+        automaton_kernels.keep_rows(self._memory, count)
+        del self._rows[kept:]
+
+    def _enlarge(self, index: int, capacity: int, width: int) -> None:
+        """Doubles an array, or adds a megabyte if it is large already; nothing is copied.
 
         Between the move and the new address in memory no other thread may run. The interpreter changes threads
         between two steps of Python code only: `map` takes both calls in one.
         """
         array = self._arrays[index]
         held = int(self._memory[capacity])
-        added = min(held, max(LARGE_STEP // (array.itemsize * width), 1), most - held)
+        added = min(held, max(LARGE_STEP // (array.itemsize * width), 1))
         size = (held + added) * width
         k.place_grown(self._memory, index, array, capacity, 0)  # compiled from here on: that would be Python code
         move = partial(array.resize, size, refcheck=False)

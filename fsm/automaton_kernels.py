@@ -40,7 +40,6 @@ from .memory import (
     POOL,
     READ,
     ROW_OWNER,
-    ROW_WIDTH,
     ROWS,
     S_ACCEPTS,
     S_BYTE,
@@ -66,6 +65,7 @@ from .memory import (
     UNBOUNDED,
     i32,
     i64,
+    row_at,
     u8,
     u64,
 )
@@ -175,7 +175,7 @@ def _row_of(memory: Any, state: Any) -> Any:
     states = i32(memory[STATES])
     row = np.int64(states[state * STATE_WIDTH + S_ROW])
     if row < 0:
-        rows = i32(memory[ROWS])
+        segments = i64(memory[ROWS])
         row = memory[NUM_ROWS]
         if row < memory[CAP_ROWS]:
             memory[NUM_ROWS] = row + 1
@@ -185,27 +185,22 @@ def _row_of(memory: Any, state: Any) -> Any:
             row = memory[NEXT_ROW]
             memory[NEXT_ROW] = row + 1 if row + 1 < memory[NUM_ROWS] else 0
             memory[NUM_FORGOTTEN] += 1
-            states[rows[row * ROW_WIDTH + ROW_OWNER] * STATE_WIDTH + S_ROW] = NO_ROW
+            states[row_at(segments, row)[ROW_OWNER] * STATE_WIDTH + S_ROW] = NO_ROW
         states[state * STATE_WIDTH + S_ROW] = row
+        targets = row_at(segments, row)
         for byte in range(256):
-            rows[row * ROW_WIDTH + byte] = -1
-        rows[row * ROW_WIDTH + ROW_OWNER] = state
+            targets[byte] = -1
+        targets[ROW_OWNER] = state
     return row
 
 
 @kernel
-def keep_rows(memory: Any, count: Any, fewer: Any) -> None:
-    """Moves the first `count` rows to `fewer` (int32[count * ROW_WIDTH]), which becomes all the room; forgets the rest.
-
-    There must be more of them than that.
-    """
-    states, rows = i32(memory[STATES]), i32(memory[ROWS])
+def keep_rows(memory: Any, count: Any) -> None:
+    """Forgets all but the first `count` rows, which become all the room; there must be room for as many."""
+    states, segments = i32(memory[STATES]), i64(memory[ROWS])
     for row in range(count, memory[NUM_ROWS]):
-        states[rows[row * ROW_WIDTH + ROW_OWNER] * STATE_WIDTH + S_ROW] = NO_ROW
+        states[row_at(segments, row)[ROW_OWNER] * STATE_WIDTH + S_ROW] = NO_ROW
         memory[NUM_FORGOTTEN] += 1
-    for index in range(count * ROW_WIDTH):
-        fewer[index] = rows[index]
-    memory[ROWS] = fewer.ctypes.data
     memory[CAP_ROWS], memory[NEXT_ROW] = count, 0
     memory[NUM_ROWS] = min(memory[NUM_ROWS], count)
 
@@ -232,12 +227,12 @@ def step(memory: Any, state: Any, byte: Any) -> Any:
     row = _row_of(memory, state)
     if row < 0:
         return row
-    rows = i32(memory[ROWS])
-    target = np.int64(rows[row * ROW_WIDTH + byte])
+    targets = row_at(i64(memory[ROWS]), row)
+    target = np.int64(targets[byte])
     if target < 0:
         target = call(memory[TRANSITION], memory[THIS], READ, state, byte)
         if target >= 0:
-            rows[row * ROW_WIDTH + byte] = target
+            targets[byte] = target
     return target
 
 

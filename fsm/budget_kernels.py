@@ -42,7 +42,6 @@ from .memory import (
     NUM_FORGOTTEN,
     PATH,
     POOL,
-    ROW_WIDTH,
     ROWS,
     S_ACCEPTS,
     S_BYTE,
@@ -70,6 +69,7 @@ from .memory import (
     WHOLE,
     i32,
     i64,
+    row_at,
     u8,
     u64,
 )
@@ -183,7 +183,7 @@ def _nearer(memory: Any, state: Any, byte: Any, num_forgotten: Any) -> Any:
         target = np.int64(states[at + S_NEXT]) if only == byte else np.int64(0)
     else:
         row = np.int64(states[at + S_ROW])
-        target = np.int64(i32(memory[ROWS])[row * ROW_WIDTH + byte]) if row >= 0 else np.int64(-1)
+        target = np.int64(row_at(i64(memory[ROWS]), row)[byte]) if row >= 0 else np.int64(-1)
         if target < 0 and (row == NEVER_A_ROW or memory[NUM_FORGOTTEN] != num_forgotten):
             target = np.int64(step(memory, state, byte))
             if target < 0:

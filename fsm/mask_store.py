@@ -48,7 +48,7 @@ class Row:
     Attributes:
         bits: int32[num_words], the tokens that may follow, EOS included; shared by all rows of this content.
         worst: the greatest cost after one of them.
-        hash: of the bits, as the store knows them.
+        hash: of the bits, as the store knows them; 0: not known yet.
         is_recent: looked up since the store last looked.
     """
 
@@ -184,7 +184,7 @@ class MaskStore:
 
     def keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
         """Puts an entry on a shelf; its bits become those of an equal entry if there is one."""
-        entry.hash = hash_row(entry.bits)
+        entry.hash = entry.hash or hash_row(entry.bits)
         with self._lock:
             self._keep(shelf, key, entry)
 

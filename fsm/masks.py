@@ -145,9 +145,8 @@ class Masks:
 
     def _steps(self, state: int) -> Generator[None, None, Row]:
         """Makes the row of a state; stops wherever the allowance is used up."""
-        automaton, store = self.automaton, self.store
-        bits: Ints | None = None  # nothing yet
-        is_mine = False  # whether bits may be written to, or belongs to a text mask
+        automaton, vocabulary = self.automaton, self.store.vocabulary
+        bits = np.zeros(vocabulary.num_words, np.int32)
         worst = 0
         num_texts = 0
         configurations = automaton.configurations(state)
@@ -157,27 +156,22 @@ class Masks:
             num_texts += 1
             mask, after = self._text_at(node, sub, stack)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
-            bits, is_mine = (mask.bits, False) if bits is None else (bits | mask.bits, True)
+            np.bitwise_or(bits, mask.bits, out=bits)
             if automaton.has_bytes(after):
                 leaving, cost = yield from self._patiently(partial(self._leaving, mask, after))
                 if cost:
-                    bits, is_mine = bits | leaving, True
+                    np.bitwise_or(bits, leaving, out=bits)
                 worst = max(worst, cost - 1)
             if num_texts % FEW_TEXTS == 0 and not automaton.charge(FEW_TEXTS * TEXT_WORK):
                 yield
         if num_texts < len(configurations):
             rest = automaton.without_texts(state) if num_texts else state
-            own = np.zeros(store.vocabulary.num_words, np.int32) if bits is None else bits if is_mine else bits.copy()
-            bits, is_mine = own, True
-            worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, NO_LIMIT, own))) - 1)
-        if bits is None:
-            bits, is_mine = np.zeros(store.vocabulary.num_words, np.int32), True
+            worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, NO_LIMIT, bits))) - 1)
         if not self.liveness.is_by_bytes:
-            live, worst = bits.copy(), NO_LIMIT
-            yield from self._patiently(lambda: self.liveness.keep_within(state, live, NEVER - 1))
-            bits = live
+            worst = NO_LIMIT
+            yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1))
         if automaton.is_accepting(state):
-            bits = bits | store.vocabulary.eos_words
+            np.bitwise_or(bits, vocabulary.eos_words, out=bits)
         return Row(bits, worst)
 
     def _patiently(self, call: Callable[[], Result]) -> Generator[None, None, Result]:

@@ -78,6 +78,8 @@ STATE_WIDTH = 8
 F_RETURN, F_COUNT, F_OWED, F_PARENT, F_COST = range(5)
 STACK_WIDTH = 5
 ROW_WIDTH, ROW_OWNER = 257, 256  # of a row: a target by byte, and the state it belongs to
+SEGMENT_BITS = 4
+SEGMENT_ROWS = 1 << SEGMENT_BITS  # rows that lie next to each other; ROWS has the address of each such segment
 
 # columns of the tables of `AnyOrder`
 (
@@ -192,6 +194,12 @@ def u8(address: Any) -> Any:
     return carray(pointer(address), (ENDLESS,), np.uint8)
 
 
+@inner_kernel
+def row_at(segments: Any, row: Any) -> Any:
+    """int32[ROW_WIDTH], a row; `segments` is i64(memory[ROWS])."""
+    return i32(segments[row >> SEGMENT_BITS] + (row & (SEGMENT_ROWS - 1)) * (ROW_WIDTH * 4))
+
+
 @kernel
 def place(memory: Any, index: Any, array: Any) -> None:
     """Puts the address of an array into the memory; eight times as fast as asking numpy for it."""
@@ -203,6 +211,15 @@ def place_grown(memory: Any, index: Any, array: Any, capacity: Any, added: Any) 
     """Puts the address of an array into the memory that has room for `added` more than before, and says so."""
     memory[index] = array.ctypes.data
     memory[capacity] += added
+
+
+@kernel
+def place_rows(memory: Any, rows: Any) -> None:
+    """Adds rows (int32[n * SEGMENT_ROWS * ROW_WIDTH]) to those there is room for."""
+    segments = i64(memory[ROWS])
+    for begin in range(0, rows.shape[0], SEGMENT_ROWS * ROW_WIDTH):
+        segments[memory[CAP_ROWS] >> SEGMENT_BITS] = rows.ctypes.data + begin * 4
+        memory[CAP_ROWS] += SEGMENT_ROWS
 
 
 @kernel

@@ -243,7 +243,7 @@ def _summarise(data: Any, depths: Any, ends: Any) -> Any:
             words[node, byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
         elif byte < 0xC0 and parents_are_e280[node]:
             words[node, 2] |= np.uint64(2) if 0xA8 <= byte <= 0xA9 else np.uint64(1)
-        elif byte != 0xE2 and not (byte == 0x80 and parent_is_e2[node]):
+        elif ends[node] == node + 1 or (byte != 0xE2 and not (byte == 0x80 and parent_is_e2[node])):
             words[node, 2] |= np.uint64(1)
         malformed[node] = utf8[node] < 0
         height = 0

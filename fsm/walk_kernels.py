@@ -15,7 +15,6 @@ from .compiled import inner_kernel, kernel
 from .memory import (
     NEXT_SAME,
     PATH,
-    ROW_WIDTH,
     ROWS,
     S_BYTE,
     S_COST,
@@ -29,6 +28,8 @@ from .memory import (
     TRIE_TOKENS,
     WHOLE,
     i32,
+    i64,
+    row_at,
     u8,
 )
 
@@ -65,7 +66,7 @@ def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: A
     tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
     path = i32(memory[PATH])
     states = i32(memory[STATES])
-    rows = i32(memory[ROWS])
+    segments = i64(memory[ROWS])
     worst = np.int64(0)
     while node < end:
         depth = np.int64(depths[node])
@@ -77,7 +78,7 @@ def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: A
             node = ends[node]
             continue
         row = np.int64(states[at + S_ROW])
-        target = np.int64(rows[row * ROW_WIDTH + byte]) if row >= 0 else np.int64(-1)
+        target = np.int64(row_at(segments, row)[byte]) if row >= 0 else np.int64(-1)
         if target < 0:
             target = step(memory, before, byte)
             if target < 0:

@@ -13,10 +13,12 @@ import numpy as np
 
 from ..errors import ConstraintError
 from .any_json import json_grammar
+from .automaton_kernels import keep_rows
 from .constraint import Constraint
 from .counted import counted
 from .dfa import Dfa
 from .expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
+from .memory import CAP_ROWS, NEED_WORK
 from .regex import regex_to_dfa, regex_to_expression
 from .unicode_sets import ignoring_case
 
@@ -33,6 +35,8 @@ def warm_up(build: Callable[[Grammar], Constraint]) -> None:
         except ConstraintError:  # a vocabulary that cannot spell it
             continue
         _use(constraint, num_tokens)
+        if num_tokens == MANY_TOKENS:
+            _use_rarely(constraint)
     ignoring_case(((0x61, 0x61),), ascii_only=False)
 
 
@@ -76,3 +80,12 @@ def _use(constraint: Constraint, num_tokens: int) -> None:
         bits = int(row[word])
         if not cursor.advance(32 * word + (bits & -bits).bit_length() - 1) or cursor.is_finished:
             break
+
+
+def _use_rarely(constraint: Constraint) -> None:
+    """What only large constraints need, or vocabularies in which some byte is no token."""
+    automaton = constraint.automaton
+    automaton.advance_bytes(automaton.start, b"a")
+    automaton.targets(automaton.start, constraint.vocabulary.eos_words)
+    automaton.make_room(NEED_WORK)
+    keep_rows(automaton.memory, automaton.memory[CAP_ROWS])  # all of them

@@ -222,3 +222,14 @@ def test_too_many_ways_at_once_are_refused() -> None:
         while True:
             cursor.row()
             assert cursor.advance(ord("a"))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a*", "[ab]*", "[a\u2028]*", "[aé]*", r"[^b]*", r"[^b\u2028]*", r"[a\u2000-\u206f]*", r"\w*"]
+)
+def test_tokens_that_end_within_a_character_count_as_what_may_become_of_it(pattern: str) -> None:
+    """In small sub-trees below an ASCII character, nothing else of the characters beyond ASCII being there."""
+    cut = [b"a\xe2\x80", b"aa\xe2", b"aaa\xe2\x80", b"aaaa\xf0\x9f", b"aab\xe2\x80", b"ab\xc3", b"abb\xe2\x80\xa8"]
+    constraint = Compiler(small_vocabulary(cut)).regex(pattern)
+    cursor = constraint.cursor()
+    assert np.array_equal(cursor.row(), brute_force(constraint, cursor.state))

@@ -1,0 +1,14 @@
+"""After warming up nothing is compiled any more: no request waits for numba, whatever it asks for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_name("warm_process.py")
+
+
+def test_no_kernel_is_compiled_after_warming_up() -> None:
+    done = subprocess.run([sys.executable, PROGRAM], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.stdout.splitlines(), done.stderr) == (["never compiled: []", "compiled late: []"], "")
