@@ -10,16 +10,24 @@ hits behind "unlimited" are out of reach for all.
 
 Workloads: `chats` (many conversations that grow in turn, in random order), `examples` (template x examples x
 question, shuffled), `thoughts` (trees of thoughts, level by level), `users` (many users who come back after long),
-`documents` (hot system prompts, documents by Zipf's law, and a third of prompts that never return).
+`documents` (hot system prompts, documents by Zipf's law, and a third of prompts that never return), `archive` (reports
+of 500 to 60,000 tokens, some of them hot, and again prompts that never return).
+
+A second table counts what a hit is worth: the share of the floating-point operations that was spared. Attention makes a
+block dearer the deeper it lies, the more so the smaller the model: one with the shape of Llama 3 8B, and the bundled
+one. `cost, equal` is the policy that takes all blocks to be alike, `cost` the one that the engine runs.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
 
-from phloem.radix import POLICIES, Visit, foresee, replay
+from phloem.radix import POLICIES, Visit, equal_cost, foresee, replay
+from phloem.runtime.models import ModelConfig, resolve_model
+from phloem.runtime.recompute_cost import recompute_cost
 
 BLOCK_SIZE = 16
 
@@ -80,13 +88,40 @@ def documents(random: Random, scale: float) -> Iterator[bytes]:
             yield systems[0] + random.choices(papers, rank)[0] + tokens(random, 60)
 
 
+def archive(random: Random, scale: float) -> Iterator[bytes]:
+    reports = [tokens(random, int(500 * 120 ** random.random())) for _ in range(200)]
+    rank = [1 / (i + 1) for i in range(200)]
+    for _ in range(int(1500 * scale)):
+        if random.random() < 0.4:
+            yield tokens(random, int(500 * 120 ** random.random()))
+        else:
+            yield random.choices(reports, rank)[0] + tokens(random, 60)
+
+
 WORKLOADS: dict[str, tuple[Callable[[Random, float], Iterator[bytes]], tuple[int, ...]]] = {
     "chats": (chats, (75_000, 37_000, 18_000)),
     "examples": (examples, (300_000, 75_000, 20_000)),
     "thoughts": (thoughts, (60_000, 30_000, 6_000)),
     "users": (users, (300_000, 100_000, 30_000)),
     "documents": (documents, (400_000, 100_000, 30_000)),
+    "archive": (archive, (2_000_000, 500_000, 150_000)),
 }
+WORTH = ("chats", "documents", "archive")  # those of the second table
+
+
+def shapes() -> dict[str, ModelConfig]:
+    """The models of the second table."""
+    nano = ModelConfig.from_folder(resolve_model("nano"))
+    llama = replace(
+        nano,
+        hidden_size=4096,
+        num_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        intermediate_size=14336,
+        layers=32 * nano.layers[:1],
+    )
+    return {"8B": llama, "bundled": nano}
 
 
 def main() -> None:
@@ -96,13 +131,22 @@ def main() -> None:
     parser.add_argument("--policies", default=",".join(POLICIES), help="columns")
     options = parser.parse_args()
     policies = options.policies.split(",")
+    traffic = {
+        name: [Visit("", tokens, len(tokens) // 4) for tokens in make(Random(0), options.scale)]
+        for name, (make, _) in WORKLOADS.items()
+    }
+    print_hit_rates(traffic, policies, options)
+    print()
+    print_worth(traffic)
+
+
+def print_hit_rates(traffic: Mapping[str, list[Visit]], policies: list[str], options: argparse.Namespace) -> None:
     print(f"hit rate in %, block size {BLOCK_SIZE}, scale {options.scale}, queue {options.queue}")
     print("| workload | capacity, tokens | " + " | ".join(policies) + " | queue | clairvoyant | unlimited |")
     print("|:--|--:|" + "--:|" * (len(policies) + 3))
-    for name, (make, capacities) in WORKLOADS.items():
-        visits = [Visit("", tokens, len(tokens) // 4) for tokens in make(Random(0), options.scale)]
+    for name, visits in traffic.items():
         unlimited = replay(visits, num_blocks=1 << 40, block_size=BLOCK_SIZE)
-        for capacity in capacities:
+        for capacity in WORKLOADS[name][1]:
             pool = {"num_blocks": capacity // BLOCK_SIZE, "block_size": BLOCK_SIZE}
             rates = [replay(visits, **pool, policy=policy) for policy in policies]
             rates += [
@@ -111,6 +155,24 @@ def main() -> None:
                 unlimited,
             ]
             print(f"| {name} | {capacity:,} | " + " | ".join(f"{100 * rate:.1f}" for rate in rates) + " |", flush=True)
+
+
+def print_worth(traffic: Mapping[str, list[Visit]]) -> None:
+    print("floating-point operations of prompts that were spared, in % (hit rate in brackets)")
+    print("| workload | model | capacity, tokens | lru | cost, equal | cost |")
+    print("|:--|:--|--:|--:|--:|--:|")
+    for name in WORTH:
+        visits = traffic[name]
+        for model, shape in shapes().items():
+            cost = recompute_cost(shape, BLOCK_SIZE)
+            for capacity in WORKLOADS[name][1]:
+                pool = {"num_blocks": capacity // BLOCK_SIZE, "block_size": BLOCK_SIZE}
+                cells = []
+                for policy, block_cost in (("lru", equal_cost), ("cost", equal_cost), ("cost", cost)):
+                    given = {**pool, "policy": policy, "block_cost": block_cost}
+                    spared, hit = replay(visits, **given, weigh=cost), replay(visits, **given)
+                    cells.append(f"{100 * spared:.1f} ({100 * hit:.1f})")
+                print(f"| {name} | {model} | {capacity:,} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

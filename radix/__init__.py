@@ -1,7 +1,7 @@
 """Token prefixes → KV block ids. Knows no tensors and no requests."""
 
 from .blocks import BlockPool, OutOfBlocks
-from .eviction import POLICIES
+from .eviction import POLICIES, BlockCost, equal_cost
 from .explain import Explanation
 from .node import Node
 from .pins import Pin, PinBudgetExceeded
@@ -12,6 +12,7 @@ from .what_if import Visit, foresee, replay
 
 __all__ = [
     "POLICIES",
+    "BlockCost",
     "BlockPool",
     "Event",
     "Explanation",
@@ -25,6 +26,7 @@ __all__ = [
     "Statistics",
     "Visit",
     "common_prefix",
+    "equal_cost",
     "foresee",
     "pack",
     "replay",

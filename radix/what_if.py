@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from .eviction import BlockCost, equal_cost
 from .node import Node
 from .tokens import common_prefix
 from .tree import RadixTree
@@ -34,18 +35,42 @@ class Visit:
     num_asked_tokens: int
 
 
+class _Worth:
+    """What the first blocks of a sequence are worth together."""
+
+    def __init__(self, weigh: BlockCost, block_size: int) -> None:
+        self._weigh = weigh
+        self._block_size = block_size
+        self._sums = [0.0]
+
+    def of(self, num_blocks: int) -> float:
+        sums = self._sums
+        while len(sums) <= num_blocks:
+            sums.append(sums[-1] + self._weigh(len(sums) * self._block_size))
+        return sums[num_blocks]
+
+
 def replay(
-    visits: Sequence[Visit], *, num_blocks: int, block_size: int, policy: str = "lru", num_ahead: int = 0
+    visits: Sequence[Visit],
+    *,
+    num_blocks: int,
+    block_size: int,
+    policy: str = "lru",
+    block_cost: BlockCost = equal_cost,
+    num_ahead: int = 0,
+    weigh: BlockCost = equal_cost,
 ) -> float:
-    """Share of the asked blocks that a tree of `num_blocks` would have held.
+    """Share of the asked blocks that a tree of `num_blocks` would have held, a block counted `weigh(its end)` times.
 
     With `num_ahead` it knows that many visits to come, as a scheduler knows its queue, and spares what they need.
+    `block_cost` is for the policy "cost"; weighed by it, the share is that of the computation that was spared.
     """
-    tree = RadixTree(block_size, policy=policy)
+    tree = RadixTree(block_size, policy=policy, block_cost=block_cost)
+    worth = _Worth(weigh, block_size)
     ahead = deque(visits[:num_ahead])
     ordered = sorted((visit.namespace, visit.tokens) for visit in ahead)
     free = num_blocks
-    num_asked = num_hit = 0
+    asked = hit = 0.0
 
     def count_needed(leaf: Node) -> int:
         path = leaf.path_tokens()
@@ -66,8 +91,8 @@ def replay(
         match = tree.match(visit.tokens, visit.namespace)
         num_known = match.num_tokens // block_size
         num_wanted = visit.num_asked_tokens // block_size
-        num_asked += num_wanted
-        num_hit += min(num_known, num_wanted)
+        asked += worth.of(num_wanted)
+        hit += worth.of(min(num_known, num_wanted))
         tree.lease(match.node)
         if num_needed - num_known > free:
             missing = num_needed - num_known - free
@@ -78,15 +103,16 @@ def replay(
             tree.insert(kept, [0] * num_kept, visit.namespace, after=(match.node, match.num_tokens))
             free -= num_kept - num_known
         tree.release(match.node)
-    return num_hit / num_asked if num_asked else 0.0
+    return hit / asked if asked else 0.0
 
 
-def foresee(visits: Sequence[Visit], *, num_blocks: int, block_size: int) -> float:
-    """The same share for who knows the future: the optimum, up to rounding.
+def foresee(visits: Sequence[Visit], *, num_blocks: int, block_size: int, weigh: BlockCost = equal_cost) -> float:
+    """The same share for who knows the future: the optimum, up to rounding, where all blocks are worth the same.
 
     Among the blocks that nothing hangs on, the one whose next use is farthest goes first (Belady 1966), the deepest
     among equals.
     """
+    worth = _Worth(weigh, block_size)
     paths, parent = _paths(visits, 4 * block_size)
     uses: list[deque[int]] = [deque() for _ in range(len(parent))]
     for time, path in enumerate(paths):
@@ -97,7 +123,7 @@ def foresee(visits: Sequence[Visit], *, num_blocks: int, block_size: int) -> flo
     is_cached = [False] * len(parent)
     leaves: list[tuple[int, int, int]] = []  # entries go stale; they are checked when they come up
     free = num_blocks
-    num_asked = num_hit = 0
+    asked = hit = 0.0
 
     def entry(block: int) -> tuple[int, int, int]:
         return -(uses[block][0] if uses[block] else len(paths)), -depth[block], block
@@ -108,8 +134,8 @@ def foresee(visits: Sequence[Visit], *, num_blocks: int, block_size: int) -> flo
             depth[block] = index
         num_known = next((index for index, block in enumerate(path) if not is_cached[block]), len(path))
         num_wanted = visit.num_asked_tokens // block_size
-        num_asked += num_wanted
-        num_hit += min(num_known, num_wanted)
+        asked += worth.of(num_wanted)
+        hit += worth.of(min(num_known, num_wanted))
         own = set(path[:num_known])
         while free < len(path) - num_known and leaves:
             top = heappop(leaves)
@@ -129,7 +155,7 @@ def foresee(visits: Sequence[Visit], *, num_blocks: int, block_size: int) -> flo
             free -= 1
         for block in path[max(0, num_known - 1) : last][-1:]:
             heappush(leaves, entry(block))
-    return num_hit / num_asked if num_asked else 0.0
+    return hit / asked if asked else 0.0
 
 
 def _paths(visits: Sequence[Visit], block_bytes: int) -> tuple[list[list[int]], list[int]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..radix import POLICIES, Visit, foresee, replay
+from ..radix import POLICIES, BlockCost, Visit, foresee, replay
 
 SHARES = (0.5, 1.0, 2.0, 4.0)
 OPTIMUM = "optimum"
@@ -122,7 +122,9 @@ class CacheReport:
             yield self.tree or "(the tree is empty)"
 
 
-def what_if(visits: Sequence[Visit], *, num_blocks: int, block_size: int, policy: str) -> tuple[WhatIf, ...]:
+def what_if(
+    visits: Sequence[Visit], *, num_blocks: int, block_size: int, policy: str, block_cost: BlockCost
+) -> tuple[WhatIf, ...]:
     """The policy in use at other sizes, the other policies at this size, and the optimum beside each size.
 
     Touches nothing that is in use, so it may run on any thread. A second or two at most.
@@ -132,11 +134,11 @@ def what_if(visits: Sequence[Visit], *, num_blocks: int, block_size: int, policy
     found = []
     for share in SHARES:
         size = max(1, round(num_blocks * share))
+        pool = {"num_blocks": size, "block_size": block_size}
         policies = [policy, *(other for other in POLICIES if other != policy)] if share == 1.0 else [policy]
         for name in policies:
-            rate = replay(visits, num_blocks=size, block_size=block_size, policy=name)
-            found.append(WhatIf(name, share, size, rate))
-        found.append(WhatIf(OPTIMUM, share, size, foresee(visits, num_blocks=size, block_size=block_size)))
+            found.append(WhatIf(name, share, size, replay(visits, **pool, policy=name, block_cost=block_cost)))
+        found.append(WhatIf(OPTIMUM, share, size, foresee(visits, **pool)))
     return tuple(found)
 
 

@@ -31,7 +31,8 @@ class EngineConfig:
         max_wait_seconds: a request that has waited for so long is served before any other that waits, whatever their
             priorities.
         prefix_cache: keep the KV of finished requests for those that share a prefix.
-        eviction_policy: which cached prefix goes first when the pool is full ("lru", "lfu", "priority", "cost").
+        eviction_policy: which cached prefix goes first when the pool is full ("lru", "lfu", "priority", "cost"). "cost"
+            weighs blocks by the floating-point operations that this model would need to compute them again.
         explain_namespaces: whether `explain_cache` may say that another namespace has the prefix. For operators only:
             it tells a tenant what its neighbours have sent.
         max_pinned_blocks: how much of the pool pins may hold together; None: a quarter of it.

@@ -221,6 +221,7 @@ class Engine(EngineCore):
             num_blocks=report.num_blocks,
             block_size=report.block_size,
             policy=report.eviction_policy,
+            block_cost=self.block_cost,
         )
         return replace(report, what_if=curve)
 

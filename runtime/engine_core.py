@@ -21,6 +21,7 @@ from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .model_runner import ModelRunner
 from .prefix_cache import PrefixCache
+from .recompute_cost import recompute_cost
 from .reply_memory import Conversation, ReplyMemory
 from .request import Delta, FinishReason, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
@@ -35,11 +36,13 @@ class EngineCore:
 
     Attributes:
         config, model_config, tokenizer, compiler, intake: read-only; safe to use from any thread.
+        block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
     def __init__(self, config: EngineConfig, loaded: LoadedModel, clock: Callable[[], float] = time.monotonic) -> None:
         model = loaded.decoder.config
         kv_cache = allocate_pool(config, loaded)
+        self.block_cost = recompute_cost(model, config.block_size)
         self.config = config
         self.model_config = model
         self.tokenizer = loaded.tokenizer
@@ -51,6 +54,7 @@ class EngineCore:
             kv_cache=kv_cache,
             enabled=config.prefix_cache,
             eviction_policy=config.eviction_policy,
+            block_cost=self.block_cost,
             explain_namespaces=config.explain_namespaces,
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks

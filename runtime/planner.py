@@ -122,12 +122,17 @@ def plan(
 def count_parameters(config: ModelConfig) -> tuple[int, int]:
     """(Numbers in norms, which the decoder keeps as fp32; numbers in all other tensors)."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    heads_size = config.num_heads * config.head_dim
     norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + 2 * config.head_dim * config.options.qk_norm
-    matrices = hidden * (config.qkv_size + heads_size) + 3 * hidden * inner
     biases = config.qkv_size * config.qkv_bias + hidden * config.o_bias + (2 * inner + hidden) * config.mlp_bias
     embeddings = config.vocab_size * hidden * (1 if config.tie_word_embeddings else 2)
-    return config.num_layers * norms + hidden, config.num_layers * (matrices + biases) + embeddings
+    layers = config.num_layers * (count_layer_weights(config) + biases)
+    return config.num_layers * norms + hidden, layers + embeddings
+
+
+def count_layer_weights(config: ModelConfig) -> int:
+    """Numbers in the matrices of one layer: each is one multiplication and one addition per token."""
+    heads_size = config.num_heads * config.head_dim
+    return config.hidden_size * (config.qkv_size + heads_size + 3 * config.intermediate_size)
 
 
 def table(capacity: CapacityPlan) -> str:

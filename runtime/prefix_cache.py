@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..radix import BlockPool, Explanation, Node, Pin, RadixTree, pack, without_padding
+from ..radix import BlockCost, BlockPool, Explanation, Node, Pin, RadixTree, equal_cost, pack, without_padding
 from .kv_cache import KVCache
 from .request import Lease, Request
 
@@ -30,13 +30,16 @@ class PrefixCache:
         kv_cache: KVCache,
         enabled: bool = True,
         eviction_policy: str = "lru",
+        block_cost: BlockCost = equal_cost,
         explain_namespaces: bool = False,
         max_pinned_blocks: int = 0,
     ) -> None:
         self.block_size = block_size
         self.enabled = enabled
         self.pool = BlockPool(num_blocks, block_size)
-        self.tree = RadixTree(block_size, policy=eviction_policy, max_pinned_blocks=max_pinned_blocks)
+        self.tree = RadixTree(
+            block_size, policy=eviction_policy, block_cost=block_cost, max_pinned_blocks=max_pinned_blocks
+        )
         self._kv_cache = kv_cache
         self._explain_namespaces = explain_namespaces
         self._count_needed: Callable[[str, bytes], int] | None = None

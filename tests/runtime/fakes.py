@@ -17,6 +17,7 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine import Engine
 from phloem.runtime.kv_cache import KVCache
 from phloem.runtime.loading import LoadedModel
+from phloem.runtime.models.config import LayerConfig
 
 EOS = 256
 VOCAB_SIZE = 257
@@ -28,6 +29,10 @@ class FakeModelConfig:
     num_heads: int = 1
     num_kv_heads: int = 1
     head_dim: int = 1
+    hidden_size: int = 1
+    intermediate_size: int = 1
+    qkv_size: int = 3
+    layers: tuple[LayerConfig, ...] = (LayerConfig(window=0, rope=0),)
     vocab_size: int = VOCAB_SIZE
     max_position_embeddings: int = 4096
     dtype: torch.dtype = torch.float64
