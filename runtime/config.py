@@ -27,7 +27,8 @@ class EngineConfig:
         max_batch_tokens: most tokens that one step computes; long prompts are cut into chunks of it.
         max_running_requests: most sequences in a step.
         max_waiting_requests: length of the queue beyond which `add` raises `QueueFull`.
-        max_overtakes: a waiting request is passed by at most this many others before it is served first.
+        max_overtakes: at most so many requests that arrived later are admitted before one that waits; those that arrive
+            between the same two steps arrive together. 0: the order of arrival.
         max_wait_seconds: a request that has waited for so long is served before any other that waits, whatever their
             priorities.
         prefix_cache: keep the KV of finished requests for those that share a prefix.
@@ -55,7 +56,7 @@ class EngineConfig:
     max_batch_tokens: int = 2048
     max_running_requests: int = 256
     max_waiting_requests: int = 4096
-    max_overtakes: int = 64
+    max_overtakes: int = 256
     max_wait_seconds: float = 30.0
     prefix_cache: bool = True
     eviction_policy: str = "lru"

@@ -5,8 +5,8 @@ goes to prompts, in chunks. Waiting requests are admitted in the order of their 
 they would form, which reaches the best possible hit rate: SGLang, arXiv 2312.07104, theorem 3.1), continuing where the
 last admission stood, so that neighbours follow one another while their prefix is warm. Four bounds keep that fair:
 
-* a request that `max_overtakes` later ones have passed is served before any other that waits;
-* so is one that has waited for `max_wait_seconds`, whatever its priority;
+* those that later arrivals have overtaken `max_overtakes` times are admitted before any other that waits;
+* so are those that have waited for `max_wait_seconds`, whatever their priority (see `waiting_line` for both);
 * what was preempted comes back before anything new is admitted, oldest first;
 * the oldest running request is never preempted, so every step brings something nearer to its end.
 
@@ -20,11 +20,8 @@ Knows requests and the prefix cache; it knows no tensors.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import Counter
+from bisect import insort
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
 from ..errors import DeadlineExceeded
 from ..radix import common_prefix, pack
@@ -32,15 +29,7 @@ from .admission import Outlook, OutputForecast, peak_demand
 from .batch import Batch, Extend
 from .prefix_cache import PrefixCache
 from .request import Phase, Request
-
-
-@dataclass(slots=True, order=True)
-class _Waiting:
-    """A queue entry; entries sort by priority, then by namespace and tokens, so that shared prefixes are neighbours."""
-
-    key: tuple[int, str, bytes, int]
-    request: Request = field(compare=False)
-    num_admitted_at_arrival: int = field(compare=False)
+from .waiting_line import Key, Waiting, WaitingLine
 
 
 class Scheduler:
@@ -64,19 +53,10 @@ class Scheduler:
         self._prefix_cache = prefix_cache
         self._max_batch_tokens = max_batch_tokens
         self._max_running_requests = min(max_running_requests, max_batch_tokens)
-        self._max_overtakes = max_overtakes
-        self._max_wait_seconds = max_wait_seconds
-        self._clock = clock
-        self._deadlines: list[tuple[float, int]] = []
-        self._ordered: list[_Waiting] = []
-        self._by_arrival: dict[int, _Waiting] = {}
+        self._waiting = WaitingLine(max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock)
         self._preempted: list[Request] = []
         self._preempted_tokens: dict[int, bytes] = {}
-        self._num_by_priority: Counter[int] = Counter()
-        self._last_key: tuple[int, str, bytes, int] | None = None
-        self._go_on_at: tuple[int, str, bytes, int] | None = None
         self._next_ticket = 0
-        self._num_admitted = 0
         self._forecast = OutputForecast()
         self._failed: list[tuple[Request, Exception]] = []
         self.running: list[Request] = []
@@ -85,30 +65,23 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._ordered) + len(self._preempted)
+        return len(self._waiting) + len(self._preempted)
 
     @property
     def has_work(self) -> bool:
-        return bool(self.running or self._ordered or self._preempted)
+        return bool(self.running or self._preempted or len(self._waiting))
 
     def requests(self) -> Iterator[Request]:
         """Every unfinished request."""
         yield from self.running
         yield from self._preempted
-        yield from (entry.request for entry in self._ordered)
+        yield from self._waiting
 
     def add(self, request: Request) -> None:
         """Enqueues a request that fits the pool on its own (the engine has checked)."""
         request.ticket = self._next_ticket
-        request.queued_at = self._clock()
         self._next_ticket += 1
-        key = (-request.priority, request.namespace, pack(request.token_ids), request.ticket)
-        entry = _Waiting(key, request, self._num_admitted)
-        insort(self._ordered, entry)
-        self._num_by_priority[key[0]] += 1
-        self._by_arrival[request.ticket] = entry
-        if request.deadline_seconds is not None:
-            heappush(self._deadlines, (request.queued_at + request.deadline_seconds, request.ticket))
+        self._waiting.add(request)
 
     def remove(self, request: Request, *, keep: bool = True) -> None:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
@@ -119,8 +92,8 @@ class Scheduler:
         elif request in self._preempted:
             self._preempted.remove(request)
             del self._preempted_tokens[request.ticket]
-        elif request.ticket in self._by_arrival:
-            self._unqueue(self._by_arrival[request.ticket])
+        elif request in self._waiting:
+            self._waiting.remove(request)
         request.phase = Phase.FINISHED
 
     def take_failed(self) -> list[tuple[Request, Exception]]:
@@ -133,7 +106,9 @@ class Scheduler:
 
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
-        self._expire()
+        for request in self._waiting.begin_step():
+            late = f"deadline_seconds: not begun within {request.deadline_seconds:g} s; the server is busy"
+            self._failed.append((request, DeadlineExceeded(late, param="deadline_seconds")))
         budget = self._max_batch_tokens
         extends: list[Extend] = []
         decodes_first = sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
@@ -169,17 +144,6 @@ class Scheduler:
         if not extends:
             return None
         return Batch.from_extends(extends, self._prefix_cache.block_size)
-
-    def _expire(self) -> None:
-        """Fails those that were not admitted in time."""
-        now = self._clock() if self._deadlines else 0.0
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, ticket = heappop(self._deadlines)
-            entry = self._by_arrival.get(ticket)
-            if entry is not None:
-                self._unqueue(entry)
-                late = f"deadline_seconds: not begun within {entry.request.deadline_seconds:g} s; the server is busy"
-                self._failed.append((entry.request, DeadlineExceeded(late, param="deadline_seconds")))
 
     def _extend(self, request: Request, budget: int) -> Extend | None:
         """The request's share of the budget; None if nothing is left."""
@@ -259,9 +223,10 @@ class Scheduler:
         """
         outlooks: list[Outlook] | None = None
         while budget > 0 and len(self.running) < self._max_running_requests:
-            request = self._next_request()
-            if request is None:
+            found = self._next_request()
+            if found is None:
                 return
+            request, resume_at = found
             try:
                 if outlooks is None:
                     outlooks = [self._outlook(other) for other in self.running]
@@ -278,7 +243,7 @@ class Scheduler:
             ):
                 self._let_go(request, keep=False)
                 return
-            self._start(request)
+            self._start(request, resume_at)
             budget -= min(budget, request.num_uncomputed_tokens)
             yield request
 
@@ -287,71 +252,39 @@ class Scheduler:
         missing = request.num_tokens - len(request.blocks) * self._prefix_cache.block_size
         return Outlook(remaining, missing, self._prefix_cache.num_sole_blocks(request))
 
-    def _start(self, request: Request) -> None:
-        if self._preempted and self._preempted[0] is request:
+    def _start(self, request: Request, resume_at: Key | None) -> None:
+        if resume_at is None:
             self._preempted.pop(0)
             del self._preempted_tokens[request.ticket]
         else:
-            entry = self._by_arrival[request.ticket]
-            self._last_key = self._go_on_at
-            self._unqueue(entry)
-            self._num_admitted += 1
+            self._waiting.admit(request, resume_at)
         if not request.admitted_before:
             request.usage.cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
             request.admitted_before = True
         request.phase = Phase.RUNNING
         insort(self.running, request, key=lambda running: running.ticket)
 
-    def _unqueue(self, entry: _Waiting) -> None:
-        del self._ordered[bisect_left(self._ordered, entry)]
-        del self._by_arrival[entry.request.ticket]
-        self._num_by_priority[entry.key[0]] -= 1
-
     def _count_needed(self, namespace: str, tokens: bytes) -> int:
-        """With how many of these tokens somebody who waits begins: in the order of tokens it is a neighbour."""
-        waiting = [self._preempted_tokens[one.ticket] for one in self._preempted if one.namespace == namespace]
-        for priority, number in self._num_by_priority.items():
-            if number:
-                at = bisect_left(self._ordered, (priority, namespace, tokens, -1), key=lambda entry: entry.key)
-                keys = (entry.key for entry in self._ordered[max(0, at - 1) : at + 1])
-                waiting += [key[2] for key in keys if key[:2] == (priority, namespace)]
-        return max((common_prefix(tokens, other, 0) >> 2 for other in waiting), default=0)
+        """With how many of these tokens somebody begins who waits, or was preempted."""
+        preempted = [self._preempted_tokens[one.ticket] for one in self._preempted if one.namespace == namespace]
+        counts = [common_prefix(tokens, other, 0) >> 2 for other in preempted]
+        return max([self._waiting.count_needed(namespace, tokens), *counts])
 
-    def _next_request(self) -> Request | None:
-        """Whom to admit next: the preempted, the overdue, then the next in tree order that need not wait."""
+    def _next_request(self) -> tuple[Request, Key | None] | None:
+        """Whom to admit next, and where in the line to go on after that: the preempted, then the first who need not
+        wait for a prefix that is being computed. The line goes on with the first of those who must.
+        """
         if self._preempted:
-            return self._preempted[0]
-        if not self._ordered:
-            return None
-        oldest = next(iter(self._by_arrival.values()))
-        self._go_on_at = oldest.key
-        if self._num_admitted - oldest.num_admitted_at_arrival >= self._max_overtakes:
-            return oldest.request
-        if self._clock() - oldest.request.queued_at >= self._max_wait_seconds:
-            return oldest.request
+            return self._preempted[0], None
         prefilling = [request for request in self.running if request.num_uncomputed_tokens > 1]
-        first_to_wait: _Waiting | None = None
-        for entry in self._in_tree_order():
+        first_to_wait: Waiting | None = None
+        for entry in self._waiting.in_order():
             if not any(self._shares_next_block(entry, other) for other in prefilling):
-                self._go_on_at = first_to_wait.key if first_to_wait is not None else entry.key
-                return entry.request
-            if first_to_wait is None:
-                first_to_wait = entry
+                return entry.request, (first_to_wait or entry).key
+            first_to_wait = first_to_wait or entry
         return None
 
-    def _in_tree_order(self) -> Iterator[_Waiting]:
-        """Waiting entries of the highest priority, from the last admission onwards, then from the beginning."""
-        top = self._ordered[0].key[0]
-        first = 0
-        if self._last_key is not None and self._last_key[0] == top:
-            first = bisect_left(self._ordered, self._last_key, key=lambda entry: entry.key)
-        num_entries = len(self._ordered)
-        for step in range(num_entries):
-            entry = self._ordered[(first + step) % num_entries]
-            if entry.key[0] == top:
-                yield entry
-
-    def _shares_next_block(self, entry: _Waiting, other: Request) -> bool:
+    def _shares_next_block(self, entry: Waiting, other: Request) -> bool:
         """Whether `other` is about to compute a whole block that the waiting request needs too."""
         if not self._prefix_cache.enabled or entry.request.namespace != other.namespace:
             return False
@@ -359,4 +292,4 @@ class Scheduler:
         end = (other.num_computed_tokens // block_size + 1) * block_size
         if end > min(other.num_tokens, entry.request.num_tokens - 1):
             return False
-        return entry.key[2].startswith(pack(other.token_ids[:end]))
+        return entry.tokens.startswith(pack(other.token_ids[:end]))

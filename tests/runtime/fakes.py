@@ -82,6 +82,21 @@ class FakeDecoder:
         return [int(token) for token in kv_cache.keys[0].view(-1)[slots]]
 
 
+class BlankDecoder(FakeDecoder):
+    """Believes nothing, in no time: for tests that count what is computed and do not read what is said."""
+
+    def forward(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        kv_cache: KVCache,
+        plan: AttentionPlan,
+        slots: torch.Tensor,
+        logits_rows: torch.Tensor | None,
+    ) -> torch.Tensor:
+        return torch.zeros(len(token_ids) if logits_rows is None else len(logits_rows), VOCAB_SIZE)
+
+
 class ByteDetokenizer:
     def __init__(self) -> None:
         self._pending = b""
@@ -127,10 +142,13 @@ class ByteTokenizer:
         return ByteDetokenizer()
 
 
-def fake_engine(clock: Callable[[], float] = time.monotonic, **settings: object) -> Engine:
+def fake_engine(
+    clock: Callable[[], float] = time.monotonic, decoder: FakeDecoder | None = None, **settings: object
+) -> Engine:
     """An engine over the fake model; every step is audited."""
     settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
-    loaded = LoadedModel(FakeDecoder(), ByteTokenizer(), torch.device("cpu"), torch.float64)  # type: ignore[arg-type]
+    decoder = decoder or FakeDecoder()
+    loaded = LoadedModel(decoder, ByteTokenizer(), torch.device("cpu"), torch.float64)  # type: ignore[arg-type]
     return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock)  # type: ignore[arg-type]
 
 

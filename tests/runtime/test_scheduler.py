@@ -33,11 +33,20 @@ def test_a_shuffled_queue_reaches_the_best_possible_hit_rate() -> None:
 
 
 def test_arrival_order_alone_would_compute_far_more() -> None:
-    """The counter-proof of the test above: with overtaking forbidden the same queue thrashes."""
+    """The counter-proof of the test above: the same requests, come one after the other, with overtaking forbidden."""
     batch = [[family, *range(39), 100 + member] for member in range(6) for family in range(8)]
-    engine = fake_engine(num_blocks=16, max_running_requests=2, max_overtakes=0)
-    engine.generate(batch, ONE)
-    assert engine.statistics().num_computed_tokens > 2 * 8 * (40 + 6)
+    computed = {}
+    for bound in (0, 1000):
+        engine = fake_engine(num_blocks=16, max_running_requests=1, max_overtakes=bound)
+        engine.add([255], SamplingParams(max_tokens=50, temperature=0.0, ignore_eos=True))
+        for prompt in batch:
+            engine.step()  # the one that runs has the only seat
+            engine.add(prompt, ONE)
+        while engine.has_work:
+            engine.step()
+        computed[bound] = engine.statistics().num_computed_tokens - 50
+    assert computed[1000] == 8 * (40 + 6)
+    assert computed[0] > 2 * computed[1000]
 
 
 @pytest.mark.parametrize("bound", [0, 5, 20])
