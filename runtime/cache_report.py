@@ -134,11 +134,11 @@ def what_if(
     found = []
     for share in SHARES:
         size = max(1, round(num_blocks * share))
-        pool = {"num_blocks": size, "block_size": block_size}
         policies = [policy, *(other for other in POLICIES if other != policy)] if share == 1.0 else [policy]
         for name in policies:
-            found.append(WhatIf(name, share, size, replay(visits, **pool, policy=name, block_cost=block_cost)))
-        found.append(WhatIf(OPTIMUM, share, size, foresee(visits, **pool)))
+            rate = replay(visits, num_blocks=size, block_size=block_size, policy=name, block_cost=block_cost)
+            found.append(WhatIf(name, share, size, rate))
+        found.append(WhatIf(OPTIMUM, share, size, foresee(visits, num_blocks=size, block_size=block_size)))
     return tuple(found)
 
 
