@@ -24,7 +24,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .alphabet_kernels import completions, cut_out, spell, with_ascii, with_escapes
+from .alphabet_kernels import (
+    classes_of_sets,
+    common_classes,
+    completions,
+    cut_out,
+    spell,
+    with_ascii,
+    with_escapes,
+)
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -60,34 +68,15 @@ class Alphabet:
         Returns:
             The alphabet, and for each set the list of its classes (never class 0).
         """
-        cuts = {0, SURROGATES[0], SURROGATES[1] + 1}
-        for intervals in sets:
-            for first, last in intervals:
-                cuts.add(first)
-                cuts.add(last + 1)
-        cuts.discard(MAX_CODE_POINT + 1)
-        starts = np.array(sorted(cuts), np.int32)
-        keys = [0] * len(starts)
-        for index, intervals in enumerate(sets):
-            bit = 1 << index
-            firsts = np.searchsorted(starts, [first for first, _ in intervals])
-            ends = np.searchsorted(starts, [last + 1 for _, last in intervals])
-            for begin, end in zip(firsts.tolist(), ends.tolist(), strict=True):
-                for position in range(begin, end):
-                    keys[position] |= bit
-        ids: dict[int, int] = {}
-        surrogate = int(np.searchsorted(starts, SURROGATES[0]))
-        classes = np.zeros(len(starts), np.int32)
-        for position, key in enumerate(keys):
-            if position != surrogate:
-                classes[position] = ids.setdefault(key, len(ids) + 1)
-        members: list[list[int]] = [[] for _ in sets]
-        for key, class_id in ids.items():
-            while key:
-                low = key & -key
-                members[low.bit_length() - 1].append(class_id)
-                key ^= low
-        return cls._merged(starts, classes, len(ids) + 1), members
+        flat = np.array([point for intervals in sets for interval in intervals for point in interval], np.int32)
+        ends = np.cumsum([len(intervals) for intervals in sets], dtype=np.int32)
+        starts, classes, num_classes, members, member_ends = classes_of_sets(flat[::2].copy(), flat[1::2].copy(), ends)
+        found, begin = members.tolist(), 0
+        listed: list[list[int]] = []
+        for end in member_ends.tolist():
+            listed.append(found[begin:end])
+            begin = end
+        return cls._merged(starts, classes, int(num_classes)), listed
 
     @classmethod
     def apart(cls, characters: str) -> Alphabet:
@@ -111,16 +100,10 @@ class Alphabet:
 
     def refine(self, other: Alphabet) -> tuple[Alphabet, Ints, Ints]:
         """The common refinement, and for each of its classes the class in `self` and in `other`."""
-        starts = np.union1d(self.starts, other.starts).astype(np.int32)
-        mine = self.classes[np.searchsorted(self.starts, starts, side="right") - 1].astype(np.int64)
-        theirs = other.classes[np.searchsorted(other.starts, starts, side="right") - 1]
-        codes, inverse = np.unique(mine * other.num_classes + theirs, return_inverse=True)
-        refined = self._merged(starts, inverse.astype(np.int32), len(codes))
-        return (
-            refined,
-            (codes // other.num_classes).astype(np.int32),
-            (codes % other.num_classes).astype(np.int32),
+        starts, classes, num_classes, mine, theirs = common_classes(
+            self.starts, self.classes, other.starts, other.classes
         )
+        return Alphabet(starts, classes, int(num_classes)), mine, theirs
 
     def coarsen(self, new_class: Ints, num_classes: int) -> Alphabet:
         """The alphabet in which class c has become class `new_class[c]`; class 0 must stay 0."""

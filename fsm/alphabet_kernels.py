@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .array_kernels import grown, sort_beginning
 from .compiled import inner_kernel, kernel
 
 UNREACHABLE = 9  # more bytes than any character has
@@ -52,7 +53,7 @@ def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
         size *= 2
     slots = np.zeros(size, np.int32)
     rows = np.zeros((capacity, 64), np.int32)
-    uniform = np.zeros((num_classes, 3), np.int32)  # the node of "all of this class", by level; 0: not made yet
+    uniform = np.zeros((num_classes, 2), np.int32)  # the node of "all of this class", by level; 0: not made yet
     num_rows = 0
     root = np.zeros(256, np.int32)
     low_row, middle_row, high_row = np.zeros(64, np.int32), np.zeros(64, np.int32), np.zeros(64, np.int32)
@@ -67,6 +68,18 @@ def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
         least = 0x80 if levels == 1 else 0x800 if levels == 2 else 0x10000
         high_row[:] = 0
         for high in range(64 if levels == 3 else 1):
+            while interval + 1 < num_intervals and starts[interval + 1] <= base + (high << 12):
+                interval += 1
+            block, whole = base + (high << 12), 0  # the class of a block of 4096 that has but one; 0: look closer
+            is_one = interval + 1 == num_intervals or starts[interval + 1] >= block + 4096
+            if levels >= 2 and is_one and least <= block < 0x110000:
+                whole = classes[interval]
+            if whole and uniform[whole, 1]:
+                if levels == 2:
+                    root[lead] = uniform[whole, 1]
+                else:
+                    high_row[high] = uniform[whole, 1]
+                continue
             middle_row[:] = 0
             for middle in range(64 if levels >= 2 else 1):
                 first = base + (high << 12) + (middle << 6)
@@ -93,6 +106,8 @@ def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
                     middle_row[middle] = node
             if levels >= 2:
                 node, num_rows = _share(rows, num_rows, middle_row, slots)
+                if whole:
+                    uniform[whole, 1] = node
                 if levels == 2:
                     root[lead] = node
                 else:
@@ -109,6 +124,148 @@ def spell(starts: Any, classes: Any, num_classes: Any) -> Any:
             value = rows[row, index]
             template[num_nodes - 1 - row, 0x80 + index] = value if value <= 0 else num_nodes - value
     return template
+
+
+@kernel
+def classes_of_sets(firsts: Any, lasts: Any, set_ends: Any) -> Any:
+    """The coarsest partition of the code points in which every set is a union of classes.
+
+    Sets split the classes one after the other: what they cover of a class becomes a class of its own, unless that is
+    all of it.
+
+    Args:
+        firsts, lasts: int32, the inclusive intervals of all sets, in any order, overlapping or not.
+        set_ends: int32[num_sets], where the intervals of each set end.
+
+    Returns:
+        starts and classes as in `Alphabet`, neighbours not joined yet; the number of classes; then the classes of all
+        sets, one after the other, and where those of each set end.
+    """
+    starts = _cuts(firsts, lasts)
+    num_starts, num_sets = starts.shape[0], set_ends.shape[0]
+    classes = np.ones(num_starts, np.int32)
+    sizes, free = np.zeros(num_starts + 2, np.int32), np.empty(num_starts + 2, np.int32)
+    num_classes, num_free = 2, 0
+    sizes[1] = num_starts
+    stamps = np.full(num_starts, -1, np.int32)  # the last set that covered the interval
+    split_by, split_into = np.full(num_starts + 2, -1, np.int32), np.zeros(num_starts + 2, np.int32)
+    for number in range(num_sets):
+        for i in range(set_ends[number - 1] if number else 0, set_ends[number]):
+            at = np.searchsorted(starts, firsts[i])
+            while at < num_starts and starts[at] <= lasts[i]:
+                known = classes[at]
+                if stamps[at] != number:
+                    stamps[at] = number
+                    if split_by[known] != number:
+                        split_by[known] = number
+                        if num_free:
+                            num_free -= 1
+                            split_into[known] = free[num_free]
+                        else:
+                            split_into[known] = num_classes
+                            num_classes += 1
+                        split_by[split_into[known]] = -1
+                    classes[at] = split_into[known]
+                    sizes[known] -= 1
+                    sizes[classes[at]] += 1
+                    if sizes[known] == 0:
+                        free[num_free] = known
+                        num_free += 1
+                at += 1
+    return starts, *_numbered(starts, classes, num_classes, firsts, lasts, set_ends)
+
+
+@inner_kernel
+def _cuts(firsts: Any, lasts: Any) -> Any:
+    """Where the intervals and the surrogates begin and end, sorted, each once; none among the surrogates."""
+    num_intervals = firsts.shape[0]
+    cuts = np.empty(2 * num_intervals + 3, np.int32)
+    cuts[0], cuts[1], cuts[2] = 0, 0xD800, 0xE000
+    for i in range(num_intervals):
+        cuts[3 + 2 * i], cuts[4 + 2 * i] = firsts[i], lasts[i] + 1
+    sort_beginning(cuts, cuts.shape[0])
+    size = 1
+    for i in range(1, cuts.shape[0]):
+        if cuts[i] != cuts[size - 1] and cuts[i] <= 0x10FFFF and not 0xD800 < cuts[i] < 0xE000:
+            cuts[size] = cuts[i]
+            size += 1
+    return cuts[:size].copy()
+
+
+@inner_kernel
+def _numbered(starts: Any, classes: Any, num_classes: Any, firsts: Any, lasts: Any, set_ends: Any) -> Any:
+    """The classes numbered in the order of their first characters, 0 for the surrogates; their number; the members."""
+    numbers = np.zeros(num_classes, np.int32)
+    count = 1
+    for at in range(starts.shape[0]):
+        if starts[at] == 0xD800:
+            classes[at] = 0
+            continue
+        if numbers[classes[at]] == 0:
+            numbers[classes[at]] = count
+            count += 1
+        classes[at] = numbers[classes[at]]
+    members, member_ends = np.empty(64, np.int32), np.empty(set_ends.shape[0], np.int32)
+    seen = np.full(count, -1, np.int32)
+    seen[0] = set_ends.shape[0]
+    size = 0
+    for number in range(set_ends.shape[0]):
+        for i in range(set_ends[number - 1] if number else 0, set_ends[number]):
+            at = np.searchsorted(starts, firsts[i])
+            while at < starts.shape[0] and starts[at] <= lasts[i]:
+                if classes[at] and seen[classes[at]] != number:
+                    seen[classes[at]] = number
+                    members = grown(members, size + 1)
+                    members[size] = classes[at]
+                    size += 1
+                at += 1
+        member_ends[number] = size
+    return classes, count, members[:size].copy(), member_ends
+
+
+@kernel
+def common_classes(starts: Any, classes: Any, other_starts: Any, other_classes: Any) -> Any:
+    """The common refinement of two alphabets.
+
+    Returns:
+        starts, classes and the number of classes, as in `Alphabet`; for each class the class in either alphabet.
+    """
+    size = starts.shape[0] + other_starts.shape[0]
+    num_slots = 16
+    while num_slots < 4 * size:
+        num_slots *= 2
+    slots = np.zeros(num_slots, np.int32)
+    new_starts, new_classes = np.empty(size, np.int32), np.empty(size, np.int32)
+    mine, theirs = np.empty(size + 1, np.int32), np.empty(size + 1, np.int32)
+    mine[0], theirs[0] = 0, 0
+    count, num_intervals, i, j, position = 1, 0, 0, 0, 0
+    while position <= 0x10FFFF:
+        a, b, number = classes[i], other_classes[j], 0
+        if a != 0 or b != 0:
+            slot = (a * 0x9E3779B1 + b * 0x85EBCA77) & (num_slots - 1)
+            while slots[slot] != 0 and (mine[slots[slot]] != a or theirs[slots[slot]] != b):
+                slot = (slot + 1) & (num_slots - 1)
+            if slots[slot] == 0:
+                slots[slot], mine[count], theirs[count] = count, a, b
+                count += 1
+            number = slots[slot]
+        if num_intervals == 0 or new_classes[num_intervals - 1] != number:
+            new_starts[num_intervals], new_classes[num_intervals] = position, number
+            num_intervals += 1
+        following = starts[i + 1] if i + 1 < starts.shape[0] else 0x110000
+        other_following = other_starts[j + 1] if j + 1 < other_starts.shape[0] else 0x110000
+        position = min(following, other_following)
+        if following == position:
+            i += 1
+        if other_following == position:
+            j += 1
+    return (
+        new_starts[:num_intervals].copy(),
+        new_classes[:num_intervals].copy(),
+        count,
+        mine[:count].copy(),
+        theirs[:count].copy(),
+    )
 
 
 @kernel

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
 from .constraint import Constraint
 from .expression import Alternation, Grammar, Literal
 from .grammars import Syntax, text_to_grammar
+from .kept_constraints import KeptConstraints
 from .mask_store import MaskStore
 from .network import build_network
 from .regex import regex_to_expression
@@ -31,7 +31,6 @@ from .source import NOT_PACKED, Source, packed
 from .vocabulary import Vocabulary
 from .warm_up import warm_up
 
-RECOUNT_EVERY = 64  # compilations
 MAX_SOURCE_LEN = 4 << 20
 
 
@@ -61,11 +60,8 @@ class Compiler:
         self.vocabulary = vocabulary
         self.limits = limits or Limits()
         self._store = MaskStore(vocabulary, max_cached_bytes // 2)
-        self._max_bytes = max_cached_bytes // 2
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, Source], Constraint] = OrderedDict()
-        self._num_bytes = 0
-        self._num_compiled = 0
+        self._kept = KeptConstraints(max_cached_bytes // 2)
 
     # ---------------------------------------------------------------- what can be compiled
 
@@ -158,13 +154,12 @@ class Compiler:
         """Drops all constraints and rows that are kept. Those in use live on until their cursors are gone."""
         with self._lock:
             self._kept.clear()
-            self._num_bytes = 0
 
     @property
     def num_cached_bytes(self) -> int:
         """Memory of the constraints and rows that are kept."""
         with self._lock:
-            return self._count() + self._store.num_bytes
+            return self._kept.weigh() + self._store.num_bytes
 
     # ---------------------------------------------------------------- the cache
 
@@ -173,41 +168,14 @@ class Compiler:
             return self._build(kind, source, grammar())
         key = (f"{kind}/{option}", source)
         with self._lock:
-            kept = self._kept.get(key)
+            kept = self._kept.find(key)
             # one that is half full is left to those who use it: a text that nests deeply must not spoil it for others
             if kept is not None and 2 * kept.automaton.num_lasting_bytes <= self.limits.max_automaton_bytes:
-                self._kept.move_to_end(key)
                 return kept
         constraint = self._build(kind, source, grammar())
         with self._lock:
-            self._kept[key] = constraint
-            self._num_compiled += 1
-            self._num_bytes += constraint.num_bytes
-            if self._num_bytes > self._max_bytes or self._num_compiled % RECOUNT_EVERY == 0:
-                self._shrink()
+            self._kept.put(key, constraint)
         return constraint
-
-    def _count(self) -> int:
-        """Memory of the kept constraints, texts that they share counted once. Call with the lock held."""
-        texts = {table for constraint in self._kept.values() for table in constraint.texts}
-        own = sum(constraint.num_bytes for constraint in self._kept.values())
-        return own + sum(table.num_bytes for table in texts)
-
-    def _shrink(self) -> None:
-        """Counts the kept constraints anew, as automata grow in use, and drops the least recently used.
-
-        If any, so many that it need not be done again at once.
-        """
-        total = self._count()
-        if total > self._max_bytes:
-            users = Counter(table for constraint in self._kept.values() for table in set(constraint.texts))
-            while total > self._max_bytes * 7 // 8 and len(self._kept) > 1:
-                dropped = self._kept.popitem(last=False)[1]
-                total -= dropped.num_bytes
-                for table in set(dropped.texts):
-                    users[table] -= 1
-                    total -= 0 if users[table] else table.num_bytes
-        self._num_bytes = total
 
     def _build(self, kind: str, source: Source, grammar: Grammar) -> Constraint:
         network = build_network(grammar)

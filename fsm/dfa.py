@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge
 from .alphabet import MAX_CODE_POINT, Alphabet, Ints, Spelling
-from .dfa_kernels import BOTH, EITHER, FIRST, distances, product, reachable, refine_partition
+from .dfa_kernels import BOTH, EITHER, FIRST, distances, joined_classes, product, trimmed
+from .minimal_kernels import alike_states
 
 Bools = npt.NDArray[np.bool_]
 Node = TypeVar("Node", bound=Hashable)
@@ -76,22 +77,14 @@ class Dfa:
     @classmethod
     def from_table(cls, alphabet: Alphabet, table: Ints, accepting: Bools, start: int) -> Dfa:
         """Takes any table with dead state 0, drops what cannot be reached or cannot end, joins like classes."""
-        table = np.ascontiguousarray(table, np.int32)
-        distance = distances(table, accepting)
-        live = distance >= 0
-        live[0] = False
-        table = np.where(live[table], table, 0).astype(np.int32)
-        if not live[start]:
-            return cls._nothing(alphabet)
-        seen = reachable(table, start)
-        if not seen.all():
-            number = (np.cumsum(seen) - 1).astype(np.int32)
-            table = number[table[seen]]
-            accepting, distance, start = accepting[seen], distance[seen], int(number[start])
         if accepting[0]:
             raise AssertionError("state 0 is dead")
+        table = np.ascontiguousarray(table, np.int32)
+        table, accepting, distance, start = trimmed(table, np.ascontiguousarray(accepting), start)
+        if not start:
+            return cls._nothing(alphabet)
         alphabet, table = _join_classes(alphabet, table)
-        return cls(alphabet, table, np.ascontiguousarray(accepting), start, distance)
+        return cls(alphabet, table, accepting, int(start), distance)
 
     @classmethod
     def _nothing(cls, alphabet: Alphabet) -> Dfa:
@@ -320,13 +313,10 @@ class Dfa:
 
     def minimised(self) -> Dfa:
         """The same language with the fewest states."""
-        blocks = self.accepting.astype(np.int32) + 1
-        blocks[0] = 0
-        blocks, num_blocks = refine_partition(self.table, blocks, self.num_states)
-        if num_blocks == self.num_states:
+        blocks, members = alike_states(self.table, self.accepting)
+        if len(members) == self.num_states:
             return self
-        _, members = np.unique(blocks, return_index=True)
-        table = blocks[self.table[members]].astype(np.int32)
+        table = blocks[self.table[members]]
         alphabet, table = _join_classes(self.alphabet, table)
         start = int(blocks[self.start_state])
         return Dfa(alphabet, table, self.accepting[members], start, self.distance[members])
@@ -451,21 +441,10 @@ def _plainness(code_point: int) -> int:
 
 def _join_classes(alphabet: Alphabet, table: Ints) -> tuple[Alphabet, Ints]:
     """Joins the classes whose columns are equal."""
-    columns = np.ascontiguousarray(table.T)
-    numbers: dict[bytes, int] = {}
-    new_class = np.zeros(alphabet.num_classes, np.int32)
-    kept = [0]
-    for class_id in range(1, alphabet.num_classes):
-        key = columns[class_id].tobytes()
-        number = numbers.get(key)
-        if number is None:
-            number = numbers[key] = len(numbers) + 1
-            kept.append(class_id)
-        new_class[class_id] = number
-    if len(kept) == alphabet.num_classes:
+    numbers, joined = joined_classes(table)
+    if joined.shape == table.shape:
         return alphabet, table
-    joined = alphabet.coarsen(new_class, len(kept))
-    return joined, np.ascontiguousarray(table[:, kept])
+    return alphabet.coarsen(numbers, joined.shape[1]), joined
 
 
 @functools.cache

@@ -85,8 +85,86 @@ def _slot(pairs: Any, slots: Any, a: Any, b: Any) -> Any:
 
 
 @kernel
+def trimmed(table: Any, accepting: Any, start: Any) -> Any:
+    """A table without the states that cannot be reached or cannot end; the others keep their order.
+
+    Returns:
+        table, accepting, distance (as `distances`) and the first state; a table of the dead state if nothing is left.
+    """
+    steps = _distances(table, accepting)
+    seen = _reachable(table, steps, start)
+    num_states, num_classes = table.shape
+    numbers = np.zeros(num_states, np.int32)
+    count = 1
+    for state in range(1, num_states):
+        if seen[state]:
+            numbers[state] = count
+            count += 1
+    found = np.zeros((count, num_classes), np.int32)
+    ends, distance = np.zeros(count, np.bool_), np.full(count, -1, np.int32)
+    for state in range(1, num_states):
+        if seen[state]:
+            row = numbers[state]
+            ends[row], distance[row] = accepting[state], steps[state]
+            for class_id in range(num_classes):
+                found[row, class_id] = numbers[table[state, class_id]]
+    return found, ends, distance, numbers[start]
+
+
+@kernel
+def joined_classes(table: Any) -> Any:
+    """Classes with equal columns as one.
+
+    Returns:
+        int32[num_classes], the new number of each class, in the order of their first ones, class 0 for itself; and
+        int32[num_states, num_new], the table of the new classes.
+    """
+    num_states, num_classes = table.shape
+    hashes = np.zeros(num_classes, np.uint64)
+    for state in range(num_states):
+        for class_id in range(num_classes):
+            value = (hashes[class_id] ^ np.uint64(table[state, class_id])) * np.uint64(0x9E3779B97F4A7C15)
+            hashes[class_id] = value ^ (value >> np.uint64(29))
+    num_slots = 16
+    while num_slots < 2 * num_classes:
+        num_slots *= 2
+    slots = np.full(num_slots, -1, np.int32)
+    numbers, kept = np.zeros(num_classes, np.int32), np.zeros(num_classes, np.int32)
+    count = 1
+    for class_id in range(1, num_classes):
+        slot = np.int64(hashes[class_id] & np.uint64(num_slots - 1))
+        while slots[slot] >= 0 and not _is_same_column(table, hashes, slots[slot], class_id):
+            slot = (slot + 1) & (num_slots - 1)
+        if slots[slot] < 0:
+            slots[slot], numbers[class_id], kept[count] = class_id, count, class_id
+            count += 1
+        else:
+            numbers[class_id] = numbers[slots[slot]]
+    found = np.empty((num_states, count), np.int32)
+    for state in range(num_states):
+        for number in range(count):
+            found[state, number] = table[state, kept[number]]
+    return numbers, found
+
+
+@inner_kernel
+def _is_same_column(table: Any, hashes: Any, one: Any, other: Any) -> Any:
+    same = hashes[one] == hashes[other]
+    state = 0
+    while same and state < table.shape[0]:
+        same = table[state, one] == table[state, other]
+        state += 1
+    return same
+
+
+@kernel
 def distances(table: Any, accepting: Any) -> Any:
     """int32[num_states]: least number of steps to an accepting state, -1 if there is no way."""
+    return _distances(table, accepting)
+
+
+@inner_kernel
+def _distances(table: Any, accepting: Any) -> Any:
     num_states, num_classes = table.shape
     counts = np.zeros(num_states + 1, np.int64)
     for state in range(num_states):
@@ -129,80 +207,21 @@ def distances(table: Any, accepting: Any) -> Any:
     return steps
 
 
-@kernel
-def refine_partition(table: Any, blocks: Any, max_rounds: Any) -> Any:
-    """Moore's partition refinement: splits blocks until equal blocks mean equal behaviour for `max_rounds` steps.
-
-    Args:
-        table: int32[num_states, num_classes].
-        blocks: int32[num_states], the first partition (by acceptance); block ids below num_states + 3.
-        max_rounds: number of refinement rounds; stops earlier once nothing changes.
-
-    Returns:
-        blocks int32[num_states] numbered by first member, and their number.
-    """
-    num_states, num_classes = table.shape
-    size = 1
-    while size < 2 * num_states + 2:
-        size *= 2
-    present = np.zeros(num_states + 3, np.bool_)
-    for state in range(num_states):
-        present[blocks[state]] = True
-    num_blocks = present.sum()
-    hashes = np.empty(num_states, np.uint64)
-    for _ in range(max_rounds):
-        slots = np.full(size, -1, np.int32)
-        refined = np.empty(num_states, np.int32)
-        num_refined = 0
-        for state in range(num_states):
-            value = np.uint64(blocks[state]) * np.uint64(0x9E3779B97F4A7C15)
-            for class_id in range(num_classes):
-                value ^= np.uint64(blocks[table[state, class_id]]) + np.uint64(0x9E3779B9)
-                value *= np.uint64(0x100000001B3)
-                value ^= value >> np.uint64(29)
-            hashes[state] = value
-            slot = np.int64(value & np.uint64(size - 1))
-            while True:
-                other = slots[slot]
-                if other < 0:
-                    slots[slot] = state
-                    refined[state] = num_refined
-                    num_refined += 1
-                    break
-                if hashes[other] == value and blocks[other] == blocks[state]:
-                    same = True
-                    for class_id in range(num_classes):
-                        if blocks[table[state, class_id]] != blocks[table[other, class_id]]:
-                            same = False
-                            break
-                    if same:
-                        refined[state] = refined[other]
-                        break
-                slot = (slot + 1) & (size - 1)
-        blocks = refined
-        if num_refined == num_blocks:
-            break
-        num_blocks = num_refined
-    return blocks, num_blocks
-
-
-@kernel
-def reachable(table: Any, start: Any) -> Any:
-    """bool[num_states]: the states that can be reached from `start`; state 0 always counts as reached."""
+@inner_kernel
+def _reachable(table: Any, steps: Any, start: Any) -> Any:
+    """bool[num_states]: the states that can be reached from `start` and can end (`steps` >= 0); never the dead one."""
     num_states, num_classes = table.shape
     seen = np.zeros(num_states, np.bool_)
     pending = np.empty(num_states, np.int32)
-    pending[0] = start
-    num_pending = 1
-    seen[0] = True
-    seen[start] = True
+    num_pending = 0
+    if start != 0 and steps[start] >= 0:
+        seen[start], pending[0], num_pending = True, start, 1
     while num_pending:
         num_pending -= 1
         state = pending[num_pending]
         for class_id in range(num_classes):
             target = table[state, class_id]
-            if not seen[target]:
-                seen[target] = True
-                pending[num_pending] = target
+            if target != 0 and steps[target] >= 0 and not seen[target]:
+                seen[target], pending[num_pending] = True, target
                 num_pending += 1
     return seen

@@ -1,4 +1,4 @@
-"""The subset construction for patterns without assertions, compiled; `nfa.py` is its only user."""
+"""The subset construction for patterns without assertions, compiled; `subsets.py` is its only user."""
 
 from __future__ import annotations
 

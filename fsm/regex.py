@@ -2,7 +2,7 @@
 
 `regex_to_dfa` is the one door. A pattern means a set of whole texts: with `search=False` those that match from end
 to end, with `search=True` (JSON Schema's `pattern`) those in which a match occurs somewhere. Anchors, word
-boundaries and look-arounds are exact in either reading (see `nfa.py`); dialects are described in
+boundaries and look-arounds are exact in either reading (see `determinise.py`); dialects are described in
 `regex_syntax.py`. Results are cached by (pattern, search, dialect) and shared.
 """
 
@@ -12,10 +12,11 @@ import functools
 
 from ..errors import ConstraintTooLarge
 from .counted import counted
+from .determinise import determinise
 from .dfa import Dfa
 from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
 from .literals import fits_a_table, literal_dfa
-from .nfa import ANY_TEXT, determinise
+from .nfa import ANY_TEXT
 from .regex_syntax import Dialect, parse
 from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from ..determinise import determinise
 from ..expression import Embed
-from ..nfa import determinise
 from ..regex_tree import CharSet
 from ..unicode_sets import Intervals
 

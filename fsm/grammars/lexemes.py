@@ -18,9 +18,9 @@ import numpy as np
 
 from ...errors import ConstraintTooLarge
 from ..alphabet import Alphabet
+from ..determinise import determinise
 from ..dfa import Dfa
 from ..expression import NOTHING, Embed, Expression, Literal, Rule
-from ..nfa import determinise
 from ..regex_tree import Node, Plain
 
 MAX_STATES = 20_000  # of a terminal beside its obligations

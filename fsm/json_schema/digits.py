@@ -18,14 +18,14 @@ import numpy as np
 
 from ..alphabet import Alphabet, Ints
 from ..dfa import Dfa
+from .digit_kernels import EQUAL, GREATER, LESS, START, comparison
 
 _SYMBOLS = "-.0123456789"
 NUMERIC, _members = Alphabet.from_sets([[(ord(symbol), ord(symbol))] for symbol in _SYMBOLS])
 _CLASSES = {symbol: classes[0] for symbol, classes in zip(_SYMBOLS, _members, strict=True)}
 DIGITS = [_CLASSES[str(digit)] for digit in range(10)]
+_DIGIT_CLASSES = np.array(DIGITS, np.int32)
 POINT, SIGN = _CLASSES["."], _CLASSES["-"]
-
-LESS, EQUAL, GREATER = -1, 0, 1
 
 
 @functools.lru_cache(maxsize=1024)
@@ -37,83 +37,11 @@ def compared(bound: Fraction, wanted: frozenset[int], *, with_point: bool) -> Df
         wanted: the relations that are accepted.
         with_point: also texts with a fraction; else whole numbers only.
     """
-    table = _Comparison(bound, wanted, with_point)
-    return table.dfa()
-
-
-class _Comparison:
-    """The table of `compared`, in rows per sign: zero, (digits, order), beyond, and after the point."""
-
-    def __init__(self, bound: Fraction, wanted: frozenset[int], with_point: bool) -> None:
-        self.side = (bound > 0) - (bound < 0)
-        self.wanted = wanted
-        self.with_point = with_point
-        self.whole, self.fraction = decimal_digits(abs(bound))
-        self.rows_per_sign = 3 * len(self.whole) + len(self.fraction) + 9
-        num_rows = 3 + 2 * self.rows_per_sign
-        self.table = np.zeros((num_rows, NUMERIC.num_classes), np.int32)
-        self.accepting = np.zeros(num_rows, np.bool_)
-
-    def dfa(self) -> Dfa:
-        start, minus = 1, 2
-        self.table[start, SIGN] = minus
-        for sign, opening in ((1, start), (-1, minus)):
-            base = 3 if sign > 0 else 3 + self.rows_per_sign
-            self._fill(base, sign, opening)
-        return Dfa.from_table(NUMERIC, self.table, self.accepting, start).minimised()
-
-    def _fill(self, base: int, sign: int, opening: int) -> None:
-        """All rows of one sign."""
-        table, whole = self.table, self.whole
-        length = len(whole)
-        zero, beyond = base, base + 1
-        digits = base + 2  # + 3 * (number of digits - 1) + order + 1
-        after = digits + 3 * length  # less, greater: just behind the point, then with digits; then the equal ones
-        table[opening, DIGITS] = digits + 1 + _orders(whole[0])
-        table[opening, DIGITS[0]] = zero
-        for count in range(1, length):
-            row = digits + 3 * (count - 1)
-            table[row, DIGITS] = row + 3
-            table[row + 1, DIGITS] = row + 4 + _orders(whole[count])
-            table[row + 2, DIGITS] = row + 5
-        last = digits + 3 * (length - 1)
-        table[last : last + 3, DIGITS] = beyond
-        table[beyond, DIGITS] = beyond
-        self._end(zero, sign, _order("0", whole) if length == 1 else LESS, after)
-        self._end(beyond, sign, GREATER, after)
-        for count in range(1, length + 1):
-            for order in (LESS, EQUAL, GREATER):
-                row = digits + 3 * (count - 1) + order + 1
-                self._end(row, sign, order if count == length else LESS, after)
-        if self.with_point:
-            self._fill_fraction(sign, after)
-
-    def _end(self, row: int, sign: int, order: int, after: int) -> None:
-        """A row at which the whole part may end, with this order to the bound's whole part."""
-        self._accept(row, sign, LESS if order == EQUAL and self.fraction else order)
-        if self.with_point:
-            self.table[row, POINT] = {LESS: after, GREATER: after + 1, EQUAL: after + 4}[order]
-
-    def _fill_fraction(self, sign: int, after: int) -> None:
-        less, greater, equal = after + 2, after + 3, after + 4
-        for row, target in ((after, less), (less, less), (after + 1, greater), (greater, greater)):
-            self.table[row, DIGITS] = target
-        self._accept(less, sign, LESS)
-        self._accept(greater, sign, GREATER)
-        length = len(self.fraction)
-        for position in range(length + 2):  # digits read and equal; the last row stands for all further zeros
-            wanted = self.fraction[position] if position < length else "0"
-            row = equal + position
-            following = min(row + 1, equal + length + 1)
-            self.table[row, DIGITS] = np.array((less, following, greater))[_orders(wanted) + 1]
-            if position:
-                self._accept(row, sign, LESS if position < length else EQUAL)
-
-    def _accept(self, row: int, sign: int, order: int) -> None:
-        relation = sign * order
-        if self.side == -sign:  # on different sides of zero
-            relation = sign
-        self.accepting[row] = relation in self.wanted
+    whole, fraction = (np.frombuffer(digits.encode(), np.uint8) - ord("0") for digits in decimal_digits(abs(bound)))
+    side = (bound > 0) - (bound < 0)
+    accepted = np.array([relation in wanted for relation in (LESS, EQUAL, GREATER)], np.uint8)
+    table, accepting = comparison(whole, fraction, side, accepted, with_point, SIGN, POINT, _DIGIT_CLASSES)
+    return Dfa.from_table(NUMERIC, table, accepting, START).minimised()
 
 
 @functools.lru_cache(maxsize=256)
@@ -156,13 +84,3 @@ def decimal_digits(value: Fraction) -> tuple[str, str]:
         digit, rest = divmod(rest * 10, value.denominator)
         fraction.append(str(digit))
     return str(whole), "".join(fraction)
-
-
-def _order(digit: str, other: str) -> int:
-    return (digit > other) - (digit < other)
-
-
-def _orders(other: str) -> Ints:
-    """int32[10]: the order of each digit to this one."""
-    orders: Ints = np.sign(np.arange(10, dtype=np.int32) - int(other))
-    return orders

@@ -27,7 +27,8 @@ from ..dfa import Dfa
 from ..expression import Embed
 from ..literals import literal_dfa
 from ..regex import regex_to_dfa
-from .digits import EQUAL, GREATER, LESS, compared, multiples
+from .digit_kernels import EQUAL, GREATER, LESS
+from .digits import compared, multiples
 from .parts import Test
 from .residues import MAX_MODULUS, is_about_remainders, modulus_of, whole_numbers
 from .steps import agreed_multiples, divides, is_even
