@@ -47,6 +47,7 @@ class Sequences:
         config = decoder.config
         blocks_each = -(-max_len // BLOCK_SIZE)
         self.decoder, self.batch, self.len = decoder, batch, 0
+        self.forward = decoder.forward
         self.tables = np.arange(batch * blocks_each, dtype=np.int32).reshape(batch, blocks_each)
         self.kv_cache = KVCache(
             num_layers=config.num_layers,
@@ -74,7 +75,7 @@ class Sequences:
             block_size=BLOCK_SIZE,
             device="cpu",
         )
-        logits = self.decoder.forward(
+        logits = self.forward(
             token_ids.flatten(),
             torch.from_numpy(np.tile(positions, self.batch)),
             self.kv_cache,

@@ -4,9 +4,10 @@
 
     plain    [N, K]               row n makes output n                                 CUDA, and half types on the CPU
     packed   [ceil(N/16), K, 16]  panel p, step k: the weights of outputs 16p … 16p+15      fp32 on the CPU
+    int8     [ceil(N/16), ceil(K/2), 16, 2]  the same, inputs in pairs; one scale per output   int8 on the CPU
 
 In a panel the 16 weights that meet input k lie together, step after step, so that the CPU kernel reads it from front
-to back. Outputs beyond N are zeros that nobody reads.
+to back. Outputs beyond N, and an odd last input's neighbour, are zeros that nobody reads.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ class LinearWeight:
     """`x -> x @ weight.T + bias`; made by `pack_linear`.
 
     Attributes:
-        stored: the weight in one of the two layouts above.
+        stored: the weight in one of the layouts above.
         bias: `[N]`, None if there is none; where packed always there, with zeros up to whole panels.
         num_outputs, num_inputs: N, K.
         has_bias: whether the bias is the model's.
         row_tile: rows of every single product, the last one filled up (0: all rows at once).
+        scales: fp32, one per output up to whole panels, where the weight is int8: `weight = stored * scale`.
     """
 
     stored: Tensor
@@ -38,6 +40,16 @@ class LinearWeight:
     num_inputs: int
     has_bias: bool
     row_tile: int = 0
+    scales: Tensor | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of inputs and outputs."""
+        return torch.float32 if self.is_int8 else self.stored.dtype
+
+    @property
+    def is_int8(self) -> bool:
+        return self.scales is not None
 
     @property
     def is_packed(self) -> bool:
@@ -45,37 +57,58 @@ class LinearWeight:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of weight and bias, without what fills the last panel up."""
+        """Bytes of weight, scales and bias, without what fills the last panel up."""
+        if self.is_int8:
+            return self.num_outputs * (self.num_inputs + 4 + 4 * self.has_bias)
         return self.num_outputs * (self.num_inputs + self.has_bias) * self.stored.element_size()
 
     def matrix(self) -> Tensor:
-        """`[N, K]`: a view where plain, a copy where packed."""
+        """`[N, K]`: a view where plain, a copy where packed, times the scales where int8."""
+        if self.scales is not None:
+            rows = self.stored.transpose(1, 2).flatten(2).flatten(0, 1).float() * self.scales[:, None]
+            return rows[: self.num_outputs, : self.num_inputs].contiguous()
         if not self.is_packed:
             return self.stored
         return self.stored.transpose(1, 2).flatten(0, 1)[: self.num_outputs].contiguous()
 
     def rows(self, indices: Tensor) -> Tensor:
         """Rows `[T]` of the matrix as `[T, K]`: an embedding look-up in the weight of the output projection."""
+        if self.scales is not None:
+            row = self.stored[indices // PANEL, :, indices % PANEL].flatten(1)[:, : self.num_inputs]
+            return row.float() * self.scales[indices, None]
         if not self.is_packed:
             return F.embedding(indices, self.stored)
         return self.stored[indices // PANEL, :, indices % PANEL]
 
 
-def pack_linear(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0) -> LinearWeight:
+def input_range(num_inputs: int) -> int:
+    """The largest whole number that an input becomes beside int8 weights: inputs fit int16, their sums int32."""
+    return min(32767, (2**31 - 1) // (127 * max(1, num_inputs)))
+
+
+def pack_linear(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, int8: bool = False) -> LinearWeight:
     """Lays weight `[N, K]` and bias `[N]` out for their device and type; plain ones are kept, not copied.
 
     row_tile > 0 makes the bits of a row independent of the other rows where a library computes the product: it picks
-    its kernel by the shape, so every product gets the same shape. Packed weights need none.
+    its kernel by the shape, so every product gets the same shape. Packed weights need none. int8: round the weight to
+    255 levels, spread evenly over the range of each output's weights; fp32 on the CPU only.
     """
     num_outputs, num_inputs = weight.shape
     shape = (num_outputs, num_inputs, bias is not None)
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        if int8:
+            raise ValueError(f"int8 weights are made of fp32 on the CPU, not of {weight.dtype} on {weight.device.type}")
         return LinearWeight(weight, bias, *shape, row_tile)
     missing = -num_outputs % PANEL
-    panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, num_inputs).transpose(1, 2).contiguous()
     filled = weight.new_zeros(num_outputs + missing)
     if bias is not None:
         filled[:num_outputs] = bias
+    if int8:
+        scales = F.pad(weight.abs().amax(1) / 127, (0, missing))
+        levels = (weight / scales[:num_outputs, None].clamp(min=1e-38)).round().to(torch.int8)
+        levels = F.pad(levels, (0, num_inputs % 2, 0, missing)).view(-1, PANEL, -(-num_inputs // 2), 2)
+        return LinearWeight(levels.transpose(1, 2).contiguous(), filled, *shape, scales=scales)
+    panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, num_inputs).transpose(1, 2).contiguous()
     return LinearWeight(panels, filled, *shape)
 
 

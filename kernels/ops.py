@@ -15,6 +15,7 @@ from torch import Tensor
 from . import cpu_elementwise, cpu_sample, reference
 from .cpu_attention import cpu_attention
 from .cpu_linear import cpu_linear
+from .cpu_linear_int8 import cpu_linear_int8
 from .cuda_work import num_programs_at_once
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .work_list import AttentionPlan, plan_attention
@@ -42,7 +43,9 @@ def _is_plain(*tensors: Tensor) -> bool:
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
-    """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`. Packed or tiled, a row's bits do not depend on T."""
+    """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`. Packed, int8 or tiled, a row's bits do not depend on T."""
+    if weight.is_int8:
+        return cpu_linear_int8(x, weight)
     if weight.is_packed:
         return cpu_linear(x, weight)
     if weight.row_tile:

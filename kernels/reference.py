@@ -19,12 +19,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .linear_weight import LinearWeight
+from .linear_weight import LinearWeight, input_range
 from .work_list import AttentionPlan
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
-    """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`, summed in fp32."""
+    """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`, summed in fp32.
+
+    An int8 weight meets inputs rounded to whole multiples of their row's step, `largest |x| / input_range(K)`; their
+    sums of products are exact whole numbers.
+    """
+    if weight.scales is not None:
+        most = x.abs().amax(-1, keepdim=True)
+        limit = torch.full_like(most, input_range(weight.num_inputs))  # a tensor, for `number / tensor` rounds twice
+        whole = (x * torch.where(most > 0, limit / most, 0.0)).round()
+        levels = weight.stored.transpose(1, 2).flatten(2).flatten(0, 1)[: weight.num_outputs, : weight.num_inputs]
+        sums = (whole.double() @ levels.double().T).float()
+        assert weight.bias is not None
+        outputs = slice(weight.num_outputs)
+        return sums * (most / limit * weight.scales[outputs]) + weight.bias[outputs]
     product = x.float() @ weight.matrix().float().T
     if weight.bias is not None:
         product = product + weight.bias[: weight.num_outputs].float()

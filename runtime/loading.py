@@ -39,7 +39,14 @@ def load(config: EngineConfig) -> LoadedModel:
     device = _device(config.device)
     folder = resolve_model(config.model)
     dtype = _dtype(config.dtype, ModelConfig.from_folder(folder), device)
-    decoder = Decoder.from_folder(folder, device=device, dtype=dtype, max_positions=config.max_model_len)
+    int8 = config.quantise == "int8"
+    if int8 and (device.type, dtype) != ("cpu", torch.float32):
+        where = f"{str(dtype).removeprefix('torch.')} on {device.type}"
+        raise ConfigError(
+            f'quantise: "int8" works in float32 on the CPU, not in {where}; leave it "none", or give device="cpu" and '
+            'dtype="float32"'
+        )
+    decoder = Decoder.from_folder(folder, device=device, dtype=dtype, max_positions=config.max_model_len, int8=int8)
     if device.type == "cpu":
         num_threads = config.num_threads
         if num_threads is None and decoder.num_weight_bytes <= ONE_THREAD_BYTES:

@@ -34,6 +34,11 @@ class Jump(StrEnum):
     off = "off"
 
 
+class Quantise(StrEnum):
+    none = "none"
+    int8 = "int8"
+
+
 def option(*names: str, help: str, env: str, panel: str | None = None, **rest: Any) -> Any:
     """An option that can also be set as `PHLOEM_<env>`."""
     return typer.Option(*names, help=help, envvar=f"PHLOEM_{env}", show_envvar=False, rich_help_panel=panel, **rest)
@@ -67,6 +72,16 @@ def _engine_options(
     dtype: Annotated[
         str, option("--dtype", help="auto, float32, bfloat16 or float16.", env="DTYPE", panel=PANEL)
     ] = "auto",
+    quantise: Annotated[
+        Quantise,
+        option(
+            "--quantise",
+            "--quantization",
+            help="Round the weights while loading: int8 (CPU only).",
+            env="QUANTISE",
+            panel=PANEL,
+        ),
+    ] = Quantise.none,
     block_size: Annotated[
         int, option("--block-size", "--page-size", help="Tokens per KV block.", env="BLOCK_SIZE", panel=PANEL)
     ] = 16,

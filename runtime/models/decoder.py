@@ -77,7 +77,7 @@ class Decoder:
     ) -> None:
         self.config = config
         self.device = embedding.stored.device
-        self.dtype = embedding.stored.dtype
+        self.dtype = embedding.dtype
         self.max_positions = max_positions
         self._embedding = embedding
         self._layers = list(zip(config.layers, layers, strict=True))
@@ -96,12 +96,14 @@ class Decoder:
         dtype: torch.dtype | None = None,
         max_positions: int | None = None,
         deterministic: bool = False,
+        int8: bool = False,
     ) -> Decoder:
         """Loads a checkpoint folder (Hugging Face layout, safetensors).
 
         dtype: None takes the stored one. max_positions: longest sequence that will be served; None takes the
         model's own `max_position_embeddings`. deterministic: projections whose bits do not depend on the batch on a
-        GPU too, by products of `ROW_TILE` rows each; in fp32 on the CPU they always are, at no cost.
+        GPU too, by products of `ROW_TILE` rows each; in fp32 on the CPU they always are, at no cost. int8: round all
+        matrices, the embedding included, to int8 while loading (fp32 on the CPU only); norms and biases stay.
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.
@@ -110,7 +112,7 @@ class Decoder:
         config = ModelConfig.from_folder(folder)
         with open_checkpoint(folder, dtype or config.dtype) as checkpoint:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
-            reader = _Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0)
+            reader = _Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, int8)
             embedding = reader.matrix(f"{prefix}embed_tokens.weight", config.vocab_size, config.hidden_size)
             layers = [reader.layer(index) for index in range(config.num_layers)]
             final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size)
@@ -205,17 +207,24 @@ class _Reader:
     """Reads a checkpoint's tensors under the names and in the shapes that the configuration implies."""
 
     def __init__(
-        self, config: ModelConfig, checkpoint: Checkpoint, prefix: str, device: torch.device, row_tile: int
+        self,
+        config: ModelConfig,
+        checkpoint: Checkpoint,
+        prefix: str,
+        device: torch.device,
+        row_tile: int,
+        int8: bool,
     ) -> None:
         self._config = config
         self._checkpoint = checkpoint
         self._prefix = prefix
         self._device = device
         self._row_tile = row_tile
+        self._int8 = int8
 
     def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
         weight = self._checkpoint.read(name, (num_rows, num_columns), device=self._device)
-        return pack_linear(weight, row_tile=self._row_tile)
+        return pack_linear(weight, row_tile=self._row_tile, int8=self._int8)
 
     def norm(self, name: str, size: int) -> Tensor:
         return self._checkpoint.read(name, (size,), device=self._device).float() + self._config.options.norm_offset
@@ -256,4 +265,4 @@ class _Reader:
         read = self._checkpoint.read_stacked
         weight = read([f"{base}{name}.weight" for name in names], rows, [columns], device=self._device)
         bias = read([f"{base}{name}.bias" for name in names], rows, [], device=self._device) if has_bias else None
-        return pack_linear(weight, bias, row_tile=self._row_tile)
+        return pack_linear(weight, bias, row_tile=self._row_tile, int8=self._int8)

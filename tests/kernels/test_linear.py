@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from phloem.kernels import ops, reference
 from phloem.kernels.cpu_threads import ONE_TEAM, thread_team
+from phloem.kernels.linear_weight import input_range
 
 SHAPES = {
     "square": (192, 192),
@@ -108,3 +109,55 @@ def test_matrix_rows_and_bytes_are_those_of_the_weight(dtype: torch.dtype) -> No
     assert torch.equal(weight.rows(ids), matrix[ids])
     assert weight.num_bytes == matrix.nbytes + bias.nbytes
     assert ops.pack_linear(matrix).num_bytes == matrix.nbytes
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_int8_equals_the_twin_for_every_number_of_rows(shape: str, bias: bool) -> None:
+    plain = weight_of(*SHAPES[shape], bias=bias)
+    weight = ops.pack_linear(plain.matrix(), plain.bias[: plain.num_outputs] if bias else None, int8=True)
+    x = torch.randn(50, weight.num_inputs)
+    x[7] = 0.0
+    together = ops.linear(x, weight)
+    torch.testing.assert_close(together, reference.linear(x, weight), atol=1e-6, rtol=1e-6)
+    for num_rows in (*range(9), 13, 31):
+        assert torch.equal(ops.linear(x[:num_rows], weight), together[:num_rows])
+    # a weight is off by half a step at most, an input by half of its own
+    step = weight.scales[: weight.num_outputs].double()
+    most = x.abs().amax(1, keepdim=True).double()
+    exact = x.double() @ plain.matrix().double().T + (plain.bias[: plain.num_outputs].double() if bias else 0.0)
+    inputs = most / input_range(weight.num_inputs) * plain.matrix().double().abs().sum(1)
+    bound = 0.51 * (x.double().abs().sum(1, keepdim=True) * step + inputs) + 1e-6
+    assert ((together - exact).abs() <= bound).all()
+
+
+def test_int8_sums_do_not_leave_int32() -> None:
+    weight = ops.pack_linear(torch.ones(16, 70_001), int8=True)
+    out = ops.linear(torch.full((1, 70_001), -3.0), weight)
+    torch.testing.assert_close(out, torch.full((1, 16), -210_003.0), atol=0.0, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_do_not_change_a_bit_of_int8() -> None:
+    weight = ops.pack_linear(torch.randn(1000, 300), int8=True)
+    x = torch.randn(40, 300)
+    with ONE_TEAM:
+        alone = ops.linear(x, weight)
+    assert torch.equal(ops.linear(x, weight), alone)
+
+
+def test_int8_rows_and_bytes() -> None:
+    matrix = torch.randn(131, 37)
+    matrix[5] = 0.0
+    weight = ops.pack_linear(matrix, torch.randn(131), int8=True)
+    ids = torch.tensor([0, 130, 16, 5, 0])
+    assert torch.equal(weight.rows(ids), weight.matrix()[ids])
+    assert (weight.matrix() - matrix).abs().max() <= 0.51 * matrix.abs().max() / 127
+    assert weight.matrix()[5].eq(0).all()
+    assert weight.num_bytes == 131 * (37 + 4 + 4)
+    assert weight.dtype == torch.float32
+
+
+def test_int8_is_refused_where_nothing_computes_it() -> None:
+    with pytest.raises(ValueError, match=r"int8 weights are made of fp32 on the CPU, not of torch\.bfloat16"):
+        ops.pack_linear(torch.randn(16, 16).to(torch.bfloat16), int8=True)
