@@ -4,17 +4,22 @@
 
 The yardstick counts tokens and hands over one KV index per token; the tree stores one id per block. A block's id here
 is the index of its last token (indices within a block are consecutive); `indices` expands ids to tokens. A handle is a
-node. All conversion except that of the token container is inside the timed calls.
+node. All conversion except that of the token container is inside the timed calls. What is inserted begins with what was
+matched last and is locked, as the protocol has it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from phloem.radix import Node, RadixTree
 
 Indices = npt.NDArray[np.int32]
+INT32 = np.dtype(np.int32)
 
 
 class Cache:
@@ -28,21 +33,18 @@ class Cache:
         self.lock = self.tree.lease
         self.unlock = self.tree.release
         self._page_size = page_size
-        self._within_block = np.empty(0, dtype=np.int32)
-        self._matched: tuple[Node, int] | None = None
+        self._last_of_page = slice(page_size - 1, None, page_size)
+        self._expand = expander(page_size)
+        self._matched: Node | None = None
         self._freed: list[bytes] = []
 
     def match(self, tokens: bytes) -> tuple[int, Node]:
-        match = self.tree.match(tokens, "bench")
-        self._matched = match.node, match.num_tokens
-        return match.num_tokens, match.node
+        self._matched = node = self.tree.find(tokens, "bench")
+        return node.end, node
 
     def insert(self, tokens: bytes, indices: Indices) -> int:
-        blocks = indices[self._page_size - 1 :: self._page_size].tobytes()
-        after, self._matched = self._matched, None
-        if after is not None and not after[0].num_leases:
-            after = None
-        return self.tree.insert(tokens, blocks, "bench", after=after).num_new_tokens
+        blocks = indices[self._last_of_page].tobytes()
+        return self.tree.insert(tokens, blocks, "bench", self._matched).num_new_tokens
 
     def evict(self, num_tokens: int) -> int:
         blocks = self.tree.evict_packed(-(-num_tokens // self._page_size))
@@ -50,23 +52,29 @@ class Cache:
         return (len(blocks) >> 2) * self._page_size
 
     def indices(self, node: Node) -> Indices:
-        return self._expand(np.frombuffer(node.path_blocks(), dtype=np.int32))
+        return self._expand(np.frombuffer(node.path_blocks(), INT32))
 
     def pop_freed(self) -> list[Indices]:
         freed, self._freed = self._freed, []
-        return [self._expand(np.frombuffer(blocks, dtype=np.int32)) for blocks in freed]
+        return [self._expand(np.frombuffer(blocks, INT32)) for blocks in freed]
 
     def cached_tokens(self) -> int:
         return self.tree.num_cached_blocks * self._page_size
 
-    def _expand(self, blocks: Indices) -> Indices:
-        if self._page_size == 1:
-            return blocks
-        indices = blocks.repeat(self._page_size)
-        if len(indices) > len(self._within_block):
-            self._within_block = np.tile(np.arange(1 - self._page_size, 1, dtype=np.int32), 2 * len(blocks))
-        indices += self._within_block[: len(indices)]
+
+def expander(page_size: int) -> Callable[[Indices], Indices]:
+    """Compiles the way from a block's id to the indices of its tokens, which end with it."""
+
+    @numba.njit
+    def expand(blocks: Indices) -> Indices:
+        indices = np.empty(len(blocks) * page_size, np.int32)
+        for number, block in enumerate(blocks):
+            for place in range(page_size):
+                indices[number * page_size + place] = block - np.int32(page_size - 1 - place)
         return indices
+
+    expand(np.frombuffer(b"", INT32))
+    return expand
 
 
 def cache(capacity_tokens: int, page_size: int) -> Cache:

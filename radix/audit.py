@@ -7,19 +7,15 @@ from collections.abc import Mapping
 from .eviction import EvictionQueue
 from .node import Node, unpack_blocks
 from .pins import PinBook
+from .results import Statistics
 
 
 def audit_tree(
     roots: Mapping[str, Node],
     queue: EvictionQueue,
     pins: PinBook,
-    *,
+    counted: Statistics,
     block_size: int,
-    last_use: float,
-    num_nodes: int,
-    num_cached_blocks: int,
-    num_leased_blocks: int,
-    num_attached_bytes: int,
 ) -> None:
     """Raise AssertionError, naming the place, if an invariant of the tree does not hold. O(tree)."""
     queued = queue.audit()
@@ -44,20 +40,22 @@ def audit_tree(
                 assert other is node, f"block {block} is in {node.name} and {other.name}"
             num_blocks += node.num_blocks
             num_attached += len(node.attached or b"")
-            assert node.last_used <= last_use, f"{node.name}: used in the future"
-            assert node.is_queued == (node in queued), f"{node.name}: is_queued is {node.is_queued}"
+            assert node.last_used <= queue.last_use, f"{node.name}: used in the future"
+            assert (node.queued_under is not None) == (node in queued), f"{node.name}: queued or not?"
             if node.num_holds:
                 num_leased += node.num_blocks
             elif not node.children:
-                assert node.is_queued, f"{node.name}: a free leaf that the eviction queue does not know"
+                assert node in queued, f"{node.name}: a free leaf that the eviction queue does not know"
     strangers = queued - nodes
     assert not strangers, f"the eviction queue knows {len(strangers)} nodes that are not in the tree"
     assert len(seen_blocks) == num_blocks, "a node holds a block twice"
-    assert num_blocks == num_cached_blocks, f"{num_blocks} blocks in tree, counted {num_cached_blocks}"
-    counted = len(nodes) - len(roots)
-    assert counted == num_nodes, f"{counted} nodes in tree, counted {num_nodes}"
-    assert num_leased == num_leased_blocks, f"{num_leased} blocks leased, counted {num_leased_blocks}"
-    assert num_attached == num_attached_bytes, f"{num_attached} bytes attached, counted {num_attached_bytes}"
+    for name, number in (
+        ("num_cached_blocks", num_blocks),
+        ("num_leased_blocks", num_leased),
+        ("num_nodes", len(nodes) - len(roots)),
+        ("num_attached_bytes", num_attached),
+    ):
+        assert getattr(counted, name) == number, f"{name} is {number}, counted {getattr(counted, name)}"
     for pin in pins:
         assert pin.node in nodes, "a pin holds a node that is not in the tree"
         assert pin.node.num_leases > 0, f"{pin.node.name}: pinned without a lease"
@@ -74,7 +72,7 @@ def _audit_links(node: Node, block_size: int) -> None:
     assert node.end == above + len(node.tokens) // 4, f"{node.name}: ends at token {node.end}"
     assert len(node.attached or node.tokens) == len(node.tokens), f"{node.name}: what it carries is not its run's"
     assert node.num_leases >= 0, f"{node.name}: {node.num_leases} leases"
-    num_holds = int(node.num_leases > 0)
+    num_holds = (node.num_leases > 0) + (node.parent is None)
     for key, child in (node.children or {}).items():
         assert child.parent is node, f"{child.name}: its parent is another node than {node.name}"
         assert child.tokens, f"{child.name}: empty run"

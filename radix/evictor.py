@@ -7,18 +7,19 @@ a priority as any of its children that went. Cost: O(log leaves) per leaf at mos
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 
-from .eviction import POLICIES, BlockCost, EvictionQueue
+from .eviction import EvictionQueue
 from .explain import GhostRecord
 from .node import Node, unpack_blocks
 from .results import Event
 from .walk import drop_skip
 
-# Up to so many blocks a leaf may be longer than what is wanted and still be evicted whole.
+# A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share (as a power
+# of two) of the cache: the next eviction would take the rest anyway.
 MAX_SURPLUS_BLOCKS = 16
+MAX_SURPLUS_SHIFT = 8
 # So many leaves one eviction spares at most, wholly or in part, because they will soon be needed.
 MAX_SPARED = 64
 
@@ -29,82 +30,78 @@ class Evictor:
     """Evicts from one tree.
 
     Attributes:
-        queue: the leaves that may go.
         ghosts: what went, the last `max_ghosts` runs.
+        num_cached_blocks: in the tree now; whoever inserts adds to it.
         num_evicted_blocks, num_removed_nodes, num_dropped_bytes: counted since the beginning; the last is of what
             the nodes carried.
 
     Args:
         roots: those of the tree; one that loses its last child is dropped.
+        queue: the leaves that may go.
+        has_eras: whether the policy needs the queue's era to be kept.
         find_room: called when no leaf is left; whether it made any evictable (expired pins).
     """
 
     __slots__ = (
         "_block_size",
         "_clock",
-        "_era",
         "_find_room",
         "_has_eras",
-        "_last_use",
         "_on_event",
+        "_queue",
         "_roots",
         "ghosts",
+        "num_cached_blocks",
         "num_dropped_bytes",
         "num_evicted_blocks",
         "num_removed_nodes",
-        "queue",
     )
 
     def __init__(
         self,
         roots: dict[str, Node],
-        block_size: int,
+        queue: EvictionQueue,
         *,
-        policy: str,
-        block_cost: BlockCost,
+        block_size: int,
+        has_eras: bool,
         clock: Callable[[], float],
         max_ghosts: int,
         find_room: Callable[[], bool],
         on_event: Callable[[Event], None] | None,
     ) -> None:
-        self.queue = EvictionQueue(POLICIES[policy](block_cost))
         self.ghosts: GhostRecord = deque(maxlen=max_ghosts)
+        self.num_cached_blocks = 0
         self.num_evicted_blocks = 0
         self.num_removed_nodes = 0
         self.num_dropped_bytes = 0
         self._roots = roots
+        self._queue = queue
         self._block_size = block_size
         self._clock = clock
         self._find_room = find_room
         self._on_event = on_event
-        self._has_eras = policy == "cost"
-        self._era = 0.0
-        self._last_use = -math.inf
+        self._has_eras = has_eras
 
-    @property
-    def last_use(self) -> float:
-        """Time of the last `mark_use`."""
-        return self._last_use
+    def evict(self, num_blocks: int, spare: Spare | None = None) -> bytes:
+        """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
 
-    def mark_use(self, node: Node) -> None:
-        """The prefix that ends at `node` is used now.
+        Fewer come back only if all else is leased or pinned; expired pins are given up before that. A leaf goes
+        whole if it holds no more than twice what is wanted, or `MAX_SURPLUS_BLOCKS` or a 256th of the cache more:
+        the next eviction would take the rest anyway. A longer one is shortened from its end, exactly.
+        The answer is packed int32, like `Match.packed_blocks`.
 
-        The time of a use is the clock's, but later than that of any use before, so that no two uses tie.
+        Args:
+            spare: says of a leaf how many tokens of its prefix, from the root, will soon be needed. The whole blocks
+                of these stay, in up to `MAX_SPARED` leaves, as if they had just been used; what is beyond them goes.
+                If nothing else is left they go as well.
         """
-        now = self._clock()
-        if now <= self._last_use:
-            now = math.nextafter(self._last_use, math.inf)
-        node.last_used = self._last_use = now
-        node.era = self._era
-
-    def evict(self, num_blocks: int, spare: Spare | None) -> bytes:
-        """See `RadixTree.evict_packed`."""
         freed: list[bytes] = []
         aside: list[Node] = []
         wanted = 4 * num_blocks
         now = self._clock()
+        queue = self._queue
         while wanted > 0:
-            leaf = self.queue.take()
+            leaf = queue.take()
             if leaf is None:
                 if self._find_room():
                     continue
@@ -113,31 +110,39 @@ class Evictor:
                 spare = None
                 self._put_back(aside)
                 continue
-            kept = self._spared_bytes(leaf, spare) if spare is not None and len(aside) < MAX_SPARED else 0
-            if kept == len(leaf.blocks):
-                aside.append(leaf)
-                continue
-            blocks = leaf.blocks[kept:]
-            if len(blocks) > 2 * wanted and len(blocks) > wanted + 4 * MAX_SURPLUS_BLOCKS:
-                blocks = blocks[-wanted:]
+            blocks, kept = leaf.blocks, 0
+            if spare is not None and len(aside) < MAX_SPARED:
+                kept = self._spared_bytes(leaf, spare)
+                if kept == len(blocks):
+                    aside.append(leaf)
+                    continue
+                blocks = blocks[kept:]
+            size = len(blocks)
+            if size > 2 * wanted and size - wanted > 4 * max(
+                MAX_SURPLUS_BLOCKS, self.num_cached_blocks >> MAX_SURPLUS_SHIFT
+            ):
+                size = wanted
+                blocks = blocks[-size:]
             if self._has_eras:
-                self._era = max(self._era, self.queue.policy(leaf)[0])
+                queue.era = max(queue.era, queue.policy(leaf)[0])
             if self._on_event is not None:
                 self._on_event(_evicted(leaf, blocks))
-            if len(blocks) == len(leaf.blocks):
-                self._remove(leaf, now)
-            else:
-                self._shorten(leaf, len(leaf.blocks) - len(blocks), now)
-                if len(leaf.blocks) == kept:
-                    aside.append(leaf)
-                else:
-                    self.queue.push(leaf)
             freed.append(blocks)
-            wanted -= len(blocks)
+            wanted -= size
+            if size == len(leaf.blocks):
+                self._remove(leaf, now)
+                continue
+            self._shorten(leaf, len(leaf.blocks) - size, now)
+            if len(leaf.blocks) == kept:
+                aside.append(leaf)
+            else:
+                queue.put_back(leaf)
         if aside:
             self._put_back(aside)
         packed = freed[0] if len(freed) == 1 else b"".join(freed)
-        self.num_evicted_blocks += len(packed) >> 2
+        num_evicted = len(packed) >> 2
+        self.num_cached_blocks -= num_evicted
+        self.num_evicted_blocks += num_evicted
         return packed
 
     def _spared_bytes(self, leaf: Node, spare: Spare) -> int:
@@ -148,8 +153,8 @@ class Evictor:
     def _put_back(self, aside: list[Node]) -> None:
         """Into the queue, as used now: so the next eviction does not come upon them first again."""
         for leaf in aside:
-            self.mark_use(leaf)
-            self.queue.push(leaf)
+            self._queue.mark_use(leaf)
+            self._queue.push(leaf)
         aside.clear()
 
     def _shorten(self, leaf: Node, kept: int, now: float) -> None:
@@ -168,22 +173,23 @@ class Evictor:
     def _remove(self, leaf: Node, now: float) -> None:
         """Unlink a leaf and hand its usage up; its parent may become a leaf, an empty root is dropped."""
         parent = leaf.parent
-        assert parent is not None
-        self.ghosts.append((parent, leaf.key, now))
+        assert parent is not None and parent.children is not None
+        children = parent.children
+        key = leaf.key
+        del children[key]
+        self.ghosts.append((parent, key, now))
         self.num_removed_nodes += 1
+        if parent.siblings is not None:
+            parent.siblings.remove(key)
         if leaf.skipped_by is not None:
             drop_skip(leaf)
-        assert parent.children is not None
-        del parent.children[leaf.key]
-        if parent.siblings is not None:
-            parent.siblings.remove(leaf.key)
-        leaf.parent = None
-        leaf.tokens = b""  # the record of what was evicted may keep the node
         if leaf.attached is not None:
             self.num_dropped_bytes += len(leaf.attached)
             leaf.attached = None
+        leaf.parent = None
+        leaf.tokens = b""  # the record of what was evicted may keep the node
         if parent.parent is None:
-            if not parent.children:
+            if not children:
                 del self._roots[parent.namespace]
             return
         parent.num_hits += leaf.num_hits
@@ -193,8 +199,8 @@ class Evictor:
             parent.era = leaf.era
         if leaf.priority > parent.priority:
             parent.priority = leaf.priority
-        if not parent.children and not parent.num_holds:
-            self.queue.push(parent)
+        if not children and not parent.num_holds:
+            self._queue.push(parent)
 
 
 def _evicted(leaf: Node, blocks: bytes) -> Event:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 from .siblings import Siblings
 from .tokens import PADDING, unpack
@@ -25,15 +26,15 @@ class Node:
         key: the bytes of the run's first block, under which the parent files this node.
         tokens, blocks: the run, packed int32; one block id per whole block of tokens.
         num_leases: leases and pins that end here.
-        num_holds: 1 if `num_leases`, plus the number of children with `num_holds`; the run is protected while
-            it is not zero.
+        num_holds: 1 if `num_leases`, plus the number of children with `num_holds`, plus 1 for a root; the run is
+            protected while it is not zero.
         last_used: when a match or insert last *ended* here or at an evicted descendant: seconds of the tree's
             clock, made strictly increasing.
         end: number of tokens from the root to the end of the run.
         era: what the eviction policy calls the time of the last use, handed up like `last_used`; see `eviction`.
         num_hits: matches that ended here or at an evicted descendant.
         priority: the highest given to an insert that ended here or at an evicted descendant.
-        is_queued: whether the eviction queue has an entry for this node.
+        queued_under: the key under which the eviction queue has this node; None if it has not.
         skip: (tokens, blocks, descendant): a shortcut over many short edges, with all of their runs.
         skipped_by: the ancestor whose `skip` leads here.
         attached: a packed float32 for each token of the run, or None; see `attached`.
@@ -49,7 +50,6 @@ class Node:
         "children",
         "end",
         "era",
-        "is_queued",
         "key",
         "last_used",
         "namespace",
@@ -58,6 +58,7 @@ class Node:
         "num_leases",
         "parent",
         "priority",
+        "queued_under",
         "siblings",
         "skip",
         "skipped_by",
@@ -75,13 +76,13 @@ class Node:
         self.tokens = tokens
         self.blocks = blocks
         self.num_leases = 0
-        self.num_holds = 0
+        self.num_holds = 1 if parent is None else 0
         self.last_used = 0.0
         self.end: int = len(tokens) >> 2 if parent is None else parent.end + (len(tokens) >> 2)
         self.era = 0.0
         self.num_hits = 0
         self.priority = 0
-        self.is_queued = False
+        self.queued_under: Any = None
         self.skip: tuple[bytes, bytes, Node] | None = None
         self.skipped_by: Node | None = None
         self.attached: bytes | None = None
@@ -158,3 +159,14 @@ def pack_blocks(blocks: Sequence[int]) -> bytes:
 def unpack_blocks(blocks: bytes) -> list[int]:
     """Packed block ids as a list."""
     return array("i", blocks).tolist()
+
+
+def count_tail_bytes(tokens: bytes, num_blocks: int, block_size: int) -> int:
+    """Length of the part that does not fill a block, if `num_blocks` has one for it; ValueError if not."""
+    num_whole, num_bytes = divmod(len(tokens), 4 * block_size)
+    if num_bytes and num_blocks == num_whole + 1:
+        return num_bytes
+    raise ValueError(
+        f"{num_blocks} block ids for {len(tokens) >> 2} tokens, which are {num_whole} whole blocks"
+        f" of {block_size}{' and a tail' if num_bytes else ''}"
+    )

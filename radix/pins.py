@@ -8,7 +8,7 @@ budget counts each block once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..errors import PhloemError
@@ -32,23 +32,38 @@ class PinBook:
     """Who is pinned until when, and how many distinct blocks that is.
 
     O(pins x depth) per change: pins are few.
+
+    Args:
+        max_blocks: budget.
+        clock: seconds, what `Pin.expires_at` is about.
+        lease, release: the tree's.
     """
 
-    __slots__ = ("_pins", "max_blocks", "num_blocks")
+    __slots__ = ("_clock", "_lease", "_pins", "_release", "max_blocks", "num_blocks")
 
-    def __init__(self, max_blocks: int) -> None:
+    def __init__(
+        self,
+        max_blocks: int,
+        *,
+        clock: Callable[[], float],
+        lease: Callable[[Node], None],
+        release: Callable[[Node], None],
+    ) -> None:
         self.max_blocks = max_blocks
         self.num_blocks = 0
+        self._clock = clock
+        self._lease = lease
+        self._release = release
         self._pins: dict[Pin, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._pins)
 
     def __iter__(self) -> Iterator[Pin]:
         return iter(self._pins)
 
-    def add(self, pin: Pin) -> None:
-        """Enter a pin, or raise `PinBudgetExceeded` and change nothing."""
+    def add(self, node: Node, ttl: float) -> Pin:
+        """Lease and enter the prefix that ends at `node`, or raise `PinBudgetExceeded` and change nothing."""
+        pin = Pin(node, node.end, self._clock() + ttl)
+        if not node.end:
+            return pin
         self._pins[pin] = None
         num_blocks = self.count_blocks()
         if num_blocks > self.max_blocks:
@@ -58,18 +73,30 @@ class PinBook:
                 " unpin something first, or raise the budget"
             )
         self.num_blocks = num_blocks
+        self._lease(node)
+        return pin
 
-    def discard(self, pin: Pin) -> bool:
-        """Strike a pin out; False if it was not there any more."""
+    def give_up(self, pin: Pin) -> bool:
+        """Strike a pin out and release it; False if it was not there any more."""
         if pin not in self._pins:
             return False
         del self._pins[pin]
         self.num_blocks = self.count_blocks()
+        self._release(pin.node)
         return True
 
-    def expired(self, now: float) -> list[Pin]:
-        """Pins whose time is over."""
-        return [pin for pin in self._pins if pin.expires_at <= now]
+    def give_up_first(self) -> bool:
+        """Give up the pin that would expire first, whether its time is over or not; False if there is none."""
+        first = min(self._pins, key=lambda pin: pin.expires_at, default=None)
+        return first is not None and self.give_up(first)
+
+    def give_up_expired(self) -> bool:
+        """Give up the pins whose time is over; False if there were none."""
+        now = self._clock() if self._pins else 0.0
+        expired = [pin for pin in self._pins if pin.expires_at <= now]
+        for pin in expired:
+            self.give_up(pin)
+        return bool(expired)
 
     def count_blocks(self) -> int:
         """Distinct blocks on the paths of all pins."""

@@ -23,9 +23,9 @@ class Match:
 
     __slots__ = ("_block_bytes", "_partial", "_tokens", "node", "num_tokens")
 
-    def __init__(self, node: Node, num_tokens: int, tokens: bytes, block_bytes: int) -> None:
+    def __init__(self, node: Node, tokens: bytes, block_bytes: int) -> None:
         self.node = node
-        self.num_tokens = num_tokens
+        self.num_tokens = node.end
         self._tokens = tokens
         self._block_bytes = block_bytes
         self._partial: tuple[Node | None, int] | None = None

@@ -36,10 +36,10 @@ from collections.abc import Callable, Sequence
 from .attached import attach
 from .audit import audit_tree
 from .draw import draw_tree
-from .eviction import POLICIES, BlockCost, equal_cost
+from .eviction import POLICIES, BlockCost, EvictionQueue, equal_cost
 from .evictor import Evictor, Spare
 from .explain import Explanation, explain_miss
-from .node import Node, pack_blocks, unpack_blocks
+from .node import Node, count_tail_bytes, pack_blocks, unpack_blocks
 from .pins import Pin, PinBook
 from .results import Event, Inserted, Match, Statistics
 from .tokens import PADDING
@@ -58,6 +58,9 @@ class RadixTree:
         max_pinned_blocks: budget of all pins together; with 0 there are no pins.
         max_ghosts: evicted runs to be remembered for `explain`.
         on_event: told of every insertion and eviction, after the fact; None costs nothing.
+
+    Attributes:
+        evict_packed: `Evictor.evict`: takes blocks out of the tree, those of the leaves that the policy puts first.
     """
 
     __slots__ = (
@@ -66,7 +69,6 @@ class RadixTree:
         "_evictor",
         "_num_asked_bytes",
         "_num_attached_bytes",
-        "_num_cached",
         "_num_duplicates",
         "_num_leased",
         "_num_matched_bytes",
@@ -75,8 +77,10 @@ class RadixTree:
         "_num_splits",
         "_on_event",
         "_pins",
+        "_queue",
         "_roots",
         "block_size",
+        "evict_packed",
     )
 
     def __init__(
@@ -99,18 +103,19 @@ class RadixTree:
         self._clock = clock
         self._on_event = on_event
         self._roots: dict[str, Node] = {}
-        self._pins = PinBook(max_pinned_blocks)
+        self._pins = PinBook(max_pinned_blocks, clock=clock, lease=self.lease, release=self.release)
+        self._queue = EvictionQueue(POLICIES[policy](block_cost), by_time=policy == "lru", clock=clock)
         self._evictor = Evictor(
             self._roots,
-            block_size,
-            policy=policy,
-            block_cost=block_cost,
+            self._queue,
+            block_size=block_size,
+            has_eras=policy == "cost",
             clock=clock,
             max_ghosts=max_ghosts,
-            find_room=self._unpin_expired,
+            find_room=self._pins.give_up_expired,
             on_event=on_event,
         )
-        self._num_cached = 0
+        self.evict_packed = self._evictor.evict
         self._num_leased = 0
         self._num_nodes = 0
         self._num_matches = 0
@@ -125,7 +130,7 @@ class RadixTree:
     @property
     def num_cached_blocks(self) -> int:
         """All blocks in the tree."""
-        return self._num_cached
+        return self._evictor.num_cached_blocks
 
     @property
     def num_leased_blocks(self) -> int:
@@ -135,7 +140,7 @@ class RadixTree:
     @property
     def num_evictable_blocks(self) -> int:
         """Blocks that `evict` could hand back now, those under expired pins not counted. Exact."""
-        return self._num_cached - self._num_leased
+        return self.num_cached_blocks - self._num_leased
 
     @property
     def num_pinned_blocks(self) -> int:
@@ -149,13 +154,13 @@ class RadixTree:
             num_matches=self._num_matches,
             num_asked_tokens=self._num_asked_bytes >> 2,
             num_matched_tokens=self._num_matched_bytes >> 2,
-            num_inserted_blocks=self._num_cached + self._evictor.num_evicted_blocks,
+            num_inserted_blocks=self.num_cached_blocks + self._evictor.num_evicted_blocks,
             num_duplicate_blocks=self._num_duplicates,
             num_evicted_blocks=self._evictor.num_evicted_blocks,
             num_splits=self._num_splits,
             num_namespaces=len(self._roots),
             num_nodes=self._num_nodes - self._evictor.num_removed_nodes,
-            num_cached_blocks=self._num_cached,
+            num_cached_blocks=self.num_cached_blocks,
             num_leased_blocks=self._num_leased,
             num_pinned_blocks=self._pins.num_blocks,
             num_attached_bytes=self._num_attached_bytes - self._evictor.num_dropped_bytes,
@@ -164,28 +169,28 @@ class RadixTree:
     # ---------------------------------------------------------------- match, insert
 
     def match(self, tokens: bytes, namespace: str) -> Match:
-        """Find the longest cached prefix of whole blocks; the answer also knows a donor for the block behind it.
+        """`find` for `tokens` (see `pack`); the answer also knows a donor for the block behind the prefix."""
+        return Match(self.find(tokens, namespace), tokens, self._block_bytes)
 
-        Refreshes the recency of the prefix and counts as a hit on it. Splits a node if the prefix ends inside
-        one. `tokens` are packed int32 (`pack`).
+    def find(self, tokens: bytes, namespace: str) -> Node:
+        """The end of the longest cached prefix of whole blocks: `end` tokens, the ids of `path_blocks()`.
+
+        Refreshes the recency of the prefix and counts as a hit on it. Splits a node if the prefix ends inside one.
         """
-        block_bytes = self._block_bytes
-        offset = 0
         node = self._roots.get(namespace)
         if node is None:
             node = Node(namespace)
         else:
-            node, offset, edge, agreed = walk(node, tokens, block_bytes)
+            node, offset, edge, agreed = walk(node, tokens, self._block_bytes)
             if edge is not None:
-                agreed -= agreed % block_bytes
-                node = self._split(edge, agreed)
-                offset += agreed
+                node, offset = self._split(edge, offset, agreed)
             if offset:
-                self.touch(node)
+                node.num_hits += 1
+                self._queue.mark_use(node)
+                self._num_matched_bytes += offset
         self._num_matches += 1
         self._num_asked_bytes += len(tokens)
-        self._num_matched_bytes += offset
-        return Match(node, offset >> 2, tokens, block_bytes)
+        return node
 
     def peek(self, tokens: bytes, namespace: str) -> int:
         """How many tokens a `match` would spare, those of the donor included. Changes and counts nothing."""
@@ -197,9 +202,9 @@ class RadixTree:
         tokens: bytes,
         blocks: Sequence[int],
         namespace: str,
+        after: Node | None = None,
         *,
         priority: int = 0,
-        after: tuple[Node, int] | None = None,
     ) -> Inserted:
         """Put a computed prefix into the tree, or find that it is there.
 
@@ -211,80 +216,69 @@ class RadixTree:
                 an `array('i')`, or bytes of packed int32. With one id more, the trailing tokens that do not fill
                 a block come in as well: as a tail, which later matches find as a donor. Without it they are ignored.
             priority: for the policy of that name: a prefix keeps the highest that it was ever given.
-            after: (node, number of tokens), a prefix of the same tokens that the caller has leased: the way to it
-                is not walked again, and the ids up to it are taken to be the tree's own.
+            after: the end of a prefix of the same tokens that the caller has leased: the way to it is not walked
+                again, and the ids up to it are taken to be the tree's own.
 
         Raises:
             ValueError: the number of ids is not the number of blocks; nothing was changed.
         """
         block_bytes = self._block_bytes
-        row = blocks if isinstance(blocks, bytes) else pack_blocks(blocks)
+        row = blocks if type(blocks) is bytes else pack_blocks(blocks)
         end = len(row) * self.block_size
         tail_bytes = 0
-        if len(row) != len(tokens) // block_bytes << 2:
-            tail_bytes = self._tail_bytes(tokens, len(row) >> 2)
+        if not 0 <= len(tokens) - end < block_bytes:
+            tail_bytes = count_tail_bytes(tokens, len(row) >> 2, self.block_size)
             tokens += PADDING * ((block_bytes - tail_bytes) >> 2)
-        if after is not None and after[1]:
-            node, known = after[0], after[1] << 2
-        else:
-            root, known = self._roots.get(namespace), 0
-            if root is None:
-                root = Node(namespace)
-                if end:
-                    self._roots[namespace] = root
-            node = root
-        node, offset, edge, agreed = walk(node, tokens, block_bytes, known)
-        if edge is not None:
-            agreed -= agreed % block_bytes
-            node = self._split(edge, agreed)
-            offset += agreed
-        duplicates = differing_blocks(row, node, offset // self.block_size) if offset > known else []
-        if tail_bytes and offset == end - block_bytes:
-            agreed = closest_child(node, tokens, offset, block_bytes)[1]
-            if agreed == tail_bytes:  # some block that is there begins with the tail: it serves as well
-                duplicates.append(unpack_blocks(row[-4:])[0])
-                end = offset
-        if offset < end:
-            start = offset // self.block_size
-            key = tokens[offset : offset + block_bytes]
-            parent = node
-            node = Node(namespace, parent, key, tokens[offset:end], row[start:])
-            children = parent.children
-            if children is None:
-                parent.children = {key: node}
-            else:
-                children[key] = node
-                if parent.siblings is not None:
-                    parent.siblings.add(key)
-            self._num_nodes += 1
-            self._num_cached += (len(row) - start) >> 2
-        if duplicates:
+        node = after if after is not None and after.end else self._root(namespace, create=end > 0)
+        offset = known = node.end << 2
+        key = tokens[offset : offset + block_bytes]
+        duplicates: list[int] = []
+        if node.children is not None and (tail_bytes or key in node.children):
+            node, offset, edge, agreed = walk(node, tokens, block_bytes, known)
+            if edge is not None:
+                node, offset = self._split(edge, offset, agreed)
+            if offset > known:
+                duplicates = differing_blocks(row, node, offset // self.block_size)
+            if tail_bytes and offset == end - block_bytes:
+                agreed = closest_child(node, tokens, offset, block_bytes)[1]
+                if agreed == tail_bytes:  # some block that is there begins with the tail: it serves as well
+                    duplicates.append(unpack_blocks(row[-4:])[0])
+                    end = offset
             self._num_duplicates += len(duplicates)
-        if priority > node.priority:
-            node.priority = priority
-        self._evictor.mark_use(node)
-        if offset < end:
-            self._evictor.queue.push(node)
-            if self._on_event is not None:
-                run = unpack_blocks(node.blocks)
-                self._on_event(Event("inserted", namespace, tokens[:end], offset >> 2, run))
-            return Inserted(node, (end - offset - (block_bytes - tail_bytes if tail_bytes else 0)) >> 2, duplicates)
-        return Inserted(node, 0, duplicates)
+            key = tokens[offset : offset + block_bytes]
+        if offset >= end:  # nothing is new
+            node.priority = max(node.priority, priority)
+            self._queue.mark_use(node)
+            return Inserted(node, 0, duplicates)
+        leaf = Node(namespace, node, key, tokens[offset:end], row[offset // self.block_size :])
+        if node.children is None:
+            node.children = {key: leaf}
+        else:
+            node.children[key] = leaf
+            if node.siblings is not None:
+                node.siblings.add(key)
+        self._num_nodes += 1
+        self._evictor.num_cached_blocks += len(leaf.blocks) >> 2
+        if priority > 0:
+            leaf.priority = priority
+        self._queue.enter(leaf)
+        if self._on_event is not None:
+            self._on_event(Event("inserted", namespace, tokens[:end], offset >> 2, unpack_blocks(leaf.blocks)))
+        if tail_bytes:
+            end -= block_bytes - tail_bytes
+        return Inserted(leaf, (end - offset) >> 2, duplicates)
 
-    def _tail_bytes(self, tokens: bytes, num_blocks: int) -> int:
-        """Length of the part that does not fill a block, if `num_blocks` has one for it; ValueError if not."""
-        num_whole, num_bytes = divmod(len(tokens), self._block_bytes)
-        if num_bytes and num_blocks == num_whole + 1:
-            return num_bytes
-        raise ValueError(
-            f"{num_blocks} block ids for {len(tokens) >> 2} tokens, which are {num_whole} whole blocks"
-            f" of {self.block_size}{' and a tail' if num_bytes else ''}"
-        )
+    def _root(self, namespace: str, *, create: bool) -> Node:
+        """The root of a namespace. One without children is in no tree, unless it is about to get one (`create`)."""
+        root = self._roots.get(namespace) or Node(namespace)
+        if create:
+            self._roots[namespace] = root
+        return root
 
     def touch(self, node: Node) -> None:
         """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as donor."""
         node.num_hits += 1
-        self._evictor.mark_use(node)
+        self._queue.mark_use(node)
 
     def attach(self, node: Node, start: int, values: bytes) -> None:
         """Keep floats with the tokens from `start` on, in the prefix that ends at `node`: `Match.attached` has them.
@@ -300,10 +294,12 @@ class RadixTree:
         """
         self._num_attached_bytes += attach(node, start << 2, values)
 
-    def _split(self, lower: Node, at: int) -> Node:
+    def _split(self, edge: Node, offset: int, agreed: int) -> tuple[Node, int]:
+        """Split a run, which begins at `offset`, where the last whole block of the `agreed` bytes ends."""
+        agreed -= agreed % self._block_bytes
         self._num_nodes += 1
         self._num_splits += 1
-        return split(lower, at, self._block_bytes)
+        return split(edge, agreed, self._block_bytes), offset + agreed
 
     # ---------------------------------------------------------------- lease, release, pin
 
@@ -314,15 +310,13 @@ class RadixTree:
         node.num_leases += 1
         if node.num_leases > 1:
             return
-        num_bytes = 0
         above: Node | None = node
-        while above is not None:
-            above.num_holds += 1
-            if above.num_holds > 1:
-                break
-            num_bytes += len(above.blocks)
+        while above is not None and not above.num_holds:
+            above.num_holds = 1
             above = above.parent
-        self._num_leased += num_bytes >> 2
+        assert above is not None
+        above.num_holds += 1
+        self._num_leased += (node.end - above.end) // self.block_size
 
     def release(self, node: Node) -> None:
         """Undo one `lease`; ValueError if there is none."""
@@ -331,26 +325,23 @@ class RadixTree:
         node.num_leases -= 1
         if node.num_leases:
             return
-        num_bytes = 0
-        above: Node | None = node
-        while above is not None:
-            above.num_holds -= 1
-            if above.num_holds:
-                break
-            num_bytes += len(above.blocks)
+        above = node
+        above.num_holds -= 1
+        while not above.num_holds:
+            assert above.parent is not None
             above = above.parent
-        self._num_leased -= num_bytes >> 2
-        if not node.children and node.parent is not None:
-            self._evictor.queue.push(node)
+            above.num_holds -= 1
+        self._num_leased -= (node.end - above.end) // self.block_size
+        if not node.children and not node.num_holds:
+            self._queue.push(node)
 
     def num_sole_blocks(self, node: Node) -> int:
         """How many blocks only the lease on `node` protects: what releasing it would make evictable. O(depth)."""
-        num_bytes = 0
-        above: Node | None = node if node.num_leases == 1 else None
-        while above is not None and above.num_holds == 1:
-            num_bytes += len(above.blocks)
-            above = above.parent
-        return num_bytes >> 2
+        above = node
+        if node.num_leases == 1:
+            while above.num_holds == 1 and above.parent is not None:
+                above = above.parent
+        return (node.end - above.end) // self.block_size
 
     def pin(self, tokens: bytes, ttl: float, namespace: str) -> Pin:
         """Keep the cached prefix of `tokens` for at least `ttl` seconds, whoever leases it or not.
@@ -361,60 +352,27 @@ class RadixTree:
         Raises:
             PinBudgetExceeded: the pinned blocks would exceed `max_pinned_blocks`; nothing was pinned.
         """
-        match = self.match(tokens, namespace)
-        pin = Pin(match.node, match.num_tokens, self._clock() + ttl)
-        if match.num_tokens:
-            self._pins.add(pin)
-            self.lease(match.node)
-        return pin
+        return self._pins.add(self.find(tokens, namespace), ttl)
 
     def unpin(self, pin: Pin) -> bool:
         """End a pin; False if it held nothing or was given up already."""
-        if not self._pins.discard(pin):
-            return False
-        self.release(pin.node)
-        return True
+        return self._pins.give_up(pin)
 
     def give_up_pin(self) -> bool:
         """End the pin that would expire first, whether its time is over or not; False if there is none."""
-        first = min(self._pins, key=lambda pin: pin.expires_at, default=None)
-        return first is not None and self.unpin(first)
-
-    def _unpin_expired(self) -> bool:
-        """Give up the pins whose time is over; False if there were none."""
-        expired = self._pins.expired(self._clock()) if len(self._pins) else []
-        for pin in expired:
-            self.unpin(pin)
-        return bool(expired)
+        return self._pins.give_up_first()
 
     # ---------------------------------------------------------------- evict, clear
 
-    def evict(self, num_blocks: int, *, spare: Spare | None = None) -> list[int]:
+    def evict(self, num_blocks: int, spare: Spare | None = None) -> list[int]:
         """`evict_packed` as a list of ids."""
-        return unpack_blocks(self.evict_packed(num_blocks, spare=spare))
-
-    def evict_packed(self, num_blocks: int, *, spare: Spare | None = None) -> bytes:
-        """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
-
-        Fewer come back only if all else is leased or pinned; expired pins are given up before that. A leaf goes
-        whole if it holds no more than twice what is wanted, or `MAX_SURPLUS_BLOCKS` more: the next eviction would
-        take the rest anyway. A longer one is shortened from its end, exactly.
-        The answer is packed int32, like `Match.packed_blocks`.
-
-        Args:
-            spare: says of a leaf how many tokens of its prefix, from the root, will soon be needed. The whole blocks
-                of these stay, in up to `MAX_SPARED` leaves, as if they had just been used; what is beyond them goes.
-                If nothing else is left they go as well.
-        """
-        packed = self._evictor.evict(num_blocks, spare)
-        self._num_cached -= len(packed) >> 2
-        return packed
+        return unpack_blocks(self.evict_packed(num_blocks, spare))
 
     def clear(self) -> list[int]:
         """Give up all pins and evict everything that is not leased; returns the ids."""
         for pin in list(self._pins):
             self.unpin(pin)
-        return self.evict(self._num_cached)
+        return self.evict(self.num_cached_blocks)
 
     # ---------------------------------------------------------------- for people and tests
 
@@ -439,14 +397,4 @@ class RadixTree:
 
     def audit(self) -> None:
         """Recompute every count and check every link; AssertionError names the place. O(tree)."""
-        audit_tree(
-            self._roots,
-            self._evictor.queue,
-            self._pins,
-            block_size=self.block_size,
-            last_use=self._evictor.last_use,
-            num_nodes=self._num_nodes - self._evictor.num_removed_nodes,
-            num_cached_blocks=self._num_cached,
-            num_leased_blocks=self._num_leased,
-            num_attached_bytes=self._num_attached_bytes - self._evictor.num_dropped_bytes,
-        )
+        audit_tree(self._roots, self._queue, self._pins, self.statistics, self.block_size)

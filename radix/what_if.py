@@ -100,7 +100,7 @@ def replay(
         num_kept = min(num_needed, num_known + free)
         if num_kept > num_known:
             kept = visit.tokens[: num_kept * 4 * block_size]
-            tree.insert(kept, [0] * num_kept, visit.namespace, after=(match.node, match.num_tokens))
+            tree.insert(kept, [0] * num_kept, visit.namespace, after=match.node)
             free -= num_kept - num_known
         tree.release(match.node)
     return hit / asked if asked else 0.0

@@ -163,7 +163,7 @@ class PrefixCache:
             pack(request.token_ids[:num_tokens]),
             request.blocks[:num_blocks],
             request.namespace,
-            after=(lease.node, lease.num_tokens) if lease else None,
+            after=lease.node if lease else None,
         )
         self.tree.lease(inserted.node)
         if lease is not None:

@@ -86,7 +86,7 @@ def miscount_leases(tree: RadixTree) -> None:
 
 
 def miscount_blocks(tree: RadixTree) -> None:
-    tree._num_cached -= 1
+    tree._evictor.num_cached_blocks -= 1
 
 
 def miscount_what_is_attached(tree: RadixTree) -> None:
@@ -104,12 +104,12 @@ def miscount_nodes(tree: RadixTree) -> None:
 
 
 def forget_a_candidate(tree: RadixTree) -> None:
-    leaf = tree._evictor.queue.take()
+    leaf = tree._queue.take()
     assert leaf is not None
 
 
 def queue_out_of_order(tree: RadixTree) -> None:
-    tree._evictor.queue._line.rotate(1)
+    tree._queue._line.rotate(1)
 
 
 def use_in_the_future(tree: RadixTree) -> None:

@@ -188,7 +188,7 @@ class Trial:
             row,
             namespace,
             priority=priority,
-            after=(after[0], num_known * self.block_size) if after else None,
+            after=after[0] if after else None,
         )
         assert inserted.num_new_tokens == num_new
         assert inserted.duplicates == duplicates
