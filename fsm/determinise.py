@@ -15,7 +15,7 @@ from __future__ import annotations
 from ..errors import ConstraintTooLarge
 from .dfa import Dfa
 from .nfa import ANY_TEXT, build
-from .regex_tree import Assertion, Concat, Either, Look, Node
+from .regex_tree import OPTIONAL_BREAK, PYTHON_END, Assertion, Concat, Either, Look, Node
 from .subsets import MAX_WORK, plain_dfa
 from .threads import MAX_LOOK_DEPTH, Threads
 
@@ -80,6 +80,8 @@ def _beginning_with(body: Node) -> Node:
         last = parts[-1] if parts else option
         if isinstance(last, Assertion) and last.kind == "end":
             whole.append(Concat(parts[:-1]))
+        elif last is PYTHON_END:
+            whole.append(Concat((*parts[:-1], OPTIONAL_BREAK)))
         else:
             open_ends.append(option)
     if open_ends:

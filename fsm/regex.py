@@ -18,7 +18,7 @@ from .expression import Alternation, Embed, Expression, Literal, Repeat, Sequenc
 from .literals import fits_a_table, literal_dfa
 from .nfa import ANY_TEXT
 from .regex_syntax import Dialect, parse
-from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from .regex_tree import OPTIONAL_BREAK, PYTHON_END, Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 
 EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
@@ -236,4 +236,7 @@ def _without_anchors(option: Node) -> tuple[Node, bool, bool]:
     while parts and isinstance(parts[-1], Assertion) and parts[-1].kind == "end":
         ends = True
         parts.pop()
+    if parts and parts[-1] is PYTHON_END:
+        ends = True
+        parts[-1] = OPTIONAL_BREAK
     return parts[0] if len(parts) == 1 else Concat(tuple(parts)), starts, ends

@@ -3,12 +3,13 @@
 Two dialects: "python" (the `re` module: \\w \\d \\s in Unicode) and "json-schema" (ECMA-262: \\w and \\d in ASCII).
 Many validators read the latter with the former's engine. So in "json-schema" a class holds the characters that
 belong to it for both (`\\s` without U+FEFF, `\\W` without é), and what matches does so for either of them; in
-"json-schema-possible" those that belong to it for one of them, and what does not match does so for neither.
-The dialects also differ in `[]`, `[^]`, `{,n}` and what `.` leaves out. In both, `$` is the very end of the text (or
-of a line under the m flag). Groups are only brackets here: names and numbers are read and dropped; lazy quantifiers
-mean the same set of texts as greedy ones.
+"json-schema-possible" those that belong to it for one of them, and what does not match does so for neither (so `$`
+also stands before a last line break). The dialects also differ in `[]`, `[^]`, `{,n}` and what `.` leaves out. In
+"python" and "json-schema" `$` is the very end of the text (or of a line under the m flag). Groups are only brackets
+here: names and numbers are read and dropped; lazy quantifiers mean the same set of texts as greedy ones.
 
-Refused with the offset: backreferences, conditionals, atomic groups, possessive quantifiers, unknown escapes.
+Refused with the offset: backreferences, conditionals, atomic groups, possessive quantifiers, unknown escapes; and in
+a look-behind (which may be of any width), what asks about the text that follows, as in a look-ahead a look-behind.
 The parser keeps its own stack: nesting depth costs memory, not Python's call stack.
 """
 
@@ -21,7 +22,7 @@ from typing import Literal as OneOf
 from ..errors import ConstraintTooLarge, InvalidRegex
 from .alphabet import MAX_CODE_POINT, Interval, complement, normalised
 from .regex_escapes import read_escape, syntax_error
-from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from .regex_tree import PYTHON_END, Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 from .unicode_sets import ASCII_WORD, Intervals, ignoring_case, unicode_word
 
 Dialect = OneOf["json-schema", "json-schema-possible", "python"]
@@ -48,13 +49,18 @@ def parse(pattern: str, dialect: Dialect) -> Node:
 
 @dataclass(slots=True)
 class _Level:
-    """An open group: its finished options, the parts of the current one, and what closing it makes of them."""
+    """An open group: its finished options, the parts of the current one, and what closing it makes of them.
+
+    Attributes:
+        within: `ahead` or `behind` if it is a look-around of that kind, or stands in one.
+    """
 
     offset: int
     outer_flags: frozenset[str]
     kind: str
     options: list[Node]
     parts: list[Node]
+    within: str = ""
 
     def close(self) -> Node:
         body = Either((*self.options, _concat(self.parts))) if self.options else _concat(self.parts)
@@ -67,6 +73,11 @@ def _concat(parts: list[Node]) -> Node:
     return parts[0] if len(parts) == 1 else Concat(tuple(parts))
 
 
+def _looks_on(atom: Node) -> bool:
+    """Whether an atom asks what follows it."""
+    return "start" not in atom.kind if isinstance(atom, Assertion) else not isinstance(atom, CharSet)
+
+
 class _Parser:
     def __init__(self, pattern: str, dialect: Dialect) -> None:
         self.pattern = pattern
@@ -76,9 +87,6 @@ class _Parser:
         self.surely = dialect == "json-schema"  # classes hold what belongs to them in both readings, not in either
         self.sets: dict[Intervals, CharSet] = {}
         self.line_breaks: Intervals = PYTHON_LINE_BREAKS if self.is_python else ECMA_LINE_BREAKS
-
-    def _word(self) -> Intervals:
-        return unicode_word() if self.is_python else ASCII_WORD
 
     def error(self, message: str, offset: int | None = None) -> InvalidRegex:
         return syntax_error(self.pattern, message, self.position if offset is None else offset)
@@ -115,8 +123,11 @@ class _Parser:
                 levels[-1].parts.append(Plain(run[0]))
                 self.position = run.end()
             else:
+                offset = self.position
                 node = self._atom(c)
-                levels[-1].parts.append(node if isinstance(node, Assertion) else self._quantified(node))
+                if levels[-1].within == "behind" and _looks_on(node):
+                    raise self.error("an assertion about what follows, inside a look-behind; move it outside", offset)
+                levels[-1].parts.append(self._quantified(node) if isinstance(node, CharSet) else node)
         if len(levels) > 1:
             raise self.error("a '(' that is never closed", levels[-1].offset)
         return levels[0].close()
@@ -155,7 +166,10 @@ class _Parser:
                 return None
         if "!" in kind:
             self.surely = not self.surely
-        return _Level(offset, outer_flags, kind, [], [])
+        within = outer.within if kind == "group" else "behind" if "<" in kind else "ahead"
+        if outer.within and within != outer.within:
+            raise self.error(f"a look-{within} inside a look-{outer.within} is not supported; move it outside", offset)
+        return _Level(offset, outer_flags, kind, [], [], within)
 
     def _group_name(self, skip: int) -> None:
         self.position += 1 + skip
@@ -250,7 +264,9 @@ class _Parser:
             return self._set(tuple(complement(self.line_breaks if self.surely else PYTHON_LINE_BREAKS)))
         if c in "^$":
             edge = "start" if c == "^" else "end"
-            return Assertion("line_" + edge, self.line_breaks) if "m" in self.flags else Assertion(edge)
+            if "m" in self.flags:
+                return Assertion("line_" + edge, self.line_breaks)
+            return PYTHON_END if c == "$" and not self.is_python and not self.surely else Assertion(edge)
         if c == "[":
             return self._class(offset)
         if c in "*+?":
@@ -263,8 +279,15 @@ class _Parser:
         kind = {"b": "word_boundary", "B": "inside_word", "A": "start", "Z": "end", "z": "end"}.get(following)
         if kind is not None:
             self.position += 1
-            return Assertion(kind, self._word() if following in "bB" else ())
+            return self._word_edge(kind) if following in "bB" else Assertion(kind)
         return self._set(self._escape(offset, in_class=False))
+
+    def _word_edge(self, kind: str) -> Node:
+        """\\b or \\B; for a schema what both readings of a word call so, or what one of them does."""
+        if self.is_python:
+            return Assertion(kind, ASCII_WORD if "a" in self.flags else unicode_word())
+        readings = Assertion(kind, ASCII_WORD), Assertion(kind, unicode_word())
+        return Concat(readings) if self.surely else Either(readings)
 
     def _would_repeat(self, offset: int) -> bool:
         position, self.position = self.position, offset

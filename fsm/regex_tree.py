@@ -68,3 +68,7 @@ class Look:
 
 
 Node = CharSet | Plain | Concat | Either | Times | Assertion | Look
+
+OPTIONAL_BREAK = Times(CharSet(((10, 10),)), 0, 1)
+PYTHON_END = Either((Assertion("end"), Look(Concat((OPTIONAL_BREAK.item, Assertion("end"))), True, False)))
+"""What `$` is for Python: the end of the text, or just before a line break that is its last character."""

@@ -2,7 +2,7 @@
 
 What a thread must know besides its node is
 
-    the kind of the character before (start, word, line break, other): decides ^ $ \\b together with the next one
+    the kind of the character before (start, word, line break …): decides ^ $ \\b together with the next one
     its obligations: look-aheads still open, each as a state of a Dfa over the rest of the text
     the look-behinds: each a Dfa run over all text so far, shared by all threads
 
@@ -12,21 +12,24 @@ by thread, so its effort is bounded tightly (`MAX_THREAD_WORK`); `determinise` c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..errors import ConstraintTooLarge
 from .alphabet import Alphabet, Ints
 from .dfa import Dfa, explore
 from .nfa import ANY_TEXT, ASSERT, LOOK, MATCH, SET, Nfa, build, universal_nodes
-from .regex_tree import Concat, Look
+from .regex_tree import Assertion, Concat, Either, Look, Node, Times
 from .subsets import MAX_STATES, plain_dfa
-from .unicode_sets import Intervals
+from .unicode_sets import ASCII_WORD, Intervals
 
 MAX_THREAD_WORK = 300_000  # threads looked at; about a second
 MAX_LOOK_DEPTH = 20
 
-AT_START, AFTER_WORD, AFTER_BREAK, AFTER_OTHER = range(4)
-AT_END, WORD, BREAK, OTHER = range(4)  # kinds of the next character, in the same order
+# Kinds of the character before, and of the next one in the same order. A wide one belongs to a word in Unicode alone.
+AT_START, AFTER_WORD, AFTER_WIDE, AFTER_BREAK, AFTER_OTHER = KINDS_BEFORE = range(5)
+AT_END, WORD, WIDE, BREAK, OTHER = range(5)
 
 Obligations = frozenset[tuple[int, int]]  # (number of a look-ahead automaton, its state)
 Thread = tuple[int, Obligations]
@@ -58,15 +61,20 @@ class Threads:
             first = len(machines)
             machines += found
             if look.is_ahead:
-                self.ahead_ids[number] = [first + (kind if len(found) > 1 else 0) for kind in range(4)]
+                self.ahead_ids[number] = [first + (kind if len(found) > 1 else 0) for kind in KINDS_BEFORE]
             else:
                 self.behind_ids[number] = first
         words: Intervals = ()
+        wide: Intervals = ()
         breaks: Intervals = ()
-        for kind, intervals in nfa.assertions:
-            words = intervals if "word" in kind else words
-            breaks = intervals if "line" in kind else breaks
-        alphabet, members = Alphabet.from_sets([*nfa.sets, words, breaks])
+        for kind, intervals in (*nfa.assertions, *(asked for look in nfa.looks for asked in _assertions(look.body))):
+            if "line" in kind:
+                breaks = intervals
+            elif intervals == ASCII_WORD:
+                words = intervals
+            elif intervals:
+                wide = intervals
+        alphabet, members = Alphabet.from_sets([*nfa.sets, words, wide, breaks])
         classes = np.arange(alphabet.num_classes)
         maps: list[Ints] = []
         for machine in machines:
@@ -78,8 +86,11 @@ class Threads:
         self.machines = machines
         self.universal = [_universal_states(machine) for machine in machines]
         sets = [set(m) for m in members]
-        self.has_class = [[c in s for c in classes.tolist()] for s in sets[:-2]]
-        self.kind_of = [WORD if c in sets[-2] else BREAK if c in sets[-1] else OTHER for c in classes.tolist()]
+        self.has_class = [[c in s for c in classes.tolist()] for s in sets[:-3]]
+        kinds = dict.fromkeys(range(alphabet.num_classes), OTHER)
+        for kind_of_set, classes_in in zip((BREAK, WIDE, WORD), reversed(sets), strict=False):
+            kinds.update(dict.fromkeys(classes_in, kind_of_set))
+        self.kind_of = [kinds[c] for c in classes.tolist()]
         self.behinds = sorted(self.behind_ids.values())
 
     def dfa(self) -> Dfa:
@@ -140,7 +151,7 @@ class Threads:
             if kind in (SET, MATCH):
                 arrived.append(thread)
                 continue
-            if kind == ASSERT and not _holds(nfa.assertions[nfa.arg[node]][0], before, following):
+            if kind == ASSERT and not _holds(*nfa.assertions[nfa.arg[node]], before, following):
                 continue
             if kind == LOOK:
                 entered = self.look(nfa.arg[node], before, behinds, obligations)
@@ -179,17 +190,27 @@ class Threads:
 def _look_automata(look: Look, depth: int) -> list[Dfa]:
     """Ahead: what the rest of the text must be, for each kind of character before (one for all if it is the
     same). Behind: what the text so far must be; what follows cannot be seen from there."""
-    if look.is_ahead:
-        nfa = build(Concat((look.body, ANY_TEXT)))
-        plain = not nfa.assertions and not nfa.looks
-        kinds = [AT_START] if plain else [AT_START, AFTER_WORD, AFTER_BREAK, AFTER_OTHER]
-        found = [plain_dfa(nfa) if plain else Threads(nfa, depth + 1, kind).dfa() for kind in kinds]
-    else:
-        nfa = build(Concat((ANY_TEXT, look.body)))
-        if nfa.assertions or nfa.looks:
-            raise ConstraintTooLarge("an assertion inside a look-behind is not supported; move it outside")
+    nfa = build(Concat((look.body, ANY_TEXT) if look.is_ahead else (ANY_TEXT, look.body)))
+    if not nfa.assertions and not nfa.looks:
         found = [plain_dfa(nfa)]
+    elif look.is_ahead and any("end" not in kind for kind, _ in _assertions(look.body)):
+        found = [Threads(nfa, depth + 1, kind).dfa() for kind in KINDS_BEFORE]
+    else:
+        found = [Threads(nfa, depth + 1).dfa()]
     return [machine.complement_utf8() if look.is_negative else machine for machine in found]
+
+
+def _assertions(tree: Node) -> Iterator[tuple[str, Intervals]]:
+    """All assertions of a tree, those within its look-arounds as well."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Assertion):
+            yield node.kind, node.intervals
+        elif isinstance(node, (Times, Look)):
+            pending.append(node.item if isinstance(node, Times) else node.body)
+        elif isinstance(node, (Concat, Either)):
+            pending.extend(node.parts if isinstance(node, Concat) else node.options)
 
 
 def _universal_states(machine: Dfa) -> frozenset[int]:
@@ -203,7 +224,7 @@ def _universal_states(machine: Dfa) -> frozenset[int]:
         candidates = kept
 
 
-def _holds(assertion: str, before: int, following: int) -> bool:
+def _holds(assertion: str, intervals: Intervals, before: int, following: int) -> bool:
     if assertion == "start":
         return before == AT_START
     if assertion == "end":
@@ -212,4 +233,5 @@ def _holds(assertion: str, before: int, following: int) -> bool:
         return before in (AT_START, AFTER_BREAK)
     if assertion == "line_end":
         return following in (AT_END, BREAK)
-    return ((before == AFTER_WORD) != (following == WORD)) == (assertion == "word_boundary")
+    words = (WORD,) if intervals == ASCII_WORD else (WORD, WIDE)
+    return ((before in words) != (following in words)) == (assertion == "word_boundary")

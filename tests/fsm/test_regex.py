@@ -24,6 +24,7 @@ PATTERNS = [
     "(?!ab)[ab]{2,3}", "(?<=a)b|(?<!a)c", "a(?=b)b(?!c)[bc]*", "((?!ab)[abc])*", "(?=.*a)(?=.*b)[abc]{2,}",
     "(?!(foo|x)$)\\w+", "(?<!\\d)1", "(?i)aB1", "(?i:a)b", "(?x) a b # c\n c?", "(a+)+b", "(a|a)*", "(a?){3}",
     "(a*)*", "(ab?c|a)(c|bc)", "a{0}", "(a|ab)(c|bcd)(d*)", "x{2,4}y{0,2}", "é+|中", "[é-ü]", "(?a:\\w)+",
+    "(?a:\\b)\\w\\b", "(?=\\B)[^a]",
     "(?:(?:a|b)?c)*", "[a-c&&b]", "{", "a{x}", "}{", "[[]", "(?#comment)a",
 ]  # fmt: skip
 ALPHABET = "aabbcdxyfo1A \n-é中_"
@@ -141,6 +142,7 @@ def test_json_schema_classes_are_those_of_both_readings(pattern: str, means: Cal
         ("a{3,2}", 1), ("[b-a]", 2), ("\\", 0), ("\\p{Klingon}", 0), ("a++", 2), ("(?>a)", 0), ("(?(1)a)", 0),
         ("\\xg", 0),
         ("\\y", 0), ("a{2}{3}", 4), ("(?q)", 0), ("(?#", 0), ("(?P<1", 4),
+        ("a(?<=a$)b", 6), ("(?<!\\b)", 4), ("(?=b|(?<=a)b)", 5), ("(?<=(?=a)a)", 4),
     ],
 )  # fmt: skip
 def test_errors_name_the_offset(pattern: str, offset: int) -> None:
