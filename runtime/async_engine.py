@@ -37,6 +37,7 @@ class Stream:
 
     def __init__(self, owner: AsyncEngine, num_outputs: int, constraint: ConstraintSpec | None) -> None:
         self._owner = owner
+        self.constraint = constraint
         self._events: deque[Event] = deque()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # may ring without an event, never the other way
         self._wakes_at_end_only = False
@@ -72,6 +73,13 @@ class Stream:
     def result(self) -> Completion:
         """Waits for the end of a request with one output."""
         return self.completions()[0]
+
+    def fork(self, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0) -> list[Stream]:
+        """`n` streams that go on from where this request stands now; each begins with all of its output so far.
+
+        See `EngineCore.fork`.
+        """
+        return self._owner.fork(self, n, sampling, index=index)
 
     def abort(self) -> None:
         """Ends the request; its blocks are free before the next step. Iterating ends too, on any thread."""
@@ -124,6 +132,22 @@ class AsyncEngine:
         stream, started = self._submit(prompt, sampling, constraint, **options)
         started.result()
         return stream
+
+    def fork(
+        self, stream: Stream, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0
+    ) -> list[Stream]:
+        """Streams of forks of a request under way; see `EngineCore.fork` for arguments and errors."""
+
+        def fork() -> list[Stream]:
+            children = []
+            for request_id in self.engine.fork(stream.request_id, n, sampling, index=index):
+                child = Stream(self, 1, stream.constraint)
+                child.request_id = request_id
+                self._sinks[request_id] = (child._deliver, 1)
+                children.append(child)
+            return children
+
+        return self.call(fork).result()
 
     def run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]:
         """Runs prepared requests to their ends; completions in order. If one fails, the others are aborted."""

@@ -23,6 +23,12 @@ class Detokenizer:
         """The characters that this token completes; "" while a character is unfinished."""
         return self._decoder.decode(self._token_bytes[token_id])
 
+    def fork(self) -> Detokenizer:
+        """An independent decoder that goes on behind the same tokens."""
+        twin = Detokenizer(self._token_bytes)
+        twin._decoder.setstate(self._decoder.getstate())
+        return twin
+
     def flush(self) -> str:
         """What is left when no token follows: an unfinished character becomes U+FFFD. Ready for a new output."""
         rest = self._decoder.decode(b"", True)

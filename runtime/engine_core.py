@@ -148,6 +148,45 @@ class EngineCore:
         """`prepare` and `enqueue`; returns the request's id, under which `step` reports."""
         return self.enqueue(self.prepare(prompt, sampling, constraint, **options))
 
+    def fork(self, request_id: str, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0) -> list[str]:
+        """Lets `n` copies of an unfinished request go on from where it stands; returns their ids.
+
+        Nothing is computed or tokenised again: a fork leases the KV of its parent (the block that is not full is
+        copied) and takes over ids, text, the place in the constraint and log-probabilities as they are. Its first
+        delta brings all of the output, that of the parent included (`usage.forked_tokens` counts it).
+
+        Args:
+            sampling: the law from here on; None: the parent's, under another seed for each fork. `max_tokens` counts
+                from the beginning of the output. With a seed, fork i is sampled as output i of `n` would be.
+            index: which of the request's outputs.
+
+        Raises:
+            RequestError: there is no such request or output or it has ended, or `max_tokens` leaves no room.
+            QueueFull: there is no room for so many.
+        """
+        if self._closed:
+            raise EngineStopped("the engine is closed")
+        outputs = self._requests.get(request_id)
+        if outputs is None:
+            raise RequestError(f"request_id: {request_id!r} is not under way", param="request_id")
+        if not 0 <= index < len(outputs) or outputs[index].phase is Phase.FINISHED:
+            raise RequestError(f"index: output {index} of {request_id!r} is not under way", param="index")
+        if self._scheduler.num_waiting + n > self.config.max_waiting_requests:
+            raise QueueFull(f"{self._scheduler.num_waiting} requests are waiting; try again later")
+        begun: list[str] = []
+        try:
+            for child in self.intake.fork(outputs[index], n, sampling):
+                if child.request_id in self._requests:
+                    raise RequestError(f"request_id: {child.request_id!r} is in use", param="request_id")
+                self._stepper.fork(outputs[index], child)
+                self._requests[child.request_id] = [child]
+                begun.append(child.request_id)
+        except Exception:
+            for child_id in begun:
+                self.abort(child_id)
+            raise
+        return begun
+
     def abort(self, request_id: str) -> bool:
         """Ends a request at once; its blocks are free on return. False if it is unknown or finished."""
         requests = self._requests.pop(request_id, None)

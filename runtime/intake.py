@@ -6,6 +6,7 @@ any thread; compiling a constraint, the slow part, never holds up a step.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
 import secrets
@@ -90,6 +91,53 @@ class Intake:
             requests.append(request)
         return requests
 
+    def fork(self, parent: Request, n: int, sampling: SamplingParams | None) -> list[Request]:
+        """`n` copies of an unfinished request, one under each new id; see `EngineCore.fork`. For the step thread."""
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise RequestError(f"n: expected a positive integer, got {n!r}", param="n")
+        law = sampling or parent.sampling
+        if sampling is not None and sampling.n != 1:
+            raise RequestError(f"sampling.n: {sampling.n}; say how many forks with fork(…, n={sampling.n})", param="n")
+        max_tokens = parent.max_tokens if sampling is None else self._budget(parent.num_prompt_tokens, sampling)
+        needed = parent.num_output_tokens + (parent.cursor.min_tokens_to_accept() if parent.cursor is not None else 1)
+        if max_tokens < needed:
+            raise RequestError(
+                f"max_tokens: {max_tokens}, what is there included, is too little to go on; allow at least {needed}",
+                param="max_tokens",
+            )
+        first = parent.num_forks
+        parent.num_forks += n
+        if sampling is not None and sampling.seed is not None:
+            seeds = [_sample_seed(sampling.seed, index) for index in range(n)]
+        else:
+            seeds = [_fork_seed(parent.seed, first + index) for index in range(n)]
+        return [self._copy(parent, law, seed, max_tokens) for seed in seeds]
+
+    def _copy(self, parent: Request, sampling: SamplingParams, seed: int, max_tokens: int) -> Request:
+        child = Request(
+            request_id=f"request-{next(self._ids)}",
+            index=0,
+            token_ids=array("i", parent.token_ids),
+            num_prompt_tokens=parent.num_prompt_tokens,
+            sampling=sampling,
+            seed=seed,
+            output=parent.output.fork(sampling.stop),
+            cursor=parent.cursor.fork() if parent.cursor is not None else None,
+            max_tokens=max_tokens,
+            namespace=parent.namespace,
+            priority=parent.priority,
+            conversation=parent.conversation,
+            deadline_seconds=parent.deadline_seconds,
+            logprobs=list(parent.logprobs),
+            prompt_logprobs=list(parent.prompt_logprobs),
+            max_draft_tokens=parent.max_draft_tokens,
+            admitted_before=parent.admitted_before,
+        )
+        child.usage.prompt_tokens = parent.num_prompt_tokens
+        child.usage.cached_tokens = min(parent.num_computed_tokens, parent.num_prompt_tokens)
+        child.usage.forked_tokens = parent.num_output_tokens
+        return child
+
     def compile(self, spec: ConstraintSpec) -> Constraint:
         """The constraint for this tokenizer, from the compiler's cache if it was seen before."""
         compiler = self._compiler
@@ -164,6 +212,12 @@ def _check_budget(constraint: Constraint, max_tokens: int) -> None:
             f"max_tokens: {max_tokens} tokens may not complete the constraint; allow at least {least}",
             param="max_tokens",
         )
+
+
+def _fork_seed(seed: int, number: int) -> int:
+    """A 63-bit seed for the fork of that number, related to no sample's and to no other fork's."""
+    digest = hashlib.blake2b(b"%d %d" % (seed, number), digest_size=8).digest()
+    return int.from_bytes(digest, "little") & (2**63 - 1)
 
 
 def _sample_seed(seed: int, index: int) -> int:

@@ -5,7 +5,7 @@ Knows no model; it is fed by the engine, one token at a time.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class IncrementalDetokenizer(Protocol):
@@ -14,6 +14,8 @@ class IncrementalDetokenizer(Protocol):
     def push(self, token_id: int) -> str: ...
 
     def flush(self) -> str: ...
+
+    def fork(self) -> Self: ...
 
 
 class OutputText:
@@ -40,6 +42,15 @@ class OutputText:
         if not self.stopped:
             self._append(self._detokenizer.flush(), True)
         self._window = 0
+
+    def fork(self, stop: tuple[str, ...]) -> OutputText:
+        """An independent output with the same text, none of it handed out yet; from here on `stop` ends it.
+
+        A stop string is looked for in what is pushed from now on, and may begin in what is there.
+        """
+        twin = OutputText(self._detokenizer.fork(), stop)
+        twin.text = self.text
+        return twin
 
     def take(self) -> str:
         """The text that became safe to show since the last call."""

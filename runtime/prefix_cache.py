@@ -122,6 +122,26 @@ class PrefixCache:
         held = -(-request.lease.num_tokens // self.block_size)
         return len(request.blocks) - held + self.tree.num_sole_blocks(request.lease.node)
 
+    def fork(self, parent: Request, child: Request) -> bool:
+        """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what is behind them.
+
+        Computes nothing. Returns False, and leaves the child with nothing, if there is no block for the copy.
+        """
+        assert not child.blocks and child.lease is None
+        self.commit(parent)
+        if parent.lease is not None:
+            self.tree.lease(parent.lease.node)
+            child.lease = parent.lease
+        shared = child.lease.num_tokens // self.block_size if child.lease else 0
+        child.blocks = parent.blocks[:shared]
+        if not self._grow(child, parent.num_computed_tokens):
+            self.release(child, keep=False)
+            return False
+        for source, target in zip(parent.blocks[shared:], child.blocks[shared:], strict=False):
+            self._kv_cache.copy_block(source, target)
+        child.num_computed_tokens = parent.num_computed_tokens
+        return True
+
     def shrink(self, request: Request, num_tokens: int) -> None:
         """Frees the request's own blocks behind token `num_tokens` (a rejected draft's)."""
         keep = -(-num_tokens // self.block_size)

@@ -83,6 +83,37 @@ class Scheduler:
         self._next_ticket += 1
         self._waiting.add(request)
 
+    def fork(self, parent: Request, child: Request) -> None:
+        """Takes in a copy of an unfinished request.
+
+        If the parent is past its prompt the child leases what is computed and runs beside it, or waits like someone
+        preempted where it finds no seat and no room. Else it waits in the line, and shares the prompt from there.
+        """
+        child.ticket = self._next_ticket
+        self._next_ticket += 1
+        is_past_prompt = parent.phase is Phase.RUNNING and parent.num_computed_tokens >= parent.num_prompt_tokens
+        if is_past_prompt and self._seat_beside(parent, child):
+            child.phase = Phase.RUNNING
+            self.running.append(child)
+        elif is_past_prompt or parent in self._preempted:
+            self._wait_to_resume(child)
+        else:
+            self._waiting.add(child)
+
+    def _seat_beside(self, parent: Request, child: Request) -> bool:
+        if len(self.running) >= self._max_running_requests:
+            return False
+        try:
+            if not self._prefix_cache.fork(parent, child):
+                return False
+            if self._has_room([self._outlook(request) for request in (*self.running, child)]):
+                return True
+        except Exception:
+            self._let_go(child, keep=False)
+            raise
+        self._let_go(child, keep=False)
+        return False
+
     def remove(self, request: Request, *, keep: bool = True) -> None:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
         if request.phase is Phase.RUNNING:
@@ -211,8 +242,11 @@ class Scheduler:
         victim.usage.num_preemptions += 1
         self.num_preemptions += 1
         self._forecast.was_wrong()
-        insort(self._preempted, victim, key=lambda request: request.ticket)
-        self._preempted_tokens[victim.ticket] = pack(victim.token_ids)
+        self._wait_to_resume(victim)
+
+    def _wait_to_resume(self, request: Request) -> None:
+        insort(self._preempted, request, key=lambda other: other.ticket)
+        self._preempted_tokens[request.ticket] = pack(request.token_ids)
 
     # -- admission ---------------------------------------------------------------------------------------------
 
@@ -238,14 +272,16 @@ class Scheduler:
                 self._let_go(request, keep=False)
                 self._failed.append((request, error))
                 return
-            if self.running and (
-                peak_demand(outlooks, self._prefix_cache.block_size) > self._prefix_cache.num_available_blocks
-            ):
+            if self.running and not self._has_room(outlooks):
                 self._let_go(request, keep=False)
                 return
             self._start(request, resume_at)
             budget -= min(budget, request.num_uncomputed_tokens)
             yield request
+
+    def _has_room(self, outlooks: list[Outlook]) -> bool:
+        """Whether all of them can grow to their expected ends."""
+        return peak_demand(outlooks, self._prefix_cache.block_size) <= self._prefix_cache.num_available_blocks
 
     def _outlook(self, request: Request) -> Outlook:
         remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)

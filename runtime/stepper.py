@@ -68,6 +68,11 @@ class Stepper:
         self._draft(request)
         self._scheduler.add(request)
 
+    def fork(self, parent: Request, child: Request) -> None:
+        """Lets a copy of an unfinished request go on beside it."""
+        self._draft(child)
+        self._scheduler.fork(parent, child)
+
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle.
 

@@ -115,6 +115,11 @@ class ByteDetokenizer:
         self._pending = b""
         return text
 
+    def fork(self) -> ByteDetokenizer:
+        twin = ByteDetokenizer()
+        twin._pending = self._pending
+        return twin
+
     def flush(self) -> str:
         text, self._pending = self._pending.decode(errors="replace"), b""
         return text
