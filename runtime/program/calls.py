@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...errors import ProgramError, RequestError
-from ..request import Completion, FinishReason, SamplingParams, TokenLogprob
+from ..request import Completion, FinishReason, TokenLogprob
 from .choices import mean_logprob, pick
 from .expression import Gen, Select
 from .meta_info import generation_info, parsed_value, selection_info
-from .run import Run
+from .run import DeltaStream, Run
 from .variable import Variable
 
 
@@ -29,16 +29,13 @@ class Answer:
     variable: Variable
 
 
-def generate(
-    run: Run, prompt: Sequence[int], gen: Gen, sampling: SamplingParams, show: Callable[[str], None]
-) -> Answer:
-    """Runs one request to its end. `show` gets the text of the first output as it comes if the run streams, else
+def follow(run: Run, stream: DeltaStream, gen: Gen, num_outputs: int, show: Callable[[str], None]) -> Answer:
+    """Waits for the end of a request. `show` gets the text of the first output as it comes if the run streams, else
     all at once.
 
     Raises:
-        PhloemError: the request is refused or fails, or the run was cancelled.
+        PhloemError: the request fails, or the run was cancelled.
     """
-    stream = run.submit(prompt, sampling, gen.constraint)
     try:
         if run.streams:
             for delta in stream:
@@ -58,7 +55,7 @@ def generate(
         first.text,
         first.token_ids,
         first.finish_reason is FinishReason.STOP,
-        Variable.several(variables) if sampling.n > 1 else variables[0],
+        Variable.several(variables) if num_outputs > 1 else variables[0],
     )
 
 

@@ -1,43 +1,58 @@
-"""States that go on from one state, side by side, and how they come together again. Knows states only."""
+"""States that go on from one state, side by side, and how they come together again. Knows interpreters only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from ...errors import ProgramError
 from .expression import Expression, as_expression
+from .interpreter import Interpreter
 from .place import place_of_caller
+from .transcript import Mark
 from .variable import Variable
 
-if TYPE_CHECKING:
-    from .state import ProgramState
 
+class Branch(Protocol):
+    """What a group needs of its states; `ProgramState` is one."""
+
+    _interpreter: Interpreter
+
+    def _append(self, expression: Expression) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+State = TypeVar("State", bound=Branch)
 JoinMode = Literal["gather_variable", "concate_and_append"]
 Part = Expression | str
 
 
-class ForkGroup:
-    """The forks of one state, in order. Leaving a `with s.fork(n) as forks:` block joins them."""
+class ForkGroup(Generic[State]):
+    """The forks of one state, in order. Leaving a `with s.fork(n) as forks:` block joins them.
 
-    def __init__(self, parent: ProgramState, forks: Sequence[ProgramState]) -> None:
+    Args:
+        mark: where they left the parent.
+    """
+
+    def __init__(self, parent: State, forks: Sequence[State], mark: Mark) -> None:
         self._parent = parent
         self._forks = tuple(forks)
-        self._mark = forks[0]._interpreter.mark()
+        self._mark = mark
 
     def __len__(self) -> int:
         return len(self._forks)
 
-    def __getitem__(self, index: int) -> ProgramState:
+    def __getitem__(self, index: int) -> State:
         return self._forks[index]
 
-    def __setitem__(self, index: int, state: ProgramState) -> None:
+    def __setitem__(self, index: int, state: State) -> None:
         """So that `forks[0] += …` works; a fork cannot be replaced."""
         if state is not self._forks[index]:
             raise ProgramError("a fork cannot be replaced by another state; append to it: forks[i] += …")
 
-    def __iter__(self) -> Iterator[ProgramState]:
+    def __iter__(self) -> Iterator[State]:
         return iter(self._forks)
 
     def __iadd__(self, value: Part | Sequence[Part] | Callable[[int], Part]) -> Self:

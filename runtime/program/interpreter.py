@@ -18,30 +18,18 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ...errors import PhloemError, ProgramError
+from ...errors import PhloemError, ProgramError, RequestError
 from ..request import SamplingParams
-from .calls import choose, generate
+from .calls import choose, follow
 from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text, variable_of
 from .increments import Reader
 from .place import Place, label, located
-from .run import Run
+from .run import DeltaStream, Run
+from .task import Task, UnderWay
 from .transcript import Mark, Transcript
 from .variable import Shown, Variable
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """An expression to run, and the line that asked for it.
-
-    Attributes:
-        sampling: for a `Gen`, the run's parameters with its own.
-    """
-
-    atom: Expression
-    place: Place
-    sampling: SamplingParams | None = None
 
 
 class Interpreter:
@@ -62,6 +50,7 @@ class Interpreter:
         self._announced: Counter[str] = Counter()
         self._shown: dict[str, Shown] = {}
         self._working = False
+        self._under_way: UnderWay | None = None
         self._body: threading.Thread | None = None
         self._error: ProgramError | None = None
         self._listeners: set[Callable[[], None]] = set()
@@ -88,11 +77,7 @@ class Interpreter:
             if not self._queue:
                 return
             self._working = True
-        self.run.enter()
-        try:
-            threading.Thread(target=self._work, name=f"phloem-{self.run.name}", daemon=True).start()
-        except RuntimeError:  # no thread to be had
-            self._work()
+        self._start_worker()
 
     def set_variable(self, name: str, variable: Variable) -> None:
         """Sets a variable after every task that was to set it."""
@@ -175,6 +160,44 @@ class Interpreter:
             twin._shown = dict(self._shown)
             return twin
 
+    def fork_inside(self, name: str, size: int) -> tuple[Mark, list[Interpreter]] | None:
+        """Independent interpreters that go on within the generation of `name`, and where that began.
+
+        Waits until it has begun; None if it has ended.
+
+        Raises:
+            KeyError: nothing generates it.
+        """
+        with self._changed:
+            self._await(lambda: self._is_inside(name) or not self._announced[name])
+            under_way = self._under_way
+            if under_way is None or under_way.name != name:
+                if name not in self.variables:
+                    raise KeyError(f"program {self.run.name} generates no variable {name!r} here")
+                return None
+            try:
+                streams = self.run.fork(under_way.stream, size)
+            except RequestError:  # it ends just now
+                self._await(lambda: self._under_way is not under_way)
+                return None
+            return under_way.mark, [self._twin_inside(name, under_way, stream) for stream in streams]
+
+    def _twin_inside(self, name: str, under_way: UnderWay, stream: DeltaStream) -> Interpreter:
+        twin = Interpreter(self.run, self._transcript.copy(under_way.mark.num_chunks))
+        twin.variables = dict(self.variables)
+        twin._shown = dict(self._shown)
+        sampling = under_way.task.sampling
+        assert sampling is not None
+        twin._queue.append(replace(under_way.task, sampling=replace(sampling, n=1), stream=stream))
+        twin._announced[name] += 1
+        twin._shown[name] = Shown()
+        twin._working = True
+        twin._start_worker()
+        return twin
+
+    def _is_inside(self, name: str) -> bool:
+        return self._under_way is not None and self._under_way.name == name
+
     # -- streaming ---------------------------------------------------------------------------------------------
 
     def hold(self, body: threading.Thread) -> None:
@@ -235,6 +258,13 @@ class Interpreter:
 
     # -- the worker --------------------------------------------------------------------------------------------
 
+    def _start_worker(self) -> None:
+        self.run.enter()
+        try:
+            threading.Thread(target=self._work, name=f"phloem-{self.run.name}", daemon=True).start()
+        except RuntimeError:  # no thread to be had
+            self._work()
+
     def _work(self) -> None:
         try:
             while True:
@@ -270,8 +300,7 @@ class Interpreter:
     def _execute(self, task: Task) -> None:
         match task.atom:
             case Gen() as gen:
-                assert task.sampling is not None
-                self._generate(gen, task.sampling)
+                self._generate(gen, task)
             case Select() as select:
                 self._select(select)
             case atom:
@@ -293,8 +322,10 @@ class Interpreter:
             case _:
                 raise ProgramError(f"{type(atom).__name__} cannot be appended to a state")
 
-    def _generate(self, gen: Gen, sampling: SamplingParams) -> None:
-        shown = Shown()
+    def _generate(self, gen: Gen, task: Task) -> None:
+        sampling = task.sampling
+        assert sampling is not None
+        shown = self._shown[gen.name] if gen.name is not None and task.stream is not None else Shown()
 
         def show(text: str) -> None:
             with self._changed:
@@ -304,9 +335,18 @@ class Interpreter:
 
         with self._changed:
             prompt = self._transcript.prompt()
+            mark = self._transcript.mark()
             if gen.name is not None:
                 self._shown[gen.name] = shown
-        answer = generate(self.run, prompt, gen, sampling, show)
+        stream = task.stream or self.run.submit(prompt, sampling, gen.constraint)
+        with self._changed:
+            self._under_way = UnderWay(task, stream, mark)
+            self._notify()
+        try:
+            answer = follow(self.run, stream, gen, sampling.n, show)
+        finally:
+            with self._changed:
+                self._under_way = None
         with self._changed:
             self._transcript.append_generated(answer.token_ids, answer.text, ended=answer.ended)
             shown.complete = True

@@ -26,6 +26,7 @@ def generation_info(tokenizer: TokenDecoder, completion: Completion) -> dict[str
         "prompt_tokens": usage.prompt_tokens,
         "cached_tokens": usage.cached_tokens,
         "completion_tokens": usage.completion_tokens,
+        "forked_tokens": usage.forked_tokens,
         "drafted_tokens": usage.drafted_tokens,
         "jumped_tokens": usage.jumped_tokens,
     }

@@ -27,6 +27,8 @@ class DeltaStream(Protocol):
 
     def abort(self) -> None: ...
 
+    def fork(self, n: int = 1) -> Sequence[DeltaStream]: ...
+
 
 class HasTokenizer(Protocol):
     """The engine behind a backend."""
@@ -136,6 +138,22 @@ class Run:
         if cancelled:
             stream.abort()
         return stream
+
+    def fork(self, stream: DeltaStream, n: int) -> Sequence[DeltaStream]:
+        """Requests that go on from where another stands now; `release` each when it has ended.
+
+        Raises:
+            RequestError: it has ended.
+        """
+        self.check()
+        children = stream.fork(n)
+        with self._changed:
+            self._streams.update(children)
+            cancelled = self._cancelled
+        if cancelled:
+            for child in children:
+                child.abort()
+        return children
 
     def release(self, stream: DeltaStream) -> None:
         """Forgets a request that has ended."""

@@ -28,7 +28,7 @@ class ProgramState:
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
-        self._copied_from: ForkGroup | None = None
+        self._copied_from: ForkGroup[ProgramState] | None = None
         self.ret_value: Any = None
 
     # -- appending ---------------------------------------------------------------------------------------------
@@ -137,15 +137,27 @@ class ProgramState:
 
     # -- branches ----------------------------------------------------------------------------------------------
 
-    def fork(self, size: int = 1) -> ForkGroup:
+    def fork(self, size: int = 1, *, inside: str | None = None) -> ForkGroup[ProgramState]:
         """`size` states that go on from here, side by side; waits as `sync`.
 
-        They copy token ids, text and variables; the engine shares the blocks of the common prefix.
+        They copy token ids, text and variables; the engine shares the blocks of the common prefix. With `inside`, the
+        name of a `gen`, they do not wait for its end: each goes on writing it in its own way from what is there now,
+        under another seed, and has its own value of it. What was appended behind that `gen` is not theirs. Nothing is
+        computed again. If it has ended, all have what was written.
+
+        Raises:
+            ProgramError: the size is none, or the state has failed.
+            KeyError: there is no `gen` named `inside`.
         """
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ProgramError(f"fork: size: expected a positive integer, got {size!r}")
-        forks = [ProgramState(self._interpreter.copy()) for _ in range(size)]
-        return ForkGroup(self, forks)
+        found = self._interpreter.fork_inside(inside, size) if inside is not None else None
+        if found is not None:
+            mark, twins = found
+        else:
+            twins = [self._interpreter.copy() for _ in range(size)]
+            mark = twins[0].mark()
+        return ForkGroup(self, [ProgramState(twin) for twin in twins], mark)
 
     def copy(self) -> ProgramState:
         """A single fork. As `with s.copy() as t:` it is joined (`gather_variable`) at the end of the block."""

@@ -163,14 +163,17 @@ class Transcript:
         self._end_run()
         return Mark(len(self._token_ids), len(self.chunks), len(self._messages), self.open_role)
 
-    def copy(self) -> Transcript:
-        """An independent transcript with the same content: ids are copied, nothing is tokenised twice. Ends the run."""
+    def copy(self, num_chunks: int | None = None) -> Transcript:
+        """An independent transcript with the same content: ids are copied, nothing is tokenised twice. Ends the run.
+
+        With `num_chunks` it leaves out what has been shown behind so many pieces, while the model still generates it.
+        """
         self._end_run()
         twin = Transcript(self._tokenizer, self._format)
         twin._token_ids = array("i", self._token_ids)
         twin._messages = list(self._messages)
         twin._content_start = self._content_start
-        twin.chunks = list(self.chunks)
+        twin.chunks = self.chunks[:num_chunks]
         twin.open_role = self.open_role
         return twin
 

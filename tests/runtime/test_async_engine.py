@@ -157,3 +157,19 @@ def test_closing_the_engine_stops_its_driver() -> None:
     assert not served.is_alive
     with pytest.raises(EngineStopped):
         served.engine.generate([1], GREEDY)
+
+
+def test_streams_of_forks_begin_with_all_that_was_said_and_end_on_their_own(served: AsyncEngine) -> None:
+    stream = served.submit([1, 2], SamplingParams(max_tokens=300, temperature=1.0, ignore_eos=True, seed=1))
+    deltas = iter(stream)
+    said = [token for _ in range(3) for token in next(deltas).token_ids]
+    children = stream.fork(3)
+    children[0].abort()
+    outputs = [list(child.result().token_ids) for child in children[1:]]
+    outputs.append(list(stream.result().token_ids))
+    assert all(ids[:3] == said and len(ids) == 300 for ids in outputs)
+    assert len({tuple(ids) for ids in outputs}) == 3
+    with pytest.raises(RequestError, match="not under way"):
+        stream.fork()
+    wait_until_idle(served)
+    assert served.statistics().num_held_blocks == 0

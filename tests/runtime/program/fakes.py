@@ -142,6 +142,14 @@ class FakeStream:
     def abort(self) -> None:
         self.aborted.set()
 
+    def fork(self, n: int = 1) -> list[FakeStream]:
+        """They say what it says, and their number."""
+        if self._drained:
+            raise RequestError("it is not under way")
+        forks = [FakeStream(self._backend, self._asked, [f"{self._replies[0]}/{index}"]) for index in range(n)]
+        self._backend.streams += forks
+        return forks
+
 
 class FakeBackend:
     """Answers each request with `reply(prompt text, sampling)`; the prompt text shows special tokens by name.

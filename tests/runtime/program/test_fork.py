@@ -291,3 +291,78 @@ def test_hundreds_of_forks_leave_no_thread_behind() -> None:
         if thread.name == "phloem-program":
             thread.join(timeout=10)
     assert threading.active_count() <= before  # … and soon
+
+
+def paced(reply: str = "slow answer") -> FakeBackend:
+    backend = FakeBackend(reply=reply)
+    backend.pace = threading.Semaphore(0)
+    return backend
+
+
+def test_a_fork_inside_a_generation_has_its_own_end_of_it_and_not_what_follows() -> None:
+    backend = paced()
+
+    def body(s: ProgramState) -> None:
+        s += ph.user("Q") + ph.assistant_begin() + ph.gen("x") + "!" + ph.gen("y")
+        forks = s.fork(2, inside="x")
+        backend.pace.release(1000)  # type: ignore[union-attr]
+        assert [fork["x"] for fork in forks] == ["slow answer/0", "slow answer/1"]
+        assert all("y" not in fork for fork in forks)
+        forks += ph.gen("z")
+        assert [fork["z"] for fork in forks] == ["slow answer"] * 2
+        assert [fork.text().partition("<|assistant|>")[2] for fork in forks] == [
+            "slow answer/0slow answer",
+            "slow answer/1slow answer",
+        ]
+        forks.join()
+
+    state = run(body, backend)
+    assert state["x"] == state["y"] == "slow answer"
+    assert state["z"] == ["slow answer"] * 2
+
+
+def test_a_fork_inside_a_generation_that_has_ended_has_what_was_written() -> None:
+    def body(s: ProgramState) -> None:
+        s += ph.user("Q") + ph.assistant_begin() + ph.gen("x")
+        s.sync()
+        forks = s.fork(2, inside="x")
+        assert [fork["x"] for fork in forks] == ["ok", "ok"]
+        assert forks[0].text() == s.text()
+
+    run(body, FakeBackend(reply="ok"))
+
+
+def test_the_text_of_forks_inside_can_be_followed_and_appended() -> None:
+    backend = paced("ab")
+
+    def body(s: ProgramState) -> None:
+        s += ph.user("Q") + ph.assistant_begin() + ph.gen("x")
+        forks = s.fork(2, inside="x")
+        backend.pace.release(1000)  # type: ignore[union-attr]
+        assert ["".join(fork.text_iter("x")) for fork in forks] == ["ab/0", "ab/1"]
+        forks.join("concate_and_append")
+        assert s.text().endswith("abab/0ab/1")
+
+    run(body, backend, stream=True)
+
+
+def test_forking_inside_nothing_is_a_mistake() -> None:
+    def body(s: ProgramState) -> None:
+        s += "text"
+        with pytest.raises(KeyError, match="no variable 'x'"):
+            s.fork(2, inside="x")
+
+    run(body)
+
+
+def test_a_cancelled_run_ends_the_forks_inside_its_generations() -> None:
+    backend = paced()
+
+    def body(s: ProgramState) -> None:
+        s += ph.user("Q") + ph.assistant_begin() + ph.gen("x")
+        s.fork(2, inside="x")
+        raise ValueError("no more of this")
+
+    with pytest.raises(ValueError, match="no more of this"):
+        run(body, backend)
+    assert len(backend.streams) == 3 and all(stream.aborted.is_set() for stream in backend.streams)

@@ -255,3 +255,54 @@ def test_tags_and_grammars_come_out_the_same_with_and_without_jumping(nano_pair:
         ]
         assert outputs[0].token_ids == outputs[1].token_ids
     assert outputs[0].usage.jumped_tokens == 0
+
+
+STORY = {"temperature": 1.0, "max_tokens": 400, "ignore_eos": True}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_forks_inside_a_generation_go_on_from_what_is_written(fresh: ph.Engine, stream: bool) -> None:
+    """The parent writes 400 tokens; each fork takes over what there is of them, and computes what is its own only."""
+    computed = fresh.statistics().num_computed_tokens
+
+    @ph.function
+    def tell(s: ProgramState) -> None:
+        s += ph.user("Tell a story.") + ph.assistant_begin() + ph.gen("story", seed=5)
+        forks = s.fork(3, inside="story")
+        forks += "|" + ph.gen("end", max_tokens=4, seed=1)
+        s["stories"] = [fork["story"] for fork in forks]
+        s["infos"] = [fork.get_meta_info("story") for fork in forks]
+        s["texts"] = [fork.text() for fork in forks]
+        s += ph.assistant_end()
+
+    state = tell.run(backend=fresh, stream=stream, **STORY)
+    stories = [state["story"], *state["stories"]]
+    assert len(set(stories)) == 4
+    for fork, text in zip(state["stories"], state["texts"], strict=True):
+        assert f"{fork}|" in text
+    computed = fresh.statistics().num_computed_tokens - computed
+    infos = [state.get_meta_info("story"), *state["infos"]]
+    assert all(info["forked_tokens"] + info["completion_tokens"] == 400 for info in infos)
+    assert infos[0]["forked_tokens"] == 0
+    own = sum(info["completion_tokens"] for info in infos)
+    # the prompt, what each wrote itself, and the short ends: a token, "|", and three of four
+    assert computed <= infos[0]["prompt_tokens"] + own + 3 * 6
+    assert state["story"] == ph.function(ask_story).run(backend=fresh, **STORY)["story"]
+    fresh.audit()
+
+
+def ask_story(s: ProgramState) -> None:
+    s += ph.user("Tell a story.") + ph.assistant_begin() + ph.gen("story", seed=5)
+
+
+def test_forks_inside_a_constraint_are_valid(fresh: ph.Engine) -> None:
+    @ph.function
+    def make(s: ProgramState) -> None:
+        s += ph.user("A code.") + ph.assistant_begin() + ph.gen("code", regex=r"[a-z]{60}-[0-9]{60}", max_tokens=200)
+        forks = s.fork(4, inside="code")
+        s["codes"] = [fork["code"] for fork in forks]
+
+    state = make.run(backend=fresh, temperature=1.5, seed=3)
+    assert len(set(state["codes"])) == 4
+    for code in (state["code"], *state["codes"]):
+        assert re.fullmatch(r"[a-z]{60}-[0-9]{60}", code)
