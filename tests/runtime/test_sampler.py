@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from phloem.errors import ConstraintTooLarge
-from phloem.runtime.constraint_spec import choice, regex
-from phloem.runtime.request import Delta, SamplingParams
+from phloem.runtime.constraint_spec import choice, grammar, regex
+from phloem.runtime.request import Delta, FinishReason, SamplingParams
 
 from .fakes import EOS, Engine, fake_engine, logits_after
 
@@ -161,6 +161,32 @@ def test_a_heavy_constraint_holds_up_nobody_but_itself(bomb: str) -> None:
     error = bombs[-1].error
     assert error is None or isinstance(error, ConstraintTooLarge)
     assert beside.statistics().num_free_blocks + beside.statistics().num_cached_blocks == 512
+
+
+@pytest.mark.parametrize("jump", ["off", "verified"])
+def test_a_grammar_that_gets_too_ambiguous_ends_its_own_request_with_a_word_and_no_other(jump: str) -> None:
+    """Every a has twice as many readings as the one before, so the answer cannot be finished, however it goes on."""
+    doubling = grammar('root ::= x "c"\nx ::= "a" y | "a" x x\ny ::= "a" | "a" x y')
+    never_c = SamplingParams(max_tokens=200, temperature=0.0, logit_bias={ord("c"): -100.0})
+    params = SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True)
+    specs = [None, regex("[a-z ]*"), grammar('root ::= ("b" root) | "d"'), choice(["x" * 30, "y" * 30])]
+    alone, beside = fake_engine(jump=jump, num_blocks=256), fake_engine(jump=jump, num_blocks=256)
+    beside.add(PROMPT, never_c, doubling, request_id="doubling")
+    for engine in (alone, beside):
+        for index, spec in enumerate(specs):
+            engine.add([index + 1, 7, 9], params, spec, request_id=f"ordinary {index}")
+    expected, _ = run_all(alone)
+    found, _ = run_all(beside)
+    last = found.pop("doubling")[-1]
+    assert last.finish_reason is FinishReason.ERROR and isinstance(last.error, ConstraintTooLarge)
+    assert "ways at once" in str(last.error) and last.usage.completion_tokens > 10
+    assert {name: [token for delta in deltas for token in delta.token_ids] for name, deltas in found.items()} == {
+        name: [token for delta in deltas for token in delta.token_ids] for name, deltas in expected.items()
+    }
+    statistics = beside.statistics()
+    assert statistics.num_running == 0 and statistics.num_free_blocks + statistics.num_cached_blocks == 256
+    again = beside.generate(PROMPT, SamplingParams(max_tokens=8, temperature=0.0), doubling)
+    assert again.text.endswith("c") and again.finish_reason is FinishReason.STOP
 
 
 def test_a_postponed_mask_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
