@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="size of the workloads")
     options = parser.parse_args()
     nano = load(EngineConfig(device="cpu"))
-    blank = LoadedModel(BlankDecoder(nano.decoder), nano.tokenizer, nano.device, nano.dtype)  # type: ignore[arg-type]
+    blank = LoadedModel(BlankDecoder(nano.decoder), nano.tokenizer, nano.device, nano.dtype, nano.kv_dtype)  # type: ignore[arg-type]
 
     def engine(**settings: int) -> Engine:
         return Engine.from_loaded(EngineConfig(device="cpu", max_waiting_requests=10**6, **settings), blank)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
+from .kv_format import FP8, bytes_per_head, is_quantised
 from .ops import (
     AttentionPlan,
     LinearWeight,
@@ -17,12 +18,15 @@ from .ops import (
 )
 
 __all__ = [
+    "FP8",
     "AttentionPlan",
     "LinearWeight",
     "add_rms_norm",
     "apply_rope",
     "attention",
+    "bytes_per_head",
     "gelu_tanh_mul",
+    "is_quantised",
     "linear",
     "pack_linear",
     "plan_attention",

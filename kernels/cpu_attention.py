@@ -19,7 +19,7 @@ positions, every sum has a written-down order (`simd`), and the masked tail of a
 So a row's bits are the same for every batch, chunking, cache hit, prefix sharing and number of threads.
 (The matmuls around it are another matter: a BLAS may change its order of summation with the row count.)
 
-fp32 only; `ops.attention` takes the reference for other types.
+q is fp32, KV fp32, int8 or fp8; `ops.attention` takes the reference for other types.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ from . import simd
 from .cpu_attention_tile import score_keys, weigh_values
 from .cpu_threads import thread_team
 from .cpu_work import IS_LAST, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, TABLE_ROW, TILE, CpuWork
+from .kv_format import FP8
 
 IntArray = npt.NDArray[np.int32]
 
 NUM_KV_HEADS = 11  # its place among `numbers`
 MAX_PACK = 192  # rows that pass over a tile together; their scores stay in the second-level cache
+_FP32, _INT8, _FP8 = range(3)
+_STORED = {torch.float32: _FP32, torch.int8: _INT8, FP8: _FP8}
 _LIST = 8 * MAX_PACK  # bytes of a list of addresses
 _NO_SINKS = np.empty(0, np.float32)
 
@@ -54,8 +57,13 @@ def cpu_attention(
     window: int,
     soft_cap: float,
     sinks: Tensor | None,
+    k_scales: Tensor | None,
+    v_scales: Tensor | None,
 ) -> Tensor:
-    """`attention` on fp32 CPU tensors; q `[T, H, D]` may be a view with any strides but a dense last axis."""
+    """`attention` for fp32 q on the CPU; q `[T, H, D]` may be a view with any strides but a dense last axis.
+
+    The caches are fp32, or int8 or fp8 with their scales: a tile of those is widened once for all its rows.
+    """
     num_tokens, num_heads, head_dim = q.shape
     _, num_kv_heads, block_size, _ = k_cache.shape
     out = torch.empty(q.shape)
@@ -73,6 +81,9 @@ def cpu_attention(
             num_kv_heads,
             head_dim,
             window,
+            _STORED[k_cache.dtype],
+            0 if k_scales is None else k_scales.data_ptr(),
+            0 if v_scales is None else v_scales.data_ptr(),
         ),
         np.int64,
     )
@@ -156,11 +167,12 @@ def _run_chain(  # type: ignore[no-untyped-def]
     """All items of one chain for one KV head; numbers and factors as `cpu_attention` packs them."""
     q, q_token, q_head = numbers[0], 4 * numbers[1], 4 * numbers[2]
     k, v, block_stride, head_stride, slot_stride, block_size = numbers[3:9]
-    out, num_heads, num_kv_heads, head_dim, window = numbers[9:]
+    out, num_heads, num_kv_heads, head_dim, window, stored, k_scales, v_scales = numbers[9:]
     group = num_heads // num_kv_heads
     offsets = np.empty(TILE, np.int64)
     ahead = np.empty(2 * TILE, np.int64)  # values of this tile, keys of the next
     scratch = np.empty((MAX_PACK, TILE), np.float32)
+    widened = np.empty((2, TILE * head_dim if stored != _FP32 else 0), np.float32)
     pack = np.empty((5, MAX_PACK), np.int64)
     begins, ends = np.empty(MAX_PACK, np.int64), np.empty(MAX_PACK, np.int64)
     for i in range(chain_starts[chain], chain_starts[chain + 1]):
@@ -176,8 +188,18 @@ def _run_chain(  # type: ignore[no-untyped-def]
             num_keys = min(TILE, items[i, KEY_END] - tile)
             table = block_tables[items[i, TABLE_ROW]]
             base = kv_head * head_stride
-            _locate_keys(offsets, table, tile, num_keys, base, block_stride, slot_stride, block_size)
-            has_next = tile + 2 * TILE <= items[i, KEY_END]
+            if stored == _FP32:
+                _locate_keys(offsets, table, tile, num_keys, base, block_stride, slot_stride, block_size)
+            else:
+                tile_k, tile_v = widened[0].ctypes.data, widened[1].ctypes.data
+                shape = (tile, num_keys, kv_head, num_kv_heads, block_size, head_dim)
+                strides = (base, block_stride, slot_stride)
+                _widen(tile_k, numbers[3], k_scales, table, shape, strides, stored)
+                _widen(tile_v, numbers[4], v_scales, table, shape, strides, stored)
+                k, v = tile_k, tile_v
+                for n in range(TILE):
+                    offsets[n] = 4 * n * head_dim
+            has_next = stored == _FP32 and tile + 2 * TILE <= items[i, KEY_END]
             if has_next:
                 _locate_keys(ahead, table, tile + TILE, TILE, base, block_stride, slot_stride, block_size)
                 for n in range(TILE):
@@ -249,6 +271,25 @@ def _locate_keys(offsets, table, first_key, num_keys, base, block_stride, slot_s
     while n % 8:
         offsets[n] = offsets[n - 1]
         n += 1
+
+
+@njit
+def _widen(target, cache, scales, table, shape, strides, stored):  # type: ignore[no-untyped-def]
+    """A tile's keys (or values) as fp32, one after another."""
+    first_key, num_keys, kv_head, num_kv_heads, block_size, head_dim = shape
+    base, block_stride, slot_stride = strides
+    for n in range(num_keys):
+        block, slot = divmod(first_key + n, block_size)
+        source = cache + base + table[block] * block_stride + slot * slot_stride
+        place = (table[block] * num_kv_heads + kv_head) * block_size + slot
+        scale = simd.splat(simd.load_scalar(scales + 4 * place))
+        to = target + 4 * n * head_dim
+        if stored == _INT8:
+            for d in range(0, head_dim, 8):
+                simd.store(to + 4 * d, simd.mul(simd.load_int8(source + d), scale))
+        else:
+            for d in range(0, head_dim, 8):
+                simd.store(to + 4 * d, simd.mul(simd.load_fp8(source + d), scale))
 
 
 @njit(cache=True, nogil=True)

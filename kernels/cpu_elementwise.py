@@ -13,6 +13,7 @@ from numba import njit
 from torch import Tensor
 
 from . import simd
+from .kv_format import FP8, KV_LIMITS
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -152,3 +153,58 @@ def _scatter(  # type: ignore[no-untyped-def]
             for d in range(0, 4 * head_dim, 32):
                 simd.store(k_cache + target + d, simd.load(k + 4 * (t * k_token + h * k_head) + d))
                 simd.store(v_cache + target + d, simd.load(v + 4 * (t * v_token + h * v_head) + d))
+
+
+def write_quantised_kv(
+    k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor, k_scales: Tensor, v_scales: Tensor
+) -> None:
+    num_tokens, num_kv_heads, head_dim = k.shape
+    is_fp8 = k_cache.dtype == FP8
+    shape = (num_tokens, num_kv_heads, head_dim, k_cache.shape[2], is_fp8, KV_LIMITS[k_cache.dtype])
+    for x, cache, scales in ((k, k_cache, k_scales), (v, v_cache, v_scales)):
+        pointers = (x.data_ptr(), cache.data_ptr(), scales.data_ptr(), slots.data_ptr())
+        _scatter_bytes(*pointers, *shape, *x.stride()[:2], *cache.stride()[:3])
+
+
+@njit(cache=True, nogil=True)
+def _scatter_bytes(  # type: ignore[no-untyped-def]
+    x,
+    cache,
+    scales,
+    slots,
+    num_tokens,
+    num_kv_heads,
+    head_dim,
+    block_size,
+    is_fp8,
+    limit,
+    x_token,
+    x_head,
+    cache_block,
+    cache_head,
+    cache_slot,
+):
+    """Each token's head, divided by its scale; the scales lie densely, block by block, head by head."""
+    zero = simd.splat(np.float32(0.0))
+    for t in range(num_tokens):
+        slot = simd.load_int64(slots + 8 * t)
+        if slot < 0:
+            continue
+        block, within = slot // block_size, slot % block_size
+        for h in range(num_kv_heads):
+            source = x + 4 * (t * x_token + h * x_head)
+            target = cache + block * cache_block + h * cache_head + within * cache_slot
+            top = zero
+            for d in range(0, 4 * head_dim, 32):
+                value = simd.load(source + d)
+                top = simd.larger(simd.larger(value, simd.sub(zero, value)), top)
+            most = simd.largest(top)
+            factor = simd.splat(np.float32(limit) / most if most > 0 else np.float32(0.0))
+            for d in range(0, head_dim, 8):
+                scaled = simd.mul(simd.load(source + 4 * d), factor)
+                if is_fp8:
+                    simd.store_fp8(target + d, scaled)
+                else:
+                    simd.store_int8(target + d, scaled)
+            place = (block * num_kv_heads + h) * block_size + within
+            simd.store_scalar(scales + 4 * place, most / np.float32(limit))

@@ -17,6 +17,7 @@ from .cpu_attention import cpu_attention
 from .cpu_linear import cpu_linear
 from .cpu_linear_int8 import cpu_linear_int8
 from .cuda_work import num_programs_at_once
+from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .work_list import AttentionPlan, plan_attention
 
@@ -40,6 +41,16 @@ __all__ = [
 def _is_plain(*tensors: Tensor) -> bool:
     """What the compiled CPU loops read: fp32, rows of whole vectors, dense last axis."""
     return all(t.dtype == torch.float32 and t.stride(-1) == 1 and t.shape[-1] % 8 == 0 for t in tensors)
+
+
+def _has_bytes(k_cache: Tensor, v_cache: Tensor, k_scales: Tensor, v_scales: Tensor) -> bool:
+    """Whether these are int8 or fp8 caches as the compiled CPU loops read them, with dense scales."""
+    caches = (k_cache, v_cache)
+    return (
+        all(is_quantised(c.dtype) and c.stride(-1) == 1 and c.shape[-1] % 8 == 0 for c in caches)
+        and k_scales.is_contiguous()
+        and v_scales.is_contiguous()
+    )
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
@@ -110,12 +121,25 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     return reference.gelu_tanh_mul(gate_up)
 
 
-def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-    """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped."""
+def write_kv(
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slots: Tensor,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
+) -> None:
+    """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped. int8, fp8 need scales."""
     if k.is_cuda:
         from . import triton_write_kv
 
-        return triton_write_kv.write_kv(k, v, k_cache, v_cache, slots)
+        return triton_write_kv.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
+    if k_scales is not None and v_scales is not None:
+        if _is_plain(k, v) and _has_bytes(k_cache, v_cache, k_scales, v_scales):
+            scales = (k_scales, v_scales)
+            return cpu_elementwise.write_quantised_kv(k, v, k_cache, v_cache, slots.contiguous(), *scales)
+        return reference.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
     if _is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
         return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous())
     return reference.write_kv(k, v, k_cache, v_cache, slots)
@@ -131,6 +155,8 @@ def attention(
     window: int = 0,
     soft_cap: float = 0.0,
     sinks: Tensor | None = None,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV, as planned: q `[T, H, D]` -> `[T, H, D]`.
 
@@ -149,8 +175,15 @@ def attention(
             window=window,
             soft_cap=soft_cap,
             sinks=sinks,
+            k_scales=k_scales,
+            v_scales=v_scales,
         )
-    if plan.cpu_work is not None and _is_plain(q, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
+    is_known = _is_plain(q) and k_cache.stride() == v_cache.stride()
+    if k_scales is not None and v_scales is not None:
+        is_known = is_known and _has_bytes(k_cache, v_cache, k_scales, v_scales)
+    else:
+        is_known = is_known and _is_plain(k_cache, v_cache)
+    if plan.cpu_work is not None and is_known:
         return cpu_attention(
             plan.cpu_work,
             plan.block_tables,
@@ -161,8 +194,21 @@ def attention(
             window=window,
             soft_cap=soft_cap,
             sinks=sinks,
+            k_scales=k_scales,
+            v_scales=v_scales,
         )
-    return reference.attention(q, k_cache, v_cache, plan, scale=scale, window=window, soft_cap=soft_cap, sinks=sinks)
+    return reference.attention(
+        q,
+        k_cache,
+        v_cache,
+        plan,
+        scale=scale,
+        window=window,
+        soft_cap=soft_cap,
+        sinks=sinks,
+        k_scales=k_scales,
+        v_scales=v_scales,
+    )
 
 
 def sample(

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
 from .work_list import AttentionPlan
 
@@ -89,20 +90,49 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     return (F.gelu(gate, approximate="tanh") * up).to(gate_up.dtype)
 
 
-def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
-    """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]` int64; negative slots are skipped."""
+def write_kv(
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slots: Tensor,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
+) -> None:
+    """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]` int64; negative slots are skipped.
+
+    int8 and fp8 caches come with scales `[num_blocks, Hkv, block_size]`, and each token's head is rounded to them
+    (`kv_format`; ties to even).
+    """
     block_size = k_cache.shape[2]
     kept = slots >= 0
     block, offset = slots[kept] // block_size, slots[kept] % block_size
-    k_cache[block, :, offset] = k[kept].to(k_cache.dtype)
-    v_cache[block, :, offset] = v[kept].to(v_cache.dtype)
+    for x, cache, scales in ((k, k_cache, k_scales), (v, v_cache, v_scales)):
+        if scales is None:
+            cache[block, :, offset] = x[kept].to(cache.dtype)
+        else:
+            stored, scale = quantise_heads(x[kept], cache.dtype)
+            # fp8 has no scatter of its own: bytes are bytes
+            cache.view(torch.int8)[block, :, offset] = stored.view(torch.int8)
+            scales[block, :, offset] = scale
 
 
-def gather_kv(cache: Tensor, block_table: Tensor, num_keys: int) -> Tensor:
-    """The first num_keys keys (or values) of one request: `[num_keys, Hkv, D]`, a copy."""
+def quantise_heads(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """`(stored [T, H, D] of dtype, scale [T, H] fp32)` of x `[T, H, D]`, as `kv_format` says."""
+    most = x.float().abs().amax(-1)
+    limit = torch.full_like(most, KV_LIMITS[dtype])  # a tensor, for `number / tensor` rounds twice
+    scaled = x.float() * torch.where(most > 0, limit / most, 0.0)[..., None]
+    return (scaled.round() if dtype == torch.int8 else scaled).to(dtype), most / limit
+
+
+def gather_kv(cache: Tensor, block_table: Tensor, num_keys: int, scales: Tensor | None = None) -> Tensor:
+    """The first num_keys keys (or values) of one request: `[num_keys, Hkv, D]`, a copy; fp32 if there are scales."""
     block_size = cache.shape[2]
-    num_blocks = -(-num_keys // block_size)
-    blocks = cache[block_table[:num_blocks].long()]
+    indices = block_table[: -(-num_keys // block_size)].long()
+    if scales is None:
+        blocks = cache[indices]
+    else:
+        blocks = cache.view(torch.int8)[indices].view(cache.dtype).float() * scales[indices, ..., None]
     return blocks.transpose(1, 2).flatten(0, 1)[:num_keys]
 
 
@@ -116,14 +146,18 @@ def attention(
     window: int = 0,
     soft_cap: float = 0.0,
     sinks: Tensor | None = None,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV. q `[T, H, D]` -> `[T, H, D]` of q.dtype.
 
     window > 0: a row at position p sees keys `> p - window`. soft_cap > 0: scores become
     `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit per head that takes part in
-    the softmax and carries no value (gpt-oss).
+    the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv` filled, where the caches are
+    int8 or fp8.
     """
-    return attention_in(torch.float32, q, k_cache, v_cache, plan, scale, window, soft_cap, sinks).to(q.dtype)
+    options = (scale, window, soft_cap, sinks, k_scales, v_scales)
+    return attention_in(torch.float32, q, k_cache, v_cache, plan, *options).to(q.dtype)
 
 
 def attention_in(
@@ -136,6 +170,8 @@ def attention_in(
     window: int,
     soft_cap: float,
     sinks: Tensor | None,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
 ) -> Tensor:
     """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests)."""
     out = torch.zeros(q.shape, dtype=dtype, device=q.device)
@@ -146,8 +182,8 @@ def attention_in(
         if end == begin:
             continue
         table = torch.from_numpy(plan.block_tables[b]).to(q.device)
-        k = gather_kv(k_cache, table, num_keys).to(dtype).repeat_interleave(group, dim=1)
-        v = gather_kv(v_cache, table, num_keys).to(dtype).repeat_interleave(group, dim=1)
+        k = gather_kv(k_cache, table, num_keys, k_scales).to(dtype).repeat_interleave(group, dim=1)
+        v = gather_kv(v_cache, table, num_keys, v_scales).to(dtype).repeat_interleave(group, dim=1)
         scores = torch.einsum("thd,nhd->htn", q[begin:end].to(dtype), k) * scale
         if soft_cap > 0:
             scores = soft_cap * torch.tanh(scores / soft_cap)

@@ -157,6 +157,67 @@ def _keep_bits(builder: Any, v: ir.Value, bits: ir.Value) -> ir.Value:
     return builder.select(is_set, v, _lanes(-math.inf))
 
 
+_BYTES = ir.VectorType(ir.IntType(8), WIDTH)
+
+
+def _load_int8(builder: Any, address: ir.Value) -> ir.Value:
+    stored = builder.load(_pointer(builder, address, _BYTES), align=1)
+    return builder.sitofp(builder.sext(stored, _INTS), _VECTOR)
+
+
+def _load_fp8(builder: Any, address: ir.Value) -> ir.Value:
+    stored = builder.zext(builder.load(_pointer(builder, address, _BYTES), align=1), _INTS)
+    sign = builder.shl(builder.and_(stored, _lanes(0x80, _INTS)), _lanes(24, _INTS))
+    rest = builder.shl(builder.and_(stored, _lanes(0x7F, _INTS)), _lanes(20, _INTS))
+    # the fields of e4m3 in those of fp32, whose exponents count from 120 further down; subnormals come out as well
+    return builder.fmul(builder.bitcast(builder.or_(sign, rest), _VECTOR), _lanes(2.0**120))
+
+
+def _store_bytes(builder: Any, address: ir.Value, numbers: ir.Value) -> ir.Value:
+    return builder.store(builder.trunc(numbers, _BYTES), _pointer(builder, address, _BYTES), align=1)
+
+
+def _store_int8(builder: Any, address: ir.Value, v: ir.Value) -> ir.Value:
+    return _store_bytes(builder, address, builder.fptosi(_call(builder, "rint", v), _INTS))
+
+
+def _store_fp8(builder: Any, address: ir.Value, v: ir.Value) -> ir.Value:
+    bits = builder.bitcast(v, _INTS)
+    size = builder.and_(bits, _lanes(0x7FFFFFFF, _INTS))
+    sign = builder.lshr(builder.and_(bits, _lanes(0x80000000, _INTS)), _lanes(24, _INTS))
+    odd = builder.and_(builder.lshr(size, _lanes(20, _INTS)), _lanes(1, _INTS))
+    rounded = builder.lshr(builder.add(builder.add(size, odd), _lanes(0x7FFFF, _INTS)), _lanes(20, _INTS))
+    normal = builder.sub(rounded, _lanes(120 << 3, _INTS))
+    steps = builder.fmul(builder.bitcast(size, _VECTOR), _lanes(512.0))  # subnormals are multiples of 2^-9
+    small = builder.fptosi(_call(builder, "rint", steps), _INTS)
+    is_small = builder.icmp_signed("<", size, _lanes(0x3C800000, _INTS))  # below 2^-6
+    return _store_bytes(builder, address, builder.or_(sign, builder.select(is_small, small, normal)))
+
+
+@_operation_of
+def load_int8(typing: Any, address: Any) -> Any:
+    """Eight int8 from an address as fp32."""
+    return _operation(float32x8(types.int64), _load_int8)
+
+
+@_operation_of
+def load_fp8(typing: Any, address: Any) -> Any:
+    """Eight e4m3 from an address as fp32; NaN is not known and comes out as 480."""
+    return _operation(float32x8(types.int64), _load_fp8)
+
+
+@_operation_of
+def store_int8(typing: Any, address: Any, v: Any) -> Any:
+    """Write eight fp32 of at most 127 as int8, rounded to nearest, ties to even."""
+    return _operation(types.void(types.int64, float32x8), _store_int8)
+
+
+@_operation_of
+def store_fp8(typing: Any, address: Any, v: Any) -> Any:
+    """Write eight fp32 of at most 448 as e4m3, rounded to nearest, ties to even."""
+    return _operation(types.void(types.int64, float32x8), _store_fp8)
+
+
 @_operation_of
 def load(typing: Any, address: Any) -> Any:
     """Eight fp32 from an address (in bytes, aligned to 4)."""

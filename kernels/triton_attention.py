@@ -38,6 +38,8 @@ def attend_items(
     sums_ptr: tl.tensor,  # [num_slots, D] fp32: weighted values of partials
     tops_ptr: tl.tensor,  # [num_slots, 2] fp32: maximum and sum of partials
     sinks_ptr: tl.tensor,  # [H]
+    k_scales_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE] fp32, read if QUANTISED
+    v_scales_ptr: tl.tensor,
     items_ptr: tl.tensor,  # [N, 8] int32, the first item of this launch
     rows_ptr: tl.tensor,  # [T] int32: token of a row
     positions_ptr: tl.tensor,  # [T] int32, by token
@@ -48,6 +50,7 @@ def attend_items(
     kv_block: tl.tensor,
     kv_head_stride: tl.tensor,
     kv_slot: tl.tensor,
+    scale_block: tl.tensor,  # Hkv * BLOCK_SIZE
     table_stride: tl.tensor,
     num_heads: tl.tensor,
     scale: tl.tensor,  # times log2(e)
@@ -61,6 +64,7 @@ def attend_items(
     BLOCK_SIZE: tl.constexpr,
     SPLIT: tl.constexpr,
     ONE_SPLIT: tl.constexpr,  # no item of this launch spans two splits
+    QUANTISED: tl.constexpr,  # int8 or fp8 keys and values
     HAS_WINDOW: tl.constexpr,
     HAS_CAP: tl.constexpr,
     HAS_SINKS: tl.constexpr,
@@ -116,11 +120,23 @@ def attend_items(
         if HEAD_DIM == BLOCK_DIM:
             k = tl.load(k_at)
             v = tl.load(v_at)
+        elif QUANTISED:
+            k = tl.load(k_at, mask=in_head[None, :])
+            v = tl.load(v_at, mask=in_head[None, :])
         else:
             k = tl.load(k_at, mask=in_head[None, :], other=0.0)
             v = tl.load(v_at, mask=in_head[None, :], other=0.0)
+        if QUANTISED:  # every int8 and every fp8 number is one of q's type as well
+            k = k.to(tl.float32).to(q.dtype)
+            v = v.to(tl.float32).to(q.dtype)
+            if HEAD_DIM != BLOCK_DIM:
+                k = tl.where(in_head[None, :], k, 0.0)
+                v = tl.where(in_head[None, :], v, 0.0)
 
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+        if QUANTISED:
+            at = block * scale_block + kv_head * BLOCK_SIZE + held % BLOCK_SIZE
+            scores = scores * tl.load(k_scales_ptr + at)[None, :]
         if HAS_CAP:  # cap * tanh(x), tanh(x) = 1 - 2 / (exp(2 x) + 1)
             e = tl.exp2(tl.minimum(scores / soft_cap, 20.0) * (2.0 * 1.4426950408889634))
             scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
@@ -135,6 +151,8 @@ def attend_items(
         decay = tl.exp2(top - base)
         total = total * decay + tl.sum(weights, 1)
         acc = acc * decay[:, None]
+        if QUANTISED:
+            weights = weights * tl.load(v_scales_ptr + at)[None, :]
         acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
         top = new_top
         if not ONE_SPLIT and (start + BLOCK_KEYS) % SPLIT == 0:
@@ -168,8 +186,10 @@ def cuda_attention(
     window: int,
     soft_cap: float,
     sinks: Tensor | None,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
 ) -> Tensor:
-    """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis.
+    """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis, scales are dense.
 
     One launch per tile class in the step (at most four, one for a pure decode step), and one to merge if any
     request was cut.
@@ -189,6 +209,8 @@ def cuda_attention(
             sums,
             tops,
             sinks if sinks is not None else q,
+            k_scales if k_scales is not None else q,
+            v_scales if v_scales is not None else q,
             work.items[group.first_item :],
             work.rows,
             work.positions,
@@ -199,6 +221,7 @@ def cuda_attention(
             k_cache.stride(0),
             k_cache.stride(1),
             k_cache.stride(2),
+            num_kv_heads * block_size,
             work.block_tables.stride(0),
             num_heads,
             scale * LOG2_E,
@@ -212,6 +235,7 @@ def cuda_attention(
             BLOCK_SIZE=block_size,
             SPLIT=SPLIT_SIZE,
             ONE_SPLIT=group.is_one_split,
+            QUANTISED=k_scales is not None,
             HAS_WINDOW=window > 0,
             HAS_CAP=soft_cap > 0,
             HAS_SINKS=sinks is not None,

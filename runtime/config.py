@@ -11,6 +11,7 @@ from ..radix.eviction import POLICIES
 
 JumpMode = Literal["verified", "canonical", "off"]
 Quantisation = Literal["none", "int8"]
+KVType = Literal["auto", "fp8", "int8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,9 @@ class EngineConfig:
         quantise: "int8" rounds the weights to int8 while loading, one scale per output: a quarter of the memory and
             about two to four times the speed on the CPU, where alone it works; text may differ a little from "none".
         block_size: tokens per KV block (1, 16, 64 …).
+        kv_dtype: how keys and values are kept: "auto" (as `dtype`), or rounded to one byte each, "fp8" (e4m3; on a GPU
+            from compute capability 8.9 on) or "int8", with a scale per token and head: a quarter of fp32's memory, half
+            of bfloat16's. Text may differ a little from "auto".
         num_blocks: size of the KV pool; None: from `kv_memory_bytes`.
         kv_memory_bytes: memory for the KV pool; None: 80 % of what is free on a GPU, at most 256 MiB on the CPU.
         max_model_len: most tokens of prompt and output together; None: what the model was made for.
@@ -54,6 +58,7 @@ class EngineConfig:
     dtype: str = "auto"
     quantise: Quantisation = "none"
     block_size: int = 16
+    kv_dtype: KVType = "auto"
     num_blocks: int | None = None
     kv_memory_bytes: int | None = None
     max_model_len: int | None = None
@@ -88,6 +93,8 @@ class EngineConfig:
             raise ConfigError(f'jump: {self.jump!r} is not one of "verified", "canonical", "off"')
         if self.quantise not in ("none", "int8"):
             raise ConfigError(f'quantise: {self.quantise!r} is not one of "none", "int8"')
+        if self.kv_dtype not in ("auto", "fp8", "int8"):
+            raise ConfigError(f'kv_dtype: {self.kv_dtype!r} is not one of "auto", "fp8", "int8"')
         if self.block_size & (self.block_size - 1):
             raise ConfigError(f"block_size: {self.block_size} is not a power of two; use 1, 16, 32 or 64")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import ConfigError
+from ..kernels import FP8
 from .config import EngineConfig
 from .kv_cache import KVCache
 from .models import Decoder, ModelConfig, resolve_model
@@ -16,6 +17,7 @@ from .tokenizer import Tokenizer
 ONE_THREAD_BYTES = 32 << 20
 CPU_POOL_BYTES = 256 << 20
 GPU_POOL_SHARE = 0.8
+KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -27,6 +29,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     device: torch.device
     dtype: torch.dtype
+    kv_dtype: torch.dtype
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -39,6 +42,9 @@ def load(config: EngineConfig) -> LoadedModel:
     device = _device(config.device)
     folder = resolve_model(config.model)
     dtype = _dtype(config.dtype, ModelConfig.from_folder(folder), device)
+    kv_dtype = KV_DTYPES.get(config.kv_dtype, dtype)
+    if kv_dtype == FP8 and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 9):
+        raise ConfigError('kv_dtype: "fp8" needs a GPU of compute capability 8.9 or above; use "int8"')
     int8 = config.quantise == "int8"
     if int8 and (device.type, dtype) != ("cpu", torch.float32):
         where = f"{str(dtype).removeprefix('torch.')} on {device.type}"
@@ -53,7 +59,7 @@ def load(config: EngineConfig) -> LoadedModel:
             num_threads = 1
         if num_threads is not None:
             torch.set_num_threads(num_threads)
-    return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype)
+    return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, kv_dtype)
 
 
 def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
@@ -61,11 +67,11 @@ def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
     model = loaded.decoder.config
     return KVCache(
         num_layers=model.num_layers,
-        num_blocks=pool_size(config, model, loaded.dtype, loaded.device),
+        num_blocks=pool_size(config, model, loaded.kv_dtype, loaded.device),
         num_kv_heads=model.num_kv_heads,
         block_size=config.block_size,
         head_dim=model.head_dim,
-        dtype=loaded.dtype,
+        dtype=loaded.kv_dtype,
         device=loaded.device,
     )
 

@@ -47,7 +47,7 @@ class CapacityPlan:
 
     Attributes:
         num_parameters, weight_bytes: of the model; a tied embedding counts once.
-        kv_bytes_per_token: 2 · layers · kv_heads · head_dim · bytes of the KV type.
+        kv_bytes_per_token: 2 · layers · kv_heads · bytes of a head in the KV type, its scale included.
         memory_bytes: of the device; None: the pool was given.
         pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used.
         prefix_len: the shared prefix assumed by `num_sharing_requests`; only its whole blocks are shared.

@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227}
 THREADS = {80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048}
 REGISTERS = 65536
+FIRST_FP8 = 89  # the first architecture that knows e4m3
 TOLERATED_SPILL = 32  # bytes a thread: ptxas parks a few loop-invariant words to reach its register goal
 
 
@@ -38,7 +39,7 @@ class Case:
     constants: dict[str, Any]
     num_warps: int = 4
     num_stages: int = 3
-    kv_tile: tuple[int, int] | None = None  # (keys, padded head_dim) of the streamed tiles
+    kv_tile: tuple[int, int, int] | None = None  # (keys, padded head_dim, bytes of a number) of the streamed tiles
     undivided: frozenset[str] = field(default=frozenset())  # integers of which nothing is known
     oldest: int = 80  # the first architecture it must compile for
 
@@ -54,27 +55,36 @@ def attention_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.triton_attention import attend_items
 
     shapes = [
-        # element, group, head_dim, block_size, window, soft cap, sinks
-        ("bf16", 4, 128, 16, False, False, False),
-        ("bf16", 4, 128, 64, False, False, False),
-        ("fp16", 3, 64, 16, False, False, False),
-        ("bf16", 8, 64, 16, True, False, True),
-        ("bf16", 1, 96, 16, False, False, False),
-        ("bf16", 2, 256, 16, True, True, False),
-        ("bf16", 4, 128, 1, False, False, False),
-        ("bf16", 3, 32, 16, False, False, False),
+        # element, stored as, group, head_dim, block_size, window, soft cap, sinks
+        ("bf16", "bf16", 4, 128, 16, False, False, False),
+        ("bf16", "int8", 4, 128, 16, False, False, False),
+        ("bf16", "fp8e4nv", 4, 128, 16, False, False, False),
+        ("bf16", "bf16", 4, 128, 64, False, False, False),
+        ("bf16", "fp8e4nv", 4, 128, 64, False, False, False),
+        ("fp16", "fp16", 3, 64, 16, False, False, False),
+        ("fp16", "int8", 3, 64, 16, False, False, False),
+        ("bf16", "bf16", 8, 64, 16, True, False, True),
+        ("bf16", "fp8e4nv", 8, 64, 16, True, False, True),
+        ("bf16", "bf16", 1, 96, 16, False, False, False),
+        ("bf16", "bf16", 2, 256, 16, True, True, False),
+        ("bf16", "int8", 2, 256, 16, True, True, False),
+        ("bf16", "bf16", 4, 128, 1, False, False, False),
+        ("bf16", "int8", 4, 128, 1, False, False, False),
+        ("bf16", "bf16", 3, 32, 16, False, False, False),
     ]
     fixed = {
-        **{name: "*fp32" for name in ("sums_ptr", "tops_ptr")},
+        **{name: "*fp32" for name in ("sums_ptr", "tops_ptr", "k_scales_ptr", "v_scales_ptr")},
         **{name: "*i32" for name in ("items_ptr", "rows_ptr", "positions_ptr", "slots_ptr", "tables_ptr")},
         **{name: "fp32" for name in ("scale", "soft_cap")},
     }
-    for element, group, head_dim, block_size, window, cap, sinks in shapes[:1] if subset else shapes:
+    for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:3] if subset else shapes:
+        kept = {name: "*i8" if stored == "int8" else f"*{stored}" for name in ("k_ptr", "v_ptr")}
         for block_rows in BLOCK_ROWS:
             if block_rows > largest_block_rows(head_dim):
                 continue
             for one_split in (True, False):
-                if subset and (block_rows, one_split) not in ((16, True), (64, False)):
+                wanted = ((16, True), (64, False)) if stored == element else ((16, True),)
+                if subset and (block_rows, one_split) not in wanted:
                     continue
                 config = attention_config(block_rows, head_dim, 2)
                 padded = 1 << (head_dim - 1).bit_length()
@@ -87,22 +97,25 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     "BLOCK_SIZE": block_size,
                     "SPLIT": SPLIT_SIZE,
                     "ONE_SPLIT": one_split,
+                    "QUANTISED": stored != element,
                     "HAS_WINDOW": window,
                     "HAS_CAP": cap,
                     "HAS_SINKS": sinks,
                     "STAGES": config.num_stages,
                 }
                 walk = "one split" if one_split else "walk"
+                kind = element if stored == element else f"{element} KV {stored}"
                 options = "".join(o for o, on in ((" window", window), (" cap", cap), (" sinks", sinks)) if on)
                 yield Case(
-                    f"attention {element} G{group} D{head_dim} page{block_size} rows{block_rows} {walk}{options}",
+                    f"attention {kind} G{group} D{head_dim} page{block_size} rows{block_rows} {walk}{options}",
                     attend_items,
-                    _pointers(attend_items, element, fixed, constants),
+                    _pointers(attend_items, element, {**fixed, **kept}, constants),
                     constants,
                     config.num_warps,
                     config.num_stages,
-                    (config.block_keys, padded),
+                    (config.block_keys, padded, 1 if stored != element else 2),
                     frozenset({"num_heads", "window", "table_stride"}),
+                    FIRST_FP8 if stored == "fp8e4nv" else 80,
                 )
 
 
@@ -131,7 +144,13 @@ def other_cases(subset: bool) -> Iterator[Case]:
         merge_types = {**fixed, "positions_ptr": "*i32"}
         yield case("merge D128", merge_rows, merge_types, {**constants, "HAS_SINKS": has_sinks}, 1)
     heads = {"HEAD_DIM": 128, "BLOCK_HEADS": 8, "BLOCK_DIM": 128, "BLOCK_SIZE": 16}
-    yield case("write_kv 8xD128", scatter_kv, {**fixed, "slots_ptr": "*i64"}, heads, 4)
+    scales = {"k_scales_ptr": "*fp32", "v_scales_ptr": "*fp32"}
+    for stored, limit in (("bf16", 0.0), ("i8", 127.0), ("fp8e4nv", 448.0)):
+        kept = {"k_cache_ptr": f"*{stored}", "v_cache_ptr": f"*{stored}"}
+        constants = {**heads, "LIMIT": limit, "IS_INT": stored == "i8"}
+        name = "write_kv 8xD128" if stored == "bf16" else f"write_kv {stored.replace('i8', 'int8')} 8xD128"
+        written = case(name, scatter_kv, {**fixed, **scales, **kept, "slots_ptr": "*i64"}, constants, 4)
+        yield replace(written, oldest=FIRST_FP8 if stored == "fp8e4nv" else 80)
     rope_types = {**fixed, "positions_ptr": "*i64"}
     yield case("rope D128", rotate, rope_types, {"HEADS": BLOCK_HEADS, "BLOCK_HALF": 64}, 4)
     for gelu in (False,) if subset else (False, True):
@@ -204,12 +223,12 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
         f"sm_{arch:<3} {resources['REG']:4} regs {spilled:3} B spilled {shared_kib:6.1f} KiB {programs:3} programs/SM"
     )
     if case.kv_tile is not None:
-        keys, dim = case.kv_tile
+        keys, dim, itemsize = case.kv_tile
         found = re.findall(rf"local_alloc[^\n]*memdesc<(\d+)x{keys}x{dim}x", compiled.asm["ttgir"])
         buffers = min((int(n) for n in found), default=0)
         if buffers < 2:
             faults.append("fewer than two buffers in flight")
-        line += f" {buffers} buffers, {programs * buffers * 2 * keys * dim * 2 // 1024:4} KiB of KV in flight"
+        line += f" {buffers} buffers, {programs * buffers * 2 * keys * dim * itemsize // 1024:4} KiB of KV in flight"
     return f"{line}  {case.name}", faults
 
 
@@ -224,7 +243,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("TRITON_CACHE_DIR", folder)
         for case in (*attention_cases(arguments.subset), *other_cases(arguments.subset)):
-            for arch in archs:
+            for arch in (arch for arch in archs if arch >= case.oldest):
                 line, faults = check(case, arch, Path(folder))
                 num_faults += len(faults)
                 print(f"{'FAIL' if faults else 'ok  '} {line} {'; '.join(faults)}".rstrip(), flush=True)

@@ -39,6 +39,12 @@ class Quantise(StrEnum):
     int8 = "int8"
 
 
+class KVType(StrEnum):
+    auto = "auto"
+    fp8 = "fp8"
+    int8 = "int8"
+
+
 def option(*names: str, help: str, env: str, panel: str | None = None, **rest: Any) -> Any:
     """An option that can also be set as `PHLOEM_<env>`."""
     return typer.Option(*names, help=help, envvar=f"PHLOEM_{env}", show_envvar=False, rich_help_panel=panel, **rest)
@@ -85,6 +91,16 @@ def _engine_options(
     block_size: Annotated[
         int, option("--block-size", "--page-size", help="Tokens per KV block.", env="BLOCK_SIZE", panel=PANEL)
     ] = 16,
+    kv_dtype: Annotated[
+        KVType,
+        option(
+            "--kv-dtype",
+            "--kv-cache-dtype",
+            help="How keys and values are kept: as --dtype, or rounded to fp8 or int8.",
+            env="KV_DTYPE",
+            panel=PANEL,
+        ),
+    ] = KVType.auto,
     num_blocks: Annotated[
         int | None,
         option(

@@ -50,7 +50,7 @@ def plan(
         pool_bytes=pool_bytes,
         block_size=block_size,
         weight_dtype=_dtype("--dtype", dtype),
-        kv_dtype=_dtype("--kv-dtype", kv_dtype),
+        kv_dtype=_dtype("--kv-dtype", kv_dtype, is_kv=True),
         context_lens=context or None,
         prefix_len=prefix_len,
     )
@@ -68,9 +68,10 @@ def _here() -> tuple[int | None, int | None]:
     return None, CPU_POOL_BYTES
 
 
-def _dtype(flag: str, name: str | None) -> torch.dtype | None:
-    from ..loading import DTYPES
+def _dtype(flag: str, name: str | None, is_kv: bool = False) -> torch.dtype | None:
+    from ..loading import DTYPES, KV_DTYPES
 
-    if name is not None and name not in DTYPES:
-        raise ConfigError(f"{flag}: {name!r} is not one of {', '.join(DTYPES)}")
-    return DTYPES[name] if name is not None else None
+    known = {**DTYPES, **KV_DTYPES} if is_kv else DTYPES
+    if name is not None and name not in known:
+        raise ConfigError(f"{flag}: {name!r} is not one of {', '.join(known)}")
+    return known[name] if name is not None else None

@@ -34,10 +34,12 @@ ROW_TILE = 256  # about where a product on a GPU stops being bound by reading th
 
 
 class KVTensors(Protocol):
-    """One tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`."""
+    """One tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`, and its scales if it is quantised."""
 
     keys: list[Tensor]
     values: list[Tensor]
+    key_scales: list[Tensor] | list[None]
+    value_scales: list[Tensor] | list[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +162,9 @@ class Decoder:
         last = len(self._layers) - 1
         for index, (spec, weights) in enumerate(self._layers):
             keys, values = kv_cache.keys[index], kv_cache.values[index]
+            key_scales, value_scales = kv_cache.key_scales[index], kv_cache.value_scales[index]
             q, k, v = self._qkv(normed, spec, weights, positions)
-            ops.write_kv(k, v, keys, values, slots)
+            ops.write_kv(k, v, keys, values, slots, key_scales, value_scales)
             if index == last and logits_rows is not None and logits_rows.shape[0] == 0:
                 return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
             attended = ops.attention(
@@ -172,6 +175,8 @@ class Decoder:
                 scale=self.config.attention_scale,
                 window=spec.window,
                 soft_cap=self.config.attention_soft_cap,
+                k_scales=key_scales,
+                v_scales=value_scales,
             ).flatten(1)
             if index == last and logits_rows is not None:
                 attended, residual = attended[logits_rows], residual[logits_rows]

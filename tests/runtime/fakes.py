@@ -153,7 +153,7 @@ def fake_engine(
     """An engine over the fake model; every step is audited."""
     settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
     decoder = decoder or FakeDecoder()
-    loaded = LoadedModel(decoder, ByteTokenizer(), torch.device("cpu"), torch.float64)  # type: ignore[arg-type]
+    loaded = LoadedModel(decoder, ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64)  # type: ignore[arg-type]
     return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock)  # type: ignore[arg-type]
 
 

@@ -171,6 +171,7 @@ class PagedRun:
         # garbage in unwritten slots must not show
         self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in config.layers]
         self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in config.layers]
+        self.key_scales = self.value_scales = [None] * len(config.layers)
         self.tables = order.reshape(num_sequences, blocks_each)
         self.lens = [0] * num_sequences
 

@@ -48,7 +48,7 @@ def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
         assert capacity.weight_bytes == decoder.num_weight_bytes
 
 
-@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8], ids=str)
 def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_dtype: torch.dtype) -> None:
     capacity = plan(llama_8b, pool_bytes=10**8, block_size=16, kv_dtype=kv_dtype)
     cache = KVCache(
@@ -60,7 +60,8 @@ def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_dtype: to
         dtype=kv_dtype,
         device=torch.device("cpu"),
     )
-    taken = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
+    scales = [tensor for tensor in (*cache.key_scales, *cache.value_scales) if tensor is not None]
+    taken = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values, *scales))
     assert taken == capacity.num_tokens * capacity.kv_bytes_per_token
     assert 0 <= 10**8 - taken < 16 * capacity.kv_bytes_per_token
 

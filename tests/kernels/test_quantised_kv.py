@@ -1,0 +1,141 @@
+"""int8 and fp8 KV: every path stores the same bytes, and attention over them is right against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from phloem.kernels import FP8, attention, bytes_per_head, ops, reference
+
+Batches = Callable[..., Any]
+
+STORED = [torch.int8, FP8]
+SHAPES = {
+    "decode": ([1, 1], [50, 17], (6, 2, 32), 16),
+    "mixed": ([1, 20, 3], [200, 133, 65], (4, 2, 64), 16),
+    "token blocks": ([1, 3], [40, 70], (2, 2, 32), 1),
+    "padded head": ([2], [70], (2, 1, 96), 16),
+}
+TRITON_SHAPES = {name: SHAPES[name] for name in ("decode", "token blocks", "padded head")}
+
+
+@pytest.fixture(params=STORED, ids=["int8", "fp8"])
+def stored(request: pytest.FixtureRequest) -> torch.dtype:
+    dtype: torch.dtype = request.param
+    return dtype
+
+
+def write_with(path: str) -> Callable[..., None]:
+    if path == "triton":
+        from phloem.kernels.triton_write_kv import write_kv
+
+        return write_kv
+    return ops.write_kv
+
+
+def rounded(cache: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """(stored, scales, what they stand for) of a float cache; NaN slots become arbitrary bytes and NaN scales."""
+    blocks, heads, block_size, head_dim = cache.shape
+    flat = cache.nan_to_num(7.0).transpose(1, 2).reshape(-1, heads, head_dim)
+    levels, scale = reference.quantise_heads(flat, dtype)
+    levels = levels.view(torch.int8).view(blocks, block_size, heads, head_dim).transpose(1, 2).contiguous().view(dtype)
+    scales = scale.view(blocks, block_size, heads).transpose(1, 2).contiguous()
+    scales[cache.isnan().any(-1)] = torch.nan
+    return levels, scales, levels.float() * scales[..., None]
+
+
+@pytest.mark.parametrize("path", ["cpu", "triton"])
+@pytest.mark.parametrize(("num_kv_heads", "head_dim", "block_size"), [(2, 32, 16), (3, 40, 1), (1, 96, 4)])
+def test_every_path_stores_the_same_bytes_and_no_others(
+    num_kv_heads: int, head_dim: int, block_size: int, path: str, stored: torch.dtype, device: torch.device
+) -> None:
+    place = device if path == "triton" else torch.device("cpu")
+    fused = torch.randn(24, 2 * num_kv_heads * head_dim) * torch.logspace(-6, 6, 24)[:, None]
+    fused[3] = 0.0
+    fused[5, :head_dim] = torch.linspace(-448, 448, head_dim)
+    fused[6, :head_dim] = torch.cat([torch.tensor([448.0]), torch.arange(head_dim - 1) * 2.0**-10])  # subnormals
+    k, v = (x.unflatten(-1, (num_kv_heads, head_dim)) for x in fused.to(place).chunk(2, -1))
+    slots = torch.randperm(48)[:24].to(place)
+    slots[1] = -1
+    shape = (48 // block_size, num_kv_heads, block_size, head_dim)
+    caches = [torch.full(shape, 77, dtype=torch.int8, device=place).view(stored) for _ in range(4)]
+    scales = [torch.full(shape[:3], torch.nan, device=place) for _ in range(4)]
+    write_with(path)(k, v, *caches[:2], slots, *scales[:2])
+    reference.write_kv(k, v, *caches[2:], slots, *scales[2:])
+    for i in (0, 1):
+        assert torch.equal(caches[i].view(torch.int8), caches[i + 2].view(torch.int8))
+        assert torch.equal(scales[i].nan_to_num(-1.0), scales[i + 2].nan_to_num(-1.0))
+    assert int((~scales[0].isnan()).sum()) == 23 * num_kv_heads
+
+
+def test_a_stored_number_is_off_by_half_a_step_at_most(stored: torch.dtype) -> None:
+    x = torch.randn(500, 3, 64) * torch.logspace(-8, 8, 500)[:, None, None]
+    levels, scale = reference.quantise_heads(x, stored)
+    error = (levels.float() * scale[..., None] - x).abs()
+    step = scale[..., None].expand_as(x)
+    if stored == FP8:  # eight steps to a power of two, and no finer than 2^-9
+        step = step * torch.maximum(torch.exp2(torch.floor(torch.log2((x / step).abs())) - 3), torch.tensor(2.0**-9))
+    assert (error <= 0.501 * step).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 37, "soft_cap": 3.0}], ids=["plain", "window and cap"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_cpu_attention_agrees_with_float64(
+    shape: str, options: dict[str, Any], stored: torch.dtype, make_batch: Batches
+) -> None:
+    batch = make_batch(*SHAPES[shape])
+    k, k_scales, exact_k = rounded(batch.k_cache, stored)
+    v, v_scales, exact_v = rounded(batch.v_cache, stored)
+    given = {"scale": 0.2, **options}
+    out = attention(batch.q, k, v, batch.plan(), k_scales=k_scales, v_scales=v_scales, **given)
+    exact = replace(batch, k_cache=exact_k, v_cache=exact_v).exact(**given)
+    torch.testing.assert_close(out.double(), exact, atol=3e-6, rtol=1e-5)
+    twin = reference.attention(batch.q, k, v, batch.plan(), k_scales=k_scales, v_scales=v_scales, **given)
+    torch.testing.assert_close(out, twin, atol=5e-6, rtol=1e-5)
+    # and what rounding the cache changes is bounded by the steps of its keys and values
+    far = (out.double() - batch.exact(**given)).abs().max()
+    assert far <= (0.05 if stored == torch.int8 else 0.25)
+
+
+def test_bits_do_not_depend_on_the_batch(stored: torch.dtype, make_batch: Batches) -> None:
+    batch = make_batch([1, 9, 1, 40], [300, 273, 170, 200], (6, 2, 32), shared=128)
+    k, k_scales, _ = rounded(batch.k_cache, stored)
+    v, v_scales, _ = rounded(batch.v_cache, stored)
+    given: dict[str, Any] = {"scale": 0.2, "k_scales": k_scales, "v_scales": v_scales}
+    out = attention(batch.q, k, v, batch.plan(), **given)
+    assert torch.equal(attention(batch.q, k, v, batch.plan(share_prefixes=False), **given), out)
+    for b in range(4):
+        alone = batch.only(b)
+        rows = slice(batch.query_starts[b], batch.query_starts[b + 1])
+        assert torch.equal(attention(alone.q, k, v, alone.plan(), **given), out[rows])
+
+
+@pytest.mark.parametrize("kind", ["fp32", "bf16"])
+@pytest.mark.parametrize("shape", TRITON_SHAPES)
+def test_triton_attention_agrees_with_float64(
+    shape: str, kind: str, stored: torch.dtype, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
+) -> None:
+    from phloem.kernels.triton_attention import cuda_attention
+
+    batch = make_batch(*TRITON_SHAPES[shape], device=device)
+    k, k_scales, exact_k = rounded(batch.k_cache, stored)
+    v, v_scales, exact_v = rounded(batch.v_cache, stored)
+    dtype = bfloat16 if kind == "bf16" else torch.float32
+    q = batch.q.to(dtype)
+    given: dict[str, Any] = {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}
+    out = cuda_attention(batch.cuda_work(), q, k, v, **given, k_scales=k_scales, v_scales=v_scales)
+    exact = replace(batch, q=q, k_cache=exact_k, v_cache=exact_v).exact(0.2)
+    tolerance = 3e-6 if kind == "fp32" else 2 * torch.finfo(dtype).eps
+    torch.testing.assert_close(out.cpu().double(), exact, atol=tolerance, rtol=max(tolerance, 1e-5))
+
+
+def test_a_token_takes_a_byte_a_number_and_a_scale(stored: torch.dtype) -> None:
+    levels, scale = reference.quantise_heads(torch.randn(1, 1, 64), stored)
+    assert bytes_per_head(64, stored) == levels.nbytes + scale.nbytes == 68
+    assert bytes_per_head(64, torch.float32) == np.float32().nbytes * 64
