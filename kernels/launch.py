@@ -29,14 +29,15 @@ def largest_block_rows(head_dim: int) -> int:
     return 32 if head_dim > 128 else 64
 
 
-def attention_config(block_rows: int, head_dim: int, itemsize: int) -> AttentionConfig:
+def attention_config(block_rows: int, head_dim: int, itemsize: int, quantised: bool = False) -> AttentionConfig:
     """How to launch a tile class.
 
     num_stages 5 gives two buffers each of K and V in flight: Triton spends stages on the block-table load
-    inside the loop, so that 2 to 4 give a single buffer and no overlap at all (7 would give three).
+    inside the loop, so that 2 to 4 give a single buffer and no overlap at all (7 would give three). quantised: keys and
+    values of one byte, which are widened in registers; the widest class has none to spare for 64 of them.
     """
     block_keys = 64
-    if head_dim > 128 or itemsize == 4:
+    if head_dim > 128 or itemsize == 4 or (quantised and block_rows * head_dim >= 64 * 96):
         block_keys = 32
     if head_dim > 128 and itemsize == 4:
         block_keys = 16

@@ -200,7 +200,7 @@ def cuda_attention(
     sums = torch.empty((work.num_slots, head_dim), dtype=torch.float32, device=q.device)
     tops = torch.empty((work.num_slots, 2), dtype=torch.float32, device=q.device)
     for group in work.groups:
-        config = attention_config(group.block_rows, head_dim, q.element_size())
+        config = attention_config(group.block_rows, head_dim, q.element_size(), k_scales is not None)
         attend_items[(group.num_items,)](
             q,
             k_cache,

@@ -86,7 +86,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                 wanted = ((16, True), (64, False)) if stored == element else ((16, True),)
                 if subset and (block_rows, one_split) not in wanted:
                     continue
-                config = attention_config(block_rows, head_dim, 2)
+                config = attention_config(block_rows, head_dim, 2, stored != element)
                 padded = 1 << (head_dim - 1).bit_length()
                 constants = {
                     "GROUP": group,
