@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import ConstraintError, InvalidStructuralTag
 from .any_json import Whitespace
@@ -43,12 +43,13 @@ from .expression import (
 from .free_text import first_marks, free_text, text_until
 from .grammars import text_to_grammar
 from .grammars.walks import renamed
-from .json_schema import KeyOrder, schema_to_grammar
+from .json_schema import ExtraKeys, KeyOrder, schema_to_grammar
 from .regex import regex_to_expression
 
 MAX_NESTING = 32
 MAX_REPEAT = 100_000
 START = "text"
+_SCHEMA_OPTIONS = ("any_order", "extra_keys")
 Strings = tuple[str, ...]
 
 
@@ -89,7 +90,8 @@ class _Compiler:
             place = f"/structures/{index}"
             entry = _object(entry, place)
             schema = _required(entry, "schema", place)
-            content = {"type": "json_schema", "json_schema": schema}
+            own = {key: entry[key] for key in _SCHEMA_OPTIONS if key in entry}
+            content = {"type": "json_schema", "json_schema": schema, **own}
             tags.append({"type": "tag", "content": content, **{key: entry.get(key) for key in ("begin", "end")}})
         flags = {key: top[key] for key in ("at_least_one", "stop_after_first") if key in top}
         form = {"tags": tags, "triggers": top.get("triggers"), **flags}
@@ -121,9 +123,14 @@ class _Compiler:
         if form.get("style", "json") != "json":
             raise _unsupported(form, "style", place, 'write arguments as JSON ("json")')
         order: KeyOrder = "any" if _flag(form, "any_order", place) else "schema"
+        extra = form.get("extra_keys", "schema")
+        if extra not in get_args(ExtraKeys):
+            raise _unsupported(form, "extra_keys", place, 'choose "schema" or "never"')
         schema = _required(form, "json_schema", place)
         inner = f"{place}/json_schema"
-        grammar = _within(inner, lambda: schema_to_grammar(schema, whitespace=self.whitespace, key_order=order))
+        grammar = _within(
+            inner, lambda: schema_to_grammar(schema, whitespace=self.whitespace, key_order=order, extra_keys=extra)
+        )
         return _followed(self.adopted(grammar), ends)
 
     def regex(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:

@@ -140,7 +140,8 @@ def structural_tag(
     """Free text until a trigger, then one of the tags that begin with it, then free text again.
 
     Args:
-        tags: objects with `begin`, `end` and either `schema` (a dict or a pydantic class) or `content` (a format); or
+        tags: objects with `begin`, `end` and either `schema` (a dict or a pydantic class; beside it perhaps
+            `any_order`, true or false, and `extra_keys`, see `json_schema`) or `content` (a format); or
             a whole description as XGrammar, SGLang and vLLM take it (`{"structures": …, "triggers": …}` or
             `{"type": "structural_tag", "format": …}`), as a dict or JSON text. Then only `whitespace` may be given.
         triggers: beginnings of the tags' `begin`; each whole `begin` if they are not given.
@@ -185,5 +186,6 @@ def _tag(tag: object) -> dict[str, Any]:
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         schema = schema.model_json_schema()
     if content is None:
-        content = {"type": "json_schema", "json_schema": schema}
+        options = {key: tag[key] for key in ("any_order", "extra_keys") if key in tag}
+        content = {"type": "json_schema", "json_schema": schema, **options}
     return {"type": "tag", "begin": tag["begin"], "content": content, "end": tag["end"]}

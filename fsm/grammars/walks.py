@@ -6,8 +6,9 @@ Knows expressions only; nothing is walked by recursion.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from ..expression import Alternation, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
+from ..expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
@@ -16,6 +17,8 @@ def children(expression: Expression) -> tuple[Expression, ...]:
         return expression.parts
     if isinstance(expression, Alternation):
         return expression.options
+    if isinstance(expression, AnyOrder):
+        return (*(member.body for member in expression.members), *expression.others, expression.separator)
     return (expression.item,) if isinstance(expression, Repeat) else ()
 
 
@@ -71,7 +74,7 @@ def mapped(expression: Expression, change: Callable[[Rule], Expression]) -> Expr
         inner = children(node)
         if isinstance(node, Rule):
             done.append(change(node))
-        elif not isinstance(node, (Sequence, Alternation, Repeat)):
+        elif not isinstance(node, (Sequence, Alternation, Repeat, AnyOrder)):
             done.append(node)
         elif not is_ready:
             tasks.append((node, True))
@@ -81,7 +84,12 @@ def mapped(expression: Expression, change: Callable[[Rule], Expression]) -> Expr
         else:
             operands = tuple(reversed(done[len(done) - len(inner) :]))
             del done[len(done) - len(inner) :]
-            done.append(Sequence(operands) if isinstance(node, Sequence) else Alternation(operands))
+            if isinstance(node, AnyOrder):
+                bodies, others = operands[: len(node.members)], operands[len(node.members) : -1]
+                members = tuple(replace(member, body=body) for member, body in zip(node.members, bodies, strict=True))
+                done.append(replace(node, members=members, others=others, separator=operands[-1]))
+            else:
+                done.append(Sequence(operands) if isinstance(node, Sequence) else Alternation(operands))
     return done.pop()
 
 
@@ -108,6 +116,9 @@ def first_characters(grammar: Grammar) -> str:
             if expression.name not in seen:
                 seen.add(expression.name)
                 pending.append(grammar.rules[expression.name])
+        elif isinstance(expression, AnyOrder):
+            found.update((member.text or b"")[:1].decode("ascii", "ignore") for member in expression.members)
+            pending.extend((*expression.others, *(member.body for member in expression.members if not member.text)))
         elif isinstance(expression, Sequence):
             for part in expression.parts:
                 pending.append(part)

@@ -267,3 +267,19 @@ def test_endless_nesting_is_refused() -> None:
         COMPILER.structural_tag({"format": form})
     with pytest.raises(InvalidStructuralTag, match="not JSON"):
         COMPILER.structural_tag("{")
+
+
+def test_the_keys_of_a_tag_may_come_in_any_order_and_be_none_but_the_named_ones() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+    texts = ['<f>{"a":1,"b":2}</f>', '<f>{"b":2,"a":1}</f>', '<f>{"a":1,"x":0}</f>']
+    for any_order, extra_keys in itertools.product((False, True), ("schema", "never")):
+        options = {"any_order": any_order, "extra_keys": extra_keys}
+        older = {"structures": [{"begin": "<f>", "schema": schema, "end": "</f>", **options}], "triggers": ["<f>"]}
+        content = {"type": "json_schema", "json_schema": schema, **options}
+        newer = {"format": {"type": "tag", "begin": "<f>", "content": content, "end": "</f>"}}
+        for description in (older, newer):
+            constraint = COMPILER.structural_tag(description)
+            assert [accepts(constraint, text) for text in texts] == [True, any_order, extra_keys == "schema"]
+    with pytest.raises(InvalidStructuralTag) as caught:
+        COMPILER.structural_tag({"format": {"type": "json_schema", "json_schema": schema, "extra_keys": "some"}})
+    assert caught.value.pointer == "/format/extra_keys"
