@@ -19,7 +19,7 @@ from .walk import drop_skip
 # A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share (as a power
 # of two) of the cache: the next eviction would take the rest anyway.
 MAX_SURPLUS_BLOCKS = 16
-MAX_SURPLUS_SHIFT = 8
+MAX_SURPLUS_SHIFT = 6
 # So many leaves one eviction spares at most, wholly or in part, because they will soon be needed.
 MAX_SPARED = 64
 
@@ -86,7 +86,7 @@ class Evictor:
         """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
 
         Fewer come back only if all else is leased or pinned; expired pins are given up before that. A leaf goes
-        whole if it holds no more than twice what is wanted, or `MAX_SURPLUS_BLOCKS` or a 256th of the cache more:
+        whole if it holds no more than twice what is wanted, or `MAX_SURPLUS_BLOCKS` or a 64th of the cache more:
         the next eviction would take the rest anyway. A longer one is shortened from its end, exactly.
         The answer is packed int32, like `Match.packed_blocks`.
 
