@@ -33,9 +33,8 @@ class Cache:
         self.lock = self.tree.lease
         self.unlock = self.tree.release
         self._page_size = page_size
-        self._last_of_page = slice(page_size - 1, None, page_size)
-        self._expand = expander(page_size)
-        self._matched: Node | None = None
+        self._expand_to = compile_expand(page_size)
+        self._matched = Node("")
         self._freed: list[bytes] = []
 
     def match(self, tokens: bytes) -> tuple[int, Node]:
@@ -43,8 +42,9 @@ class Cache:
         return node.end, node
 
     def insert(self, tokens: bytes, indices: Indices) -> int:
-        blocks = indices[self._last_of_page].tobytes()
-        return self.tree.insert(tokens, blocks, "bench", self._matched).num_new_tokens
+        after = self._matched
+        blocks = indices[after.end + self._page_size - 1 :: self._page_size].tobytes()
+        return self.tree.insert(tokens[4 * after.end :], blocks, "bench", after).num_new_tokens
 
     def evict(self, num_tokens: int) -> int:
         blocks = self.tree.evict_packed(-(-num_tokens // self._page_size))
@@ -52,28 +52,31 @@ class Cache:
         return (len(blocks) >> 2) * self._page_size
 
     def indices(self, node: Node) -> Indices:
-        return self._expand(np.frombuffer(node.path_blocks(), INT32))
+        return self._expand(node.path_blocks())
 
     def pop_freed(self) -> list[Indices]:
         freed, self._freed = self._freed, []
-        return [self._expand(np.frombuffer(blocks, INT32)) for blocks in freed]
+        return [self._expand(blocks) for blocks in freed]
 
     def cached_tokens(self) -> int:
         return self.tree.num_cached_blocks * self._page_size
 
+    def _expand(self, blocks: bytes) -> Indices:
+        indices = np.empty((len(blocks) >> 2) * self._page_size, INT32)
+        self._expand_to(np.frombuffer(blocks, INT32), indices)
+        return indices
 
-def expander(page_size: int) -> Callable[[Indices], Indices]:
-    """Compiles the way from a block's id to the indices of its tokens, which end with it."""
+
+def compile_expand(page_size: int) -> Callable[[Indices, Indices], None]:
+    """The way from the ids of blocks to the indices of their tokens, which end with them."""
 
     @numba.njit
-    def expand(blocks: Indices) -> Indices:
-        indices = np.empty(len(blocks) * page_size, np.int32)
+    def expand(blocks: Indices, indices: Indices) -> None:
         for number, block in enumerate(blocks):
             for place in range(page_size):
                 indices[number * page_size + place] = block - np.int32(page_size - 1 - place)
-        return indices
 
-    expand(np.frombuffer(b"", INT32))
+    expand(np.frombuffer(b"", INT32), np.empty(0, INT32))
     return expand
 
 

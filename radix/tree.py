@@ -211,13 +211,12 @@ class RadixTree:
         Refreshes the recency of the prefix. May split.
 
         Args:
-            tokens: packed int32.
-            blocks: one id per whole block of `tokens`, from the very first (the matched part included): a list,
-                an `array('i')`, or bytes of packed int32. With one id more, the trailing tokens that do not fill
-                a block come in as well: as a tail, which later matches find as a donor. Without it they are ignored.
+            tokens: packed int32, from the root on, or from `after` on.
+            blocks: one id per whole block of `tokens`: a list, an `array('i')`, or bytes of packed int32. With one
+                id more, the trailing tokens that do not fill a block come in as well: as a tail, which later matches
+                find as a donor. Without it they are ignored.
             priority: for the policy of that name: a prefix keeps the highest that it was ever given.
-            after: the end of a prefix of the same tokens that the caller has leased: the way to it is not walked
-                again, and the ids up to it are taken to be the tree's own.
+            after: the end of a prefix that the caller has leased; `tokens` and `blocks` are what comes behind it.
 
         Raises:
             ValueError: the number of ids is not the number of blocks; nothing was changed.
@@ -230,15 +229,15 @@ class RadixTree:
             tail_bytes = count_tail_bytes(tokens, len(row) >> 2, self.block_size)
             tokens += PADDING * ((block_bytes - tail_bytes) >> 2)
         node = after if after is not None and after.end else self._root(namespace, create=end > 0)
-        offset = known = node.end << 2
-        key = tokens[offset : offset + block_bytes]
+        offset = 0
+        key = tokens[:block_bytes]
         duplicates: list[int] = []
         if node.children is not None and (tail_bytes or key in node.children):
-            node, offset, edge, agreed = walk(node, tokens, block_bytes, known)
+            node, offset, edge, agreed = walk(node, tokens, block_bytes)
             if edge is not None:
                 node, offset = self._split(edge, offset, agreed)
-            if offset > known:
-                duplicates = differing_blocks(row, node, offset // self.block_size)
+            if offset:
+                duplicates = differing_blocks(row[: offset // self.block_size], node)
             if tail_bytes and offset == end - block_bytes:
                 agreed = closest_child(node, tokens, offset, block_bytes)[1]
                 if agreed == tail_bytes:  # some block that is there begins with the tail: it serves as well
@@ -263,7 +262,7 @@ class RadixTree:
             leaf.priority = priority
         self._queue.enter(leaf)
         if self._on_event is not None:
-            self._on_event(Event("inserted", namespace, tokens[:end], offset >> 2, unpack_blocks(leaf.blocks)))
+            self._on_event(Event("inserted", namespace, leaf.path_tokens(), node.end, unpack_blocks(leaf.blocks)))
         if tail_bytes:
             end -= block_bytes - tail_bytes
         return Inserted(leaf, (end - offset) >> 2, duplicates)

@@ -18,8 +18,8 @@ MAX_SKIP_BYTES = 8192
 MAX_CHILDREN_TO_SCAN = 8
 
 
-def walk(node: Node, tokens: bytes, block_bytes: int, offset: int = 0) -> tuple[Node, int, Node | None, int]:
-    """Descend as far as whole edges agree, from `node`, where the first `offset` bytes end.
+def walk(node: Node, tokens: bytes, block_bytes: int) -> tuple[Node, int, Node | None, int]:
+    """Descend from `node` as far as whole edges agree.
 
     Returns (node, offset, edge, agreed): `node` is the end of the last whole edge, `offset` where that is. If a
     child's first block agrees but not all of its run does, it is `edge`, and `agreed` (at least a block, less
@@ -28,7 +28,7 @@ def walk(node: Node, tokens: bytes, block_bytes: int, offset: int = 0) -> tuple[
     Lays a shortcut over every `SKIP_EDGES` edges walked one by one: deep chains of short edges (a chat of many
     short turns, blocks of one token) cost a sixteenth from then on.
     """
-    start, start_offset, num_edges = node, offset, 0
+    start, offset, start_offset, num_edges = node, 0, 0, 0
     while True:
         skip = node.skip
         if skip is not None and tokens.startswith(skip[0], offset):
@@ -111,12 +111,12 @@ def split(lower: Node, at: int, block_bytes: int) -> Node:
     return upper
 
 
-def differing_blocks(row: bytes, node: Node, known: int) -> list[int]:
-    """Ids in the first `known` bytes of the packed ids `row` other than those on the path to `node`."""
+def differing_blocks(row: bytes, node: Node) -> list[int]:
+    """The packed ids in `row` other than those at the end of the path to `node`."""
     path = node.path_blocks()
-    if row.startswith(path):
+    if path.endswith(row):
         return []
-    pairs = zip(unpack_blocks(row[:known]), unpack_blocks(path), strict=True)
+    pairs = zip(unpack_blocks(row), unpack_blocks(path[-len(row) :]), strict=True)
     return [given for given, held in pairs if given != held]
 
 

@@ -99,8 +99,8 @@ def replay(
             free += len(tree.evict(missing, spare=count_needed if num_ahead else None))
         num_kept = min(num_needed, num_known + free)
         if num_kept > num_known:
-            kept = visit.tokens[: num_kept * 4 * block_size]
-            tree.insert(kept, [0] * num_kept, visit.namespace, after=match.node)
+            new = visit.tokens[match.num_tokens * 4 : num_kept * 4 * block_size]
+            tree.insert(new, [0] * (num_kept - num_known), visit.namespace, after=match.node)
             free -= num_kept - num_known
         tree.release(match.node)
     return hit / asked if asked else 0.0

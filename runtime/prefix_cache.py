@@ -177,11 +177,12 @@ class PrefixCache:
     def _hand_over(self, request: Request, num_blocks: int, num_tokens: int) -> list[int]:
         """Gives the tree the first blocks, which hold `num_tokens`, and leases them; the ids it had no use for."""
         lease = request.lease
-        if not self.enabled or num_tokens <= (lease.num_tokens if lease else 0):
+        start = lease.num_tokens if lease else 0
+        if not self.enabled or num_tokens <= start:
             return []
         inserted = self.tree.insert(
-            pack(request.token_ids[:num_tokens]),
-            request.blocks[:num_blocks],
+            pack(request.token_ids[start:num_tokens]),
+            request.blocks[start // self.block_size : num_blocks],
             request.namespace,
             after=lease.node if lease else None,
         )

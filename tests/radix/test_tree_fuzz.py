@@ -184,8 +184,8 @@ class Trial:
         if wanted and wanted[-1][1][-1] == -1 and len(wanted) > len(path):
             num_new -= num_padding
         inserted = self.tree.insert(
-            pack(tokens),
-            row,
+            pack(tokens[num_known * self.block_size :]),
+            row[num_known:],
             namespace,
             priority=priority,
             after=after[0] if after else None,
