@@ -28,6 +28,7 @@ from ..errors import ConstraintTooLarge
 from . import (
     automaton_kernels,
     counted_kernels,
+    opening_kernels,
     stack_kernels,
     state_kernels,
     text_walk_kernels,
@@ -39,14 +40,17 @@ from .compiled import callback_address
 from .network import Network
 from .vocabulary import Vocabulary, work_arrays
 
-END = 1  # the state in which the text is complete and cannot go on
+END = opening_kernels.END  # the state in which the text is complete and cannot go on
 NO_LIMIT = 1 << 30
-ENDLESS = 1 << 60
+ENDLESS = opening_kernels.ENDLESS
 LARGE_STEP = 1 << 20  # bytes
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
 FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_SEGMENTS = 64, 128, 512, 16  # room at the beginning
+FIRST_BYTES = 4 * (k.STACK_WIDTH + 2) * FIRST_STACKS + 4 * (k.STATE_WIDTH + 2) * FIRST_STATES + 8 * FIRST_CONFIGURATIONS
 MOST_NEW_ROWS = 64  # at once
 DEFAULT_MAX_BYTES = 256 << 20
+
+_NO_TEXT = bytes(8 * k.TEXT_WIDTH)
 
 
 class OutOfWork(Exception):
@@ -69,50 +73,41 @@ class Automaton:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._shared = vocabulary.shared  # its arrays live as long as their addresses are in the memory
-        self._memory = memory = self._shared.memory.copy()
-        k.place(memory, k.THIS, memory)
-        memory[k.TRANSITION] = callback_address(automaton_kernels.transition)
-        self._arrays: dict[int, npt.NDArray[Any]] = {}
-        sets = network.sets
-        fields = [text.fields for text in network.texts] or [np.zeros(k.TEXT_WIDTH, np.int64)]
-        for index, array in (
-            (k.KIND, network.kind),
-            (k.ARG, network.arg),
-            (k.NEXT, network.next_node),
-            (k.COST, network.cost),
-            (k.OPTIONS, network.options),
-            (k.LOOPS, network.loops),
-            (k.BYTE_SETS, network.byte_sets),
-            (k.TEXTS, np.concatenate(fields)),
-            (k.SETS, sets.sets),
-            (k.MEMBERS, sets.members),
-            (k.TRIES, sets.tries),
-            (k.EDGES, sets.edges),
-            (k.LISTS, sets.lists),
-            (k.SCRATCH, np.zeros(2 + 2 * sets.max_words, np.int32)),
-            (k.STACKS, np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32)),
-            (k.STACK_SLOTS, np.zeros(2 * FIRST_STACKS, np.int32)),
-            (k.STATES, np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32)),
-            (k.STATE_SLOTS, np.zeros(2 * FIRST_STATES, np.int32)),
-            (k.POOL, np.empty(FIRST_CONFIGURATIONS, np.int64)),
-            (k.ROWS, np.empty(FIRST_SEGMENTS, np.int64)),
-        ):
-            self._place(index, array)
-        memory[k.ALLOWANCE] = ENDLESS
+        self._memory = memory = np.zeros(k.MEMORY_SIZE + 1 + int(network.data[k.N_MAX_WORDS]), np.int64)
+        self._texts = np.frombuffer(b"".join([text.packed for text in network.texts]) or _NO_TEXT, np.int64)
+        stacks, stack_slots = np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32), np.zeros(2 * FIRST_STACKS, np.int32)
+        states, state_slots = np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32), np.zeros(2 * FIRST_STATES, np.int32)
+        pool, segments = np.empty(FIRST_CONFIGURATIONS, np.int64), np.empty(FIRST_SEGMENTS, np.int64)
+        rows = np.empty(k.SEGMENT_ROWS * k.ROW_WIDTH, np.int32)
+        self._rows: list[Ints] = [rows]
+        self._arrays: dict[int, npt.NDArray[Any]] = {
+            k.STACKS: stacks,
+            k.STACK_SLOTS: stack_slots,
+            k.STATES: states,
+            k.STATE_SLOTS: state_slots,
+            k.POOL: pool,
+            k.ROWS: segments,
+        }
+        self._lasting_bytes = FIRST_BYTES
         self._bounded_thread = 0
-        memory[k.NUM_STACKS], memory[k.NUM_STATES] = 1, END + 1
-        memory[k.CAP_STACKS], memory[k.STACK_MASK] = FIRST_STACKS, 2 * FIRST_STACKS - 1
-        memory[k.CAP_STATES], memory[k.STATE_MASK] = FIRST_STATES, 2 * FIRST_STATES - 1
-        memory[k.CAP_POOL], memory[k.CAP_ROWS] = FIRST_CONFIGURATIONS, 0
-        memory[k.MAX_ROWS] = self._max_rows()
-        self._rows: list[Ints] = []
-        self._add_rows(k.SEGMENT_ROWS)
-        states = self._arrays[k.STATES]
-        states[k.S_COST], states[k.S_ROW], states[k.S_BYTE] = k.NEVER, k.NO_ROW, -1
-        end = END * k.STATE_WIDTH
-        states[end + k.S_ACCEPTS], states[end + k.S_ROW], states[end + k.S_BYTE] = 1, k.NO_ROW, -1
-        state_kernels.rehash_states(memory, self._arrays[k.STATE_SLOTS])
-        self.start = self._call(lambda: automaton_kernels.ask(memory, k.ENTER, network.start, 0))
+        shared, transition = self._shared.memory, callback_address(automaton_kernels.transition)
+        start = opening_kernels.open_memory(
+            memory,
+            shared,
+            transition,
+            network.data,
+            network.byte_sets,
+            self._texts,
+            stacks,
+            stack_slots,
+            states,
+            state_slots,
+            pool,
+            segments,
+            rows,
+        )
+        memory[k.MAX_ROWS] = _max_rows(max_bytes, FIRST_BYTES)
+        self.start = start if start >= 0 else self.enter(network.start, 0)
 
     # ---------------------------------------------------------------- questions about states
 
@@ -134,16 +129,12 @@ class Automaton:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far."""
-        return self.num_lasting_bytes + sum(rows.nbytes for rows in list(self._rows))
+        return self._lasting_bytes + 4 * k.ROW_WIDTH * int(self._memory[k.CAP_ROWS])
 
     @property
     def num_lasting_bytes(self) -> int:
         """The part of it that cannot be forgotten: all but the rows. It is this that the bound is on."""
-        return sum(
-            array.nbytes
-            for index, array in list(self._arrays.items())
-            if k.STACKS <= index <= k.FOUND and index != k.ROWS
-        )
+        return self._lasting_bytes
 
     @property
     def num_forgotten(self) -> int:
@@ -308,10 +299,6 @@ class Automaton:
         """
         self._grow(need)
 
-    def _place(self, index: int, array: npt.NDArray[Any]) -> None:
-        self._arrays[index] = array
-        k.place(self._memory, index, array)
-
     def _grow(self, need: int, work: int = 0) -> None:
         """Makes room wherever less than half is left; `work`: for how many configurations there was room before.
 
@@ -341,6 +328,7 @@ class Automaton:
                 arrays = work_arrays(capacity)
                 k.place_work(memory, capacity, *(array for _, array in arrays))
                 self._arrays.update(arrays)
+                self._weigh()
                 return
             if 2 * memory[k.NUM_STACKS] >= memory[k.CAP_STACKS]:
                 self._enlarge(k.STACKS, k.CAP_STACKS, k.STACK_WIDTH)
@@ -350,7 +338,8 @@ class Automaton:
                 self._rehash(k.STATE_SLOTS, k.CAP_STATES, state_kernels.rehash_states)
             while memory[k.CAP_POOL] - memory[k.POOL_USED] < 2 * memory[k.CAP_WORK]:
                 self._enlarge(k.POOL, k.CAP_POOL, 1)
-            memory[k.MAX_ROWS] = most = self._max_rows()
+            self._weigh()
+            memory[k.MAX_ROWS] = most = _max_rows(self._max_bytes, self._lasting_bytes)
             if memory[k.CAP_ROWS] > most:
                 self._drop_rows(most)
             else:
@@ -358,10 +347,8 @@ class Automaton:
                 if memory[k.CAP_ROWS] - memory[k.NUM_ROWS] < added:
                     self._add_rows(added)
 
-    def _max_rows(self) -> int:
-        """How many rows there may be, in whole segments."""
-        room = max(self._max_bytes - self.num_lasting_bytes, self._max_bytes // 16)
-        return max(room // (4 * k.ROW_WIDTH * k.SEGMENT_ROWS), 1) * k.SEGMENT_ROWS
+    def _weigh(self) -> None:
+        self._lasting_bytes = sum(array.nbytes for index, array in self._arrays.items() if index != k.ROWS)
 
     def _add_rows(self, count: int) -> None:
         """Makes room for `count` more rows, in whole segments; nothing is moved but the list of the segments."""
@@ -403,3 +390,9 @@ class Automaton:
             array = np.zeros(2 * size, np.int32)
             rehash(self._memory, array)
             self._arrays[slots] = array
+
+
+def _max_rows(max_bytes: int, lasting_bytes: int) -> int:
+    """How many rows there may be, in whole segments."""
+    room = max(max_bytes - lasting_bytes, max_bytes // 16)
+    return max(room // (4 * k.ROW_WIDTH * k.SEGMENT_ROWS), 1) * k.SEGMENT_ROWS

@@ -95,8 +95,8 @@ class Constraint:
         """Memory of its own so far: network, automaton, what was found out with it. Rows belong to the store, texts to
         all."""
         own = self.automaton.num_bytes + self.automaton.network.num_bytes
-        kept = sum(part.num_bytes for part in (self.liveness, self.budget, self.drafts, self.habits, self.moves))
-        return OBJECT_BYTES + len(self._source) + own + kept
+        own += self.liveness.num_bytes + self.budget.num_bytes + self.drafts.num_bytes
+        return OBJECT_BYTES + len(self._source) + own + self.habits.num_bytes + self.moves.num_bytes
 
     @property
     def texts(self) -> tuple[TextTable, ...]:

@@ -87,6 +87,8 @@ class Drafts:
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
+        if not self._runs:
+            return 0
         with self._lock:
             num_positions = sum(len(run.data) for run in self._runs.values())
             num_ends = sum(len(lattice.ends) for lattice in self._lattices.values())

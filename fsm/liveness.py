@@ -31,6 +31,8 @@ from .trie import MAX_TOKEN_LEN
 MAX_VISITED = 20_000
 FIRST_QUEUE = 256
 
+_NOTHING, _NO_QUEUE, _NO_FLAGS = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8)
+
 
 class Liveness:
     """Bounds on the number of tokens to acceptance, for the states of one automaton."""
@@ -39,11 +41,9 @@ class Liveness:
         self._automaton = automaton
         self.is_by_bytes = automaton.vocabulary.is_complete
         self._bounds: dict[int, int] = {0: NEVER}
-        self._least = np.zeros(0, np.int32)
-        self._queue = np.empty(0, np.int64)
-        self._path = np.empty(0, np.int32)
-        self._flags = np.empty(0, np.uint8)
-        self._work = np.array([0, budget_kernels.TOTAL_WORK])
+        # room for searches, made when there is one
+        self._least = self._path = _NOTHING
+        self._queue, self._flags, self._work = _NO_QUEUE, _NO_FLAGS, _NO_QUEUE
 
     @property
     def num_bytes(self) -> int:
@@ -98,6 +98,7 @@ class Liveness:
             self._queue = np.empty(FIRST_QUEUE, np.int64)
             self._path = np.empty(MAX_TOKEN_LEN + 1, np.int32)
             self._flags = np.empty(256, np.uint8)
+            self._work = np.array([0, budget_kernels.TOTAL_WORK])
         while True:
             missing = self._automaton.max_states - len(self._least)
             if missing > 0:

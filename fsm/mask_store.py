@@ -146,6 +146,7 @@ class MaskStore:
         self._line: deque[tuple[Shelf, Hashable]] = deque()
         self._distinct: dict[int, Bits] = {}
         self._left: deque[Shelf] = deque()  # shelves whose owners are gone
+        self._owners: set[weakref.ref[object]] = set()
         self._texts: weakref.WeakKeyDictionary[TextTable, TextShelf] = weakref.WeakKeyDictionary()
         self._pairs = np.empty((MAX_PAIRS, 2), np.int32)
 
@@ -180,7 +181,13 @@ class MaskStore:
 
     def _leave_with(self, owner: object, shelf: Shelf) -> None:
         # The owner may go at any moment, also while this thread holds the lock: the shelf is cleared later.
-        weakref.finalize(owner, self._left.append, shelf).atexit = False
+        left, owners = self._left, self._owners
+
+        def leave(reference: weakref.ref[object]) -> None:
+            left.append(shelf)
+            owners.discard(reference)
+
+        owners.add(weakref.ref(owner, leave))
 
     def keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
         """Puts an entry on a shelf; its bits become those of an equal entry if there is one."""

@@ -32,7 +32,7 @@ from .automaton import ENDLESS, NO_LIMIT, Automaton, OutOfWork
 from .counted import Counted
 from .liveness import Liveness
 from .mask_store import MaskStore, Row, TextMask, TextShelf
-from .memory import NEVER
+from .memory import N_ARG, N_KIND, N_NEXT, NEVER
 from .network import TEXT
 from .text_table import TextTable
 
@@ -56,9 +56,9 @@ class Masks:
         self.store = store
         self.rows = store.shelf_of(self)
         self._begun: dict[int, Generator[None, None, Row]] = {}
-        self._next_node = automaton.network.next_node.tolist()
-        self._kind = automaton.network.kind.tolist()
-        self._arg = automaton.network.arg.tolist()
+        network = automaton.network  # through memoryviews, which give plain integers as quickly as lists do
+        self._next_node, self._kind = network.array(N_NEXT).data, network.array(N_KIND).data
+        self._arg = network.array(N_ARG).data
 
     def row(self, state: int) -> Row:
         """The row of a state, from the store if it is known."""

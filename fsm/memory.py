@@ -72,6 +72,28 @@ MEMORY_SIZE = 65
 # a few states, and marks by state
 COUNT_PATH, INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 256, 512, 1024, 5120, 5184, 5184 + 256
 
+# the head of a network's data: where each array begins (and the last one ends), and a few numbers; see `network`
+(
+    N_KIND,
+    N_ARG,
+    N_NEXT,
+    N_COST,
+    N_OPTIONS,
+    N_LOOPS,
+    N_ENTRIES,
+    N_SETS,
+    N_MEMBERS,
+    N_TRIES,
+    N_EDGES,
+    N_LISTS,
+    N_END,
+    N_START,
+    N_NUM_SETS,
+    N_MAX_WORDS,
+    N_NUM_CYCLES,
+) = range(17)
+NETWORK_HEAD = 17
+
 # columns of a state record and of a stack record
 S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)
 STATE_WIDTH = 8
@@ -202,7 +224,7 @@ def row_at(segments: Any, row: Any) -> Any:
 
 @kernel
 def place(memory: Any, index: Any, array: Any) -> None:
-    """Puts the address of an array into the memory; eight times as fast as asking numpy for it."""
+    """Puts the address of an array into the memory."""
     memory[index] = array.ctypes.data
 
 

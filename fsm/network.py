@@ -23,12 +23,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
+from . import memory as k
 from .alphabet import Ints
 from .any_order import SetTables
 from .expression import Grammar
@@ -56,33 +57,84 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """See the module's docstring. Immutable; `start` is the entry node."""
+    """See the module's docstring. Immutable.
 
-    kind: Ints
-    arg: Ints
-    next_node: Ints
-    cost: Ints
-    options: Ints
-    loops: Ints  # int32[num_loops, 4]: entry node, minimum, maximum (-1: none), cost of one item
-    byte_sets: npt.NDArray[np.uint64]  # [num_sets, 4]
-    texts: tuple[TextTable, ...]
-    sets: SetTables
-    start: int
-    rule_numbers: Mapping[str, int]
-    rule_entries: Ints  # int32[num_rules], by number of the rule
+    Args:
+        data: int32, all arrays with a head that says where they are (`memory.N_KIND` ..).
+        byte_sets: uint64[num_sets, 4].
+        texts: the text automata.
+        rule_numbers: the numbers of the rules by name.
+
+    `start` is the entry node. The arrays are views of `data`, made when somebody asks: kind, arg, next_node, cost (by
+    node), options, loops (int32[num_loops, 4]: entry node, minimum, maximum (-1: none), cost of one item),
+    rule_entries (by number).
+    """
+
+    def __init__(
+        self,
+        data: Ints,
+        byte_sets: npt.NDArray[np.uint64],
+        texts: tuple[TextTable, ...],
+        rule_numbers: Mapping[str, int],
+    ) -> None:
+        self.data = data
+        self.byte_sets = byte_sets
+        self.texts = texts
+        self.rule_numbers = rule_numbers
+        self.start = int(data[k.N_START])
+
+    def array(self, index: int) -> Ints:
+        """A flat array by its place in the head."""
+        return self.data[self.data[index] : self.data[index + 1]]
+
+    @cached_property
+    def kind(self) -> Ints:
+        return self.array(k.N_KIND)
+
+    @cached_property
+    def arg(self) -> Ints:
+        return self.array(k.N_ARG)
+
+    @cached_property
+    def next_node(self) -> Ints:
+        return self.array(k.N_NEXT)
+
+    @cached_property
+    def cost(self) -> Ints:
+        return self.array(k.N_COST)
+
+    @cached_property
+    def options(self) -> Ints:
+        return self.array(k.N_OPTIONS)
+
+    @cached_property
+    def loops(self) -> Ints:
+        return self.array(k.N_LOOPS).reshape(-1, 4)
+
+    @cached_property
+    def rule_entries(self) -> Ints:
+        return self.array(k.N_ENTRIES)
+
+    @cached_property
+    def sets(self) -> SetTables:
+        """The sets of members in any order."""
+        return SetTables(
+            self.array(k.N_SETS).reshape(-1, k.SET_WIDTH),
+            self.array(k.N_MEMBERS).reshape(-1, k.MEMBER_WIDTH),
+            self.array(k.N_TRIES).reshape(-1, k.TRIE_WIDTH),
+            self.array(k.N_EDGES).reshape(-1, 2),
+            self.array(k.N_LISTS),
+        )
 
     @property
     def num_nodes(self) -> int:
-        return len(self.kind)
+        return int(self.data[k.N_ARG]) - k.NETWORK_HEAD
 
     @property
     def num_bytes(self) -> int:
         """Memory of the arrays, and roughly of the names."""
-        arrays = (self.kind, self.arg, self.next_node, self.cost, self.options, self.loops, self.byte_sets)
-        own = sum(array.nbytes for array in (*arrays, self.rule_entries)) + 200 * len(self.rule_numbers)
-        return own + self.sets.num_bytes
+        return self.data.nbytes + self.byte_sets.nbytes + 200 * len(self.rule_numbers)
 
     @property
     def entries(self) -> dict[str, int]:
@@ -101,47 +153,41 @@ def build_network(grammar: Grammar) -> Network:
     made = Positions(grammar)
     while made.pending_rules:
         made.build_rule(made.pending_rules.pop())
-    data = b"".join(made.literals)
-    if len(made.kind) + len(data) - len(made.literals) > MAX_NODES:
+    literals = b"".join(made.literals)
+    if len(made.kind) + len(literals) - len(made.literals) > MAX_NODES:
         raise too_large()
-    sets = made.sets.tables()
-    kind, arg, next_node, cost, options, loops, entries, cycles = lay_out(
-        np.frombuffer(array("i", _packed(made)), np.int32),
-        np.frombuffer(data or b"\0", np.uint8),
-        sets.sets,
-        sets.members,
-        sets.lists,
-        made.sets.num_sets,
-    )
-    start = int(entries[0])
-    if cost[start] >= NEVER:
+    data = lay_out(np.frombuffer(array("i", _packed(made)), np.int32), np.frombuffer(literals or b"\0", np.uint8))
+    shortest = data[data[k.N_COST] + data[k.N_START]]
+    if shortest >= NEVER:
         raise EmptyLanguage("nothing at all satisfies the constraint")
-    if cost[start] > MAX_SHORTEST:
+    if shortest > MAX_SHORTEST:
         raise ConstraintTooLarge(f"the shortest text has more than {MAX_SHORTEST >> 20} MiB; use smaller counts")
-    if len(cycles):
-        _refuse_left_recursion(list(made.numbers), cycles.tolist())
+    if data[k.N_NUM_CYCLES]:
+        _refuse_left_recursion(list(made.numbers), data[data[k.N_END] :].reshape(-1, 2).tolist())
     byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
-    texts = tuple(made.text_tables)
-    return Network(kind, arg, next_node, cost, options, loops, byte_sets, texts, sets, start, made.numbers, entries)
+    return Network(data, byte_sets, tuple(made.text_tables), made.numbers)
 
 
 def _packed(made: Positions) -> list[int]:
     """Everything but the bytes of the literals, in the order in which `lay_out` reads it."""
-    options = made.options or [0]
-    text_costs = [text.min_bytes for text in made.text_tables]
-    packed = [len(made.kind), len(made.literals), len(options), len(made.loops), len(made.entries), len(text_costs)]
+    sets = made.sets
+    packed = [len(made.kind), len(made.literals), len(made.options), len(made.loops), len(made.entries)]
+    packed += (len(made.text_tables), sets.num_sets, len(sets.required), len(sets.relations))
     packed += made.kind
     packed += made.arg
     packed += made.next_node
     packed += map(len, made.literals)
-    packed += options
+    packed += made.options
     for loop in made.loops:
         packed += loop
     packed += made.entries
     packed += made.firsts
     packed.append(len(made.kind))
     packed += made.order
-    packed += text_costs
+    packed += [text.min_bytes for text in made.text_tables]
+    packed += sets.sets
+    packed += sets.required
+    packed += sets.relations
     return packed
 
 

@@ -6,50 +6,161 @@ from typing import Any
 
 import numpy as np
 
+from .call_cycle_kernels import calls_in_cycles
 from .compiled import inner_kernel, kernel
-from .memory import A_NUM_OTHERS, A_OTHERS
+from .memory import (
+    MEMBER_WIDTH,
+    N_ARG,
+    N_COST,
+    N_EDGES,
+    N_END,
+    N_ENTRIES,
+    N_KIND,
+    N_LISTS,
+    N_LOOPS,
+    N_MAX_WORDS,
+    N_MEMBERS,
+    N_NEXT,
+    N_NUM_CYCLES,
+    N_NUM_SETS,
+    N_OPTIONS,
+    N_SETS,
+    N_START,
+    N_TRIES,
+    NETWORK_HEAD,
+    NEVER,
+    SET_WIDTH,
+    TRIE_WIDTH,
+)
 from .set_cost_kernels import least_cost, place_sets, settle_sets
+from .set_trie_kernels import BUILT_WIDTH, fill_sets, measure_sets
 
-NEVER = 1 << 29
+# the head of what `Positions` has built: how many there are of each
+(
+    P_NODES,
+    P_LITERALS,
+    P_OPTIONS,
+    P_LOOPS,
+    P_RULES,
+    P_TEXTS,
+    P_SETS,
+    P_MEMBERS,
+    P_RELATIONS,
+) = range(9)
+PACKED_HEAD = 9
 
 
 @kernel
-def lay_out(packed: Any, data: Any, sets: Any, members: Any, lists: Any, num_sets: Any) -> Any:
-    """Everything that is to be worked out once all rules are built; in one call, since arguments are dear.
+def lay_out(packed: Any, data: Any) -> Any:
+    """Everything that is to be worked out once all rules are built; in one call, since arguments and results are dear.
 
     Args:
-        packed: int32, the numbers of nodes, literals, options, loops, rules and texts; then by node kind, arg and
-            next_node; the lengths of the literals; options; loops (three each); entries, firsts (one more) and order
-            of the rules; the costs of the texts. As the functions below describe them, at least one of each.
+        packed: int32, a head (P_..), then by node kind, arg and next_node; the lengths of the literals; options;
+            loops (three each); entries, firsts (one more) and order of the rules; the costs of the texts; sets,
+            required and relations of `SetBuilder`. As the functions below describe them.
         data: uint8, all literals.
-        sets, members, lists: of `SetTables`; num_sets: how many there are.
 
     Returns:
-        kind, arg, next_node, cost, options, loops, entries of the finished network, and `calls_in_cycles`.
+        int32: a head (`memory.N_KIND` ..), and where that says kind, arg, next_node, cost, options, loops, entries and
+        the tables of the sets of the finished network; behind them `calls_in_cycles`, if there are any.
     """
-    n, num_literals, num_options = packed[0], packed[1], packed[2]
-    num_loops, num_rules, num_texts = packed[3], packed[4], packed[5]
-    at = 6
+    n, num_literals, num_options = packed[P_NODES], packed[P_LITERALS], packed[P_OPTIONS]
+    num_loops, num_rules, num_texts = packed[P_LOOPS], packed[P_RULES], packed[P_TEXTS]
+    num_sets, num_members, num_relations = packed[P_SETS], packed[P_MEMBERS], packed[P_RELATIONS]
+    at = PACKED_HEAD
     kind, arg, following = packed[at : at + n], packed[at + n : at + 2 * n], packed[at + 2 * n : at + 3 * n]
     at += 3 * n
     lens = packed[at : at + num_literals]
     at += num_literals
-    options = packed[at : at + num_options].copy()
+    short_options = packed[at : at + num_options]
     at += num_options
-    loops = np.zeros((max(num_loops, 1), 4), np.int32)
-    for loop in range(num_loops):
-        for column in range(3):
-            loops[loop, column] = packed[at + 3 * loop + column]
+    short_loops = packed[at : at + 3 * num_loops]
     at += 3 * num_loops
-    entries, firsts = packed[at : at + num_rules].copy(), packed[at + num_rules : at + 2 * num_rules + 1]
+    short_entries, firsts = packed[at : at + num_rules], packed[at + num_rules : at + 2 * num_rules + 1].copy()
     at += 2 * num_rules + 1
-    order, text_costs = packed[at : at + num_rules], packed[at + num_rules : at + num_rules + num_texts]
-    kinds, args, nexts = spell_out(kind, arg, following, lens, data, options, loops, entries, firsts)
+    order = packed[at : at + num_rules]
+    at += num_rules
+    text_costs = packed[at : at + num_texts]
+    at += num_texts
+    built = packed[at : at + BUILT_WIDTH * num_sets].reshape(num_sets, BUILT_WIDTH)
+    at += BUILT_WIDTH * num_sets
+    required = packed[at : at + num_members]
+    at += num_members
+    relations = packed[at : at + num_relations]
+
+    begins, heads = np.zeros(num_literals + 1, np.int64), np.zeros(num_literals, np.int64)
+    for literal in range(num_literals):
+        begins[literal + 1] = begins[literal] + lens[literal]
+    num_tries, num_edges, num_words, max_words = measure_sets(built, data, begins, heads)
+    last = place_nodes(kind, following, begins, heads)
+    num_nodes = last[n]
+
+    sizes = np.full(N_END, num_nodes, np.int64)  # kinds, args, nexts and costs
+    sizes[N_OPTIONS], sizes[N_LOOPS], sizes[N_ENTRIES] = num_options, 4 * max(num_loops, 1), num_rules
+    sizes[N_SETS], sizes[N_MEMBERS] = SET_WIDTH * num_sets, MEMBER_WIDTH * num_members
+    sizes[N_TRIES], sizes[N_EDGES], sizes[N_LISTS] = TRIE_WIDTH * num_tries, 2 * num_edges, num_words + num_relations
+    found = np.zeros(NETWORK_HEAD + sizes.sum(), np.int32)
+    begin = np.int64(NETWORK_HEAD)
+    for index in range(N_END):
+        found[index] = begin
+        begin += sizes[index]
+    found[N_END], found[N_NUM_SETS], found[N_MAX_WORDS] = begin, num_sets, max_words
+
+    kinds, args = found[found[N_KIND] : found[N_ARG]], found[found[N_ARG] : found[N_NEXT]]
+    nexts = found[found[N_NEXT] : found[N_COST]]
+    cost, options = found[found[N_COST] : found[N_OPTIONS]], found[found[N_OPTIONS] : found[N_LOOPS]]
+    loops = found[found[N_LOOPS] : found[N_ENTRIES]].reshape(max(num_loops, 1), 4)
+    entries = found[found[N_ENTRIES] : found[N_SETS]]
+    sets = found[found[N_SETS] : found[N_MEMBERS]].reshape(num_sets, SET_WIDTH)
+    members = found[found[N_MEMBERS] : found[N_TRIES]].reshape(num_members, MEMBER_WIDTH)
+    tries = found[found[N_TRIES] : found[N_EDGES]].reshape(num_tries, TRIE_WIDTH)
+    edges = found[found[N_EDGES] : found[N_LISTS]].reshape(num_edges, 2)
+    lists = found[found[N_LISTS] : found[N_END]]
+    for i in range(num_options):
+        options[i] = last[short_options[i]]
+    for i in range(num_loops):
+        loops[i, 0], loops[i, 1], loops[i, 2] = last[short_loops[3 * i]], short_loops[3 * i + 1], short_loops[3 * i + 2]
+    for i in range(num_rules):
+        entries[i] = last[short_entries[i]]
+    for i in range(num_rules + 1):
+        firsts[i] = last[firsts[i]]  # a RETURN, which is as long as before
+    spell_out(kind, arg, following, data, begins, heads, last, entries, kinds, args, nexts)
+    fill_sets(built, required, relations, heads, data, begins, sets, members, tries, edges, lists)
     place_sets(sets, members, options, num_sets)
-    cost = settle_costs(kinds, args, nexts, options, loops, text_costs, sets, members, lists, entries, firsts, order)
+    settle_costs(kinds, args, nexts, options, loops, text_costs, sets, members, lists, entries, firsts, order, cost)
     settle_sets(sets, members, lists, options, num_sets, cost)
+    found[N_START] = entries[0]
     cycles = calls_in_cycles(kinds, args, nexts, options, loops, text_costs, cost, sets, entries)
-    return kinds, args, nexts, cost, options, loops, entries, cycles
+    found[N_NUM_CYCLES] = cycles.shape[0]
+    if cycles.shape[0] == 0:
+        return found
+    longer = np.empty(begin + 2 * cycles.shape[0], np.int32)
+    longer[:begin] = found
+    for i in range(cycles.shape[0]):
+        longer[begin + 2 * i], longer[begin + 2 * i + 1] = cycles[i, 0], cycles[i, 1]
+    return longer
+
+
+@inner_kernel
+def place_nodes(kind: Any, next_node: Any, begins: Any, heads: Any) -> Any:
+    """int32[num_nodes + 1]: where each node goes, a literal to the first byte of it that is not read by a trie.
+
+    A literal of which nothing is left goes where it leads to. The last number is that of all nodes.
+
+    Args:
+        begins: int64[num_literals + 1], where each literal begins; heads: how much of it a trie reads.
+    """
+    last = np.empty(kind.shape[0] + 1, np.int32)
+    literal, num_nodes = 0, np.int64(0)
+    for short in range(kind.shape[0]):
+        length = np.int64(1)
+        if kind[short] == 0:
+            length = begins[literal + 1] - begins[literal] - heads[literal]
+            literal += 1
+        num_nodes += length
+        last[short] = num_nodes - 1 if length else last[next_node[short]]
+    last[kind.shape[0]] = num_nodes
+    return last
 
 
 @inner_kernel
@@ -57,50 +168,31 @@ def spell_out(
     kind: Any,
     arg: Any,
     next_node: Any,
-    lens: Any,
     data: Any,
-    options: Any,
-    loops: Any,
+    begins: Any,
+    heads: Any,
+    last: Any,
     entries: Any,
-    firsts: Any,
-) -> Any:
-    """kind, arg, next_node: int32[num_nodes], with a node for each byte in the place of one for a whole literal.
+    kinds: Any,
+    args: Any,
+    nexts: Any,
+) -> None:
+    """Fills in kinds, args and nexts: a node for each byte in the place of one for a whole literal.
 
-    Of a literal the last byte comes first, as everything is built from its end. The numbers of nodes in `options`,
-    `loops`, `entries` and `firsts` are changed accordingly; the args of CALL become entry nodes.
+    Of a literal the last byte comes first, as everything is built from its end. The args of CALL become entry nodes.
 
     Args:
-        lens: int32[num_literals], data: uint8, all literals one after the other, in the order of the nodes.
+        kind, arg, next_node: int32[num_short], before; last: see `place_nodes`.
+        data: uint8, all literals one after the other, in the order of the nodes; begins, heads: see `place_nodes`.
         entries: int32[num_rules], the entry of each rule by its number.
-        firsts: int32[num_rules + 1], the first node of each rule, in any order, and the number of nodes.
     """
-    num_short = kind.shape[0]
-    last = np.empty(num_short + 1, np.int32)  # where each node has gone, a literal to its first byte
-    literal, num_nodes = 0, 0
-    for short in range(num_short):
-        num_nodes += 1
-        if kind[short] == 0:
-            num_nodes += lens[literal] - 1
-            literal += 1
-        last[short] = num_nodes - 1
-    last[num_short] = num_nodes
-    for i in range(entries.shape[0]):
-        entries[i] = last[entries[i]]
-    for i in range(options.shape[0]):
-        options[i] = last[options[i]]
-    for i in range(loops.shape[0]):
-        loops[i, 0] = last[loops[i, 0]]
-    for i in range(firsts.shape[0]):
-        firsts[i] = last[firsts[i]]  # a RETURN, which is as long as before
-    kinds, args, nexts = np.zeros(num_nodes, np.int32), np.empty(num_nodes, np.int32), np.empty(num_nodes, np.int32)
-    literal, node, end = 0, 0, 0
-    for short in range(num_short):
+    literal, node = 0, 0
+    for short in range(kind.shape[0]):
         k = kind[short]
         if k == 0:
             following = last[next_node[short]]
-            end += lens[literal]
-            for i in range(lens[literal]):
-                args[node], nexts[node] = data[end - 1 - i], following
+            for i in range(begins[literal + 1] - 1, begins[literal] + heads[literal] - 1, -1):
+                args[node], nexts[node] = data[i], following
                 following = node
                 node += 1
             literal += 1
@@ -109,7 +201,6 @@ def spell_out(
             args[node] = entries[arg[short]] if k == 4 else arg[short]
             nexts[node] = next_node[short] if k == 3 else last[next_node[short]]
             node += 1
-    return kinds, args, nexts
 
 
 @inner_kernel
@@ -126,8 +217,9 @@ def settle_costs(
     entries: Any,
     firsts: Any,
     order: Any,
-) -> Any:
-    """int32[num_nodes]: least number of bytes from each node to the end of its rule; NEVER if there is no way.
+    cost: Any,
+) -> None:
+    """Fills in cost, int32[num_nodes]: least number of bytes from each node to the end of its rule; NEVER if none.
 
     At most NEVER - 1 if there is one, should it be more.
     Also puts the costs of the items into `loops`.
@@ -141,7 +233,7 @@ def settle_costs(
             firsts[i + 1].
     """
     num_nodes, num_rules = kind.shape[0], entries.shape[0]
-    cost = np.full(num_nodes, NEVER, np.int32)
+    cost[:] = NEVER
     rule_of = np.empty(num_nodes, np.int32)  # of the entries
     for rule in range(num_rules):
         rule_of[entries[rule]] = rule
@@ -183,7 +275,6 @@ def settle_costs(
                     size += 1
     for loop in range(loops.shape[0]):
         loops[loop, 3] = cost[loops[loop, 0]]
-    return cost
 
 
 @inner_kernel
@@ -237,110 +328,3 @@ def _sweep(
             cost[node] = value
             again = again or last > node
     return again
-
-
-@inner_kernel
-def calls_in_cycles(
-    kind: Any,
-    arg: Any,
-    next_node: Any,
-    options: Any,
-    loops: Any,
-    text_costs: Any,
-    cost: Any,
-    sets: Any,
-    entries: Any,
-) -> Any:
-    """int32[n, 2]: for each rule that leads to itself without a byte being read, a rule that it may begin with.
-
-    Rules that such a rule does not begin with are left out, so that following the pairs ends in a cycle. n is 0
-    if no rule can begin with itself.
-    """
-    num_nodes, num_rules = kind.shape[0], entries.shape[0]
-    rule_of = np.full(num_nodes, -1, np.int32)
-    for rule in range(num_rules):
-        rule_of[entries[rule]] = rule
-    froms, tos = np.empty(num_nodes, np.int32), np.empty(num_nodes, np.int32)
-    num_calls = 0
-    is_seen = np.zeros(num_nodes, np.bool_)
-    pending = np.empty(num_nodes, np.int32)
-    for rule in range(num_rules):
-        size = _visit(entries[rule], cost, is_seen, pending, 0)
-        while size:
-            size -= 1
-            node = pending[size]
-            k = kind[node]
-            if k == 3:  # SPLIT
-                for option in range(arg[node], arg[node] + next_node[node]):
-                    size = _visit(options[option], cost, is_seen, pending, size)
-            elif k == 4:  # CALL
-                froms[num_calls], tos[num_calls] = rule, rule_of[arg[node]]
-                num_calls += 1
-                if cost[arg[node]] == 0:
-                    size = _visit(next_node[node], cost, is_seen, pending, size)
-            elif k == 5:  # LOOP
-                item, minimum = loops[arg[node], 0], loops[arg[node], 1]
-                size = _visit(item, cost, is_seen, pending, size)
-                if minimum == 0 or cost[item] == 0:
-                    size = _visit(next_node[node], cost, is_seen, pending, size)
-            elif k == 7:  # SET, whose members have a text first
-                for option in range(
-                    sets[arg[node], A_OTHERS], sets[arg[node], A_OTHERS] + sets[arg[node], A_NUM_OTHERS]
-                ):
-                    size = _visit(options[option], cost, is_seen, pending, size)
-            elif k == 2 and text_costs[arg[node]] == 0:  # TEXT
-                size = _visit(next_node[node], cost, is_seen, pending, size)
-    return _cycles(froms[:num_calls], tos[:num_calls], num_rules)
-
-
-@inner_kernel
-def _visit(node: Any, cost: Any, is_seen: Any, pending: Any, size: Any) -> Any:
-    """Puts a node that can be completed on the stack, once; the size of the stack then."""
-    if is_seen[node] or cost[node] >= NEVER:
-        return size
-    is_seen[node] = True
-    pending[size] = node
-    return size + 1
-
-
-@inner_kernel
-def _cycles(froms: Any, tos: Any, num_rules: Any) -> Any:
-    """One edge (from, to) for each vertex that is left when vertices without an edge to one that is left are taken
-    away again and again; such edges lead to a vertex that is left, too."""
-    starts = np.zeros(num_rules + 2, np.int32)
-    num_onward = np.zeros(num_rules, np.int32)
-    for edge in range(froms.shape[0]):
-        starts[tos[edge] + 2] += 1
-        num_onward[froms[edge]] += 1
-    for rule in range(num_rules):
-        starts[rule + 2] += starts[rule + 1]
-    backwards = np.empty(froms.shape[0], np.int32)
-    for edge in range(froms.shape[0]):
-        backwards[starts[tos[edge] + 1]] = froms[edge]
-        starts[tos[edge] + 1] += 1
-    pending = np.empty(num_rules, np.int32)
-    size = 0
-    for rule in range(num_rules):
-        if num_onward[rule] == 0:
-            pending[size] = rule
-            size += 1
-    num_left = num_rules
-    while size:
-        size -= 1
-        rule = pending[size]
-        num_left -= 1
-        for at in range(starts[rule], starts[rule + 1]):
-            caller = backwards[at]
-            num_onward[caller] -= 1
-            if num_onward[caller] == 0:
-                pending[size] = caller
-                size += 1
-    found = np.empty((num_left, 2), np.int32)
-    count = 0
-    for edge in range(froms.shape[0]):
-        rule = froms[edge]
-        if num_onward[rule] > 0 and num_onward[tos[edge]] != 0:
-            found[count, 0], found[count, 1] = rule, tos[edge]
-            num_onward[rule] = -1
-            count += 1
-    return found

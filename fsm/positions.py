@@ -297,31 +297,46 @@ class Positions:
         self.results[-1] = self.add(LOOP, loop, self.results[-1])
 
     def expand_set(self, expression: AnyOrder) -> None:
+        """Like bodies (most are "any string") are one node, as all of them end at the same one."""
         end = self.add(RETURN, 0, 0)
-        parts = (expression.separator, *expression.others, *(member.body for member in expression.members))
-        nodes = [self.place(part, end) for part in parts]
-        open_nodes = [index for index, node in enumerate(nodes) if node == NOT_PLAIN]
-        if not open_nodes:
-            self.close_set((expression, nodes, open_nodes))
+        parts = {id(member.body): member.body for member in expression.members}
+        for part in (expression.separator, *expression.others):
+            parts[id(part)] = part
+        nodes = {key: self.place(part, end) for key, part in parts.items()}
+        open_parts = [key for key, node in nodes.items() if node == NOT_PLAIN]
+        if not open_parts:
+            self.close_set((expression, nodes, open_parts))
             return
-        self.tasks += ((expression, nodes, open_nodes), CLOSE_SET)
-        for index in open_nodes:
-            self.tasks += ((parts[index],), 1, end, PUSH)
+        self.tasks += ((expression, nodes, open_parts), CLOSE_SET)
+        for key in open_parts:
+            self.tasks += ((parts[key],), 1, end, PUSH)
 
-    def close_set(self, what: tuple[AnyOrder, list[int], list[int]]) -> None:
+    def close_set(self, what: tuple[AnyOrder, dict[int, int], list[int]]) -> None:
         """results: .., end, what was open among separator, others and bodies, from last to first -> .., entry."""
-        expression, nodes, open_nodes = what
-        for index in open_nodes:
-            nodes[index] = self.results.pop()
-        members, first = expression.members, 1 + len(expression.others)
+        expression, nodes, open_parts = what
+        results, kinds, args, nexts = self.results, self.kind, self.arg, self.next_node
+        for key in open_parts:
+            nodes[key] = results.pop()
+        members, literals = expression.members, self.literals
         row = self.sets.num_sets
-        begun = [
-            self.add_literal((members[index].text or b"")[head:], nodes[first + index])
-            for index, head in self.sets.add(expression, len(self.options))
-        ]
+        first = len(kinds)
+        begun: list[int] = []
+        for index in self.sets.add(expression, len(self.options), len(literals)):
+            member = members[index]
+            node = nodes[id(member.body)]
+            if member.text is not None:
+                literals.append(member.text)
+                kinds.append(BYTE)
+                args.append(0)
+                nexts.append(node)
+                node = first
+                first += 1
+            begun.append(node)
         key = self.add(KEY, row, 0)
-        self.results[-1] = node = self.add(SET, row, self.results[-1])
-        self.options += (node, key, *nodes[:first], *begun)
+        results[-1] = node = self.add(SET, row, results[-1])
+        self.options += (node, key, nodes[id(expression.separator)])
+        self.options += [nodes[id(other)] for other in expression.others]
+        self.options += begun
 
 
 def too_large() -> ConstraintTooLarge:

@@ -29,7 +29,7 @@ MAX_EXPANDED = 20_000  # states of a language that is not a Dfa
 ENDLESS = 1 << 40  # as the greatest length: there is none
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class TextTable:
     """Arrays of one text automaton; Q table states, G classes, N template nodes, W words of G bits.
 
@@ -62,6 +62,11 @@ class TextTable:
     widest: int = 0
 
     @property
+    def packed(self) -> bytes:
+        """The bytes of `fields`."""
+        return self.fields.tobytes()
+
+    @property
     def num_bytes(self) -> int:
         """Memory of the arrays."""
         own = self.fields.nbytes + sum(array.nbytes for array in self.arrays)
@@ -75,15 +80,15 @@ class TextTable:
 
 def text_table(language: Language) -> TextTable:
     """The table of a language, from the language itself if it was made before."""
-    if not isinstance(language, (Dfa, JsonStrings, Counted)):
-        return _expanded(language)
-    kept = language.__dict__.get("_text_table")
-    if kept is None and isinstance(language, Counted):
-        kept = language.__dict__["_text_table"] = _counted(language)
-    elif kept is None:
-        assert not isinstance(language, Counted)
-        spelling = language.alphabet.spelling if isinstance(language, Dfa) else language.spelling
-        kept = _pack(language.table, language.accepting, spelling, language.start_state)
+    kept = getattr(language, "_text_table", None)
+    if kept is None:
+        if isinstance(language, Counted):
+            kept = _counted(language)
+        elif isinstance(language, (Dfa, JsonStrings)):
+            spelling = language.alphabet.spelling if isinstance(language, Dfa) else language.spelling
+            kept = _pack(language.table, language.accepting, spelling, language.start_state)
+        else:
+            return _expanded(language)
         language.__dict__["_text_table"] = kept
     return cast(TextTable, kept)
 

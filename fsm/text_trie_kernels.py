@@ -1,4 +1,4 @@
-"""The automaton of all texts except some, compiled; `json_schema/key_trie.py` is the only user."""
+"""The automata of all texts except some, compiled; `json_schema/key_trie.py` is the only user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,30 @@ from typing import Any
 
 import numpy as np
 
+from .alphabet_kernels import UNREACHABLE
 from .compiled import kernel
+from .memory import (
+    NEVER,
+    T_ACCEPTS,
+    T_CLASSES,
+    T_COSTS,
+    T_IS_WIDE,
+    T_LIVE,
+    T_MAX,
+    T_NODE_COSTS,
+    T_NODES,
+    T_NUM_ASCII,
+    T_REACH,
+    T_START,
+    T_STATES,
+    T_TABLE,
+    T_TEMPLATE,
+    T_WORDS,
+    TEXT_WIDTH,
+)
+
+QUOTE = 0x22
+BASE_HEAD = 3
 
 
 @kernel
@@ -46,3 +69,129 @@ def trie_except(symbols: Any, lens: Any, num_classes: Any) -> Any:
             state = table[state, class_id]
         accepting[state], distance[state] = False, 1
     return table, accepting, distance
+
+
+@kernel
+def strings_except(texts: Any, base: Any) -> Any:
+    """The arrays and fields of the `TextTable` of all JSON strings but some, as `OtherStrings` numbers their states.
+
+    Args:
+        texts: uint8, the sorted, distinct texts, printable ASCII without backslash, with a quote behind each.
+        base: int32, `base_of_strings` of all JSON strings.
+
+    Returns:
+        data int32, in which all arrays are; fields int64; where in data the table begins, the number of its rows and
+        columns, where accepts begins; the number of bytes of the shortest string, and the greatest cost of a state.
+    """
+    num_nodes = np.int64(base[0])
+    class_of = np.zeros(128, np.int32)
+    for at in range(texts.shape[0]):
+        class_of[texts[at]] = 1
+    class_of[QUOTE] = 0
+    num_symbols = 0
+    for byte in range(128):
+        if class_of[byte]:
+            num_symbols += 1
+            class_of[byte] = num_symbols
+    other, quote, num_classes = num_symbols + 1, num_symbols + 2, num_symbols + 3
+    num_states, begin, before, end_before = 2, 0, 0, 0
+    while begin < texts.shape[0]:  # the states of the trie: what a text does not share with the one before it
+        end = begin
+        is_shared = True
+        while texts[end] != QUOTE:
+            is_shared = is_shared and before + end - begin < end_before and texts[end] == texts[before + end - begin]
+            num_states += 0 if is_shared else 1
+            end += 1
+        before, end_before, begin = begin, end, end + 1
+    anything, closed, opening = num_states, num_states + 1, num_states + 2
+    num_states += 3
+
+    words = (num_classes + 63) >> 6
+    reach_at = 2 * num_states * words  # behind live
+    table_at = reach_at + 2 * num_nodes * words
+    template_at = table_at + num_states * num_classes
+    node_costs_at = template_at + 256 * num_nodes
+    costs_at = node_costs_at + num_nodes * num_classes
+    ascii_at = costs_at + num_states
+    accepts_at = ascii_at + num_classes
+    wide_at = accepts_at + ((num_states + 3) >> 2)
+    data = np.zeros(wide_at + ((num_classes + 3) >> 2), np.int32)
+    live, reach = data[:reach_at].view(np.uint64), data[reach_at:table_at].view(np.uint64)
+    table, template = data[table_at:template_at], data[template_at:node_costs_at]
+    node_costs, costs = data[node_costs_at:costs_at], data[costs_at:ascii_at]
+    num_ascii, accepts = data[ascii_at:accepts_at], data[accepts_at:wide_at].view(np.uint8)
+    is_wide = data[wide_at:].view(np.uint8)
+
+    for state in range(1, closed):
+        row = state * num_classes
+        for class_id in range(1, quote):
+            table[row + class_id] = anything
+        table[row + quote] = closed
+        costs[state] = 1
+    state, following, ends_empty = 1, 2, False
+    for at in range(texts.shape[0]):
+        if texts[at] != QUOTE:
+            cell = state * num_classes + class_of[texts[at]]
+            if table[cell] == anything:
+                table[cell] = following
+                following += 1
+            state = table[cell]
+        else:  # this text may not end here
+            table[state * num_classes + quote], costs[state] = 0, 2
+            ends_empty = ends_empty or state == 1
+            state = 1
+    table[opening * num_classes + quote] = 1
+    accepts[closed] = 1
+    costs[0], costs[closed], costs[opening] = NEVER, 0, 3 if ends_empty else 2
+    for state in range(1, closed):
+        for class_id in range(1, num_classes):
+            if class_id < quote or costs[state] == 1:
+                live[state * words + (class_id >> 6)] |= np.uint64(1) << np.uint64(class_id & 63)
+    live[opening * words + (quote >> 6)] = np.uint64(1) << np.uint64(quote & 63)
+
+    for index in range(256 * num_nodes):
+        value = base[BASE_HEAD + index]
+        template[index] = value if value >= 0 else -other if value == -1 else -quote
+    for byte in range(128):
+        if class_of[byte]:
+            template[byte] = -class_of[byte]
+            num_ascii[class_of[byte]] = 1
+    num_ascii[other], num_ascii[quote] = base[1] - num_symbols, 1
+    is_wide[other] = base[2]
+    for node in range(num_nodes):
+        cost = base[BASE_HEAD + 256 * num_nodes + node]
+        for class_id in range(num_classes):
+            node_costs[node * num_classes + class_id] = UNREACHABLE
+        if node == 0:
+            for class_id in range(1, num_classes):
+                node_costs[class_id] = 1
+                reach[class_id >> 6] |= np.uint64(1) << np.uint64(class_id & 63)
+        elif cost != UNREACHABLE:
+            node_costs[node * num_classes + other] = cost
+            reach[node * words + (other >> 6)] |= np.uint64(1) << np.uint64(other & 63)
+
+    fields = np.zeros(TEXT_WIDTH, np.int64)
+    fields[T_TABLE], fields[T_ACCEPTS] = table.ctypes.data, accepts.ctypes.data
+    fields[T_TEMPLATE], fields[T_REACH] = template.ctypes.data, reach.ctypes.data
+    fields[T_LIVE], fields[T_COSTS] = live.ctypes.data, costs.ctypes.data
+    fields[T_NODE_COSTS], fields[T_IS_WIDE] = node_costs.ctypes.data, is_wide.ctypes.data
+    fields[T_NUM_ASCII], fields[T_CLASSES], fields[T_NODES] = num_ascii.ctypes.data, num_classes, num_nodes
+    fields[T_WORDS], fields[T_START], fields[T_STATES] = words, opening * num_nodes, num_states
+    fields[T_MAX] = -1  # not counted
+    return data, fields, table_at, num_states, num_classes, accepts_at, costs[opening], costs[opening]
+
+
+@kernel
+def base_of_strings(template: Any, byte_costs: Any, is_wide: Any, num_ascii: Any) -> Any:
+    """What `strings_except` needs of the spelling of all JSON strings, in which 1 is any character and 2 the quote.
+
+    int32: the numbers of nodes and of ASCII characters, is_wide; the template; by node the bytes to a whole character.
+    """
+    num_nodes = template.shape[0]
+    base = np.empty(BASE_HEAD + 257 * num_nodes, np.int32)
+    base[0], base[1], base[2] = num_nodes, num_ascii[1], is_wide[1]
+    for node in range(num_nodes):
+        for byte in range(256):
+            base[BASE_HEAD + 256 * node + byte] = template[node, byte]
+        base[BASE_HEAD + 256 * num_nodes + node] = byte_costs[node, 1]
+    return base

@@ -61,6 +61,7 @@ def _grammars() -> Iterator[tuple[Grammar, int]]:
         yield Grammar({"text": text}, "text"), MANY_TOKENS
     number = {"type": "number", "minimum": 0.5}
     yield schema_to_grammar({"type": "object", "properties": {"a": number, "é": {"enum": ["a", "b"]}}}), MANY_TOKENS
+    yield schema_to_grammar({"type": "object", "properties": {"a": {"type": "null"}, "b": True}}), 1
     yield schema_to_grammar({"type": "number", "multipleOf": 0.01}), 1  # as all amounts of money are
     for name in FORMATS:
         yield schema_to_grammar({"type": "string", "format": name}), 1

@@ -7,21 +7,20 @@ repetition of its key can undo it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...errors import UnsupportedSchema
 from ..expression import AnyOrder, Expression, Member, Sequence, alternation
+from ..record import record
 from .conditions import Mode, modes
 from .layout import Layout
 from .others import MAX_LISTED, Witnesses
 from .schema_order import SchemaOrder
-from .shape import Shape, only_required
+from .shape import Shape
 from .texts import error_at, string_text
 
 MAX_WITNESSES = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class AnyKeyOrder:
     """Writes shapes; those in which no two orders are possible are left to `in_order`."""
 
@@ -30,28 +29,24 @@ class AnyKeyOrder:
 
     def written(self, shape: Shape) -> Expression | None:
         """The objects of a shape; None if there are none."""
-        required = only_required(shape)
-        num_members = sum(value is not None for _, value in shape.members)
-        if num_members + bool(shape.others.cells) <= 1 and required is not None and shape.others.choices is None:
+        required = shape.required()
+        num_members = len(shape.members) - [value for _, value in shape.members].count(None)
+        is_plain = required is not None and shape.others.choices is None
+        if is_plain and num_members + bool(shape.others.cells) <= 1:
             return self.in_order.written(shape)
-        impossible = frozenset(key for key, value in shape.members if value is None)
+        impossible = frozenset([key for key, value in shape.members if value is None])
         counted = shape.minimum > 0 or shape.maximum is not None
         if required is None:
-            found = modes(shape.alternatives, impossible, counted, shape.pointer)
+            found = modes(shape.clauses, impossible, counted, shape.pointer)
         else:
             found = [Mode(frozenset(required), impossible, {}, {})] if impossible.isdisjoint(required) else []
         options: list[Expression] = []
         may_be_empty = False
         for mode in found:
-            if shape.others.choices is None:
-                option = self._members(shape, mode, ())
-                may_be_empty = may_be_empty or (not mode.required and not shape.minimum)
+            for witnesses in ((),) if shape.others.choices is None else shape.others.choices:
+                option = self._members(shape, mode, witnesses)
+                may_be_empty = may_be_empty or not (mode.required or shape.minimum or witnesses)
                 options += [] if option is None else [option]
-            else:
-                for witnesses in shape.others.choices:
-                    option = self._members(shape, mode, witnesses)
-                    may_be_empty = may_be_empty or (not mode.required and not shape.minimum and not witnesses)
-                    options += [] if option is None else [option]
         if options:
             return self.layout.bracketed(b"{", (alternation(*options),), b"}", may_be_empty=may_be_empty)
         return self.layout.empty(b"{}") if may_be_empty else None
@@ -63,18 +58,19 @@ class AnyKeyOrder:
         if spare is not None and spare < max(missing, 0):
             return None
         self._check(shape, missing, witnesses)
-        keys = [(key, value) for key, value in shape.members if key not in mode.forbidden and value is not None]
-        number = {key: index for index, (key, _) in enumerate(keys)}
-        if not mode.required <= number.keys():
+        keys = [(key, value) for key, value in shape.members if value is not None and key not in mode.forbidden]
+        required, implied, excluded = mode.required, mode.implied, mode.excluded
+        number = {key: index for index, (key, _) in enumerate(keys)} if required or implied or excluded else {}
+        if not required <= number.keys():
             return None
-        head, required, implied, excluded = self.layout.head, mode.required, mode.implied, mode.excluded
+        head = self.layout.head
         if implied or excluded:
             members = [
                 Member(
                     *head(string_text(key), value),
                     key in required,
-                    tuple(number[other] for other in implied.get(key, ())),
-                    tuple(number[other] for other in excluded.get(key, ())),
+                    tuple([number[other] for other in implied.get(key, ())]),
+                    tuple([number[other] for other in excluded.get(key, ())]),
                 )
                 for key, value in keys
             ]

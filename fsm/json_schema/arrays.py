@@ -8,11 +8,11 @@ values used), which the automaton runs as states.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import product
 
 from ...errors import ConstraintError, ConstraintTooLarge, UnsupportedSchema
 from ..expression import EMPTY_TEXT, AnyOrder, Expression, Literal, Member, Repeat, Rule, Sequence, alternation
+from ..record import record
 from .disjointness import goal_of_item
 from .layout import Layout, Parts
 from .negation import refusals
@@ -27,7 +27,7 @@ Value = Callable[[Goal], "Expression | None"]
 """Compiles a goal; None if no value fulfils it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class ArrayWriter:
     """What arrays need from the compiler.
 
@@ -45,6 +45,12 @@ class ArrayWriter:
 
     def array(self, facets: tuple[ArrayFacet, ...]) -> Expression | None:
         """All arrays that pass every facet; None if there are none."""
+        if len(facets) == 1:
+            (only,) = facets
+            minimum, maximum, num_fixed = only.minimum, only.maximum, len(only.prefix)
+            if not (num_fixed or only.contains or only.unique or only.repeated):  # nearly always
+                is_possible = maximum is None or maximum >= minimum
+                return self._list(goal_of_item(facets, 0), minimum, maximum) if is_possible else None
         minimum = max((facet.minimum for facet in facets), default=0)
         maximum = min((facet.maximum for facet in facets if facet.maximum is not None), default=None)
         if maximum is not None and maximum < minimum:
@@ -65,6 +71,15 @@ class ArrayWriter:
         if contains:
             return self._containing(facets, contains, minimum, maximum, num_fixed)
         return self._plain(facets, minimum, maximum, num_fixed)
+
+    def _list(self, items: Goal, minimum: int, maximum: int | None) -> Expression | None:
+        """Items of one kind."""
+        item = self.value(items) if maximum != 0 else None
+        if item is None:
+            return None if minimum else self.layout.empty(b"[]")
+        listed = self.layout.listed((item,), minimum, maximum)
+        assert listed is not None
+        return self.layout.bracketed(b"[", listed[0], b"]", may_be_empty=listed[1])
 
     def _plain(
         self, facets: tuple[ArrayFacet, ...], minimum: int, maximum: int | None, num_fixed: int
@@ -89,9 +104,7 @@ class ArrayWriter:
             return layout.empty(b"[]")
         if not fixed:
             assert rest is not None
-            listed = layout.listed((rest,), minimum, maximum)
-            assert listed is not None
-            return layout.bracketed(b"[", listed[0], b"]", may_be_empty=listed[1])
+            return self._list(goal_of_item(facets, 0), minimum, maximum)
         tail: Parts = ()
         if rest is not None:
             upper = None if maximum is None else maximum - num_fixed

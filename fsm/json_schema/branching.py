@@ -109,6 +109,14 @@ class Branching:
         known = self._evaluating if evaluating else self._branches
         found = known.get(goal)
         if found is None:
+            if len(goal) == 1:  # nearly always one schema that says all by itself
+                (atom,) = goal
+                part = self._parts.get(atom)
+                if part is None and not atom & 1 and not _is_evaluating(self.sites.table[atom >> 1]):
+                    part = self.part(atom)
+                if part is not None and not part.atoms and not part.disjunctions:
+                    found = known[goal] = (part,) if part.types else ()
+                    return found
             self._expanding.append(goal)
             try:
                 found = known[goal] = self._expanded(goal, evaluating)
@@ -142,7 +150,7 @@ class Branching:
         else:
             found = read(self.sites, site)
         self._parts[atom] = found
-        if not found.is_simple and not atom & 1 and atom not in self._endful:
+        if (found.atoms or found.disjunctions) and not atom & 1 and atom not in self._endful:
             self._refuse_endless(atom)
         return found
 
@@ -364,7 +372,7 @@ def _is_evaluating(site: Site) -> bool:
     """Whether a schema says something about what its other keywords have not evaluated."""
     schema = site.schema
     return (
-        isinstance(schema, dict)
+        type(schema) is dict
         and ("unevaluatedProperties" in schema or "unevaluatedItems" in schema)
         and is_keyword("unevaluatedItems", site.resource.draft)
     )

@@ -16,10 +16,11 @@ from .any_order import AnyKeyOrder
 from .arrays import ArrayWriter
 from .branching import Branching
 from .layout import Layout
-from .numbers import ANY_NUMBER, number_expressions, number_texts
+from .numbers import ANY_INTEGER, ANY_NUMBER, number_expressions, number_texts
 from .objects import ObjectWriter
 from .others import Others
 from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
+from .reading import PLAIN
 from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
@@ -92,16 +93,19 @@ class SchemaCompiler:
             expression = _ANY_VALUE
             self._rules[_ANY_VALUE.name] = _any_value(self._layout)
         else:
+            branches = self._branching.branches(goal)
             types = 0
-            for branch in self._branching.branches(goal):
+            for branch in branches:
                 types |= branch.types
             if types & (ARRAY | OBJECT):
                 name = self._reserve()
                 expression = Rule(name)
                 self._pending.append((name, goal))
             else:
-                options = self._options(goal)
-                expression = alternation(*options) if options else None
+                expression = _plain_expressions().get(branches[0]) if len(branches) == 1 else None
+                if expression is None:
+                    options = self._options(goal)
+                    expression = alternation(*options) if options else None
         self._known[goal] = expression
         return expression
 
@@ -181,6 +185,17 @@ class SchemaCompiler:
 
 
 @functools.cache
+def _plain_expressions() -> dict[Branch, Expression]:
+    """The values of the plain types that are no objects and no arrays."""
+    words = {
+        name: alternation(*(word for bit, word in _WORD_LITERALS if part.types & bit)) for name, part in PLAIN.items()
+    }
+    found: dict[str, Expression] = {"null": words["null"], "boolean": words["boolean"], "string": ANY_STRING_EXPRESSION}
+    found |= {"number": ANY_NUMBER, "integer": ANY_INTEGER}
+    return {PLAIN[name]: expression for name, expression in found.items()}
+
+
+@functools.cache
 def _any_value(layout: Layout) -> Expression:
     """The body of `_ANY_VALUE`: the same in almost every grammar, so it is made once."""
     items = layout.listed((_ANY_VALUE,), 0, None)
@@ -197,6 +212,8 @@ def _any_value(layout: Layout) -> Expression:
 
 def _scalars(branches: tuple[Branch, ...], bit: int) -> list[Expression]:
     """The numbers or strings of all branches, without repetitions."""
+    if len(branches) == 1:
+        return _written(bit, branches[0].numbers if bit == NUMBER else branches[0].strings)
     all_tests = {branch.numbers if bit == NUMBER else branch.strings: None for branch in branches if branch.types & bit}
     if () in all_tests:
         return [ANY_NUMBER if bit == NUMBER else ANY_STRING_EXPRESSION]
@@ -207,6 +224,8 @@ def _scalars(branches: tuple[Branch, ...], bit: int) -> list[Expression]:
 
 
 def _written(bit: int, tests: tuple[Test, ...]) -> list[Expression]:
+    if not tests:
+        return [ANY_NUMBER if bit == NUMBER else ANY_STRING_EXPRESSION]
     if len(tests) == 1 and tests[0][0] == "among" and bit == STRING:
         texts = tests[0][1]
         assert isinstance(texts, frozenset)

@@ -1,12 +1,13 @@
-"""All texts except some, as one automaton, made without any product of automata.
+"""All texts except some, made without any product of automata: the keys of an object that its schema does not name.
 
 A trie of the excluded texts, from which every other character leads into "any text"::
 
     excluded {"ab"}     root --a--> a --b--> ab (the text may not end here)
                         any other character, from any of them --> any text
 
-This is the key language of almost every object that allows additional properties, so it has to be quick: some ten
-microseconds, if the characters are ASCII.
+`any_text_except` is a `Dfa`, for the algebra. `OtherStrings` are the same texts as JSON strings; almost every object
+that allows additional properties has them, so they have to be quick: if the characters are printable ASCII, one
+compiled loop lays out the table that automata run on, in some ten microseconds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import functools
 
 import numpy as np
 
-from ..alphabet import Alphabet
-from ..dfa import Dfa
-from ..text_trie_kernels import trie_except
+from ..alphabet import Alphabet, Ints
+from ..any_json import string_text
+from ..dfa import Dfa, JsonStrings
+from ..text_table import TextTable, text_table
+from ..text_trie_kernels import base_of_strings, strings_except, trie_except
 from .texts import is_writable
 
 
@@ -27,7 +30,7 @@ def any_text_except(excluded: frozenset[str]) -> Dfa:
     texts = sorted(filter(is_writable, excluded))
     joined = "".join(texts)
     characters = "".join(sorted(set(joined)))
-    alphabet = _apart(characters)
+    alphabet = Alphabet.apart(characters)
     points = np.frombuffer(characters.encode("utf-32-le"), np.int32)
     symbols = np.searchsorted(points, np.frombuffer(joined.encode("utf-32-le"), np.int32))
     lens = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -35,7 +38,56 @@ def any_text_except(excluded: frozenset[str]) -> Dfa:
     return Dfa(alphabet, table, accepting, 1, distance)
 
 
+class OtherStrings:
+    """The JSON strings of all texts but some: a `Language` whose table was there before its automaton."""
+
+    __slots__ = ("__dict__", "_excluded", "_text_table")
+
+    def __init__(self, excluded: frozenset[str], table: TextTable) -> None:
+        self._excluded = excluded
+        self._text_table = table
+
+    @functools.cached_property
+    def _strings(self) -> JsonStrings:
+        """The same language with the same states, for those who look at it."""
+        return any_text_except(self._excluded).json_string()
+
+    @property
+    def start(self) -> int:
+        """The first byte state."""
+        return self._strings.start
+
+    def row(self, state: int) -> Ints:
+        """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
+        return self._strings.row(state)
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the closing quote has been written."""
+        return self._strings.is_accepting(state)
+
+    def shortest(self) -> bytes:
+        """A string of the language with the fewest characters."""
+        return self._strings.shortest()
+
+
 @functools.lru_cache(maxsize=128)
-def _apart(characters: str) -> Alphabet:
-    """Kept, since objects of one schema often use the same characters."""
-    return Alphabet.apart(characters)
+def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:
+    """The JSON strings of all texts but the excluded ones."""
+    texts = '"'.join((*sorted(excluded), ""))
+    if not (texts.isascii() and texts.isprintable()) or "\\" in texts or texts.count('"') > len(excluded):
+        return any_text_except(excluded).json_string()
+    data, fields, at, num_states, num_classes, accepts_at, least, most = strings_except(
+        np.frombuffer(texts.encode(), np.uint8), _base()
+    )
+    table = data[at : at + num_states * num_classes].reshape(num_states, num_classes)
+    accepts = data[accepts_at:].view(np.uint8)[:num_states]
+    return OtherStrings(excluded, TextTable(table, accepts, (data,), fields, least, most, int(fields[10])))
+
+
+@functools.cache
+def _base() -> Ints:
+    """What is the same for all of them."""
+    any_string = text_table(string_text())
+    _, _, template, _, _, _, byte_costs, is_wide, num_ascii = any_string.arrays
+    base: Ints = base_of_strings(template, byte_costs, is_wide, num_ascii)
+    return base

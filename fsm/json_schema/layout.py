@@ -9,16 +9,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..any_json import BLANK
 from ..expression import EMPTY_TEXT, Embed, Expression, Literal, Repeat, Sequence, alternation
+from ..record import record
 from ..regex import regex_to_dfa
 
 Parts = tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Layout:
     """Punctuation of one style. Functions return parts to be put into a `Sequence`."""
 

@@ -10,11 +10,11 @@ owed to `minProperties`), the schema is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 
 from ...errors import ConstraintTooLarge
 from ..expression import Expression
+from ..record import record
 from .keys import goal_of_key
 from .layout import Layout
 from .others import NO_KEYS, Others
@@ -25,7 +25,7 @@ from .texts import error_at, is_writable
 MAX_ALTERNATIVES = 500
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class ObjectWriter:
     """What objects need from the compiler: see `ArrayWriter`.
 
@@ -43,8 +43,13 @@ class ObjectWriter:
 
     def objects(self, branches: list[tuple[ObjectFacet, ...]]) -> list[Expression]:
         """One expression per shape among the branches; none if no object at all is possible."""
+        if len(branches) == 1 and len(branches[0]) == 1 and not branches[0][0].witnesses:  # nearly always
+            shape = self._shape(branches, self.closes and is_closed(branches[0]))
+            shapes: Iterable[Shape] = () if shape is None else (shape,)
+        else:
+            shapes = self._shapes(branches)
         found: list[Expression] = []
-        for shape in self._shapes(branches):
+        for shape in shapes:
             expression = self.written(shape)
             if expression is not None:
                 found.append(expression)
@@ -73,12 +78,13 @@ class ObjectWriter:
 
     def _shape(self, alternatives: list[tuple[ObjectFacet, ...]], closed: bool) -> Shape | None:
         first = alternatives[0]
-        if closed and any(facet.witnesses for facet in first):
-            return None  # some key that nobody names would have to be there
         only = first[0] if len(first) == 1 else None
+        if closed and any([facet.witnesses for facet in first]):
+            return None  # some key that nobody names would have to be there
         if only is not None:
-            minimum, maximum = only.minimum, only.maximum
+            minimum, maximum, free_names = only.minimum, only.maximum, not only.names
         else:
+            free_names = all(facet.names == ANYTHING for facet in first)
             minimum = max((facet.minimum for facet in first), default=0)
             maximum = min((facet.maximum for facet in first if facet.maximum is not None), default=None)
         if maximum is not None and maximum < minimum:
@@ -86,8 +92,8 @@ class ObjectWriter:
         pointer = first[0].pointer if first else ""
         names = _named_keys(alternatives)
         others = NO_KEYS if closed else self.others.of(first, frozenset(names), minimum)
-        names.update(dict.fromkeys(others.listed))
-        free_names = all(facet.names == ANYTHING for facet in first)
+        if others.listed:
+            names.update(dict.fromkeys(others.listed))
         members: list[tuple[str, Expression | None]] = []
         if only is not None and free_names and not only.patterns:  # nearly always
             goal_of, additional, value = only.properties.get, only.additional, self.value
@@ -96,15 +102,19 @@ class ObjectWriter:
             for key in names:
                 possible = is_writable(key) and (free_names or self.others.is_name(first, key))
                 members.append((key, self.value(goal_of_key(first, key)) if possible else None))
-        clauses = frozenset(
-            frozenset(clause for facet in facets for clause in facet.clauses) for facets in alternatives
-        )
-        return Shape(pointer, members, others, clauses, minimum, maximum)
+        return Shape(pointer, members, others, alternatives, minimum, maximum)
 
 
 def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:
     """All keys that some schema names, in the order in which they are written."""
     names: dict[str, None] = {}
+    if len(alternatives) == 1 and len(alternatives[0]) == 1 and alternatives[0][0].evaluates:  # nearly always
+        (facet,) = alternatives[0]
+        names.update(dict.fromkeys(facet.properties))
+        for clause in facet.clauses:
+            for key, _ in clause if len(clause) == 1 else sorted(clause):
+                names[key] = None
+        return names
     for facet in alternatives[0]:
         if facet.evaluates:
             names.update(dict.fromkeys(facet.properties))

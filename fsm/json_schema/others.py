@@ -10,7 +10,7 @@ from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..dfa import Dfa
 from ..expression import Embed, Expression
 from ..record import record
-from .key_trie import any_text_except
+from .key_trie import strings_but
 from .keys import is_matched, key_language
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .strings import ANY_STRING, ANY_STRING_EXPRESSION, key_expression, pattern_language
@@ -118,11 +118,13 @@ class Others:
         Args:
             minimum: `minProperties`; from 2 on, keys that are few are listed.
         """
+        if len(facets) == 1 and not (facets[0].patterns or facets[0].names or facets[0].witnesses):  # nearly always
+            return self._simple(facets[0].additional, named)
         witnesses = [witness for facet in facets for witness in facet.witnesses]
         patterns = tuple(dict.fromkeys(pattern for facet in facets for pattern, _ in facet.patterns))
         limits = [facet.names for facet in facets if facet.names != ANYTHING]
         if not patterns and not limits and not witnesses:
-            return self._simple(facets, named, minimum)
+            return self._simple(frozenset().union(*(facet.additional for facet in facets)), named)
         allowed = key_language(named, (), ())
         for limit in limits:
             allowed = _both(allowed, self.names(limit))
@@ -150,9 +152,8 @@ class Others:
             )
         return OtherKeys(cells, tuple(choices))
 
-    def _simple(self, facets: tuple[ObjectFacet, ...], named: frozenset[str], minimum: int) -> OtherKeys:
+    def _simple(self, goal: Goal, named: frozenset[str]) -> OtherKeys:
         """No patterns: one cell at most."""
-        goal: Goal = frozenset().union(*(facet.additional for facet in facets))
         if 1 in goal:
             return NO_KEYS
         value = self.value(goal)
@@ -160,7 +161,7 @@ class Others:
             return NO_KEYS
         key = ANY_STRING_EXPRESSION
         if named:
-            key = key_expression(any_text_except(named))
+            key = Embed(strings_but(named))
         return OtherKeys(((key, value),))
 
     def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:

@@ -51,6 +51,10 @@ _OBJECT_KEYWORDS = frozenset(
 )  # fmt: skip
 
 
+PLAIN = {name: Part("", mask, (("integer",),) if name == "integer" else ()) for name, mask in TYPES.items()}
+"""The parts of schemas that name a type and say nothing else: the same everywhere."""
+
+
 def read(sites: Sites, site: Site) -> Part:
     """The part that says what the schema object at `site` says.
 
@@ -62,6 +66,8 @@ def read(sites: Sites, site: Site) -> Part:
     assert isinstance(schema, dict)
     draft = site.resource.draft
     keywords = KEYWORDS.intersection(schema)
+    if len(keywords) == 1 and "type" in keywords and type(schema["type"]) is str and schema["type"] in PLAIN:
+        return PLAIN[schema["type"]]
     if "$ref" in keywords and 0 < draft <= 7:
         keywords = frozenset(("$ref",))
     if draft:

@@ -95,7 +95,7 @@ class Resolver:
 
     def __init__(self, schema: Schema, *, is_dynamic: bool) -> None:
         draft = draft_of(schema, UNSPECIFIED)
-        uri = urldefrag(_identifier(schema, draft))[0]
+        uri = _without_fragment(_identifier(schema, draft))
         self.root = Site(schema, "", Resource(uri, schema, "", draft))
         self._resources: dict[int, Resource] = {}
         self._index: dict[str, Resource] | None = None
@@ -136,7 +136,7 @@ class Resolver:
         identifier = _identifier(schema, parent.draft)
         if not identifier or identifier.startswith("#") or schema is parent.schema:
             return parent
-        uri = urldefrag(_joined(parent.uri, identifier, pointer))[0]
+        uri = _without_fragment(_joined(parent.uri, identifier, pointer))
         resource = Resource(uri, schema, pointer, draft_of(schema, parent.draft))
         self._resources[id(schema)] = resource
         return resource
@@ -281,6 +281,10 @@ def _identifier(schema: Schema, draft: int) -> str:
     if "$ref" in schema and draft in (DRAFT_4, DRAFT_6, DRAFT_7):
         return ""
     return identifier if isinstance(identifier, str) else ""
+
+
+def _without_fragment(uri: str) -> str:
+    return urldefrag(uri)[0] if "#" in uri else uri
 
 
 def _joined(base: str, reference: str, place: str) -> str:

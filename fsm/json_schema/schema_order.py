@@ -7,15 +7,15 @@ remains of them is carried along as state, and so are the counts for `minPropert
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alternation
+from ..record import record
 from .conditions import Residue
 from .layout import Layout, Parts
 from .others import MAX_LISTED, Witnesses
 from .parts import Clause
-from .shape import Shape, only_required
+from .shape import Shape
 from .texts import error_at, string_text
 
 MAX_STATES = 20_000
@@ -23,7 +23,7 @@ MAX_STATES = 20_000
 State = tuple[int, Residue, bool, int, "int | None"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class SchemaOrder:
     """Writes shapes. `reserve` gives a name for a rule, `define` its body."""
 
@@ -33,7 +33,7 @@ class SchemaOrder:
 
     def written(self, shape: Shape) -> Expression | None:
         """The objects of a shape; None if there are none."""
-        required = only_required(shape)
+        required = shape.required()
         counts = shape.maximum is not None or shape.others.choices is not None
         if required is not None and shape.minimum <= len(required) and not counts:
             return self.ordered(shape, required)
@@ -97,7 +97,7 @@ class SchemaOrder:
     def _stateful(self, shape: Shape) -> Expression | None:
         """One rule per state (next member, open clauses, anything written, keys owed, keys left)."""
         layout = self.layout
-        start: State = (0, shape.alternatives, False, shape.minimum, shape.maximum)
+        start: State = (0, shape.clauses, False, shape.minimum, shape.maximum)
         names = {start: self.reserve()}
         pending = [start]
 

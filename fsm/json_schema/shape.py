@@ -6,6 +6,7 @@ from ..expression import Expression
 from ..record import record
 from .conditions import Residue
 from .others import OtherKeys
+from .parts import ObjectFacet
 
 
 @record
@@ -15,28 +16,34 @@ class Shape:
     Attributes:
         members: (key, value) in the order of the schema; value None: the key cannot be there.
         others: keys not named.
-        alternatives: clauses of each alternative.
+        alternatives: the facets of each alternative; they differ in their clauses only.
     """
 
     pointer: str
     members: list[tuple[str, Expression | None]]
     others: OtherKeys
-    alternatives: Residue
+    alternatives: list[tuple[ObjectFacet, ...]]
     minimum: int
     maximum: int | None
 
+    @property
+    def clauses(self) -> Residue:
+        """The clauses of each alternative."""
+        return frozenset(
+            frozenset(clause for facet in facets for clause in facet.clauses) for facets in self.alternatives
+        )
 
-def only_required(shape: Shape) -> set[str] | None:
-    """The required keys, if the clauses say nothing else."""
-    if len(shape.alternatives) != 1:
-        return None
-    (clauses,) = shape.alternatives
-    required: set[str] = set()
-    for clause in clauses:
-        if len(clause) != 1:
+    def required(self) -> set[str] | None:
+        """The required keys, if the clauses say nothing else."""
+        if len(self.alternatives) > 1 and len(self.clauses) > 1:
             return None
-        ((key, present),) = clause
-        if not present:
-            return None
-        required.add(key)
-    return required
+        required: set[str] = set()
+        for facet in self.alternatives[0]:
+            for clause in facet.clauses:
+                if len(clause) != 1:
+                    return None
+                ((key, present),) = clause
+                if not present:
+                    return None
+                required.add(key)
+        return required

@@ -83,7 +83,8 @@ class Sites:
             return NEVER
         if type(schema) is not dict:
             raise error_at(InvalidSchema, pointer, f"a schema must be an object or a boolean, not {shown(schema)}")
-        number = self._numbers.get((id(schema), id(resource)))
+        key = (id(schema), id(resource))
+        number = self._numbers.get(key)
         if number is not None:
             return self._goals[number]
         found = KEYWORDS.intersection(schema)
@@ -92,8 +93,7 @@ class Sites:
         if len(found) == 1 and "type" in found and type(schema["type"]) is str:
             return self._plain(schema, pointer, resource)
         site = self.resolver.site(schema, pointer, resource)
-        key = (id(schema), id(site.resource))
-        if "$ref" in schema:
+        if "$ref" in found:
             site = self._target(site)
             if site.schema is True:
                 return ANYTHING
@@ -107,7 +107,9 @@ class Sites:
                 self._numbers[key] = number
                 return self._goals[number]
             self._numbers[target] = len(self.table)
-        number = self._numbers[key] = self._numbers[id(schema), id(resource)] = len(self.table)
+        number = self._numbers[key] = len(self.table)
+        if site.resource is not resource:
+            self._numbers[id(schema), id(site.resource)] = number
         goal = frozenset((2 * number,))
         self.table.append(site)
         self._goals.append(goal)

@@ -1,0 +1,54 @@
+"""The strings that are no named key: the quick table against the automaton that algebra made."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from phloem.fsm.automaton import Automaton
+from phloem.fsm.expression import Embed, Grammar
+from phloem.fsm.json_schema.key_trie import any_text_except, strings_but
+from phloem.fsm.network import build_network
+
+from ..vocabularies import BYTES
+
+TEXTS = st.text(st.sampled_from('ab_"\\é~\n'), max_size=4)
+
+
+def automaton(language: object) -> Automaton:
+    return Automaton(build_network(Grammar({"s": Embed(language)}, "s")), BYTES)  # type: ignore[arg-type]
+
+
+@settings(deadline=None)  # the first one waits for compiled loops
+@given(st.frozensets(TEXTS, min_size=1, max_size=6), st.lists(TEXTS, max_size=5))
+@example(frozenset(("", "a", "ab", "b_a")), ["", "a", "aa", "ab", "abb", "b_", "b_a", 'a"', "é"])
+def test_other_strings_are_all_but_the_excluded_ones(excluded: frozenset[str], texts: list[str]) -> None:
+    quick, slow = automaton(strings_but(excluded)), automaton(any_text_except(excluded).json_string())
+    for text in (*texts, *excluded):
+        spelt = json.dumps(text, ensure_ascii=False).encode()
+        assert quick.is_accepting(quick.advance_bytes(quick.start, spelt)) == (text not in excluded)
+        for end in range(len(spelt) + 1):
+            states = (each.advance_bytes(each.start, spelt[:end]) for each in (quick, slow))
+            mine, theirs = (
+                (each.min_bytes(state), each.live_bytes(state).tolist())
+                for each, state in zip((quick, slow), states, strict=True)
+            )
+            assert mine == theirs
+
+
+@settings(deadline=None)
+@given(st.frozensets(TEXTS, min_size=1, max_size=4))
+def test_other_strings_look_like_their_automaton(excluded: frozenset[str]) -> None:
+    quick, slow = strings_but(excluded), any_text_except(excluded).json_string()
+    assert quick.start == slow.start and quick.shortest() == slow.shortest()
+    pending, seen = [quick.start], {quick.start}
+    while pending:
+        state = pending.pop()
+        assert quick.is_accepting(state) == slow.is_accepting(state)
+        row = quick.row(state).tolist()
+        assert row == slow.row(state).tolist()
+        new = set(row) - seen - {0}
+        seen |= new
+        pending += new
