@@ -44,6 +44,8 @@ class EngineConfig:
         explain_namespaces: whether `explain_cache` may say that another namespace has the prefix. For operators only:
             it tells a tenant what its neighbours have sent.
         max_pinned_blocks: how much of the pool pins may hold together; None: a quarter of it.
+        reply_memory_bytes: memory for the token ids of replies, so that the next turn of a chat begins with the very
+            tokens that were generated; 0: replies are tokenised anew.
         jump: what to do with text that the constraint forces. "verified": draft it, and likely text, and keep what the
             model would have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
         max_draft_tokens: longest draft in tokens.
@@ -71,6 +73,7 @@ class EngineConfig:
     eviction_policy: str = "lru"
     explain_namespaces: bool = False
     max_pinned_blocks: int | None = None
+    reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
     max_draft_tokens: int = 64
     num_threads: int | None = None
@@ -83,8 +86,8 @@ class EngineConfig:
         for name in ("num_blocks", "kv_memory_bytes", "max_model_len", "num_threads"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
-        if self.max_overtakes < 0 or self.max_draft_tokens < 0:
-            raise ConfigError("max_overtakes and max_draft_tokens must not be negative")
+        if min(self.max_overtakes, self.max_draft_tokens, self.reply_memory_bytes) < 0:
+            raise ConfigError("max_overtakes, max_draft_tokens and reply_memory_bytes must not be negative")
         if not self.max_wait_seconds >= 0:
             raise ConfigError(f"max_wait_seconds: {self.max_wait_seconds} is out of range; it must not be negative")
         if self.eviction_policy not in POLICIES:

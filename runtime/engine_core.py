@@ -26,7 +26,7 @@ from .reply_memory import Conversation, ReplyMemory
 from .request import Delta, FinishReason, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
 from .scheduler import Scheduler
-from .statistics import EngineStatistics, Totals
+from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
 from .traffic_record import TrafficRecord
 
@@ -77,17 +77,18 @@ class EngineCore:
             clock=clock,
         )
         self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device)
+        self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         self._stepper = Stepper(
             self._scheduler,
             self._runner,
-            Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device),
+            self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
             jump=config.jump,
             max_draft_tokens=config.max_draft_tokens,
             on_finish=self._settle,
         )
-        self._replies = ReplyMemory()
+        self._replies = ReplyMemory(config.reply_memory_bytes)
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
         self._traffic = TrafficRecord()
@@ -252,6 +253,15 @@ class EngineCore:
             completion_tokens=usage.completion_tokens,
             drafted_tokens=usage.drafted_tokens,
             jumped_tokens=usage.jumped_tokens,
+        )
+
+    def kept_bytes(self) -> KeptBytes:
+        """What is remembered besides KV. Safe on any thread."""
+        return KeptBytes(
+            replies=self._replies.num_bytes,
+            traffic=self._traffic.num_bytes,
+            constraints=self.compiler.num_cached_bytes,
+            mask_table=self._sampler.num_mask_bytes,
         )
 
     def cache_state(self, *, shows_tree: bool = True) -> tuple[CacheReport, list[Visit]]:

@@ -57,6 +57,11 @@ class ReplyMemory:
         self._lock = threading.Lock()
         self._kept: OrderedDict[bytes, array[int]] = OrderedDict()
 
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is remembered; at most `max_bytes`."""
+        return self._num_bytes
+
     def encode(
         self, tokenizer: Tokenizer, pieces: Sequence[str], messages: Sequence[Mapping[str, Any]], namespace: str
     ) -> Conversation:

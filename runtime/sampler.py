@@ -78,6 +78,11 @@ class Sampler:
         self._eos_ids = list(eos_ids)
         self._device = device
 
+    @property
+    def num_mask_bytes(self) -> int:
+        """Memory of the table of mask rows on the device."""
+        return self._masks.num_bytes
+
     @torch.inference_mode()
     def choose(self, logits: torch.Tensor, batch: Batch) -> list[Choice]:
         """Decides every wanted row of `logits` `[R, vocab_size]`; may change `logits` (penalties)."""

@@ -40,6 +40,27 @@ class EngineStatistics:
         return self.num_blocks - self.num_free_blocks - self.num_cached_blocks
 
 
+@dataclass(frozen=True, slots=True)
+class KeptBytes:
+    """What an engine remembers between requests besides KV, in bytes. Each has a bound at which the oldest goes.
+
+    Attributes:
+        replies: token ids of replies, for chats (`EngineConfig.reply_memory_bytes`).
+        traffic: token ids of recent requests, for the what-if of `cache_report` (8 MiB, 2,000 requests).
+        constraints: compiled constraints and their mask rows (the compiler's bounds).
+        mask_table: mask rows on the device (64 MiB).
+    """
+
+    replies: int
+    traffic: int
+    constraints: int
+    mask_table: int
+
+    @property
+    def total(self) -> int:
+        return self.replies + self.traffic + self.constraints + self.mask_table
+
+
 @dataclass(slots=True)
 class Totals:
     """Usage summed over finished requests."""

@@ -24,6 +24,14 @@ class TrafficRecord:
         self._num_bytes = 0
         self._visits: deque[Visit] = deque()
 
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the token sequences; at most `max_bytes`."""
+        return self._num_bytes
+
+    def __len__(self) -> int:
+        return len(self._visits)
+
     def add(self, request: Request) -> None:
         """Puts down a request that ended."""
         visit = Visit(request.namespace, pack(request.token_ids), request.num_prompt_tokens)
