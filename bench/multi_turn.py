@@ -7,17 +7,25 @@ generated, with replies tokenised anew (what a server does that keeps text only)
 are sampled warmly, so their spelling is not always the tokenizer's. Per turn, medians over the chats: milliseconds of
 CPU time to the first token, and the share of earlier tokens that were found in the cache (all but the last one could
 be: its KV is never needed before).
+
+A second table says where the time of the spliced turns goes: rendering the template and putting together the token ids,
+checking the request, looking up the prefix and leasing it, and the forward with all else in the step. The new tokens
+attend to all of the history, so the forward cannot be flat; the last column is a forward of as many tokens that have no
+history, in the same run.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from random import Random
+from typing import Any
 
 import phloem as ph
 
+PARTS = ("render and splice", "prepare", "match", "compute")
 WORDS = ["block", "tree", "radix", "token", "prefix", "cache", "lease", "evict", "model", "city", "person", "ticket"]
 
 
@@ -43,6 +51,50 @@ def hold(engine: ph.Engine, options: argparse.Namespace, seed: int, spliced: boo
         turns.append((milliseconds, min(hit, 1.0)))
         earlier = len(token_ids) + len(ids) - (ids[-1] in engine.tokenizer.eos_ids)
         messages.append({"role": "assistant", "content": "".join(delta.text for delta in deltas)})
+    return turns
+
+
+def split(engine: ph.Engine, options: argparse.Namespace, seed: int) -> list[list[float]]:
+    """One chat; for each turn the milliseconds of `PARTS`, and of computing as many tokens without a history."""
+    random = Random(seed)
+    messages: list[dict[str, str]] = [{"role": "system", "content": "Answer briefly."}]
+    spent = [0.0]
+    lease = engine.prefix_cache.lease
+
+    def timed(*args: Any) -> int:
+        start = time.process_time()
+        try:
+            return lease(*args)
+        finally:
+            spent[0] += time.process_time() - start
+
+    turns = []
+    for _ in range(options.turns):
+        messages.append(
+            {"role": "user", "content": " ".join(random.choice(WORDS) for _ in range(options.message // 3))}
+        )
+        params = ph.SamplingParams(max_tokens=options.reply, temperature=1.2, seed=random.getrandbits(32))
+        spent[0] = 0.0
+        engine.prefix_cache.lease = timed  # type: ignore[method-assign]
+        times = [time.process_time()]
+        chat = engine.encode_chat(messages, namespace=str(seed))
+        times.append(time.process_time())
+        prepared = engine.prepare(chat.token_ids, params, conversation=chat.text, namespace=str(seed))
+        times.append(time.process_time())
+        engine.enqueue(prepared)
+        deltas = engine.step()
+        times.append(time.process_time())
+        engine.prefix_cache.lease = lease  # type: ignore[method-assign]
+        while engine.has_work:
+            deltas += engine.step()
+        messages.append({"role": "assistant", "content": "".join(delta.text for delta in deltas)})
+        num_new = len(chat.token_ids) - deltas[0].usage.cached_tokens
+        engine.enqueue(engine.prepare(chat.token_ids[-num_new:], ph.SamplingParams(max_tokens=1), namespace="alone"))
+        start = time.process_time()
+        engine.step()
+        alone = time.process_time() - start
+        encode, prepare, step = (after - before for before, after in itertools.pairwise(times))
+        turns.append([1000 * part for part in (encode, prepare, spent[0], step - spent[0], alone)])
     return turns
 
 
@@ -72,6 +124,14 @@ def main() -> None:
                 hit = statistics.mean(share for _, share in at_turn)
                 cells.append(f"{statistics.median(ms for ms, _ in at_turn):.2f} | {100 * hit:.1f} %")
             print(f"| {turn + 1} | " + " | ".join(cells) + " |")
+    print("\n| turn | " + " | ".join(f"{part}, ms" for part in PARTS) + " | compute without history, ms |")
+    print("|--:|" + "--:|" * (len(PARTS) + 1))
+    cached.flush_cache()
+    parts = [split(cached, options, seed) for seed in range(options.chats)]
+    for turn in range(options.turns):
+        if turn < 2 or turn % 3 == 1 or turn == options.turns - 1:
+            medians = [statistics.median(chat[turn][part] for chat in parts) for part in range(len(PARTS) + 1)]
+            print(f"| {turn + 1} | " + " | ".join(f"{median:.2f}" for median in medians) + " |")
     worst = min(share for run in runs["spliced"] for _, share in run)
     print(f"worst hit of any spliced turn: {100 * worst:.2f} %")
     if worst < 1:

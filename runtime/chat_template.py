@@ -36,7 +36,8 @@ CHATML = (
 )
 RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "tokenize"})
 MAX_DEPTH = 64
-_MARKERS = range(0xFDD0, 0xFDF0)  # noncharacters: never assigned, "intended for process-internal use"
+_MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # noncharacters, "intended for process-internal use"
+_MARKER_PATTERN = re.compile(f"[{_MARKERS[0]}-{_MARKERS[-1]}]")
 _TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
@@ -134,7 +135,8 @@ class ChatTemplate:
         for name in options.keys() - self.option_names:
             known = ", ".join(sorted(self.option_names)) or "none"
             raise RequestError(f"{name}: the chat template has no such option (it has: {known})", param=name)
-        cut, end = _unused_markers([checked, tools, options])
+        texts = _texts([checked, tools, options])
+        cut, end = _unused_markers(texts)
 
         def shield(text: str) -> str:
             return self._shield.text(text, cut)
@@ -151,7 +153,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt and not continue_final,
             "continue_final_message": continue_final,
         }
-        text = self._output(context, _num_chars([checked, tools, options]))
+        text = self._output(context, sum(map(len, texts)))
         if continue_final:
             text, found, _ = text.rpartition(end)
             if not found:
@@ -175,11 +177,15 @@ class _Shield:
         texts = [text for text in special_texts if text]
         # a look-ahead finds overlapping occurrences too
         self._pattern = re.compile(f"(?=(?:{'|'.join(map(re.escape, texts))}))(.)" if texts else "(?!)", re.DOTALL)
+        firsts = "".join({re.escape(text[0]) for text in texts})
+        self._first = re.compile(f"[{firsts}]" if texts else "(?!)")
         self._beginnings = {text[:length] for text in texts for length in range(1, len(text))}
         self._longest = max(map(len, self._beginnings), default=0)
 
     def text(self, text: str, cut: str) -> str:
         """`text` with `cut` behind the first character of every special token, and behind a begun one at its end."""
+        if self._first.search(text) is None:  # nearly always
+            return text
         shielded = self._pattern.sub(rf"\1{cut}", text)
         lengths = range(1, min(self._longest, len(text)) + 1)
         return shielded + cut if any(text[-n:] in self._beginnings for n in lengths) else shielded
@@ -194,19 +200,19 @@ def _shielded_message(message: dict[str, Any], shield: Callable[[str], str], cut
 
 def _message(message: object, place: str) -> dict[str, Any]:
     """One message in the form that templates expect: content as one text, arguments of tool calls as objects."""
-    if not isinstance(message, Mapping):
+    if not isinstance(message, (dict, Mapping)):  # dict first: the general question takes longer
         raise RequestError(f"{place}: expected an object with role and content", param="messages")
     role, content = message.get("role"), message.get("content")
     if not isinstance(role, str) or not role:
         raise RequestError(f"{place}.role: expected a text, got {role!r}", param="messages")
-    if isinstance(content, Sequence) and not isinstance(content, str | bytes):
+    if not isinstance(content, (str, bytes)) and isinstance(content, Sequence):
         content = "".join(_part(part, f"{place}.content[{index}]") for index, part in enumerate(content))
     if content is None and message.get("tool_calls") is None:
         raise RequestError(f"{place}.content: expected a text, got null", param="messages")
     if content is not None and not isinstance(content, str):
         raise RequestError(f"{place}.content: expected a text, got {type(content).__name__}", param="messages")
     checked = {**message, "role": role, "content": content}
-    if isinstance(message.get("tool_calls"), Sequence):
+    if checked.get("tool_calls") is not None and isinstance(checked["tool_calls"], Sequence):
         checked["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
     return checked
 
@@ -247,32 +253,37 @@ def _mapped(value: Any, change: Callable[[str], str], place: str, depth: int = 0
         return change(value)
     if value is None or isinstance(value, bool | int | float):
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return {change(str(key)): _mapped(inner, change, place, depth + 1) for key, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
+    if isinstance(value, (list, Sequence)) and not isinstance(value, bytes):
         return [_mapped(inner, change, place, depth + 1) for inner in value]
     raise RequestError(f"{place}: expected JSON values only, got {type(value).__name__}", param=place)
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: Any, place: str = "messages", depth: int = 0) -> list[str]:
+    """All texts in a JSON value, keys included."""
+    if isinstance(value, str):
+        return [value]
+    if depth > MAX_DEPTH:
+        raise RequestError(f"{place}: nested deeper than {MAX_DEPTH} levels", param=place)
     found: list[str] = []
-
-    def note(text: str) -> str:
-        found.append(text)
-        return text
-
-    _mapped(value, note, "messages")
+    if isinstance(value, (dict, Mapping)):
+        for key, inner in value.items():
+            found.append(str(key))
+            if isinstance(inner, str):
+                found.append(inner)
+            else:
+                found += _texts(inner, place, depth + 1)
+    elif isinstance(value, (list, Sequence)) and not isinstance(value, bytes):
+        for inner in value:
+            found += _texts(inner, place, depth + 1)
     return found
 
 
-def _num_chars(value: Any) -> int:
-    return sum(map(len, _texts(value)))
-
-
-def _unused_markers(value: Any) -> tuple[str, str]:
-    """Two characters that occur nowhere in the input."""
-    used = set().union(*_texts(value))
-    free = [chr(code) for code in _MARKERS if chr(code) not in used]
+def _unused_markers(texts: Sequence[str]) -> tuple[str, str]:
+    """Two characters that occur in none of the texts."""
+    used = {marker for text in texts for marker in _MARKER_PATTERN.findall(text)}
+    free = [marker for marker in _MARKERS if marker not in used]
     if len(free) < 2:
         raise RequestError("messages: they use up Unicode's noncharacters; send ordinary text", param="messages")
     return free[0], free[1]
