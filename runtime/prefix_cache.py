@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 
 from ..radix import BlockCost, BlockPool, Explanation, Node, Pin, RadixTree, equal_cost, pack, without_padding
 from .kv_cache import KVCache
-from .request import Lease, Request
+from .prompt_scores import PromptScores
+from .request import Lease, Request, TokenLogprob
 
 
 class PrefixCache:
@@ -41,6 +42,7 @@ class PrefixCache:
             block_size, policy=eviction_policy, block_cost=block_cost, max_pinned_blocks=max_pinned_blocks
         )
         self._kv_cache = kv_cache
+        self._scores = PromptScores(num_blocks, block_size)
         self._explain_namespaces = explain_namespaces
         self._count_needed: Callable[[str, bytes], int] | None = None
 
@@ -71,6 +73,7 @@ class PrefixCache:
         request.num_computed_tokens = 0
         if not self.enabled:
             return 0
+        self._recall_scores(request)
         limit = self._match_limit(request)
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
         if match.num_tokens:
@@ -90,6 +93,7 @@ class PrefixCache:
         if num_donated and self._grow(request, match.num_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
             self._kv_cache.copy_block(donor, request.blocks[-1])
+            self._scores.copy(donor, request.blocks[-1], num_donated)
             request.num_computed_tokens += num_donated
         return request.num_computed_tokens
 
@@ -139,6 +143,7 @@ class PrefixCache:
             return False
         for source, target in zip(parent.blocks[shared:], child.blocks[shared:], strict=False):
             self._kv_cache.copy_block(source, target)
+            self._scores.copy(source, target, self.block_size)
         child.num_computed_tokens = parent.num_computed_tokens
         return True
 
@@ -155,7 +160,9 @@ class PrefixCache:
         duplicates = self._hand_over(request, num_blocks, num_blocks * self.block_size)
         if duplicates:
             tokens = pack(request.token_ids[: num_blocks * self.block_size])
-            request.blocks[:num_blocks] = self.tree.match(tokens, request.namespace).blocks
+            kept = self.tree.match(tokens, request.namespace).blocks
+            self._hand_on_scores(request, kept, num_blocks * self.block_size)
+            request.blocks[:num_blocks] = kept
             self.pool.free(duplicates)
 
     def release(self, request: Request, *, keep: bool = True) -> None:
@@ -165,7 +172,11 @@ class PrefixCache:
         """
         if keep:
             num_blocks = -(-request.num_computed_tokens // self.block_size)
-            self.pool.free(self._hand_over(request, num_blocks, request.num_computed_tokens))
+            duplicates = self._hand_over(request, num_blocks, request.num_computed_tokens)
+            if duplicates and request.prompt_logprobs:
+                match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
+                self._hand_on_scores(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
+            self.pool.free(duplicates)
         held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
         self.pool.free(request.blocks[held:])
         if request.lease is not None:
@@ -224,11 +235,41 @@ class PrefixCache:
         num_needed = self._count_needed(leaf.namespace, tokens)
         return leaf.end if num_needed == len(tokens) >> 2 else num_needed
 
-    def _match_limit(self, request: Request) -> int:
+    def keep_scores(self, request: Request, start: int) -> None:
+        """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
         wanted = request.sampling.prompt_logprobs_from
-        if wanted is not None and not request.prompt_logprobs:
-            return min(request.num_tokens, wanted) - 1
-        return request.num_tokens - 1
+        if wanted is None or not self.enabled:
+            return
+        start = max(start, wanted)
+        scored = request.prompt_logprobs[start - wanted : request.num_computed_tokens - wanted]
+        if scored:
+            self._scores.write(request.blocks, start, [one.logprob for one in scored])
+
+    def _recall_scores(self, request: Request) -> None:
+        """Gives a waiting request the log-probabilities of its prompt that are kept, from the next it needs on."""
+        wanted = request.sampling.prompt_logprobs_from
+        if wanted is None or not self.enabled or request.sampling.logprobs:
+            return
+        start = wanted + len(request.prompt_logprobs)
+        prompt = request.token_ids[: request.num_prompt_tokens]
+        if start < len(prompt):
+            match = self.tree.match(pack(prompt), request.namespace)
+            end = match.num_tokens + match.num_partial_tokens
+            for score in self._scores.read([*match.blocks, match.partial_block], start, end):
+                request.prompt_logprobs.append(TokenLogprob(prompt[wanted + len(request.prompt_logprobs)], score))
+
+    def _hand_on_scores(self, request: Request, kept: list[int], num_tokens: int) -> None:
+        """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""
+        for index, (source, target) in enumerate(zip(request.blocks, kept, strict=False)):
+            if source != target and target >= 0:
+                self._scores.merge(source, target, min(self.block_size, num_tokens - index * self.block_size))
+
+    def _match_limit(self, request: Request) -> int:
+        """How many tokens may come from the cache: the next one that is wanted is decided from computed logits."""
+        wanted = request.sampling.prompt_logprobs_from
+        if wanted is None or wanted + len(request.prompt_logprobs) >= request.num_prompt_tokens:
+            return request.num_tokens - 1
+        return wanted + len(request.prompt_logprobs) - 1
 
     def _grow(self, request: Request, num_tokens: int) -> bool:
         missing = -(-num_tokens // self.block_size) - len(request.blocks)
@@ -239,5 +280,7 @@ class PrefixCache:
             if short > self.tree.num_evictable_blocks:
                 return False
             self.pool.free(self.tree.evict(short, spare=None if self._count_needed is None else self._num_needed))
-        request.blocks += self.pool.allocate(missing)
+        blocks = self.pool.allocate(missing)
+        self._scores.forget(blocks)
+        request.blocks += blocks
         return True

@@ -188,7 +188,7 @@ class Scheduler:
         logits_from = request.num_tokens - 1
         wanted = request.sampling.prompt_logprobs_from
         if wanted is not None and len(request.prompt_logprobs) < request.num_prompt_tokens - wanted:
-            logits_from = min(logits_from, wanted - 1)
+            logits_from = min(logits_from, wanted + len(request.prompt_logprobs) - 1)
         return Extend(request, start, num_tokens, draft, logits_from)
 
     def _make_room(self, extend: Extend, extends: list[Extend]) -> bool:

@@ -132,6 +132,7 @@ class Stepper:
         request.num_computed_tokens = extend.start + extend.num_tokens
         if choice.is_postponed:  # the last token is computed once more, for its logits
             request.num_computed_tokens -= 1
+        self._prefix_cache.keep_scores(request, extend.start)
         if choice.is_postponed or not extend.reaches_end:
             self._prefix_cache.commit(request)
             return None

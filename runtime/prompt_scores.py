@@ -1,0 +1,65 @@
+"""Log-probabilities of prompt tokens, kept with the blocks that hold their KV.
+
+A block's row has a number for each of its tokens, given all tokens before it, or nothing::
+
+    block 17    tokens   Paris   is     the    ca
+                scores   -0.31   -1.2   -0.04  none
+
+So a score lives exactly as long as the KV of its token, and goes where that goes: into the tree, to whoever leases the
+block, away with an eviction. Nothing is kept, and nothing costs anything, until somebody asks for the first score. What
+is kept is the very float32 that was computed.
+
+Knows block ids and offsets; it knows no tokens and no tree. Memory: 4 bytes per token of the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+
+class PromptScores:
+    """A row per block of the pool."""
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        self._num_blocks = num_blocks
+        self._block_size = block_size
+        self._rows: npt.NDArray[np.float32] | None = None
+
+    def forget(self, blocks: Sequence[int]) -> None:
+        """These blocks will hold other tokens."""
+        if self._rows is not None:
+            self._rows[blocks] = np.nan
+
+    def copy(self, source: int, target: int, num_tokens: int) -> None:
+        """The first tokens of both blocks are alike; of the rest of `target` nothing is known."""
+        if self._rows is not None:
+            self._rows[target] = np.nan
+            self._rows[target, :num_tokens] = self._rows[source, :num_tokens]
+
+    def merge(self, source: int, target: int, num_tokens: int) -> None:
+        """The first tokens of both blocks are alike: `target` learns what it does not have."""
+        if self._rows is not None:
+            mine, its = self._rows[target, :num_tokens], self._rows[source, :num_tokens]
+            np.copyto(mine, its, where=np.isnan(mine))
+
+    def write(self, blocks: Sequence[int], start: int, scores: Sequence[float]) -> None:
+        """Keeps the scores of the tokens from position `start` on of the sequence that `blocks` hold."""
+        if self._rows is None:
+            self._rows = np.full((self._num_blocks, self._block_size), np.nan, np.float32)
+        positions = np.arange(start, start + len(scores))
+        rows = np.asarray(blocks, np.int64)[positions // self._block_size]
+        self._rows[rows, positions % self._block_size] = scores
+
+    def read(self, blocks: Sequence[int], start: int, end: int) -> list[float]:
+        """The scores from position `start` on, up to `end` or the first that is not there."""
+        if self._rows is None or end <= start:
+            return []
+        positions = np.arange(start, end)
+        rows = np.asarray(blocks, np.int64)[positions // self._block_size]
+        scores = self._rows[rows, positions % self._block_size]
+        missing = np.flatnonzero(np.isnan(scores))
+        found: list[float] = scores[: missing[0] if len(missing) else None].tolist()
+        return found
