@@ -37,8 +37,6 @@ CONSTRAINTS = [
 NUM_CHATS = 32
 MAX_TURNS = 5
 MAX_OPEN = 24  # requests in the engine at a time
-SAMPLED = 50  # one request in so many is computed again
-NUM_REPORTS = 20
 REPLY_BYTES = 1 << 20
 
 
@@ -84,11 +82,12 @@ def resident_bytes() -> int:
 
 
 class Soak:
-    """Feeds one engine; `plain` says what is right."""
+    """Feeds one engine; `plain` says what is right, for one request in `sampled`."""
 
-    def __init__(self, engine: ph.Engine, plain: ph.Engine, seed: int) -> None:
+    def __init__(self, engine: ph.Engine, plain: ph.Engine, seed: int, sampled: int) -> None:
         self.engine = engine
         self.plain = plain
+        self.sampled = sampled
         self.random = Random(seed)
         self.chats: list[list[dict[str, str]]] = [self._new_chat() for _ in range(NUM_CHATS)]
         self.busy: set[int] = set()
@@ -196,7 +195,7 @@ class Soak:
         if request.chat_index is not None:
             reply = {"role": "assistant", "content": request.text}
             self.chats[request.chat_index] = [*request.chat, reply]
-        if self.tally.num_ended % SAMPLED == 0:
+        if self.tally.num_ended % self.sampled == 0:
             self._check(request)
         self._end(request_id)
 
@@ -220,9 +219,9 @@ class Soak:
         if request.chat_index is not None:
             self.busy.remove(request.chat_index)
 
-    def run(self, num_requests: int) -> Iterator[int]:
-        """Starts and finishes so many; yields the number that have ended, `NUM_REPORTS` times on the way."""
-        due = num_requests // NUM_REPORTS
+    def run(self, num_requests: int, num_reports: int) -> Iterator[int]:
+        """Starts and finishes so many; yields the number that have ended, `num_reports` times on the way."""
+        due = num_requests // num_reports
         while self.tally.num_ended < num_requests:
             room = MAX_OPEN - len(self.open)
             for _ in range(min(room, num_requests - self.num_started)):
@@ -233,7 +232,7 @@ class Soak:
             self.step()
             if self.tally.num_ended >= due:
                 yield self.tally.num_ended
-                due += num_requests // NUM_REPORTS
+                due += num_requests // num_reports
 
 
 def main() -> None:
@@ -241,12 +240,16 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--blocks", type=int, default=64, help="KV blocks of 16 tokens")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sampled", type=int, default=50, help="one request in so many is computed again")
+    parser.add_argument("--reports", type=int, default=20, help="how often it looks at itself on the way")
     parser.add_argument("--tolerance", type=float, default=0.03, help="growth of memory that is let pass")
     options = parser.parse_args()
     engine = ph.Engine(
         "nano", device="cpu", num_blocks=options.blocks, max_batch_tokens=256, reply_memory_bytes=REPLY_BYTES
     )
-    soak = Soak(engine, ph.Engine("nano", prefix_cache=False, device="cpu", num_blocks=256), options.seed)
+    soak = Soak(
+        engine, ph.Engine("nano", prefix_cache=False, device="cpu", num_blocks=256), options.seed, options.sampled
+    )
     warm: list[int] = []
     before = 0
     print(
@@ -254,7 +257,7 @@ def main() -> None:
     )
     print(" preemptions | evicted blocks | pinned |")
     print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for num_ended in soak.run(options.requests):
+    for num_ended in soak.run(options.requests, options.reports):
         engine.audit()
         now, evicted = engine.statistics(), engine.prefix_cache.tree.statistics.num_evicted_blocks
         kept, resident = engine.kept_bytes(), resident_bytes()
