@@ -27,7 +27,6 @@ import numpy.typing as npt
 from ..errors import ConstraintTooLarge
 from . import (
     automaton_kernels,
-    counted_kernels,
     opening_kernels,
     stack_kernels,
     state_kernels,
@@ -243,23 +242,14 @@ class Automaton:
         )
 
     def walk_text(
-        self, fields: npt.NDArray[np.int64], sub: int, limit: int, bits: Ints, exits: Ints
+        self, fields: npt.NDArray[np.int64], sub: int, count: int, limit: int, bits: Ints, exits: Ints
     ) -> tuple[int, int, int]:
         """`walk` inside one text automaton, bits being overwritten; see `text_walk_kernels.walk_text`."""
-        num_exits, worst, trie = text_walk_kernels.walk_text(
-            self._memory, fields, sub, limit, bits, exits, self.vocabulary.shared.known, self.vocabulary.shared.safe
-        )
-        return num_exits, worst, trie
-
-    def walk_counted(
-        self, fields: npt.NDArray[np.int64], sub: int, count: int, limit: int, bits: Ints, exits: Ints
-    ) -> tuple[int, int]:
-        """The same inside a counted text, after `count` characters; (number of exits, WHOLE or REST: their trie)."""
         shared = self.vocabulary.shared
-        num_exits, trie = counted_kernels.walk_counted(
+        num_exits, worst, trie = text_walk_kernels.walk_text(
             self._memory, fields, sub, count, limit, bits, exits, shared.known, shared.safe
         )
-        return num_exits, trie
+        return num_exits, worst, trie
 
     def group_exits(self, trie: int, exits: Ints, num_exits: int) -> tuple[Ints, Ints]:
         """The first exits grouped by their byte, and int32[257], where each group begins."""

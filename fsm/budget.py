@@ -97,7 +97,7 @@ class Budget:
                 self._inside_counted(table, sub, count, limit - least, scratch)
                 inside, most = scratch, limit - least
             else:
-                _, most, _ = automaton.walk_text(table.fields, sub, limit - least, scratch, NO_EXITS)
+                _, most, _ = automaton.walk_text(table.fields, sub, 0, limit - least, scratch, NO_EXITS)
                 inside = scratch
             bits |= inside
             worst = max(worst, most + least)
@@ -112,6 +112,6 @@ class Budget:
         counted, uncounted = table.counted, table.uncounted
         assert counted is not None and uncounted is not None
         if counted.is_free(count, self._automaton.vocabulary.max_token_len):
-            self._automaton.walk_text(uncounted.fields, sub, limit // table.widest, bits, NO_EXITS)
+            self._automaton.walk_text(uncounted.fields, sub, 0, limit // table.widest, bits, NO_EXITS)
         else:
-            self._automaton.walk_counted(table.fields, sub, count, limit, bits, NO_EXITS)
+            self._automaton.walk_text(table.fields, sub, count, limit, bits, NO_EXITS)

@@ -8,24 +8,8 @@ import numpy as np
 
 from .compiled import inner_kernel, kernel
 from .memory import (
-    COUNT_PATH,
-    FIND_SAFE_FROM,
-    INNER_PATH,
     NEVER,
-    NUM_PLAIN_ROWS,
-    NUM_WORDS,
-    PATH,
-    PLAIN0,
-    PLAIN1,
-    PLAIN_ROWS,
-    REST,
-    SAFE_SLOTS,
-    SAFE_WIDTH,
-    SUMMARIES,
-    SUMMARY_OF,
-    T_ACCEPTS,
     T_CLASSES,
-    T_IS_WIDE,
     T_LEAST,
     T_MAX,
     T_MIN,
@@ -36,21 +20,12 @@ from .memory import (
     T_TABLE,
     T_TAIL,
     T_TEMPLATE,
-    T_WAY,
     T_WIDEST,
     T_WORDS,
-    TRIE_BYTES,
-    TRIE_DEPTHS,
-    TRIE_ENDS,
-    TRIE_SIZE,
-    TRIE_TOKENS,
-    WHOLE,
     i32,
-    u8,
     u64,
 )
-from .safe_kernels import find_safe
-from .text_kernels import set_tokens, text_cost, text_step
+from .text_kernels import text_cost, text_step
 
 
 @kernel
@@ -110,7 +85,7 @@ def least_lengths(table: Any, accepting: Any, limit: Any) -> Any:
 
 
 @inner_kernel
-def _least_length(text: Any, state: Any, minimum: Any) -> Any:
+def least_length(text: Any, state: Any, minimum: Any) -> Any:
     """The least length >= minimum of a text from the state to its end; NEVER if there is none."""
     tail, period = text[T_TAIL], text[T_PERIOD]
     minimum = max(minimum, np.int64(0))
@@ -120,9 +95,9 @@ def _least_length(text: Any, state: Any, minimum: Any) -> Any:
 
 
 @inner_kernel
-def _fits(text: Any, state: Any, count: Any) -> Any:
+def fits_after(text: Any, state: Any, count: Any) -> Any:
     """Whether an end within the bounds can be reached from a state after `count` characters."""
-    return state != 0 and _least_length(text, state, text[T_MIN] - count) <= min(text[T_MAX] - count, NEVER - 1)
+    return state != 0 and least_length(text, state, text[T_MIN] - count) <= min(text[T_MAX] - count, NEVER - 1)
 
 
 @inner_kernel
@@ -132,7 +107,7 @@ def counted_alive(text: Any, state: Any, node: Any, count: Any) -> Any:
     num_classes, num_words = text[T_CLASSES], text[T_WORDS]
     for class_id in range(1, num_classes):
         can_follow = (reach[node * num_words + (class_id >> 6)] >> np.uint64(class_id & 63)) & np.uint64(1)
-        if can_follow and _fits(text, np.int64(table[state * num_classes + class_id]), count + 1):
+        if can_follow and fits_after(text, np.int64(table[state * num_classes + class_id]), count + 1):
             return True
     return False
 
@@ -158,7 +133,7 @@ def counted_step(text: Any, sub: Any, byte: Any, count: Any) -> Any:
         return 0
     if spelt < 0:
         target = np.int64(i32(text[T_TABLE])[state * text[T_CLASSES] - spelt])
-        return target * num_nodes if _fits(text, target, count + 1) else 0
+        return target * num_nodes if fits_after(text, target, count + 1) else 0
     return state * num_nodes + spelt if counted_alive(text, state, spelt, count) else 0
 
 
@@ -173,117 +148,12 @@ def counted_cost(text: Any, sub: Any, count: Any) -> Any:
     num_nodes, num_classes, widest = text[T_NODES], text[T_CLASSES], text[T_WIDEST]
     state, node = sub // num_nodes, sub % num_nodes
     if node == 0:
-        return min(widest * _least_length(text, state, text[T_MIN] - count), np.int64(NEVER))
+        return min(widest * least_length(text, state, text[T_MIN] - count), np.int64(NEVER))
     table, node_costs = i32(text[T_TABLE]), i32(text[T_NODE_COSTS])
     best = np.int64(NEVER)
     for class_id in range(1, num_classes):
         target = np.int64(table[state * num_classes + class_id])
-        if node_costs[node * num_classes + class_id] < 9 and _fits(text, target, count + 1):
-            left = widest * _least_length(text, target, text[T_MIN] - count - 1)
+        if node_costs[node * num_classes + class_id] < 9 and fits_after(text, target, count + 1):
+            left = widest * least_length(text, target, text[T_MIN] - count - 1)
             best = min(best, left + node_costs[node * num_classes + class_id])
     return best
-
-
-@inner_kernel
-def _stays(text: Any, state: Any) -> Any:
-    """Whether every plain character leads from the state back to it, so that only their number counts."""
-    table, template, is_wide = i32(text[T_TABLE]), i32(text[T_TEMPLATE]), u8(text[T_IS_WIDE])
-    num_classes = text[T_CLASSES]
-    for byte in range(128):
-        is_plain = ((PLAIN0 if byte < 64 else PLAIN1) >> np.uint64(byte & 63)) & np.uint64(1)
-        if is_plain and table[state * num_classes - np.int64(template[byte])] != state:
-            return False
-    for class_id in range(1, num_classes):
-        if is_wide[class_id] & 1 and table[state * num_classes + class_id] != state:
-            return False
-    return True
-
-
-@kernel
-def walk_counted(
-    memory: Any, text: Any, sub: Any, count: Any, limit: Any, bits: Any, exits: Any, known: Any, safe: Any
-) -> Any:
-    """`text_walk_kernels.walk_text` for a counted text.
-
-    The same short cuts are taken as far as the bounds are certainly not met on the way: from the least length on,
-    and as long as the longest way to an end is left. Nearer to the greatest length the plain rows still serve where
-    plain characters are merely counted: that of so many characters as may follow is exact.
-
-    Returns (number of exits, WHOLE or REST: the trie of the exits).
-    """
-    accepts = u8(text[T_ACCEPTS])
-    num_nodes, path = text[T_NODES], i32(memory[PATH])
-    with_exits = exits.shape[0] > 0
-    path[0], path[INNER_PATH], path[COUNT_PATH] = sub // num_nodes, sub % num_nodes, count
-    known[:] = -1
-    bits[:] = 0
-    trie = WHOLE
-    cuts = limit >= NEVER
-    if cuts and sub % num_nodes == 0 and count >= text[T_MIN]:
-        at = (np.int64(path[0]) & (SAFE_SLOTS - 1)) * SAFE_WIDTH
-        known[at // SAFE_WIDTH] = path[0]
-        find_safe(memory, text, np.int64(path[0]), limit, with_exits, safe, at)
-        steps = np.int64(safe[at + 3])
-        if (
-            (PLAIN0 & ~safe[at]) == 0
-            and (PLAIN1 & ~safe[at + 1]) == 0
-            and (safe[at + 2] & np.uint64(1)) == 0
-            and (steps >= NUM_PLAIN_ROWS or (steps and safe[at + 5]))
-        ):
-            row: Any = min(steps, NUM_PLAIN_ROWS)
-            if count + NUM_PLAIN_ROWS + text[T_WAY] > text[T_MAX]:
-                left = text[T_MAX] - count - _least_length(text, np.int64(path[0]), np.int64(0))
-                row = min(row, left) if _stays(text, np.int64(path[0])) else np.int64(0)
-            if row > 0:
-                num_words = memory[NUM_WORDS]
-                plain = i32(memory[PLAIN_ROWS] + row * num_words * 4)
-                for word in range(num_words):
-                    bits[word] = plain[word]
-                trie = REST
-    data, depths, ends = u8(memory[trie + TRIE_BYTES]), u8(memory[trie + TRIE_DEPTHS]), i32(memory[trie + TRIE_ENDS])
-    tokens = i32(memory[trie + TRIE_TOKENS])
-    summary_of, summaries = i32(memory[trie + SUMMARY_OF]), u64(memory[trie + SUMMARIES])
-    num_exits = 0
-    node, size = np.int64(0), memory[trie + TRIE_SIZE]
-    while node < size:
-        depth = np.int64(depths[node])
-        state, inner = np.int64(path[depth - 1]), np.int64(path[INNER_PATH + depth - 1])
-        read = np.int64(path[COUNT_PATH + depth - 1])
-        if cuts and inner == 0 and read >= text[T_MIN] and summary_of[node] >= 0:
-            slot = state & (SAFE_SLOTS - 1)
-            if known[slot] != state and ends[node] - node >= FIND_SAFE_FROM:
-                known[slot] = state
-                find_safe(memory, text, state, limit, with_exits, safe, slot * SAFE_WIDTH)
-            if known[slot] == state:
-                at = slot * SAFE_WIDTH
-                summary = np.int64(summary_of[node]) * 3
-                extra = summaries[summary + 2]
-                height = np.int64(extra >> np.uint64(2))
-                if (
-                    (summaries[summary] & ~safe[at]) == 0
-                    and (summaries[summary + 1] & ~safe[at + 1]) == 0
-                    and (extra & safe[at + 2]) == 0
-                    and height <= np.int64(safe[at + 3])
-                    and read + height + text[T_WAY] <= text[T_MAX]
-                ):
-                    set_tokens(memory, trie, node, np.int64(ends[node]), bits)
-                    node = np.int64(ends[node])
-                    continue
-        target = counted_step(text, state * num_nodes + inner, np.int64(data[node]), read)
-        if target == 0:
-            node = np.int64(ends[node])
-            continue
-        state, inner = target // num_nodes, target % num_nodes
-        if inner == 0:
-            read = next_count(text, read)
-        path[depth], path[INNER_PATH + depth], path[COUNT_PATH + depth] = state, inner, read
-        if tokens[node] >= 0 and (cuts or counted_cost(text, target, read) <= limit):
-            set_tokens(memory, trie, node, node + 1, bits)
-        if with_exits and inner == 0 and accepts[state] and read >= text[T_MIN]:
-            child, end = node + 1, np.int64(ends[node])
-            while child < end:
-                exits[num_exits] = child
-                num_exits += 1
-                child = np.int64(ends[child])
-        node += 1
-    return num_exits, trie

@@ -229,7 +229,7 @@ class Masks:
             bits = np.empty(vocabulary.num_words, np.int32)
             with self.store.scratch_lock:
                 scratch = self.store.exits if with_exits else NO_EXITS
-                num_exits, trie = self.automaton.walk_counted(table.fields, sub, count, NO_LIMIT, bits, scratch)
+                num_exits, _, trie = self.automaton.walk_text(table.fields, sub, count, NO_LIMIT, bits, scratch)
                 exits, starts = self.automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
             found = TextMask(bits, worst, exits, starts, trie)
             self.store.keep(shelf.counted, (sub, count), found)
@@ -244,7 +244,7 @@ class Masks:
         bits = np.empty(vocabulary.num_words, np.int32)
         with self.store.scratch_lock:
             scratch = self.store.exits if with_exits else NO_EXITS
-            num_exits, worst, trie = automaton.walk_text(table.fields, sub, NO_LIMIT, bits, scratch)
+            num_exits, worst, trie = automaton.walk_text(table.fields, sub, 0, NO_LIMIT, bits, scratch)
             exits, starts = automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
         mask = TextMask(bits, worst, exits, starts, trie)
         self.store.keep(shelf.masks, sub, mask)

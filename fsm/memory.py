@@ -58,16 +58,28 @@ OUT_OF_WORK = -4
 # the tables of `AnyOrder`, and room to unpack the frames of one (see `any_order`)
 SETS, MEMBERS, TRIES, EDGES, LISTS, SCRATCH = range(34, 40)
 # fields of a trie, counted from WHOLE (the trie of all tokens) or REST (of those that no plain row covers)
-TRIE_BYTES, TRIE_DEPTHS, TRIE_ENDS, TRIE_TOKENS, TRIE_ROOTS, TRIE_SIZE, SUMMARY_OF, SUMMARIES = range(8)
-WHOLE, REST = 40, 48
-NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, ALL_TOKENS, PLAIN_ROWS, NUM_WORDS, PATH = range(56, 63)
+(
+    TRIE_BYTES,
+    TRIE_DEPTHS,
+    TRIE_ENDS,
+    TRIE_TOKENS,
+    TRIE_ROOTS,
+    TRIE_SIZE,
+    SUMMARY_OF,
+    SUMMARIES,
+    TRIE_ORDERED,
+    TRIE_FIRSTS,
+    TRIE_LENS,
+) = range(11)
+WHOLE, REST = 40, 51
+NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, ALL_TOKENS, PLAIN_ROWS, NUM_WORDS, PATH = range(62, 69)
 ALLOWANCE = 12  # configurations that may still be looked at; see `Automaton.allow`
 # rows that there may be; the row that gives way next once there are as many; how many have given way
 MAX_ROWS, NEXT_ROW, NUM_FORGOTTEN = 13, 14, 15
 # the address of `automaton_kernels.transition`, its verbs, and the address of this memory itself
-TRANSITION, THIS = 63, 64
+TRANSITION, THIS = 69, 70
 READ, ENTER, WITHOUT_TEXTS = range(3)
-MEMORY_SIZE = 65
+MEMORY_SIZE = 71
 # PATH holds, by depth of the trie, a state, a count and the node of the template; then flags by class,
 # a few states, and marks by state
 COUNT_PATH, INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 256, 512, 1024, 5120, 5184, 5184 + 256
@@ -163,8 +175,9 @@ K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range
     T_PERIOD,
     T_WIDEST,
     T_WAY,
-) = range(21)
-TEXT_WIDTH = 21
+    T_PLAIN,
+) = range(22)
+TEXT_WIDTH = 22
 NEVER = 1 << 29
 SUB_BITS, STACK_BITS = 23, 20
 SUB_MASK, STACK_ID_MASK = (1 << SUB_BITS) - 1, (1 << STACK_BITS) - 1
@@ -181,7 +194,12 @@ NUM_PLAIN_ROWS = 32  # row n holds the tokens of at most n plain characters; lon
 # plain: the printable ASCII characters that a JSON string does not escape, as two words of bits ...
 PLAIN0 = np.uint64(0xFFFFFFFB00000000)  # from the space on, without the quote
 PLAIN1 = np.uint64(0x7FFFFFFFEFFFFFFF)  # without the backslash and DEL
-# ... and everything beyond ASCII but the separators U+2028 and U+2029
+# ... and everything beyond ASCII but the separators U+2028 and U+2029.
+# The kinds of characters beyond ASCII (`wide_kinds`)
+WIDE_LETTERS, WIDE_NUMERALS, WIDE_DIGITS, WIDE_SPACES, WIDE_SEPARATORS, WIDE_OTHERS = 1, 2, 4, 8, 16, 32
+ALL_WIDE, PLAIN_WIDE = 63, 63 - WIDE_SEPARATORS
+# the third word of a summary: kinds, then the flag, then from these bits on the height and the characters before
+HAS_CUT, HEIGHT_SHIFT, BEFORE_SHIFT = 128, 8, 16
 
 
 def _inttoptr(typing_context: Any, address: Any) -> Any:

@@ -18,7 +18,12 @@ from .memory import (
     MAX_REGION,
     MAX_REGION_STATES,
     MAX_SAFE_STEPS,
+    NEVER,
+    NUM_PLAIN_ROWS,
     PATH,
+    PLAIN0,
+    PLAIN1,
+    PLAIN_WIDE,
     REGION,
     SAFE_WIDTH,
     T_ACCEPTS,
@@ -26,12 +31,16 @@ from .memory import (
     T_COSTS,
     T_IS_WIDE,
     T_NUM_ASCII,
+    T_PLAIN,
     T_STATES,
     T_TABLE,
     T_TEMPLATE,
+    WIDE_SEPARATORS,
     i32,
     u8,
 )
+
+MAX_SWEEPS = 32  # over all states; where more are needed it does not pay
 
 
 @inner_kernel
@@ -177,9 +186,9 @@ def _keep_safe(text: Any, flags: Any, mark: Any, steps: Any, worst: Any, is_exac
 def find_safe(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, safe: Any, at: Any) -> None:
     """Characters of which any text of at most `steps` may follow the state, without a place that is asked for.
 
-    Fills safe[at : at + 6] (uint64): two words of ASCII bytes; 2 if the separators U+2028 and U+2029 do not all
-    belong to the set, plus 1 if not all other characters beyond ASCII do; steps; the greatest cost on the way; 1 if
-    no text of more than `steps` of them may follow.
+    Fills safe[at : at + 6] (uint64): two words of ASCII bytes; the kinds of characters beyond ASCII (`wide_kinds`) that
+    do not all belong to the set; steps; the greatest cost on the way; 1 if no text of more than `steps` of them may
+    follow.
     """
     safe[at : at + SAFE_WIDTH] = 0
     if 2 * text[T_CLASSES] > REGION - FLAGS:
@@ -199,3 +208,66 @@ def find_safe(memory: Any, text: Any, state: Any, limit: Any, with_exits: Any, s
         if num_bits(safe[at]) + num_bits(safe[at + 1]) < weight:
             safe[at], safe[at + 1], safe[at + 2] = kept0, kept1, kept2
             safe[at + 3], safe[at + 4], safe[at + 5] = kept3, kept4, kept5
+    if not is_plain(safe, at):
+        plain = i32(text[T_PLAIN])
+        if plain[0] == 0:
+            find_plain(text)
+        if plain[state] >> np.int32(with_exits) & 1 and plain[0] <= limit:
+            safe[at], safe[at + 1], safe[at + 2] = PLAIN0, PLAIN1, WIDE_SEPARATORS
+            safe[at + 3], safe[at + 4], safe[at + 5] = ENDLESS_STEPS, plain[0], 0
+
+
+@inner_kernel
+def is_plain(safe: Any, at: Any) -> Any:
+    """Whether a plain row says which tokens of plain characters may follow."""
+    return (
+        (PLAIN0 & ~safe[at]) == 0
+        and (PLAIN1 & ~safe[at + 1]) == 0
+        and (safe[at + 2] & np.uint64(PLAIN_WIDE)) == 0
+        and (safe[at + 3] >= NUM_PLAIN_ROWS or (safe[at + 3] != 0 and safe[at + 5] != 0))
+    )
+
+
+@inner_kernel
+def find_plain(text: Any) -> None:
+    """Marks the states from which any plain text may follow, however many states that leads through.
+
+    Fills plain (int32[num_states]): plain[state] is 1 if such a text is never refused, plus 2 if it meets no accepting
+    state either. plain[0] is 3 + the greatest cost of a marked state, at least 1.
+    """
+    table, template, plain = i32(text[T_TABLE]), i32(text[T_TEMPLATE]), i32(text[T_PLAIN])
+    accepts, costs, is_wide = u8(text[T_ACCEPTS]), i32(text[T_COSTS]), u8(text[T_IS_WIDE])
+    num_states, num_classes = text[T_STATES], text[T_CLASSES]
+    plain[0] = 3
+    classes = np.zeros(num_classes, np.bool_)
+    for class_id in range(1, num_classes):
+        classes[class_id] = (is_wide[class_id] & PLAIN_WIDE) != 0
+    for byte in range(128):
+        if ((PLAIN0 if byte < 64 else PLAIN1) >> np.uint64(byte & 63)) & np.uint64(1):
+            if template[byte] >= 0:
+                return
+            classes[-template[byte]] = True
+    for state in range(1, num_states):
+        plain[state] = 0 if costs[state] >= NEVER else 1 if accepts[state] else 3
+    changed, forwards, num_sweeps = True, False, 0
+    while changed:
+        changed = False
+        num_sweeps += 1
+        if num_sweeps > MAX_SWEEPS:
+            for state in range(1, num_states):
+                plain[state] = 0
+            return
+        for i in range(1, num_states):
+            state = i if forwards else num_states - i
+            marks = plain[state]
+            for class_id in range(1, num_classes):
+                if marks and classes[class_id]:
+                    target = table[state * num_classes + class_id]
+                    marks &= plain[target] if target else 0
+            if marks != plain[state]:
+                plain[state] = marks
+                changed = True
+        forwards = not forwards
+    for state in range(1, num_states):
+        if plain[state]:
+            plain[0] = max(plain[0], costs[state] + 3)

@@ -9,7 +9,6 @@ import numpy as np
 from .compiled import inner_kernel
 from .memory import (
     NEVER,
-    NEXT_SAME,
     T_CLASSES,
     T_COSTS,
     T_LIVE,
@@ -19,8 +18,11 @@ from .memory import (
     T_TABLE,
     T_TEMPLATE,
     T_WORDS,
-    TRIE_TOKENS,
+    TRIE_FIRSTS,
+    TRIE_LENS,
+    TRIE_ORDERED,
     i32,
+    u8,
     u64,
 )
 
@@ -70,20 +72,27 @@ def text_cost(text: Any, sub: Any) -> Any:
 @inner_kernel
 def set_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
     """Sets the bits of all tokens that end at trie nodes node .. end - 1."""
-    tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
-    for index in range(node, end):
+    tokens, firsts = i32(memory[trie + TRIE_ORDERED]), i32(memory[trie + TRIE_FIRSTS])
+    for index in range(firsts[node], firsts[end]):
         token = tokens[index]
-        while token >= 0:
-            bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
-            token = same[token]
+        bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
 
 
 @inner_kernel
 def clear_tokens(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> None:
     """Clears the bits of all tokens that end at trie nodes node .. end - 1."""
-    tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
-    for index in range(node, end):
+    tokens, firsts = i32(memory[trie + TRIE_ORDERED]), i32(memory[trie + TRIE_FIRSTS])
+    for index in range(firsts[node], firsts[end]):
         token = tokens[index]
-        while token >= 0:
-            bits[token >> 5] &= ~(np.int32(1) << np.int32(token & 31))
-            token = same[token]
+        bits[token >> 5] &= ~(np.int32(1) << np.int32(token & 31))
+
+
+@inner_kernel
+def set_short_tokens(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: Any) -> None:
+    """Sets the bits of the tokens of at most `limit` characters that end there, and clears those of the others."""
+    tokens, firsts = i32(memory[trie + TRIE_ORDERED]), i32(memory[trie + TRIE_FIRSTS])
+    lens = u8(memory[trie + TRIE_LENS])
+    for index in range(firsts[node], firsts[end]):
+        token = tokens[index]
+        bit = np.int32(1) << np.int32(token & 31)
+        bits[token >> 5] = bits[token >> 5] | bit if lens[index] <= limit else bits[token >> 5] & ~bit

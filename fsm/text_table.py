@@ -20,6 +20,7 @@ from .dfa import Dfa, JsonStrings
 from .dfa_kernels import distances
 from .memory import NEVER
 from .text_table_kernels import bits_of_rows, character_kinds, pack_text
+from .wide_kinds import wide_kinds
 
 if TYPE_CHECKING:
     from .dfa import Language
@@ -36,13 +37,14 @@ class TextTable:
     Attributes:
         table: int32[Q, G]; accepts: uint8[Q].
         arrays: all arrays that `fields` points to, so that they live as long.
-        fields: int64[21], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
+        fields: int64[22], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
             template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
-            node_costs int32[N, G], is_wide uint8[G] (1 if the class has characters beyond ASCII other than U+2028
-            and U+2029, plus 2 if it has one of these), num_ascii int32[G]
+            node_costs int32[N, G], is_wide uint8[G] (the kinds beyond ASCII that the class has characters of, see
+            `wide_kinds`), num_ascii int32[G]
             (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q; then the
             least and the greatest length (-1: not counted), the address of least int32[Q, tail + period], tail and
-            period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end.
+            period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end; last
+            the address of plain int32[Q] (`safe_kernels.find_plain`).
         counted: the bounds and what is left, if lengths are counted.
         uncounted: the table of the language itself, if lengths are counted.
         widest: the number of bytes of the widest character, if lengths are counted.
@@ -98,10 +100,10 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
     if len(table) * len(template) > MAX_STATES:
         raise ConstraintTooLarge(f"a pattern needs more than {MAX_STATES} byte states; simplify it")
     reach_bits, is_wide, num_ascii = _spelling_arrays(spelling)
-    accepts, live_bits, costs, fields, max_bytes = pack_text(
+    accepts, live_bits, costs, plain, fields, max_bytes = pack_text(
         table, accepting, template, reach_bits, byte_costs, is_wide, num_ascii, start
     )
-    arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii)
+    arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii, plain)
     return TextTable(table, accepts, arrays, fields, int(costs[start]), int(max_bytes), len(template))
 
 
@@ -131,7 +133,8 @@ def _counted(language: Counted) -> TextTable:
 @functools.lru_cache(maxsize=256)
 def _spelling_arrays(spelling: Spelling) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]:
     """What only depends on the spelling: `reach` as words of bits, `is_wide` and `num_ascii` as in `TextTable`."""
-    is_wide, num_ascii = character_kinds(spelling.template, spelling.reach)
+    wide = wide_kinds()
+    is_wide, num_ascii = character_kinds(spelling.template, spelling.reach, wide.template, wide.kinds, wide.below)
     return bits_of_rows(spelling.reach), is_wide, num_ascii
 
 

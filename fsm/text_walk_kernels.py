@@ -14,17 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import kernel
+from .compiled import inner_kernel, kernel
+from .counted_kernels import counted_alive, counted_cost, fits_after, least_length, next_count
 from .memory import (
     ALL_TOKENS,
+    BEFORE_SHIFT,
+    COUNT_PATH,
     FIND_SAFE_FROM,
+    HAS_CUT,
+    HEIGHT_SHIFT,
     INNER_PATH,
+    NEVER,
     NUM_PLAIN_ROWS,
     NUM_WORDS,
     PATH,
     PLAIN0,
     PLAIN1,
     PLAIN_ROWS,
+    PLAIN_WIDE,
     REST,
     SAFE_SLOTS,
     SAFE_WIDTH,
@@ -33,9 +40,13 @@ from .memory import (
     T_ACCEPTS,
     T_CLASSES,
     T_COSTS,
+    T_IS_WIDE,
+    T_MAX,
+    T_MIN,
     T_NODES,
     T_TABLE,
     T_TEMPLATE,
+    T_WAY,
     TRIE_BYTES,
     TRIE_DEPTHS,
     TRIE_ENDS,
@@ -46,48 +57,64 @@ from .memory import (
     u8,
     u64,
 )
-from .safe_kernels import find_safe, num_bits
-from .text_kernels import clear_tokens, set_tokens, text_alive, text_cost
+from .safe_kernels import find_safe, is_plain, num_bits
+from .text_kernels import clear_tokens, set_short_tokens, set_tokens, text_alive, text_cost
 
 
 @kernel
-def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: Any, known: Any, safe: Any) -> Any:
+def walk_text(
+    memory: Any, text: Any, sub: Any, count: Any, limit: Any, bits: Any, exits: Any, known: Any, safe: Any
+) -> Any:
     """The walk inside one text automaton, whatever comes after it.
 
     Sets the bit of every token all of whose bytes belong to the text and that leaves at most `limit` bytes to its
     end, and clears all others; fills exits (int32; of length 0: not wanted) with the trie nodes that follow a place
     where the text may end.
 
+    In a counted text, after `count` characters, the short cuts are taken as far as the bounds are certainly not met
+    on the way: from the least length on, and as long as the longest way to an end is left. Nearer to the greatest
+    length the plain rows still serve where plain characters are merely counted: that of so many characters as may
+    follow is exact.
+
     Args:
         known, safe: int32[SAFE_SLOTS], uint64[SAFE_SLOTS * SAFE_WIDTH], scratch: the safe characters by state.
 
-    Returns (number of exits, greatest cost met to within 3 bytes, WHOLE or REST: the trie of the exits).
+    Returns (number of exits, greatest cost met to within 3 bytes (0 for counted texts), WHOLE or REST: the trie of the
+    exits).
     """
     table, template, accepts = i32(text[T_TABLE]), i32(text[T_TEMPLATE]), u8(text[T_ACCEPTS])
     num_nodes, num_classes = text[T_NODES], text[T_CLASSES]
     costs, path = i32(text[T_COSTS]), i32(memory[PATH])
     with_exits = exits.shape[0] > 0
-    path[0], path[INNER_PATH] = sub // num_nodes, sub % num_nodes
+    is_counted = text[T_MAX] >= 0
+    least, most = np.int64(0), np.int64(NEVER)  # counts from and up to which short cuts are taken
+    if is_counted:
+        least, most = text[T_MIN] if limit >= NEVER else np.int64(NEVER), text[T_MAX] - text[T_WAY]
+    path[0], path[INNER_PATH], path[COUNT_PATH] = sub // num_nodes, sub % num_nodes, count
     known[:] = -1
     trie, worst, is_full = WHOLE, np.int64(0), False
     bits[:] = 0
-    if path[INNER_PATH] == 0:
-        at = (np.int64(path[0]) & (SAFE_SLOTS - 1)) * SAFE_WIDTH
-        known[at // SAFE_WIDTH] = path[0]
-        find_safe(memory, text, np.int64(path[0]), limit, with_exits, safe, at)
+    if path[INNER_PATH] == 0 and count >= least:
+        start = np.int64(path[0])
+        at = (start & (SAFE_SLOTS - 1)) * SAFE_WIDTH
+        known[at // SAFE_WIDTH] = start
+        find_safe(memory, text, start, limit, with_exits, safe, at)
         steps = np.int64(safe[at + 3])
-        if (
-            (PLAIN0 & ~safe[at]) == 0
-            and (PLAIN1 & ~safe[at + 1]) == 0
-            and (safe[at + 2] & np.uint64(1)) == 0
-            and (steps >= NUM_PLAIN_ROWS or (steps and safe[at + 5]))
-        ):
-            row, num_words = min(steps, NUM_PLAIN_ROWS), memory[NUM_WORDS]
+        row: Any = min(steps, NUM_PLAIN_ROWS) if is_plain(safe, at) else np.int64(0)
+        if row and count + NUM_PLAIN_ROWS > most:
+            row = min(row, text[T_MAX] - count - least_length(text, start, np.int64(0))) if _stays(text, start) else 0
+        if row > 0:
+            num_words = memory[NUM_WORDS]
             plain = i32(memory[PLAIN_ROWS] + row * num_words * 4)
             for word in range(num_words):
                 bits[word] = plain[word]
             trie, worst = REST, np.int64(safe[at + 4])
-        elif (safe[at + 2] & np.uint64(1)) == 0 and steps >= 4 and num_bits(safe[at]) + num_bits(safe[at + 1]) > 60:
+        elif (
+            not is_counted
+            and (safe[at + 2] & np.uint64(PLAIN_WIDE)) == 0
+            and steps >= 4
+            and num_bits(safe[at]) + num_bits(safe[at + 1]) > 60
+        ):
             # nearly everything goes on: begin with all tokens and clear what is refused
             is_full = True
             whole = i32(memory[ALL_TOKENS])
@@ -101,7 +128,8 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
     while node < size:
         depth = np.int64(depths[node])
         state, inner = np.int64(path[depth - 1]), np.int64(path[INNER_PATH + depth - 1])
-        if inner == 0 and summary_of[node] >= 0:
+        read = np.int64(path[COUNT_PATH + depth - 1])
+        if inner == 0 and summary_of[node] >= 0 and read >= least:
             slot = state & (SAFE_SLOTS - 1)
             if known[slot] != state and ends[node] - node >= FIND_SAFE_FROM:
                 known[slot] = state
@@ -114,37 +142,52 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
                     (summaries[summary] & ~safe[at]) == 0
                     and (summaries[summary + 1] & ~safe[at + 1]) == 0
                     and (extra & safe[at + 2]) == 0
-                    and (extra >> np.uint64(2)) <= safe[at + 3]
                 ):
-                    worst = max(worst, np.int64(safe[at + 4]))
-                    if not is_full:
-                        set_tokens(memory, trie, node, np.int64(ends[node]), bits)
-                    node = np.int64(ends[node])
-                    continue
+                    height, steps = np.int64(extra >> np.uint64(HEIGHT_SHIFT)) & 255, np.int64(safe[at + 3])
+                    fits = read + height <= most
+                    if fits and height <= steps:
+                        worst = max(worst, np.int64(safe[at + 4]))
+                        if not is_full:
+                            set_tokens(memory, trie, node, np.int64(ends[node]), bits)
+                        node = np.int64(ends[node])
+                        continue
+                    if fits and safe[at + 5] and (extra & np.uint64(HAS_CUT)) == 0:
+                        worst = max(worst, np.int64(safe[at + 4]))
+                        longest = (np.int64(extra >> np.uint64(BEFORE_SHIFT)) & 255) + steps
+                        set_short_tokens(memory, trie, node, np.int64(ends[node]), longest, bits)
+                        node = np.int64(ends[node])
+                        continue
         spelt = np.int64(template[inner * 256 + data[node]])
         alive = False
         if spelt < 0:
             state, inner = np.int64(table[state * num_classes - spelt]), np.int64(0)
-            alive = state != 0
+            if is_counted:
+                alive = fits_after(text, state, read + 1)
+                read = next_count(text, read)
+            else:
+                alive = state != 0
         elif spelt > 0:
             inner = spelt
-            alive = text_alive(text, state, spelt)
+            alive = counted_alive(text, state, spelt, read) if is_counted else text_alive(text, state, spelt)
         if not alive:
             if is_full:
                 clear_tokens(memory, trie, node, np.int64(ends[node]), bits)
             node = np.int64(ends[node])
             continue
-        path[depth] = state
-        path[INNER_PATH + depth] = inner
+        path[depth], path[INNER_PATH + depth], path[COUNT_PATH + depth] = state, inner, read
         if tokens[node] >= 0:
-            cost = np.int64(costs[state]) if inner == 0 else np.int64(text_cost(text, state * num_nodes + inner))
-            worst = max(worst, cost)
+            cost = np.int64(0)
+            if is_counted:
+                cost = np.int64(0) if limit >= NEVER else counted_cost(text, state * num_nodes + inner, read)
+            else:
+                cost = np.int64(costs[state]) if inner == 0 else np.int64(text_cost(text, state * num_nodes + inner))
+                worst = max(worst, cost)
             if is_full:
                 if cost > limit:
                     clear_tokens(memory, trie, node, node + 1, bits)
             elif cost <= limit:
                 set_tokens(memory, trie, node, node + 1, bits)
-        if with_exits and inner == 0 and accepts[state]:
+        if with_exits and inner == 0 and accepts[state] and (not is_counted or read >= text[T_MIN]):
             child, end = node + 1, np.int64(ends[node])
             while child < end:
                 exits[num_exits] = child
@@ -152,6 +195,21 @@ def walk_text(memory: Any, text: Any, sub: Any, limit: Any, bits: Any, exits: An
                 child = np.int64(ends[child])
         node += 1
     return num_exits, worst, trie
+
+
+@inner_kernel
+def _stays(text: Any, state: Any) -> Any:
+    """Whether every plain character leads from the state back to it, so that only their number counts."""
+    table, template, is_wide = i32(text[T_TABLE]), i32(text[T_TEMPLATE]), u8(text[T_IS_WIDE])
+    num_classes = text[T_CLASSES]
+    for byte in range(128):
+        is_plain = ((PLAIN0 if byte < 64 else PLAIN1) >> np.uint64(byte & 63)) & np.uint64(1)
+        if is_plain and table[state * num_classes - np.int64(template[byte])] != state:
+            return False
+    for class_id in range(1, num_classes):
+        if is_wide[class_id] & PLAIN_WIDE and table[state * num_classes + class_id] != state:
+            return False
+    return True
 
 
 @kernel

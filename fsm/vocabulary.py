@@ -212,4 +212,7 @@ def _trie_fields(trie: int, of: Trie) -> list[tuple[int, npt.NDArray[Any]]]:
         (trie + k.TRIE_ROOTS, of.roots),
         (trie + k.SUMMARY_OF, of.summary_of),
         (trie + k.SUMMARIES, of.summaries),
+        (trie + k.TRIE_ORDERED, of.ordered),
+        (trie + k.TRIE_FIRSTS, of.firsts),
+        (trie + k.TRIE_LENS, of.lens),
     ]
