@@ -160,10 +160,17 @@ class Automaton:
         keys = [int(pool[offset + index]) for index in range(int(states[at + k.S_SIZE]))]
         return [(key >> 43, key >> k.STACK_BITS & k.SUB_MASK, key & k.STACK_ID_MASK) for key in keys]
 
-    def frame(self, stack: int) -> tuple[int, int]:
-        """(count, parent) of the topmost frame: inside a counted text the characters read, and the stack around it."""
-        stacks, at = self._arrays[k.STACKS], stack * k.STACK_WIDTH
-        return int(stacks[at + k.F_COUNT]), int(stacks[at + k.F_PARENT])
+    def texts(self, state: int) -> tuple[list[tuple[int, int, int, int]], bool]:
+        """Where a state stands inside texts, and whether it also stands elsewhere.
+
+        Configurations that stand alike are one entry: (for `after_text`, index of the text, state in it, characters
+        read if they are counted).
+        """
+        size = int(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_SIZE])
+        found = np.empty(4 * size, np.int64)
+        num_groups, num_others = automaton_kernels.text_groups(self._memory, state, found)
+        numbers = found[: 4 * num_groups].tolist()
+        return list(zip(*(iter(numbers),) * 4, strict=True)), num_others > 0
 
     def frames(self, stack: int) -> list[tuple[int, int]]:
         """(node to go on at, turns done) of every frame of a stack, the top first."""
@@ -204,6 +211,10 @@ class Automaton:
     def enter(self, node: int, stack: int) -> int:
         """The state in which exactly this position has been reached."""
         return self._call(lambda: automaton_kernels.ask(self._memory, k.ENTER, node, stack))
+
+    def after_text(self, state: int, configuration: int) -> int:
+        """The state in which a text of `texts` has ended."""
+        return self._call(lambda: automaton_kernels.ask(self._memory, k.AFTER_TEXT, state, configuration))
 
     def without_texts(self, state: int) -> int:
         """The state without its configurations inside text automata, not accepting; 0 if none is left."""

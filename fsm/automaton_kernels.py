@@ -15,6 +15,7 @@ from .compiled import call, inner_kernel, kernel
 from .counted_kernels import counted_step, next_count
 from .key_kernels import key_step, mark_live_keys
 from .memory import (
+    AFTER_TEXT,
     ALLOWANCE,
     ARG,
     BYTE_SETS,
@@ -143,11 +144,38 @@ def _without_texts(memory: Any, state: Any) -> Any:
     return intern(memory, size, np.int64(0))
 
 
+@inner_kernel
+def _after_text(memory: Any, state: Any, index: Any) -> Any:
+    """The state in which the text of a configuration has ended, in all configurations that stand alike in it."""
+    pool, kinds, args, nexts = i64(memory[POOL]), i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT])
+    states, stacks = i32(memory[STATES]), i32(memory[STACKS])
+    offset = states[state * STATE_WIDTH + S_OFFSET]
+    same = pool[offset + index]
+    table = args[same >> 43]
+    is_counted = i64(memory[TEXTS] + table * (TEXT_WIDTH * 8))[T_MAX] >= 0
+    count = stacks[(same & STACK_ID_MASK) * STACK_WIDTH + F_COUNT]
+    forget_visits(memory)
+    num_work = np.int64(0)
+    for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
+        key = pool[i]
+        node, stack = key >> 43, key & STACK_ID_MASK
+        if kinds[node] != K_TEXT or args[node] != table or ((key ^ same) >> STACK_BITS) & SUB_MASK:
+            continue
+        if is_counted:
+            if stacks[stack * STACK_WIDTH + F_COUNT] != count:
+                continue
+            stack = np.int64(stacks[stack * STACK_WIDTH + F_PARENT])
+        num_work = visit(memory, np.int64(nexts[node]) << 43 | stack, num_work)
+        if num_work < 0:
+            return num_work
+    return close(memory, num_work)
+
+
 def transition(address: Any, verb: Any, state: Any, what: Any) -> Any:
     """Everything that may make new states, behind one address (see `compiled.callback_address`).
 
     READ: the state after the byte `what`. ENTER: the state in which exactly the node `state` with the stack `what`
-    has been reached. WITHOUT_TEXTS: the state without its configurations inside texts.
+    has been reached. WITHOUT_TEXTS: the state without its configurations inside texts. AFTER_TEXT: `_after_text`.
     """
     memory = i64(address)
     if verb == READ:
@@ -160,6 +188,8 @@ def transition(address: Any, verb: Any, state: Any, what: Any) -> Any:
         return target
     if verb == ENTER:
         return _enter(memory, state, what)
+    if verb == AFTER_TEXT:
+        return _after_text(memory, state, what)
     return _without_texts(memory, state)
 
 
@@ -289,6 +319,38 @@ def live_bytes(memory: Any, state: Any, live: Any) -> Any:
     for byte in range(256):
         total += live[byte]
     return total
+
+
+@kernel
+def text_groups(memory: Any, state: Any, found: Any) -> Any:
+    """The texts of a state: fills found (int64[4 * number of configurations]).
+
+    Each group of configurations that stand alike in a text is four numbers: the first of the configurations, the
+    text, the state in it, and the characters read if they are counted (else 0). Returns (groups, other configurations).
+    """
+    states, pool, stacks = i32(memory[STATES]), i64(memory[POOL]), i32(memory[STACKS])
+    kinds, args = i32(memory[KIND]), i32(memory[ARG])
+    offset = states[state * STATE_WIDTH + S_OFFSET]
+    num_groups, num_others = 0, 0
+    for index in range(states[state * STATE_WIDTH + S_SIZE]):
+        key = pool[offset + index]
+        node = key >> 43
+        if kinds[node] != K_TEXT:
+            num_others += 1
+            continue
+        table, sub, count = np.int64(args[node]), (key >> STACK_BITS) & SUB_MASK, np.int64(0)
+        if i64(memory[TEXTS] + table * (TEXT_WIDTH * 8))[T_MAX] >= 0:
+            count = np.int64(stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
+        is_new = True
+        for at in range(0, 4 * num_groups, 4):
+            if found[at + 1] == table and found[at + 2] == sub and found[at + 3] == count:
+                is_new = False
+                break
+        if is_new:
+            at = 4 * num_groups
+            found[at], found[at + 1], found[at + 2], found[at + 3] = index, table, sub, count
+            num_groups += 1
+    return num_groups, num_others
 
 
 @kernel

@@ -21,7 +21,6 @@ from .alphabet import Ints
 from .automaton import NO_LIMIT, Automaton
 from .liveness import Liveness
 from .masks import NO_EXITS, Masks
-from .network import TEXT
 from .text_table import TextTable
 
 MAX_KEPT = 65_536
@@ -77,17 +76,13 @@ class Budget:
         worst = -1
         if not self._liveness.is_by_bytes:
             return bits, worst
-        configurations = automaton.configurations(state)
+        texts, is_elsewhere = automaton.texts(state)
         scratch = np.empty(automaton.vocabulary.num_words, np.int32)
-        for node, sub, stack in configurations:
-            if network.kind[node] != TEXT:
-                continue
-            table = network.texts[network.arg[node]]
-            count = 0
-            if table.counted is not None:
-                count, stack = automaton.frame(stack)
-            after = automaton.enter(int(network.next_node[node]), stack)
-            least = self._liveness.bound(after) if len(configurations) == 1 else automaton.min_bytes(after)
+        for configuration, text, sub, count in texts:
+            table = network.texts[text]
+            after = automaton.after_text(state, configuration)
+            is_alone = len(texts) == 1 and not is_elsewhere
+            least = self._liveness.bound(after) if is_alone else automaton.min_bytes(after)
             if least > limit:
                 continue
             if limit == NO_LIMIT:

@@ -1,6 +1,7 @@
 """Masks: which tokens may come next in a state, as a row of bits.
 
-A token may follow a state if it may follow one of its configurations, so a row is an OR over configurations:
+A token may follow a state if it may follow one of its configurations, so a row is an OR over configurations (those that
+stand alike in a text being one, and what may follow it one state):
 
     inside a text automaton     tokens that stay inside: depends on (automaton, text state) alone, hence known once
                                 for all constraints of the process; plus tokens that leave it: a walk below the
@@ -32,14 +33,13 @@ from .automaton import ENDLESS, NO_LIMIT, Automaton, OutOfWork
 from .counted import Counted
 from .liveness import Liveness
 from .mask_store import MaskStore, Row, TextMask, TextShelf
-from .memory import N_ARG, N_KIND, N_NEXT, NEVER
-from .network import TEXT
+from .memory import NEVER
 from .text_table import TextTable
 
 NOTHING = np.empty(0, np.int32)
 NO_EXITS = np.empty(0, np.int32)
 MAX_CHARACTER_LEN = 5  # bytes that may be missing of a character (or of an escape) that has begun
-FEW_TEXTS = 8  # configurations inside texts after which their work is charged
+FEW_TEXTS = 12  # texts after which their work is charged
 TEXT_WORK = 400  # what one of them is charged: about 30 µs
 MAX_ATTEMPTS = 500  # of one walk
 MAX_BEGUN = 64  # rows that have been begun and wait for more work to be allowed
@@ -56,9 +56,6 @@ class Masks:
         self.store = store
         self.rows = store.shelf_of(self)
         self._begun: dict[int, Generator[None, None, Row]] = {}
-        network = automaton.network  # through memoryviews, which give plain integers as quickly as lists do
-        self._next_node, self._kind = network.array(N_NEXT).data, network.array(N_KIND).data
-        self._arg = network.array(N_ARG).data
 
     def row(self, state: int) -> Row:
         """The row of a state, from the store if it is known."""
@@ -98,12 +95,11 @@ class Masks:
         """
         if state in self._begun or not self.liveness.is_by_bytes:
             return None
-        automaton, kinds = self.automaton, self._kind
-        configurations = automaton.configurations(state)
-        texts = [configuration for configuration in configurations if kinds[configuration[0]] == TEXT]
+        automaton = self.automaton
+        texts, is_elsewhere = automaton.texts(state)
         if len(texts) > FEW_TEXTS:
             return None
-        masks = [self._text_at(*text) for text in texts]
+        masks = [self._text_at(state, *text) for text in texts]
         with self.store.row_lock:
             bits, worst = self.store.row, 0
             bits[:] = masks[0][0].bits if masks else 0
@@ -115,7 +111,7 @@ class Masks:
                     if mask.exits is not None and mask.starts is not None and automaton.has_bytes(after):
                         cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, bits)
                         worst = max(worst, cost - 1)
-                if len(texts) < len(configurations):
+                if is_elsewhere:
                     rest = automaton.without_texts(state) if texts else state
                     worst = max(worst, automaton.walk(rest, NO_LIMIT, bits) - 1)
             except OutOfWork:
@@ -124,15 +120,11 @@ class Masks:
                 np.bitwise_or(bits, self.store.vocabulary.eos_words, out=bits)
             return self.store.keep_copy(self.rows, state, bits, worst)
 
-    def _text_at(self, node: int, sub: int, stack: int) -> tuple[TextMask, int]:
-        """The mask of a configuration inside a text, and the state once that has ended."""
-        automaton = self.automaton
-        table = automaton.network.texts[self._arg[node]]
-        count = 0
-        if table.counted is not None:
-            count, stack = automaton.frame(stack)
-        after = automaton.enter(self._next_node[node], stack)
-        return self.text_mask(table, sub, automaton.has_bytes(after), count), after
+    def _text_at(self, state: int, configuration: int, text: int, sub: int, count: int) -> tuple[TextMask, int]:
+        """The mask of one of `Automaton.texts`, and the state once that has ended."""
+        after = self.automaton.after_text(state, configuration)
+        table = self.automaton.network.texts[text]
+        return self.text_mask(table, sub, self.automaton.has_bytes(after), count), after
 
     def _continued(self, state: int) -> Generator[None, None, Row]:
         """The making of a row, from where it stopped."""
@@ -148,13 +140,9 @@ class Masks:
         automaton, vocabulary = self.automaton, self.store.vocabulary
         bits = np.zeros(vocabulary.num_words, np.int32)
         worst = 0
-        num_texts = 0
-        configurations = automaton.configurations(state)
-        for node, sub, stack in configurations:
-            if self._kind[node] != TEXT:
-                continue
-            num_texts += 1
-            mask, after = self._text_at(node, sub, stack)
+        texts, is_elsewhere = automaton.texts(state)
+        for number, text in enumerate(texts, 1):
+            mask, after = self._text_at(state, *text)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
             np.bitwise_or(bits, mask.bits, out=bits)
             if automaton.has_bytes(after):
@@ -162,10 +150,10 @@ class Masks:
                 if cost:
                     np.bitwise_or(bits, leaving, out=bits)
                 worst = max(worst, cost - 1)
-            if num_texts % FEW_TEXTS == 0 and not automaton.charge(FEW_TEXTS * TEXT_WORK):
+            if number % FEW_TEXTS == 0 and not automaton.charge(FEW_TEXTS * TEXT_WORK):
                 yield
-        if num_texts < len(configurations):
-            rest = automaton.without_texts(state) if num_texts else state
+        if is_elsewhere:
+            rest = automaton.without_texts(state) if texts else state
             worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, NO_LIMIT, bits))) - 1)
         if not self.liveness.is_by_bytes:
             worst = NO_LIMIT

@@ -78,7 +78,7 @@ ALLOWANCE = 12  # configurations that may still be looked at; see `Automaton.all
 MAX_ROWS, NEXT_ROW, NUM_FORGOTTEN = 13, 14, 15
 # the address of `automaton_kernels.transition`, its verbs, and the address of this memory itself
 TRANSITION, THIS = 69, 70
-READ, ENTER, WITHOUT_TEXTS = range(3)
+READ, ENTER, WITHOUT_TEXTS, AFTER_TEXT = range(4)
 MEMORY_SIZE = 71
 # PATH holds, by depth of the trie, a state, a count and the node of the template; then flags by class,
 # a few states, and marks by state

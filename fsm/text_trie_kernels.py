@@ -19,6 +19,7 @@ from .memory import (
     T_NODE_COSTS,
     T_NODES,
     T_NUM_ASCII,
+    T_PLAIN,
     T_REACH,
     T_START,
     T_STATES,
@@ -115,12 +116,13 @@ def strings_except(texts: Any, base: Any) -> Any:
     ascii_at = costs_at + num_states
     accepts_at = ascii_at + num_classes
     wide_at = accepts_at + ((num_states + 3) >> 2)
-    data = np.zeros(wide_at + ((num_classes + 3) >> 2), np.int32)
+    plain_at = wide_at + ((num_classes + 3) >> 2)
+    data = np.zeros(plain_at + num_states, np.int32)
     live, reach = data[:reach_at].view(np.uint64), data[reach_at:table_at].view(np.uint64)
     table, template = data[table_at:template_at], data[template_at:node_costs_at]
     node_costs, costs = data[node_costs_at:costs_at], data[costs_at:ascii_at]
     num_ascii, accepts = data[ascii_at:accepts_at], data[accepts_at:wide_at].view(np.uint8)
-    is_wide = data[wide_at:].view(np.uint8)
+    is_wide, plain = data[wide_at:plain_at].view(np.uint8), data[plain_at:]
 
     for state in range(1, closed):
         row = state * num_classes
@@ -171,6 +173,7 @@ def strings_except(texts: Any, base: Any) -> Any:
             reach[node * words + (other >> 6)] |= np.uint64(1) << np.uint64(other & 63)
 
     fields = np.zeros(TEXT_WIDTH, np.int64)
+    fields[T_PLAIN] = plain.ctypes.data
     fields[T_TABLE], fields[T_ACCEPTS] = table.ctypes.data, accepts.ctypes.data
     fields[T_TEMPLATE], fields[T_REACH] = template.ctypes.data, reach.ctypes.data
     fields[T_LIVE], fields[T_COSTS] = live.ctypes.data, costs.ctypes.data

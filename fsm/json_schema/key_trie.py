@@ -88,6 +88,6 @@ def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:
 def _base() -> Ints:
     """What is the same for all of them."""
     any_string = text_table(string_text())
-    _, _, template, _, _, _, byte_costs, is_wide, num_ascii = any_string.arrays
+    _, _, template, _, _, _, byte_costs, is_wide, num_ascii, _ = any_string.arrays
     base: Ints = base_of_strings(template, byte_costs, is_wide, num_ascii)
     return base
