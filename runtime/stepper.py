@@ -93,9 +93,11 @@ class Stepper:
         request.draft = []
         request.cursor = None  # a constraint is kept alive by those who still need it
         self._scheduler.remove(request, keep=keeps)
-        if keeps:
-            self._pin_prompt(request)
-        self._on_finish(request, keeps)
+        try:
+            if keeps:
+                self._pin_prompt(request)
+        finally:
+            self._on_finish(request, keeps)
 
     def _compute(self, batch: Batch) -> list[Choice]:
         """One forward and its choices. If that fails, each request is computed alone, so that it fails alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 from array import array
@@ -40,8 +41,15 @@ class FakeModelConfig:
 
 def logits_after(token_ids: Sequence[int]) -> np.ndarray:
     """What the fake model believes after a sequence: a function of every token before, and of nothing else."""
-    digest = hashlib.blake2b(array("i", token_ids).tobytes(), digest_size=8).digest()
-    return np.random.default_rng(int.from_bytes(digest, "little")).normal(0.0, 2.0, VOCAB_SIZE)
+    return _logits_after(array("i", token_ids).tobytes())
+
+
+@functools.lru_cache(maxsize=4096)
+def _logits_after(tokens: bytes) -> np.ndarray:
+    digest = hashlib.blake2b(tokens, digest_size=8).digest()
+    logits = np.random.default_rng(int.from_bytes(digest, "little")).normal(0.0, 2.0, VOCAB_SIZE)
+    logits.flags.writeable = False
+    return logits
 
 
 class FakeDecoder:
