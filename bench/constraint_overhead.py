@@ -1,7 +1,7 @@
 """What constraints cost in a batch: per request and step by part, and tokens per second with and without.
 
     python bench/constraint_overhead.py [--batch 1 16 64 256] [--tokenizer tekken.json] [--cases FOLDER]
-                                        [--throughput-batch 64] [--rounds 7]
+                                        [--throughput-batch 64] [--rounds 8]
                                         [--skip-parts] [--skip-throughput] [--skip-heavy]
 
 Parts: valid answers under mixed constraints (the schemas of the bundled model's documents, any JSON object, a regex;
@@ -11,11 +11,13 @@ state is met for the first time, by a compiler that has seen nothing but its war
 vocabularies are the bundled one, and one of 131,072 tokens: Mistral's tekken if `--tokenizer` names its file, otherwise
 made up.
 
-Throughput: the bundled model answers the same prompts with and without a constraint, the same number of tokens for each
-request, greedily; prompts are computed before the clock starts. A wrapper around the model rules the end token out, so
-that free text goes on. Heavy: how long the steps of 16 ordinary requests take beside one whose masks are a lot of work,
-and that their texts stay the same. All times are CPU time of one thread; the two sides of a
-throughput take steps in turn, and the median over rounds counts.
+Throughput: the bundled model answers the same prompts with and without a constraint, the same number of tokens for
+each request, greedily; prompts are computed before the clock starts. A wrapper around the model rules the end token
+out, so that free text goes on. The two sides take steps in turn, on two engines that change places every round, and
+of each step the median over the rounds counts; "of rounds" is the ratio of whole rounds, lowest and highest. Verified
+drafts know the texts from the rounds before; for texts that are new see `jump.py`. Heavy: how long the steps of 16
+ordinary requests take beside one whose masks are a lot of work, and that their texts stay the same. All times are CPU
+time of one thread.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +43,7 @@ import torch
 import phloem as ph
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.kernels import sample
-from phloem.runtime.config import EngineConfig
+from phloem.runtime.config import EngineConfig, JumpMode
 from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.mask_table import MaskTable
 from phloem.runtime.models import Decoder
@@ -260,18 +263,22 @@ class Endless:
         return logits
 
 
-def endless_engine(jump: str) -> ph.Engine:
-    config = EngineConfig(model="nano", device="cpu", jump=jump, prefix_cache=False)  # type: ignore[arg-type]
-    loaded: LoadedModel = load(config)
+def endless_model() -> tuple[EngineConfig, LoadedModel]:
+    config = EngineConfig(model="nano", device="cpu", jump="off", prefix_cache=False)
+    loaded = load(config)
     endless: Any = Endless(loaded.decoder, loaded.tokenizer.eos_ids)
-    return ph.Engine.from_loaded(config, dataclasses.replace(loaded, decoder=endless))
+    return config, dataclasses.replace(loaded, decoder=endless)
+
+
+def endless_engine() -> ph.Engine:
+    return ph.Engine.from_loaded(*endless_model())
 
 
 class Run:
     """Requests on their way.
 
     Attributes:
-        seconds: CPU time after the step that computed the prompts; steps: their number.
+        seconds: CPU time of each step after the one that computed the prompts.
         lengths: tokens by request so far.
     """
 
@@ -284,8 +291,8 @@ class Run:
             for prompt, limit, spec in zip(prompts, limits, specs, strict=True)
         ]
         self._counts = dict.fromkeys(order, 0)
-        self.seconds = 0.0
-        self.steps = -1
+        self._num_steps = 0
+        self.seconds: list[float] = []
 
     @property
     def lengths(self) -> list[int]:
@@ -297,8 +304,10 @@ class Run:
             return False
         begin = time.process_time()
         deltas = self._engine.step()
-        self.steps += 1
-        self.seconds += time.process_time() - begin if self.steps else 0.0
+        seconds = time.process_time() - begin
+        if self._num_steps:
+            self.seconds.append(seconds)
+        self._num_steps += 1
         for delta in deltas:
             if delta.error is not None:
                 raise delta.error
@@ -306,43 +315,62 @@ class Run:
         return True
 
 
+def finish(*runs: Run) -> None:
+    """Steps of all runs in turn, so that they meet the same neighbours, until all are done."""
+    while any([run.step() for run in runs]):
+        pass
+
+
+def typical(runs: Sequence[Run]) -> float:
+    """Seconds of a run, each of its steps taken as the median over the runs: what disturbed one of them is left out."""
+    steps = [[s for s in of_runs if s is not None] for of_runs in zip_longest(*(run.seconds for run in runs))]
+    return sum(statistics.median(found) * len(found) / len(runs) for found in steps)
+
+
 def print_throughput(batch_size: int, rounds: int) -> None:
-    engines = {jump: endless_engine(jump) for jump in ("off", "verified", "canonical")}
-    free_engine = endless_engine("off")
-    tokenizer = engines["off"].tokenizer
+    config, loaded = endless_model()
     found = list(documents(seed=2, count=batch_size))
     prompts = [
-        tokenizer.apply_chat_template([{"role": "user", "content": f"{d.text}\n\nExtract the {d.kind.name} as JSON."}])
+        loaded.tokenizer.apply_chat_template(
+            [{"role": "user", "content": f"{d.text}\n\nExtract the {d.kind.name} as JSON."}]
+        )
         for d in found
     ]
     print(f"\nbundled model, batch {batch_size}: tokens per CPU second, the same tokens per request with and without")
-    print(f"{'constraint':24}{'jump':11}{'with':>8}{'without':>9}{'ratio':>7}{'tokens':>8}{'steps':>7}{'without':>8}")
+    print(
+        f"{'constraint':24}{'jump':11}{'with':>8}{'without':>9}{'ratio':>7}{'of rounds':>15}{'tokens':>8}{'steps':>7}"
+        f"{'without':>8}"
+    )
     long_list = {"type": "array", "items": {"type": "string"}}
     cases: list[tuple[str, list[ph.ConstraintSpec], int]] = [
         ("regex [\\s\\S]*", [ph.regex(r"[\s\S]*")] * batch_size, 128),
         ("a list of strings", [ph.json_schema(long_list)] * batch_size, 128),
         ("schemas of documents", [ph.json_schema(d.kind.schema) for d in found], 512),
     ]
-    for name, specs, max_tokens in cases:
-        for jump, engine in engines.items():
+    jumps: tuple[JumpMode, ...] = ("off", "verified", "canonical")
+    for jump in jumps:
+        # Two engines take both parts by turns: where in memory its blocks lie makes one faster than its twin.
+        twins = [ph.Engine.from_loaded(dataclasses.replace(config, jump=jump), loaded) for _ in range(2)]
+        for name, specs, max_tokens in cases:
             limits = [max_tokens] * batch_size
-            warm_up = Run(engine, prompts, limits, specs)
-            while warm_up.step():
-                pass
+            for _ in range(2):
+                for engine in twins:
+                    warm_up = Run(engine, prompts, limits, specs)
+                    finish(warm_up)
             lengths = warm_up.lengths
-            pairs = []
-            for _ in range(rounds):
-                pair = (Run(engine, prompts, limits, specs), Run(free_engine, prompts, lengths, [None] * batch_size))
-                while any([run.step() for run in pair]):  # in turn, so that both meet the same neighbours
-                    pass
-                pairs.append(pair)
-            with_seconds = statistics.median(constrained.seconds for constrained, _ in pairs)
-            free_seconds = statistics.median(free.seconds for _, free in pairs)
-            ratio = statistics.median(free.seconds / constrained.seconds for constrained, free in pairs)
+            with_runs, free_runs = [], []
+            for index in range(rounds):
+                engines = twins[:: 1 if index % 2 else -1]
+                with_runs.append(Run(engines[0], prompts, limits, specs))
+                free_runs.append(Run(engines[1], prompts, lengths, [None] * batch_size))
+                finish(with_runs[-1], free_runs[-1])
             total = sum(lengths)
+            with_seconds, free_seconds = typical(with_runs), typical(free_runs)
+            ratios = sorted(sum(f.seconds) / sum(w.seconds) for w, f in zip(with_runs, free_runs, strict=True))
             print(
                 f"{name:24}{jump:11}{total / with_seconds:>8.0f}{total / free_seconds:>9.0f}"
-                f"{ratio:>7.3f}{total:>8}{pairs[0][0].steps:>7}{pairs[0][1].steps:>8}",
+                f"{free_seconds / with_seconds:>7.3f}   {ratios[0]:.3f}-{ratios[-1]:.3f}{total:>8}"
+                f"{len(with_runs[0].seconds):>7}{len(free_runs[0].seconds):>8}",
                 flush=True,
             )
 
@@ -360,7 +388,7 @@ HEAVY = {
 
 def print_heavy(num_ordinary: int) -> None:
     """The steps of ordinary requests beside one with a constraint whose masks take long."""
-    engine = endless_engine("off")
+    engine = endless_engine()
     prompts = [engine.tokenizer.encode(f"{document.text}") for document in documents(seed=3, count=num_ordinary)]
     params = ph.SamplingParams(max_tokens=96, temperature=0.0)
     schema = ph.json_schema({"type": "array", "items": {"type": "string"}})
@@ -411,7 +439,7 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--cases", type=Path)
     parser.add_argument("--throughput-batch", type=int, nargs="+", default=[64])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--skip-parts", action="store_true")
     parser.add_argument("--skip-throughput", action="store_true")
     parser.add_argument("--skip-heavy", action="store_true")

@@ -294,6 +294,31 @@ def _count_tokens(memory: Any, end: Any, least: Any, queue: Any, count: Any) -> 
 
 
 @inner_kernel
+def _refine(memory: Any, state: Any, least: Any, path: Any, flags: Any, work: Any) -> Any:
+    """Takes tokens into account that lead off the one completion, where what they lead to is known; 0, or a code.
+
+    So a state never needs more than another from which the same tokens lead to the same states.
+    """
+    states = i32(memory[STATES])
+    at = state * STATE_WIDTH
+    if states[at + S_ACCEPTS]:
+        return np.int64(0)
+    result = np.int64(0)
+    if states[at + S_BYTE] < 0:
+        _nearing_bytes(memory, state, flags)
+        for byte in range(256):
+            if flags[byte] and result >= 0:
+                result = min(np.int64(step(memory, state, np.int64(byte))), np.int64(0))
+    if result >= 0:
+        result = np.int64(_settle(memory, state, least, path, work, np.int64(0)))
+    if result < 0:
+        least[state] = 0
+        return result
+    least[state] = min(np.int64(least[state]), result)
+    return np.int64(0)
+
+
+@inner_kernel
 def _least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
     """See `least_tokens`."""
     if least[start] > 0:
@@ -321,6 +346,8 @@ def _least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: An
         work[1] -= given - max(work[0], np.int64(0))
     if least[start] <= 0 and (count > 0 or count == EXHAUSTED):
         count = _follow(memory, start, least, queue, flags)
+        if count >= 0:
+            count = _refine(memory, start, least, path, flags, work)
     return count if count < 0 else least[start] - 1
 
 
