@@ -50,7 +50,11 @@ def write(constraint: Constraint, ids: list[int], max_draft_tokens: int, *, gues
     num_steps = num_drafted = num_right = 0
     while cursor.num_consumed < len(ids):
         rest = ids[cursor.num_consumed :]
-        draft = cursor.guess_within(BUDGET, max_draft_tokens) if guesses else cursor.draft()[:max_draft_tokens]
+        draft = (
+            list(cursor.guess_within(BUDGET, max_draft_tokens).token_ids)
+            if guesses
+            else cursor.draft()[:max_draft_tokens]
+        )
         draft = draft[: len(rest) - 1]
         right = next((i for i, token_id in enumerate(draft) if token_id != rest[i]), len(draft))
         for token_id in rest[: right + 1]:

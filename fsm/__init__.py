@@ -2,6 +2,7 @@
 
 from .compiler import Compiler, Limits
 from .constraint import Constraint, Cursor
+from .habits import Guess
 from .vocabulary import Vocabulary
 
-__all__ = ["Compiler", "Constraint", "Cursor", "Limits", "Vocabulary"]
+__all__ = ["Compiler", "Constraint", "Cursor", "Guess", "Limits", "Vocabulary"]

@@ -24,6 +24,7 @@ from .masks import NO_EXITS, Masks
 from .text_table import TextTable
 
 MAX_KEPT = 65_536
+MAX_ROW_BYTES = 128 << 10  # of tight rows
 
 
 class Budget:
@@ -34,11 +35,12 @@ class Budget:
         self._liveness = liveness
         self._masks = masks
         self._worst: dict[int, int] = {}
+        self._rows: dict[tuple[int, int], Ints] = {}
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept."""
-        return 100 * len(self._worst)
+        return 100 * (len(self._worst) + len(self._rows)) + sum(row.nbytes for row in list(self._rows.values()))
 
     def is_free(self, state: int, limit: int) -> bool:
         """Whether `limit` tokens suffice after every token of the row, so that the budget forbids nothing."""
@@ -55,11 +57,14 @@ class Budget:
         return worst <= limit
 
     def row(self, state: int, limit: int) -> Ints:
-        """The tokens after which `limit` further tokens surely suffice; EOS as in the row. The array may be shared."""
+        """The tokens after which `limit` further tokens surely suffice; EOS as in the row. Read-only, shared."""
         found, eos = self._masks.row(state), self._automaton.vocabulary.eos_words
         row = found.bits
         if found.worst <= limit:
             return row
+        tight = self._rows.get((state, limit))  # requests that began together come to their ends together
+        if tight is not None:
+            return tight
         if limit < 0:
             return row & eos
         if limit >= self._liveness.bound(state) and self.is_free(state, limit):
@@ -67,7 +72,12 @@ class Budget:
         inside, _ = self._inside(state, limit)
         rest = row & ~(inside | eos)
         self._liveness.keep_within(state, rest, limit)
-        return inside & row | rest | row & eos
+        tight = inside & row | rest | row & eos
+        tight.flags.writeable = False
+        if len(self._rows) >= max(1, MAX_ROW_BYTES // row.nbytes):
+            self._rows.clear()
+        self._rows[state, limit] = tight
+        return tight
 
     def _inside(self, state: int, limit: int) -> tuple[Ints, int]:
         """Tokens that stay inside a text and surely leave enough, and how many tokens are enough for all of them."""

@@ -16,7 +16,7 @@ is kept (rows, drafts, text automata) refers to it. A request that has ended let
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..errors import EmptyLanguage
 from .alphabet import Ints
 from .automaton import END, Automaton
 from .budget import Budget
-from .habits import MAX_UNSURE, Habits
+from .habits import CERTAIN, MARK, MAX_UNSURE, NOTHING, OFTEN, ONCE, WORD, Guess, Habits
 from .jump import MAX_TAIL_TOKENS, Drafts
 from .liveness import Liveness
 from .mask_store import MaskStore
@@ -38,6 +38,7 @@ from .text_table import TextTable
 from .trail import Trail
 
 OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
+NO_MARKS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" + bytes(range(0x80, 0x100))
 FINISHED = -1  # as a cursor's state: EOS was taken
 
 
@@ -237,19 +238,29 @@ class Cursor:
                 return draft[:index]
         return draft
 
-    def guess_within(self, remaining: int, limit: int) -> list[int]:
+    def guess_within(self, remaining: int, limit: int, chances: Sequence[float] = CERTAIN, floor: float = 0.0) -> Guess:
         """At most `limit` tokens that are likely to come next: what was taken here before, and forced text between.
 
         Every token is allowed, and after each the rest of `remaining` tokens suffices to complete the text. Unlike a
         draft it may be wrong also where the model writes canonical tokens: it must be verified. Forced text stops
         where it was last written in other tokens.
+
+        Args:
+            chances: how likely a token of each ground is right, in the order of the grounds.
+            floor: the guess ends with the first token up to which all are right less likely than that.
         """
         constraint, state = self.constraint, self._state
         habits, drafts = constraint.habits, constraint.drafts
+        if state in habits.quiet:
+            return NOTHING  # nearly always
         if habits.guess(state)[0] < 0 and (state == FINISHED or not drafts.run(state).data):
-            return []  # nearly always
-        automaton = constraint.automaton
+            if habits.is_free(state):
+                habits.quiet.add(state)
+            return NOTHING
+        automaton, tokens = constraint.automaton, constraint.vocabulary.tokens
         guess: list[int] = []
+        grounds: list[int] = []
+        chance = 1.0
         limit, num_unsure = min(limit, remaining), 0
         while len(guess) < limit:
             likely, is_sure = habits.guess(state)
@@ -268,14 +279,25 @@ class Cursor:
                 target = automaton.advance(state, token_id)
                 is_refuted = likely < 0 and habits.contradicts(state, token_id)
                 if is_refuted or not target or not constraint.liveness.is_within(target, remaining - len(guess) - 1):
-                    return guess
+                    return Guess(guess, grounds)
                 guess.append(token_id)
+                if likely >= 0:
+                    ground = OFTEN if is_sure else ONCE
+                else:
+                    ground = MARK if tokens[token_id].translate(None, NO_MARKS) == tokens[token_id] else WORD
+                grounds.append(ground)
+                chance *= chances[ground]
+                if chance < floor:
+                    return Guess(guess, grounds)
                 state = target
-        return guess
+        return Guess(guess, grounds)
 
     def remember(self, count: int) -> None:
         """Makes habits of the last `count` tokens taken (since a fork), for all cursors of this constraint."""
-        states, tokens, learn = self._trail.states, self._trail.tokens, self.constraint.habits.learn
+        states, tokens, habits = self._trail.states, self._trail.tokens, self.constraint.habits
+        if count == 1 and len(states) > 1 and states[-2] in habits.quiet:
+            return  # nearly always
+        learn = habits.learn
         for index in range(max(0, len(tokens) - count), len(tokens)):
             before = states[index - 1] if index else self._trail.first_state(self.constraint.automaton.start)
             learn(before, tokens[index], states[index])

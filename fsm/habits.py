@@ -12,13 +12,16 @@ small count, as a processor predicts its branches::
 A token is guessed while its count is at least 1. A guess follows tokens from state to state; at most MAX_UNSURE of
 them may have been seen only once. So what never repeats itself costs one wrong guess, a fork in the road one at times.
 
-It knows no probabilities and no model; whoever takes a guess verifies it. Equal states have equal futures, so a habit
-of one request is one of all that share the constraint.
+It knows no probabilities and no model; whoever takes a guess verifies it, and learns how much each ground for a guess
+is worth. Equal states have equal futures, so a habit of one request is one of all that share the constraint.
 
 Cost: one look into a dictionary for each token learnt and each token guessed. At most MAX_KEPT states.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 MAX_KEPT = 1 << 14
 MAX_UNSURE = 4
@@ -28,19 +31,39 @@ LOSS = 2
 FREE = -1
 NO_GUESS = (-1, False)
 
+# Grounds for a guess: forced text with letters or digits in it and without, a habit seen once and more often.
+WORD, MARK, ONCE, OFTEN = range(4)
+CERTAIN = (1.0, 1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """Tokens that are likely to come next, and the ground on which each was guessed."""
+
+    token_ids: Sequence[int] = field(default_factory=list)
+    grounds: Sequence[int] = field(default_factory=list)
+
+
+NOTHING = Guess((), ())
+
 
 class Habits:
-    """The token last taken at each state of one automaton, and how reliably."""
+    """The token last taken at each state of one automaton, and how reliably.
 
-    __slots__ = ("_kept",)
+    Attributes:
+        quiet: states at which nothing is guessed any more; whoever has found one puts it in.
+    """
+
+    __slots__ = ("_kept", "quiet")
 
     def __init__(self) -> None:
         self._kept: dict[int, int] = {}  # state -> 4 * token id + count, or FREE
+        self.quiet: set[int] = set()
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
-        return ENTRY_BYTES * len(self._kept)
+        return ENTRY_BYTES * (len(self._kept) + len(self.quiet))
 
     def learn(self, state: int, token_id: int, target: int) -> None:
         """Takes note of the token taken at a state, and the state it led to."""
@@ -50,6 +73,7 @@ class Habits:
             return
         if known is None and len(kept) >= MAX_KEPT:
             kept.clear()  # else texts that never come again would fill it for good
+            self.quiet.clear()
         if target == state:
             kept[state] = FREE
         elif known is None:
@@ -63,6 +87,10 @@ class Habits:
         """The token that is likely taken next, -1 if none is; and whether it was taken at least twice."""
         known = self._kept.get(state, FREE)
         return (known >> 2, known & 3 > 1) if known != FREE and known & 3 else NO_GUESS
+
+    def is_free(self, state: int) -> bool:
+        """Whether a token has led from the state back to it, so that no guess is ever made there again."""
+        return self._kept.get(state) == FREE
 
     def contradicts(self, state: int, token_id: int) -> bool:
         """Whether another token was taken the last time."""

@@ -62,7 +62,8 @@ class Batch:
         query_starts: `[B + 1]` int32; extend b owns rows `[query_starts[b], query_starts[b + 1])`.
         context_lens: `[B]` int32, KV length of each request after this step's write.
         block_tables: `[B, M]` int32, 0 beyond a request's blocks.
-        logits_rows: `[R]` int64, the rows whose logits are wanted, extend after extend.
+        num_logits: by extend, how many rows of logits are wanted.
+        logits_rows: `[R]` int64, which rows these are, extend after extend.
     """
 
     extends: list[Extend]
@@ -72,34 +73,46 @@ class Batch:
     query_starts: npt.NDArray[np.int32]
     context_lens: npt.NDArray[np.int32]
     block_tables: npt.NDArray[np.int32]
+    num_logits: list[int]
     logits_rows: IntArray
 
     @staticmethod
     def from_extends(extends: list[Extend], block_size: int) -> Batch:
         """Lays the extends out. Every request must hold blocks up to its extend's end."""
         num_requests = len(extends)
-        context_lens = np.fromiter((e.end for e in extends), np.int32, num_requests)
-        starts = np.fromiter((e.start for e in extends), np.int32, num_requests)
+        context_lens = np.array([e.end for e in extends], np.int32)
+        starts = np.array([e.start for e in extends], np.int32)
         query_starts = np.zeros(num_requests + 1, np.int32)
         np.cumsum(context_lens - starts, out=query_starts[1:])
         num_rows = int(query_starts[-1])
 
         width = max(len(e.request.blocks) for e in extends)
         block_tables = np.zeros((num_requests, width), np.int32)
-        token_ids = np.empty(num_rows, np.int64)
-        wanted: list[range] = []
+        token_ids: list[int] = []
+        num_logits: list[int] = []
+        wanted: list[int] = []
         for b, extend in enumerate(extends):
-            blocks = extend.request.blocks
+            request, draft = extend.request, extend.draft
+            blocks = request.blocks
             block_tables[b, : len(blocks)] = blocks
-            row = int(query_starts[b])
-            known = extend.request.token_ids[extend.start : extend.start + extend.num_tokens]
-            token_ids[row : row + extend.num_tokens] = known
-            if extend.draft:
-                token_ids[row + extend.num_tokens : row + extend.num_tokens + len(extend.draft)] = extend.draft
-            wanted.append(range(int(query_starts[b + 1]) - extend.num_logits, int(query_starts[b + 1])))
+            token_ids += request.token_ids[extend.start : extend.start + extend.num_tokens]
+            if draft:
+                token_ids += draft
+            count = extend.num_logits
+            num_logits.append(count)
+            wanted += range(len(token_ids) - count, len(token_ids))
 
         owner = np.repeat(np.arange(num_requests), context_lens - starts)
         positions = np.arange(num_rows, dtype=np.int64) - query_starts[owner] + starts[owner]
         slots = block_tables[owner, positions // block_size].astype(np.int64) * block_size + positions % block_size
-        logits_rows = np.fromiter((row for rows in wanted for row in rows), np.int64)
-        return Batch(extends, token_ids, positions, slots, query_starts, context_lens, block_tables, logits_rows)
+        return Batch(
+            extends,
+            np.array(token_ids, np.int64),
+            positions,
+            slots,
+            query_starts,
+            context_lens,
+            block_tables,
+            num_logits,
+            np.array(wanted, np.int64),
+        )

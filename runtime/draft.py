@@ -9,7 +9,8 @@ decided the same are kept::
 
 The sources are the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
 retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint. The law of
-the output does not depend on either. This module knows requests and cursors, no tensors.
+the output does not depend on either. A drafted token costs a row of the forward, so it is drafted only if it is likely
+enough to be right (`odds`). This module knows requests and cursors, no tensors.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from .config import JumpMode
 from .request import Request
 
 
-def next_draft(request: Request, jump: JumpMode, max_draft_tokens: int) -> list[int]:
+def next_draft(request: Request, jump: JumpMode, max_draft_tokens: int, price: float) -> list[int]:
     """What to verify in the request's next forward. Canonical forced text joins the output at once instead, unseen.
 
     Stop strings, `min_tokens` and log-probabilities need every token decided, so they go the verified way.
+
+    Args:
+        price: see `odds.price`.
     """
     if jump == "off":
         return []
     if jump == "verified":
-        return guess(request, max_draft_tokens)
+        return guess(request, max_draft_tokens, price)
     draft, sampling = propose(request, max_draft_tokens), request.sampling
     if sampling.stop or sampling.min_tokens or sampling.logprobs is not None:
         return draft
@@ -63,20 +67,24 @@ def propose(request: Request, max_draft_tokens: int) -> list[int]:
     return request.cursor.draft_within(remaining)[:limit]
 
 
-def guess(request: Request, max_draft_tokens: int) -> list[int]:
-    """As `propose`, and likely tokens besides: only for drafts that are verified."""
-    remaining = request.remaining_tokens
-    if request.cursor is None:
+def guess(request: Request, max_draft_tokens: int, price: float) -> list[int]:
+    """As `propose`, and likely tokens besides: only for drafts that are verified, and as far as they are worth it.
+
+    What is likely is noted in any case, so that it can be seen whether it comes true.
+    """
+    cursor, odds = request.cursor, request.odds
+    if cursor is None or odds is None:
         return []
-    return request.cursor.guess_within(remaining, min(max_draft_tokens, request.max_draft_tokens, remaining - 1))
-
-
-def adapt(request: Request, num_drafted: int, num_accepted: int) -> None:
-    """Halves the length of drafts behind one that failed, down to what was accepted; else doubles it."""
-    if num_accepted < num_drafted:
-        request.max_draft_tokens = max(1, num_accepted, num_drafted // 2)
-    elif num_drafted:
-        request.max_draft_tokens = min(2 * request.max_draft_tokens, 1 << 30)
+    remaining = request.remaining_tokens
+    likely = cursor.guess_within(remaining, min(max_draft_tokens, remaining - 1), odds, price)
+    request.likely = likely
+    count, chance = 0, 1.0
+    for ground in likely.grounds:
+        chance *= odds[ground]
+        if chance < price:
+            break
+        count += 1
+    return list(likely.token_ids[:count])
 
 
 def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:

@@ -35,6 +35,7 @@ class ModelRunner:
     """Runs one ragged forward per step.
 
     Attributes:
+        device_type: "cpu", "cuda" …
         num_forwards: forwards run so far.
         num_computed_tokens: tokens computed so far, drafts included.
     """
@@ -43,6 +44,7 @@ class ModelRunner:
         self._decoder = decoder
         self._kv_cache = kv_cache
         self._device = device
+        self.device_type: str = device.type
         self.num_forwards = 0
         self.num_computed_tokens = 0
 

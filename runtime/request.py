@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ..errors import RequestError
 
 if TYPE_CHECKING:
-    from ..fsm import Cursor
+    from ..fsm import Cursor, Guess
     from ..radix import Explanation, Node
     from .cache_explanation import CacheExplanation
     from .output import OutputText
@@ -287,7 +287,8 @@ class Request:
         blocks: ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree.
         draft: tokens proposed to follow token_ids; dropped freely.
-        max_draft_tokens: how many are worth proposing, going by what became of the last drafts.
+        likely: tokens that may follow token_ids, of which the draft is the beginning; None if none were looked for.
+        odds: how often likely tokens were right, by ground; None if they are not drafted.
         num_delivered: output tokens that a delta has reported.
         queued_at: seconds of the scheduler's clock.
         found: what the tree said about the prompt just before the request was admitted.
@@ -311,7 +312,8 @@ class Request:
     blocks: list[int] = field(default_factory=list)
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)
-    max_draft_tokens: int = 1 << 30
+    likely: Guess | None = None
+    odds: list[float] | None = None
     usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)

@@ -12,6 +12,7 @@ Knows tensors and requests; constraints only through their cursors.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,6 +50,8 @@ class Choice:
 # Work that one request's mask may take in one step (`Automaton.allow`): 2 to 5 ms beside others, ten times that alone.
 MASK_WORK = 25_000
 MASK_WORK_ALONE = 250_000
+
+NO_MASK = (-1,)
 
 # What `ops.sample` is told of one row of logits: its index, the slot of its mask (-1: none), temperature, top-k, top-p,
 # min-p, seed, position. They travel to the device together, eight bytes each, as whole columns.
@@ -92,13 +95,15 @@ class Sampler:
         decided: list[tuple[int, int]] = []
         first = 0
         work = MASK_WORK if len(batch.extends) > 1 else MASK_WORK_ALONE
-        for extend, choice in zip(batch.extends, choices, strict=True):
+        for extend, choice, num_logits in zip(batch.extends, choices, batch.num_logits, strict=True):
             num_decided = len(extend.draft) + 1 if extend.reaches_end else 0
-            self._score(logits, first, extend, choice, num_decided)
-            first += extend.num_logits
+            if num_logits > num_decided:
+                self._score(logits, first, extend, choice, num_logits - num_decided)
+            first += num_logits
+            row = first - num_decided
             if num_decided:
-                num_decided = self._gather(extend, choice, first - num_decided, num_decided, rows, work)
-            decided.append((first - (len(extend.draft) + 1), num_decided))
+                num_decided = self._gather(extend, choice, row, num_decided, rows, work)
+            decided.append((row, num_decided))
         if not rows:
             return choices
         token_ids = self._sample(self._penalised(logits, batch, decided), rows)
@@ -111,10 +116,9 @@ class Sampler:
                 choice.logprobs = _logprobs(scored, choice.token_ids, extend.request.sampling.logprobs)
         return choices
 
-    def _score(self, logits: torch.Tensor, first: int, extend: Extend, choice: Choice, num_decided: int) -> None:
+    def _score(self, logits: torch.Tensor, first: int, extend: Extend, choice: Choice, num_scored: int) -> None:
         """Log-probabilities of the prompt tokens that follow the extend's scored rows."""
-        num_scored = extend.num_logits - num_decided
-        if extend.request.sampling.prompt_logprobs_from is None or num_scored <= 0:
+        if extend.request.sampling.prompt_logprobs_from is None:
             return
         position = max(extend.start, extend.logits_from) + 1
         followers = list(extend.request.token_ids[position : position + num_scored])
@@ -125,9 +129,10 @@ class Sampler:
         """Adds the rows of one extend; returns how many there are (fewer if the draft breaks the constraint)."""
         request = extend.request
         sampling, cursor = request.sampling, request.cursor
-        position = request.num_tokens
+        position = len(request.token_ids)
+        slots: Sequence[int]
         if cursor is None:
-            slots = [-1] * num_decided
+            slots = NO_MASK if num_decided == 1 else NO_MASK * num_decided
         else:
             num_output = position - request.num_prompt_tokens
             remaining, num_before_end = request.max_tokens - num_output, sampling.min_tokens - num_output
@@ -140,16 +145,20 @@ class Sampler:
                     else RequestError(f"the constraint failed: {type(error).__name__}: {error}")
                 )
                 return 0
-            choice.is_postponed = not slots
-        top_k = max(sampling.top_k, 0)
-        temperature, top_p, min_p = sampling.temperature, sampling.top_p, sampling.min_p
-        for i, slot in enumerate(slots):
-            rows.append((first + i, slot, temperature, top_k, top_p, min_p, request.seed, position + i))
+            if not slots:
+                choice.is_postponed = True
+                return 0
+        top_k = sampling.top_k if sampling.top_k > 0 else 0
+        temperature, top_p, min_p, seed = sampling.temperature, sampling.top_p, sampling.min_p, request.seed
+        for slot in slots:
+            rows.append((first, slot, temperature, top_k, top_p, min_p, seed, position))
+            first += 1
+            position += 1
         return len(slots)
 
     def _mask_slots(
         self, cursor: Cursor, draft: list[int], remaining: int, num_before_end: int, work: int
-    ) -> list[int]:
+    ) -> Sequence[int]:
         """One mask per row: at the cursor, then after each drafted token while the constraint allows it.
 
         Ends where a mask is not ready: a heavy one is made over several steps, so that the others get theirs.

@@ -20,8 +20,9 @@ from ..radix import PinBudgetExceeded
 from .batch import Batch, Extend
 from .cache_explanation import explain_to_caller
 from .config import JumpMode
-from .draft import adapt, next_draft, num_accepted
+from .draft import next_draft, num_accepted
 from .model_runner import ModelRunner
+from .odds import FIRST_ODDS, observe, price
 from .prefix_cache import PrefixCache
 from .request import Delta, FinishReason, Phase, Request
 from .sampler import Choice, Sampler
@@ -58,13 +59,18 @@ class Stepper:
         self._sampler = sampler
         self._prefix_cache = prefix_cache
         self._tokenizer = tokenizer
+        self._eos_ids = tokenizer.eos_ids
         self._jump = jump
         self._max_draft_tokens = max_draft_tokens
         self._on_finish = on_finish
+        self._odds = list(FIRST_ODDS)
+        self._price = 0.0
         self.num_steps = 0
 
     def add(self, request: Request) -> None:
         """Puts a request into the queue."""
+        if self._jump == "verified" and request.cursor is not None:
+            request.odds = list(self._odds)
         self._draft(request)
         self._scheduler.add(request)
 
@@ -115,6 +121,7 @@ class Stepper:
 
     def _commit(self, batch: Batch, choices: list[Choice]) -> list[Delta]:
         deltas = []
+        self._price = price(len(batch.extends), self._runner.device_type)
         for extend, choice in zip(batch.extends, choices, strict=True):
             try:
                 delta = self._commit_extend(extend, choice)
@@ -126,11 +133,12 @@ class Stepper:
 
     def _commit_extend(self, extend: Extend, choice: Choice) -> Delta | None:
         """Moves the request's ranges on; returns its delta if the step decided a token (or scored the prompt)."""
-        request = extend.request
+        request, draft = extend.request, extend.draft
         request.usage.num_steps += 1
         if choice.error is not None:
             return self._fail(request, choice.error)
-        request.prompt_logprobs += choice.prompt_logprobs
+        if choice.prompt_logprobs:
+            request.prompt_logprobs += choice.prompt_logprobs
         request.num_computed_tokens = extend.start + extend.num_tokens
         if choice.is_postponed:  # the last token is computed once more, for its logits
             request.num_computed_tokens -= 1
@@ -139,17 +147,23 @@ class Stepper:
             self._prefix_cache.commit(request)
             return None
         was_prefill = extend.start < request.num_prompt_tokens
-        accepted = num_accepted(extend.draft, choice.token_ids)
-        first_output = request.num_tokens
-        request.usage.drafted_tokens += len(extend.draft)
-        adapt(request, len(extend.draft), accepted)
-        reason = append_decided(request, choice.token_ids[: accepted + 1], self._tokenizer.eos_ids)
-        num_new = request.num_tokens - first_output
+        decided = choice.token_ids
+        if draft:
+            decided = decided[: num_accepted(draft, decided) + 1]
+            request.usage.drafted_tokens += len(draft)
+        first_output = len(request.token_ids)
+        reason = append_decided(request, decided, self._eos_ids)
+        num_tokens = len(request.token_ids)
+        num_new = num_tokens - first_output
         # The KV of accepted drafts is written; of the last token it is not.
-        request.num_computed_tokens = request.num_tokens - 1 if num_new else request.num_tokens
-        request.usage.jumped_tokens += max(0, num_new - 1)
-        request.logprobs += choice.logprobs[:num_new]
-        if request.cursor is not None and self._jump == "verified":
+        request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
+        if num_new > 1:
+            request.usage.jumped_tokens += num_new - 1
+        if choice.logprobs:
+            request.logprobs += choice.logprobs[:num_new]
+        if request.odds is not None and request.cursor is not None:
+            if request.likely is not None and request.likely.token_ids:
+                observe(request.likely, decided, request.odds, self._odds)
             request.cursor.remember(num_new)
         if reason is not None:
             request.output.finish()
@@ -158,12 +172,14 @@ class Stepper:
         if was_prefill:
             self._prefix_cache.commit(request)
             self._pin_prompt(request)
-        self._prefix_cache.shrink(request, request.num_tokens)
-        self._draft(request)
+        if draft:
+            self._prefix_cache.shrink(request, num_tokens)
+        if self._jump != "off":
+            self._draft(request)
         return self._delta(request)
 
     def _draft(self, request: Request) -> None:
-        request.draft = next_draft(request, self._jump, self._max_draft_tokens)
+        request.draft = next_draft(request, self._jump, self._max_draft_tokens, self._price)
 
     def _fail(self, request: Request, error: RequestError) -> Delta:
         self.end(request, FinishReason.ERROR, keeps=False)
@@ -187,15 +203,16 @@ class Stepper:
                 self._tokenizer.decode,
             )
         first = request.num_delivered
-        request.num_delivered = request.num_output_tokens
+        token_ids = tuple(request.token_ids[request.num_prompt_tokens + first :])
+        request.num_delivered = first + len(token_ids)
         return Delta(
             request.request_id,
             request.index,
             request.output.take(),
-            tuple(request.token_ids[request.num_prompt_tokens + first :]),
+            token_ids,
             request.finish_reason,
             request.usage,
-            tuple(request.logprobs[first:]),
+            tuple(request.logprobs[first:]) if request.logprobs else (),
             tuple(request.prompt_logprobs) if request.finish_reason is not None else (),
         )
 

@@ -42,7 +42,7 @@ def num_steps(constraint: Constraint, token_ids: list[int]) -> int:
     cursor, num_steps = constraint.cursor(), 0
     while cursor.num_consumed < len(token_ids):
         rest = token_ids[cursor.num_consumed :]
-        guess = cursor.guess_within(100, 16)
+        guess = cursor.guess_within(100, 16).token_ids
         right = next(
             (i for i, (a, b) in enumerate(zip(guess, rest, strict=False)) if a != b), min(len(guess), len(rest))
         )
@@ -66,7 +66,7 @@ def test_every_guess_is_allowed_and_leaves_enough_to_complete_the_text(constrain
         cursor, remaining = constraint.cursor(), constraint.min_tokens() + source.randrange(30)
         while remaining and not cursor.must_stop and not cursor.is_finished:
             limit = source.randrange(6)
-            guess = cursor.guess_within(remaining, limit)
+            guess = cursor.guess_within(remaining, limit).token_ids
             assert len(guess) <= limit
             ahead = cursor.fork()
             for index, token_id in enumerate(guess):
@@ -90,8 +90,8 @@ def test_a_first_guess_is_the_draft_or_goes_on_behind_it(make: Callable[[], Voca
         schema["properties"] = {name: {"const": value[name]} if value[name] == 12 else {} for name in names}
         cursor = compiler.json_schema(schema).cursor()
         for token_id in encoded(cursor.constraint, json.dumps(value, separators=(",", ":"))):
-            draft, guess = cursor.draft(), cursor.guess_within(1000, 1000)
-            assert guess[: len(draft)] == draft
+            draft, guess = cursor.draft(), cursor.guess_within(1000, 1000).token_ids
+            assert list(guess[: len(draft)]) == draft
             num_drafts += bool(draft)
             num_longer += len(guess) > len(draft)
             assert cursor.advance(token_id)
@@ -103,7 +103,7 @@ def test_inside_free_text_nothing_is_guessed() -> None:
     for byte in b'"aaaaaaaaaaaaaaaa':
         assert cursor.advance(byte)
         cursor.remember(1)
-    assert cursor.guess_within(100, 16) == []
+    assert not cursor.guess_within(100, 16).token_ids
 
 
 def test_the_end_token_is_never_guessed_and_nothing_beyond_it() -> None:
@@ -112,9 +112,9 @@ def test_the_end_token_is_never_guessed_and_nothing_beyond_it() -> None:
         cursor = constraint.cursor()
         assert cursor.advance(ord("a")) and cursor.advance(256)
         cursor.remember(2)
-    assert cursor.guess_within(9, 9) == []
+    assert not cursor.guess_within(9, 9).token_ids
     cursor.rollback(1)
-    assert cursor.guess_within(9, 9) == []
+    assert not cursor.guess_within(9, 9).token_ids
 
 
 def test_a_habit_is_given_up_once_it_is_refuted() -> None:
@@ -140,8 +140,8 @@ def test_a_fork_makes_habits_of_what_it_took_where_it_stood() -> None:
     fork = cursor.fork()
     assert fork.advance(ord("b"))
     fork.remember(9)
-    assert constraint.cursor().guess_within(9, 9) == []
-    assert cursor.guess_within(9, 9) == [ord("b")]
+    assert not constraint.cursor().guess_within(9, 9).token_ids
+    assert cursor.guess_within(9, 9).token_ids == [ord("b")]
 
 
 def test_memory_is_bounded() -> None:
