@@ -247,16 +247,19 @@ class Cursor:
 
         Args:
             chances: how likely a token of each ground is right, in the order of the grounds.
-            floor: the guess ends with the first token up to which all are right less likely than that.
+            floor: the guess ends before the first token up to which all are right less likely than that.
         """
         constraint, state = self.constraint, self._state
         habits, drafts = constraint.habits, constraint.drafts
         if state in habits.quiet:
             return NOTHING  # nearly always
-        if habits.guess(state)[0] < 0 and (state == FINISHED or not drafts.run(state).data):
-            if habits.is_free(state):
-                habits.quiet.add(state)
-            return NOTHING
+        if habits.guess(state)[0] < 0:
+            if state == FINISHED or max(chances[WORD], chances[MARK]) < floor:
+                return NOTHING
+            if not drafts.run(state).data:
+                if habits.is_free(state):
+                    habits.quiet.add(state)
+                return NOTHING
         automaton, tokens = constraint.automaton, constraint.vocabulary.tokens
         guess: list[int] = []
         grounds: list[int] = []
@@ -269,6 +272,8 @@ class Cursor:
                 break
             if likely >= 0:
                 found = [likely]
+            elif chance * max(chances[WORD], chances[MARK]) < floor:
+                break
             elif drafts.run(state).data:
                 found = drafts.likely(state, [*self._trail.last_tokens(MAX_TAIL_TOKENS), *guess][-MAX_TAIL_TOKENS:])
             else:
@@ -280,15 +285,15 @@ class Cursor:
                 is_refuted = likely < 0 and habits.contradicts(state, token_id)
                 if is_refuted or not target or not constraint.liveness.is_within(target, remaining - len(guess) - 1):
                     return Guess(guess, grounds)
-                guess.append(token_id)
                 if likely >= 0:
                     ground = OFTEN if is_sure else ONCE
                 else:
                     ground = MARK if tokens[token_id].translate(None, NO_MARKS) == tokens[token_id] else WORD
-                grounds.append(ground)
                 chance *= chances[ground]
                 if chance < floor:
                     return Guess(guess, grounds)
+                guess.append(token_id)
+                grounds.append(ground)
                 state = target
         return Guess(guess, grounds)
 

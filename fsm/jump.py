@@ -45,6 +45,7 @@ MAX_RUN_LEN = 4096
 MAX_TAIL_TOKENS = 8
 MAX_KEPT = 4096
 LOOK_AHEAD = 3
+LIKELY_TAIL_TOKENS = 2  # of the context, where nothing has to be proved
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Drafts:
         found = self._likely.get(key)
         if found is None:
             run = self.run(state)
-            found = _spelt(self._vocabulary, run.data, tail)
+            found = _spelt(self._vocabulary, run.data, tail[-LIKELY_TAIL_TOKENS:])
             if found and run.data[-1:].isalnum():
                 last = self._vocabulary.tokens[found[-1]]
                 if self._vocabulary.continues(last, self._follow(run)):

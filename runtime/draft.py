@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from .config import JumpMode
 from .request import Request
 
+LOOK_EVERY = 8  # tokens
+
 
 def next_draft(request: Request, jump: JumpMode, max_draft_tokens: int, price: float) -> list[int]:
     """What to verify in the request's next forward. Canonical forced text joins the output at once instead, unseen.
@@ -70,21 +72,18 @@ def propose(request: Request, max_draft_tokens: int) -> list[int]:
 def guess(request: Request, max_draft_tokens: int, price: float) -> list[int]:
     """As `propose`, and likely tokens besides: only for drafts that are verified, and as far as they are worth it.
 
-    What is likely is noted in any case, so that it can be seen whether it comes true.
+    Where nothing is worth it, one token is looked at now and then, to see whether it would have been right.
     """
     cursor, odds = request.cursor, request.odds
     if cursor is None or odds is None:
         return []
     remaining = request.remaining_tokens
     likely = cursor.guess_within(remaining, min(max_draft_tokens, remaining - 1), odds, price)
+    draft = list(likely.token_ids)
+    if not draft and remaining % LOOK_EVERY == 0:
+        likely = cursor.guess_within(remaining, 1)
     request.likely = likely
-    count, chance = 0, 1.0
-    for ground in likely.grounds:
-        chance *= odds[ground]
-        if chance < price:
-            break
-        count += 1
-    return list(likely.token_ids[:count])
+    return draft
 
 
 def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:

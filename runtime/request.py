@@ -287,7 +287,7 @@ class Request:
         blocks: ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree.
         draft: tokens proposed to follow token_ids; dropped freely.
-        likely: tokens that may follow token_ids, of which the draft is the beginning; None if none were looked for.
+        likely: tokens that may follow token_ids: those of the draft, or one that is looked at only.
         odds: how often likely tokens were right, by ground; None if they are not drafted.
         num_delivered: output tokens that a delta has reported.
         queued_at: seconds of the scheduler's clock.
