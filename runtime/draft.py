@@ -72,7 +72,8 @@ def propose(request: Request, max_draft_tokens: int) -> list[int]:
 def guess(request: Request, max_draft_tokens: int, price: float) -> list[int]:
     """As `propose`, and likely tokens besides: only for drafts that are verified, and as far as they are worth it.
 
-    Where nothing is worth it, one token is looked at now and then, to see whether it would have been right.
+    Where nothing is worth it, one token is looked at now and then, and at the beginning, to see whether it would have
+    been right.
     """
     cursor, odds = request.cursor, request.odds
     if cursor is None or odds is None:
@@ -80,7 +81,7 @@ def guess(request: Request, max_draft_tokens: int, price: float) -> list[int]:
     remaining = request.remaining_tokens
     likely = cursor.guess_within(remaining, min(max_draft_tokens, remaining - 1), odds, price)
     draft = list(likely.token_ids)
-    if not draft and remaining % LOOK_EVERY == 0:
+    if not draft and (remaining % LOOK_EVERY == 0 or request.num_output_tokens < LOOK_EVERY):
         likely = cursor.guess_within(remaining, 1)
     request.likely = likely
     return draft

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from ..fsm import Guess
 
-FIRST_ODDS = (0.5, 0.5, 0.4, 0.8)  # forced text with letters or digits, without; seen once before, and more often
+FIRST_ODDS = (0.68, 0.68, 0.4, 0.8)  # forced text with letters or digits, without; seen once before, and more often
 OWN_WEIGHT = 0.1  # of one observation, for the request's own odds
 COMMON_WEIGHT = 0.02  # and for those that requests begin with
 MARGIN = 1.4  # a drafted token costs its mask as well, and drafts have to be looked for
