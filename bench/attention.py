@@ -5,8 +5,9 @@
     python bench/attention.py --quick          a few cases
 
 SDPA is given its best case: KV already contiguous, query heads of a group packed as rows on the CPU; "gather"
-adds the copy out of the blocks that it would need here. On a GPU a call is timed inside a CUDA graph, with the
-L2 cache flushed in between, and its bytes of KV are set against the bandwidth of a large copy measured in the
+adds the copy out of the blocks that it would need here. On the CPU, where requests share, one more column gives each
+of them its own copy of the prefix: the flat path of a server that keeps no prefixes. On a GPU a call is timed inside a CUDA graph,
+with the L2 cache flushed in between, and its bytes of KV are set against the bandwidth of a large copy measured in the
 same run. Medians; every answer is compared with SDPA's.
 """
 
@@ -17,7 +18,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -188,6 +189,12 @@ def run(case: Case, device: torch.device, dtype: torch.dtype, bandwidth: float) 
     flat, shared = clock(lambda: ours(False)), clock(lambda: ours(True))
     contiguous = clock(lambda: sdpa(case, problem, problem.k, problem.v))
     copied = clock(gathered)
+    private = ""
+    if case.shared and device.type == "cpu":
+        apart = Problem.of(replace(case, shared=0), device, dtype)
+        plan = apart.plan(case, share=False)
+        time_apart = clock(lambda: attention(apart.q, apart.k_cache, apart.v_cache, plan, scale=scale))
+        private = f"   own copies {time_apart:.0f} us: {time_apart / shared:.2f} x shared"
     planning = time_on_cpu(lambda: problem.plan(case, share=True) and problem.q)
     columns = (
         f"{flat:11.1f} {shared:11.1f} {contiguous:11.1f} {copied:11.1f} {contiguous / shared:8.2f} {planning:8.0f}"
@@ -196,7 +203,7 @@ def run(case: Case, device: torch.device, dtype: torch.dtype, bandwidth: float) 
         num_bytes = 2 * case.batch * case.context_len * case.heads[1] * case.heads[2] * problem.q.element_size()
         columns += f" {100 * num_bytes / flat / bandwidth:7.0f} %"
     name = f"{case.name} b{case.batch} n{case.context_len} q{case.q_len} shared {case.shared}"
-    return f"{name:45} {columns}   {worst:.1e}"
+    return f"{name:45} {columns}   {worst:.1e}{private}"
 
 
 def main() -> None:

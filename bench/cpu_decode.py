@@ -5,6 +5,11 @@ machine counts little; best of several repeats. With --smollm a random checkpoin
 made in a temporary folder. Greedy tokens of both must be equal, or the script says so.
 
     OMP_NUM_THREADS=1 python bench/cpu_decode.py [--smollm] [--batches 1,8,64] [--prompt 32] [--tokens 24]
+    OMP_NUM_THREADS=1 python bench/cpu_decode.py --shared 2048 [--requests 64]
+
+--shared: decode steps of that shape for many requests on one prefix, with the prefix read once for all of them and
+with every request reading it for itself (from the same blocks); fp32 and int8 weights. Logits must be equal bit for
+bit.
 """
 
 from __future__ import annotations
@@ -43,11 +48,12 @@ SMOLLM_135M = {
 class Sequences:
     """Equally long sequences over a paged cache."""
 
-    def __init__(self, decoder: Decoder, batch: int, max_len: int) -> None:
+    def __init__(self, decoder: Decoder, batch: int, max_len: int, kv_dtype: torch.dtype | None = None) -> None:
         config = decoder.config
         blocks_each = -(-max_len // BLOCK_SIZE)
         self.decoder, self.batch, self.len = decoder, batch, 0
         self.forward = decoder.forward
+        self.share_prefixes = True
         self.tables = np.arange(batch * blocks_each, dtype=np.int32).reshape(batch, blocks_each)
         self.kv_cache = KVCache(
             num_layers=config.num_layers,
@@ -55,7 +61,7 @@ class Sequences:
             num_kv_heads=config.num_kv_heads,
             block_size=BLOCK_SIZE,
             head_dim=config.head_dim,
-            dtype=decoder.dtype,
+            dtype=kv_dtype or decoder.dtype,
             device=decoder.device,
         )
 
@@ -74,6 +80,7 @@ class Sequences:
             head_dim=config.head_dim,
             block_size=BLOCK_SIZE,
             device="cpu",
+            share_prefixes=self.share_prefixes,
         )
         logits = self.forward(
             token_ids.flatten(),
@@ -139,6 +146,42 @@ def compare(name: str, folder: Path, args: argparse.Namespace) -> None:
         )
 
 
+def compare_sharing(args: argparse.Namespace) -> None:
+    """Steps of `--requests` requests behind a prefix of `--shared` tokens, read once or by each."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    with tempfile.TemporaryDirectory() as folder:
+        torch.manual_seed(0)
+        LlamaForCausalLM(LlamaConfig(**SMOLLM_135M)).save_pretrained(folder)
+        decoders = {
+            name: Decoder.from_folder(folder, dtype=torch.float32, int8=name == "int8", max_positions=args.shared + 64)
+            for name in ("fp32", "int8")
+        }
+    print(
+        f"\n{args.requests} requests on {args.shared} shared tokens, 135M shape: seconds of CPU a step, best of several"
+    )
+    print(f"{'weights':>8}{'flat':>10}{'shared':>10}{'ratio':>8}  logits")
+    for name, decoder in decoders.items():
+        sequences = Sequences(decoder, args.requests, args.shared + 64)
+        common = args.shared // BLOCK_SIZE
+        sequences.tables[:, :common] = sequences.tables[0, :common]
+        for tensor in (*sequences.kv_cache.keys, *sequences.kv_cache.values):
+            tensor[:common].normal_()
+        logits: list[torch.Tensor] = []
+        sequences.forward = lambda *a, f=decoder.forward, kept=logits: kept.append(f(*a)) or kept[-1]  # type: ignore[misc]  # defaults bind
+        token_ids = torch.randint(10, decoder.config.vocab_size, (args.requests, 1))
+        times: dict[bool, list[float]] = {False: [], True: []}
+        for step in range(2 * args.repeats):
+            share = sequences.share_prefixes = step % 2 == 1
+            sequences.len = args.shared
+            start = time.process_time()
+            sequences.extend(token_ids)
+            times[share].append(time.process_time() - start)
+        flat, shared = (min(times[share][1:]) for share in (False, True))
+        same = "equal" if torch.equal(logits[-2], logits[-1]) else "NOT equal"
+        print(f"{name:>8}{flat:>10.3f}{shared:>10.3f}{flat / shared:>8.2f}  {same}", flush=True)
+
+
 def machine() -> str:
     """The processor's name where the system tells it."""
     info = Path("/proc/cpuinfo")
@@ -154,6 +197,8 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--shared", type=int, default=0, help="length of a prefix that all requests share")
+    parser.add_argument("--requests", type=int, default=64)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -166,6 +211,9 @@ def main() -> None:
         f"{machine()}, {torch.get_num_threads()} thread(s), {versions}, "
         f"commit {commit.stdout.strip() or 'unknown'}; tokens per CPU-second, fp32"
     )
+    if args.shared:
+        compare_sharing(args)
+        return
     compare("nano", resolve_model("nano"), args)
     if args.smollm:
         with tempfile.TemporaryDirectory() as folder:

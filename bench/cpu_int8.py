@@ -1,4 +1,4 @@
-"""int8 weights on the CPU: what they cost in perplexity, and tokens per second beside fp32 and llama.cpp's Q8_0.
+"""int8 weights and one-byte KV on the CPU: what they cost in perplexity; int8 weights beside llama.cpp's Q8_0.
 
     OMP_NUM_THREADS=1 python bench/cpu_int8.py [--batches 1,8,64] [--prompt 32] [--tokens 24] [--repeats 3]
 
@@ -26,24 +26,25 @@ import torch
 import torch.nn.functional as F
 from cpu_decode import SMOLLM_135M, Sequences, best_of, machine, run_phloem
 
+from phloem.kernels import FP8
 from phloem.runtime.models import Decoder, resolve_model
 from phloem.runtime.tokenizer import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 
-def quality(decoder: Decoder, texts: list[list[int]]) -> tuple[float, torch.Tensor]:
+def quality(decoder: Decoder, texts: list[list[int]], kv_dtype: torch.dtype) -> tuple[float, torch.Tensor]:
     """(Perplexity per token, the most likely token at every place)."""
     losses, tops = [], []
     for token_ids in texts:
         ids = torch.tensor([token_ids])
-        logits = all_logits(decoder, ids)
+        logits = all_logits(decoder, ids, kv_dtype)
         losses.append(F.cross_entropy(logits[:-1], ids[0, 1:], reduction="none"))
         tops.append(logits.argmax(-1))
     return math.exp(float(torch.cat(losses).mean())), torch.cat(tops)
 
 
-def all_logits(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
+def all_logits(decoder: Decoder, ids: torch.Tensor, kv_dtype: torch.dtype) -> torch.Tensor:
     """Logits `[n, vocab]` of every position of `[1, n]` tokens."""
     found: list[torch.Tensor] = []
     forward = decoder.forward
@@ -52,7 +53,7 @@ def all_logits(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
         found.append(forward(*arguments[:-1], None))
         return found[0][-1:]
 
-    sequences = Sequences(decoder, 1, ids.shape[1])
+    sequences = Sequences(decoder, 1, ids.shape[1], kv_dtype)
     sequences.forward = keep
     sequences.extend(ids)
     return found[0]
@@ -65,10 +66,15 @@ def report_quality(num_documents: int) -> None:
     tokenizer = Tokenizer.from_folder(folder)
     texts = [tokenizer.encode(document.text) for document in documents(2026, num_documents)]
     print(f"nano on {num_documents} unseen documents, {sum(map(len, texts)):,} tokens")
-    plain, plain_tops = quality(Decoder.from_folder(folder, dtype=torch.float32), texts)
-    rounded, rounded_tops = quality(Decoder.from_folder(folder, dtype=torch.float32, int8=True), texts)
-    same = float((plain_tops == rounded_tops).float().mean())
-    print(f"  perplexity fp32 {plain:.4f}, int8 {rounded:.4f} ({rounded / plain - 1:+.3%}); same best token {same:.2%}")
+    plain, rounded = (Decoder.from_folder(folder, dtype=torch.float32, int8=int8) for int8 in (False, True))
+    whole, tops = quality(plain, texts, torch.float32)
+    print(f"{'weights':>10}{'KV':>6}{'perplexity':>12}{'change':>10}{'same best token':>17}")
+    print(f"{'fp32':>10}{'fp32':>6}{whole:>12.4f}")
+    for decoder, kv_dtype in ((rounded, torch.float32), (plain, torch.int8), (plain, FP8), (rounded, torch.int8)):
+        found, theirs = quality(decoder, texts, kv_dtype)
+        names = ("fp32" if decoder is plain else "int8", {torch.int8: "int8", FP8: "fp8"}.get(kv_dtype, "fp32"))
+        same = float((theirs == tops).float().mean())
+        print(f"{names[0]:>10}{names[1]:>6}{found:>12.4f}{found / whole - 1:>+10.3%}{same:>17.2%}", flush=True)
 
 
 def write_gguf(folder: Path, path: Path) -> None:
