@@ -6,9 +6,9 @@
 
 SDPA is given its best case: KV already contiguous, query heads of a group packed as rows on the CPU; "gather"
 adds the copy out of the blocks that it would need here. On the CPU, where requests share, one more column gives each
-of them its own copy of the prefix: the flat path of a server that keeps no prefixes. On a GPU a call is timed inside a CUDA graph,
-with the L2 cache flushed in between, and its bytes of KV are set against the bandwidth of a large copy measured in the
-same run. Medians; every answer is compared with SDPA's.
+of them its own copy of the prefix: the flat path of a server that keeps no prefixes. On a GPU a call is timed inside
+a CUDA graph, with the L2 cache flushed in between, and its bytes of KV are set against the bandwidth of a large copy
+measured in the same run. Medians; every answer is compared with SDPA's.
 """
 
 from __future__ import annotations

@@ -161,10 +161,10 @@ def _attend_tile(pack, begins, ends, num_rows, k, v, offsets, ahead, scale, soft
 
 
 @njit
-def _run_chain(  # type: ignore[no-untyped-def]
-    chain, kv_head, chain_starts, items, rows, positions, block_tables, states, sinks, numbers, factors
+def _run_items(  # type: ignore[no-untyped-def]
+    first_item, end_item, kv_head, items, rows, positions, block_tables, states, sinks, numbers, factors
 ):
-    """All items of one chain for one KV head; numbers and factors as `cpu_attention` packs them."""
+    """A run of items for one KV head; numbers and factors as `cpu_attention` packs them."""
     q, q_token, q_head = numbers[0], 4 * numbers[1], 4 * numbers[2]
     k, v, block_stride, head_stride, slot_stride, block_size = numbers[3:9]
     out, num_heads, num_kv_heads, head_dim, window, stored, k_scales, v_scales = numbers[9:]
@@ -175,7 +175,7 @@ def _run_chain(  # type: ignore[no-untyped-def]
     widened = np.empty((2, TILE * head_dim if stored != _FP32 else 0), np.float32)
     pack = np.empty((5, MAX_PACK), np.int64)
     begins, ends = np.empty(MAX_PACK, np.int64), np.empty(MAX_PACK, np.int64)
-    for i in range(chain_starts[chain], chain_starts[chain + 1]):
+    for i in range(first_item, end_item):
         row_begin, row_end = items[i, ROW_BEGIN], items[i, ROW_END]
         if items[i, KEY_BEGIN] == 0:
             _open_rows(rows[row_begin:row_end], kv_head, group, num_heads, head_dim, out, states, sinks)
@@ -294,9 +294,10 @@ def _widen(target, cache, scales, table, shape, strides, stored):  # type: ignor
 
 @njit(cache=True, nogil=True)
 def _run_serial(chain_starts, items, rows, positions, tables, states, sinks, numbers, factors):  # type: ignore[no-untyped-def]
-    for chain in range(len(chain_starts) - 1):
+    """Item by item, all heads of each: in memory the heads of a block are neighbours."""
+    for i in range(chain_starts[-1]):
         for h in range(numbers[NUM_KV_HEADS]):
-            _run_chain(chain, h, chain_starts, items, rows, positions, tables, states, sinks, numbers, factors)
+            _run_items(i, i + 1, h, items, rows, positions, tables, states, sinks, numbers, factors)
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -304,4 +305,5 @@ def _run_parallel(chain_starts, items, rows, positions, tables, states, sinks, n
     num_kv_heads = numbers[NUM_KV_HEADS]
     for task in prange((len(chain_starts) - 1) * num_kv_heads):
         c, h = task // num_kv_heads, task % num_kv_heads
-        _run_chain(c, h, chain_starts, items, rows, positions, tables, states, sinks, numbers, factors)
+        begin, end = chain_starts[c], chain_starts[c + 1]
+        _run_items(begin, end, h, items, rows, positions, tables, states, sinks, numbers, factors)
