@@ -3,6 +3,7 @@
     python bench/attention.py                  what the machine has: a GPU, else the CPU
     python bench/attention.py --device cpu     one thread, CPU time
     python bench/attention.py --quick          a few cases
+    python bench/attention.py --sharing        the CPU's flat path / shared, over requests and lengths of the prefix
 
 SDPA is given its best case: KV already contiguous, query heads of a group packed as rows on the CPU; "gather"
 adds the copy out of the blocks that it would need here. On the CPU, where requests share, one more column gives each
@@ -206,11 +207,37 @@ def run(case: Case, device: torch.device, dtype: torch.dtype, bandwidth: float) 
     return f"{name:45} {columns}   {worst:.1e}{private}"
 
 
+def report_sharing() -> None:
+    """Flat over shared on the CPU, calls in turns, the best of each; 100 keys of every request are its own."""
+    print("flat / shared by length of the shared prefix, 100 own keys each")
+    for name, heads in (("135M", SMOLLM), ("8B heads", LLAMA_8B)):
+        for batch in (2, 4, 16, 64):
+            ratios = []
+            for shared in (64, 256, 1024):
+                if heads == LLAMA_8B and batch * shared > 64 * 256:  # gigabytes
+                    continue
+                case = Case(name, heads, batch, shared + 100, shared=shared)
+                problem = Problem.of(case, torch.device("cpu"), torch.float32)
+                plans = [problem.plan(case, share=share) for share in (False, True)]
+                times: list[list[float]] = [[], []]
+                for turn in range(40):
+                    start = time.process_time()
+                    attention(problem.q, problem.k_cache, problem.v_cache, plans[turn % 2], scale=0.1)
+                    times[turn % 2].append(time.process_time() - start)
+                ratios.append(f"{shared}: {min(times[0][1:]) / min(times[1][1:]):.2f}")
+            print(f"{name:>10} {batch:3} requests   {'   '.join(ratios)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--quick", action="store_true", help="every third case")
+    parser.add_argument("--sharing", action="store_true", help="only the CPU's flat path against its shared one")
     arguments = parser.parse_args()
+    if arguments.sharing:
+        torch.set_num_threads(1)
+        report_sharing()
+        return
     device = torch.device(arguments.device)
     torch.manual_seed(0)
     np.random.seed(0)
