@@ -119,6 +119,8 @@ def patterns() -> Iterator[tuple[str, str]]:
     yield r"(\p{L}{1,100}\d?){1,100}", r"(\p{L}{1,100}\d?){1,100}"
     yield "look-aheads for 12 letters", "".join(f"(?=.*{chr(97 + i)})" for i in range(12)) + ".*"
     yield ".*a.{20}", ".*a.{20}"
+    yield "(.{1,1000}b?){1,1000}", "(.{1,1000}b?){1,1000}"
+    yield "(?:[ab]{0,500}){0,500}c", "(?:[ab]{0,500}){0,500}c"
 
 
 def grammars() -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from typing import Literal as OneOf
 
-from .dfa import Dfa, JsonStrings
+from .dfa import Dfa
 from .expression import (
     Alternation,
     Embed,
@@ -25,6 +25,7 @@ from .expression import (
     alternation,
     literal,
 )
+from .json_strings import JsonStrings
 from .regex import regex_to_dfa
 
 Whitespace = OneOf["compact", "spaced", "flexible"]

@@ -22,7 +22,9 @@ import numpy as np
 
 from .alphabet import Ints, Spelling
 from .counted_kernels import least_lengths
-from .dfa import Dfa, JsonStrings, byte_row
+from .dfa import Dfa
+from .json_strings import JsonStrings
+from .language import byte_row
 from .memory import NEVER
 
 MAX_COLUMNS = 4096  # tail + period; beyond that a language is not counted

@@ -14,38 +14,22 @@ It does not know patterns, JSON Schema or tokens. Nothing here is written to aft
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ConstraintTooLarge
-from .alphabet import MAX_CODE_POINT, Alphabet, Ints, Spelling
+from .alphabet import MAX_CODE_POINT, Alphabet, Bools, Ints
 from .dfa_kernels import BOTH, EITHER, FIRST, distances, joined_classes, product, trimmed
+from .json_strings import JsonStrings
+from .language import byte_row
 from .minimal_kernels import alike_states
 
-Bools = npt.NDArray[np.bool_]
 Node = TypeVar("Node", bound=Hashable)
 
 MAX_STATES = 50_000
 MAX_LENGTH = 250_000  # of a bounded text, in characters
-
-
-class Language(Protocol):
-    """A regular language as a byte automaton with dead state 0; compared and hashed by identity."""
-
-    def __hash__(self) -> int: ...
-
-    @property
-    def start(self) -> int: ...
-
-    def row(self, state: int) -> Ints:
-        """int32[256]: the state after each byte, 0 where the byte is refused."""
-
-    def is_accepting(self, state: int) -> bool:
-        """Whether the text may end here."""
 
 
 class Dfa:
@@ -324,71 +308,6 @@ class Dfa:
     def json_string(self) -> JsonStrings:
         """The texts as JSON strings, each spelt in exactly one way, that of json.dumps(ensure_ascii=False)."""
         return JsonStrings(self)
-
-
-class JsonStrings:
-    """The texts of a Dfa written as JSON strings, quotes included: a `Language`, without algebra of its own.
-
-    The table is that of the texts with one more class, the bare quote, and two more states, before the opening
-    and behind the closing one; escapes are a matter of spelling (`Alphabet.json_spelling`).
-    """
-
-    __slots__ = ("__dict__", "accepting", "spelling", "start_state", "table", "texts")
-
-    def __init__(self, texts: Dfa) -> None:
-        num_states, quote = texts.num_states, texts.alphabet.num_classes
-        end = num_states
-        self.texts = texts
-        self.spelling = texts.alphabet.json_spelling
-        self.start_state = num_states + 1 if texts.start_state else 0
-        self.table = np.zeros((num_states + 2, quote + 1), np.int32)
-        self.table[:num_states, :quote] = texts.table
-        self.table[:num_states, quote] = np.where(texts.accepting, end, 0)
-        self.table[end + 1, quote] = texts.start_state
-        self.accepting = np.zeros(num_states + 2, np.bool_)
-        self.accepting[end] = True
-
-    @property
-    def start(self) -> int:
-        """The first byte state."""
-        return self.start_state * len(self.spelling.template)
-
-    def row(self, state: int) -> Ints:
-        """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
-        return byte_row(self.spelling, self.table, state)
-
-    def is_accepting(self, state: int) -> bool:
-        """Whether the closing quote has been written."""
-        return state == (self.texts.num_states * len(self.spelling.template))
-
-    def accepts(self, text: bytes | str) -> bool:
-        """Whether the text is a string of the language, spelt canonically."""
-        try:
-            value = json.loads(text)
-        except ValueError:
-            return False
-        spelt = text if isinstance(text, str) else text.decode()
-        return isinstance(value, str) and json.dumps(value, ensure_ascii=False) == spelt and self.texts.accepts(value)
-
-    def is_empty(self) -> bool:
-        """Whether no text at all belongs to the language."""
-        return self.texts.is_empty()
-
-    def shortest(self) -> bytes:
-        """A string of the language with the fewest characters; ValueError if there is none."""
-        return json.dumps(self.texts.shortest().decode(), ensure_ascii=False).encode()
-
-
-def byte_row(spelling: Spelling, table: Ints, state: int) -> Ints:
-    """int32[256]: the byte states that follow `table_state * num_nodes + node`; 0 where nothing can."""
-    num_nodes = len(spelling.template)
-    table_state, node = divmod(state, num_nodes)
-    spelt, targets = spelling.template[node], table[table_state]
-    row: Ints = (targets[-np.minimum(spelt, 0)] * num_nodes).astype(np.int32)
-    inner = spelt > 0
-    alive = (spelling.reach & (targets > 0)).any(axis=1)
-    row[inner] = np.where(alive[spelt[inner]], table_state * num_nodes + spelt[inner], 0)
-    return row
 
 
 def explore(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from .record import record, value_record
 
 if TYPE_CHECKING:
-    from .dfa import Language
+    from .language import Language
 
 ALL_BYTES = (1 << 256) - 1
 

@@ -224,8 +224,8 @@ def settle_costs(
     At most NEVER - 1 if there is one, should it be more.
     Also puts the costs of the items into `loops`.
 
-    A least fixed point over rules: a rule whose cost has fallen has its callers looked at again. The rules that were
-    built last, which are called by the others, come first; so usually each is looked at once.
+    A least fixed point over rules: passes over all rules, those that are called before those that call them, until
+    no rule is left that calls one whose cost has fallen since. Without recursion that is one pass.
 
     Args:
         entries: int32[num_rules], the entry of each rule by its number.
@@ -237,10 +237,48 @@ def settle_costs(
     rule_of = np.empty(num_nodes, np.int32)  # of the entries
     for rule in range(num_rules):
         rule_of[entries[rule]] = rule
-    starts = np.zeros(num_rules + 2, np.int32)  # callers[starts[r] : starts[r + 1]]
-    for node in range(num_nodes):
-        if kind[node] == 4:  # CALL
-            starts[rule_of[arg[node]] + 2] += 1
+    callers, starts, sequence = _calls(kind, arg, rule_of, order, firsts)
+    places = np.empty(num_rules, np.int32)
+    for place in range(num_rules):
+        places[sequence[place]] = place
+    is_due = np.ones(num_rules, np.bool_)
+    again = True
+    while again:
+        again = False
+        for place in range(num_rules):
+            i = sequence[place]
+            if not is_due[i]:
+                continue
+            is_due[i] = False
+            rule = order[i]
+            before = cost[entries[rule]]
+            first, end = firsts[i], firsts[i + 1]
+            while _sweep(kind, arg, next_node, options, loops, text_costs, sets, members, lists, cost, first, end):
+                pass
+            if cost[entries[rule]] < before:
+                for at in range(starts[rule], starts[rule + 1]):
+                    is_due[callers[at]] = True
+                    again = again or places[callers[at]] <= place
+    for loop in range(loops.shape[0]):
+        loops[loop, 3] = cost[loops[loop, 0]]
+    return cost
+
+
+@inner_kernel
+def _calls(kind: Any, arg: Any, rule_of: Any, order: Any, firsts: Any) -> Any:
+    """Who calls whom; rules by their place in `order`, but for those that are called.
+
+    Returns:
+        callers and starts: callers[starts[r] : starts[r + 1]] call the rule of number r; and all rules, each behind
+        those that it calls unless they call it as well.
+    """
+    num_rules = order.shape[0]
+    starts, numbers = np.zeros(num_rules + 2, np.int32), np.empty(num_rules, np.int32)
+    for i in range(num_rules):
+        numbers[order[i]] = i
+        for node in range(firsts[i], firsts[i + 1]):
+            if kind[node] == 4:  # CALL
+                starts[rule_of[arg[node]] + 2] += 1
     for rule in range(num_rules):
         starts[rule + 2] += starts[rule + 1]
     callers = np.empty(starts[num_rules + 1], np.int32)
@@ -250,31 +288,27 @@ def settle_costs(
                 rule = rule_of[arg[node]]
                 callers[starts[rule + 1]] = i
                 starts[rule + 1] += 1
-    queue = np.empty(num_rules, np.int32)  # a ring; a rule is in it at most once
-    for i in range(num_rules):
-        queue[i] = num_rules - 1 - i
-    is_queued = np.ones(num_rules, np.bool_)
-    begin, size = 0, num_rules
-    while size:
-        i = queue[begin]
-        begin = begin + 1 if begin + 1 < num_rules else 0
-        size -= 1
-        is_queued[i] = False
-        rule = order[i]
-        before = cost[entries[rule]]
-        first, end = firsts[i], firsts[i + 1]
-        while _sweep(kind, arg, next_node, options, loops, text_costs, sets, members, lists, cost, first, end):
-            pass
-        if cost[entries[rule]] < before:
-            for at in range(starts[rule], starts[rule + 1]):
-                caller = callers[at]
-                if not is_queued[caller]:
-                    is_queued[caller] = True
-                    at_end = begin + size
-                    queue[at_end if at_end < num_rules else at_end - num_rules] = caller
-                    size += 1
-    for loop in range(loops.shape[0]):
-        loops[loop, 3] = cost[loops[loop, 0]]
+    sequence, path, num_done = np.empty(num_rules, np.int32), np.empty(num_rules, np.int32), 0
+    at = firsts[:num_rules].copy()  # the node of each rule that is looked at next
+    is_met = np.zeros(num_rules, np.bool_)
+    for root in range(num_rules):
+        depth = 0
+        if not is_met[root]:
+            is_met[root], path[0], depth = True, root, 1
+        while depth:
+            i = path[depth - 1]
+            node = at[i]
+            if node == firsts[i + 1]:
+                depth -= 1
+                sequence[num_done] = i
+                num_done += 1
+                continue
+            at[i] += 1
+            if kind[node] == 4 and not is_met[numbers[rule_of[arg[node]]]]:
+                path[depth] = numbers[rule_of[arg[node]]]
+                is_met[path[depth]] = True
+                depth += 1
+    return callers, starts, sequence
 
 
 @inner_kernel

@@ -27,7 +27,7 @@ from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Gramm
 from .text_table import TextTable, text_table
 
 if TYPE_CHECKING:
-    from .dfa import Language
+    from .language import Language
 
 BYTE, BYTES, TEXT, SPLIT, CALL, LOOP, RETURN, SET, KEY = range(9)
 MAX_NODES = 1 << 20

@@ -17,6 +17,7 @@ from .any_order_kernels import is_any_open, may_end, may_write_others, open_set,
 from .array_kernels import sort_beginning
 from .compiled import inner_kernel, kernel
 from .counted_kernels import counted_alive, counted_cost
+from .cover_kernels import without_covered
 from .key_kernels import cost_of_going_on, goes_on, key_cost, member_that_ends, only_byte
 from .memory import (
     A_KEY,
@@ -96,6 +97,8 @@ from .memory import (
 )
 from .stack_kernels import push_count, push_frame
 from .text_kernels import text_alive
+
+COVER_FROM = 4  # configurations; most states have fewer, and need not be looked through for what others cover
 
 
 @inner_kernel
@@ -334,6 +337,8 @@ def intern(memory: Any, size: Any, accepts: Any) -> Any:
         return 0
     found, pool = i64(memory[FOUND]), i64(memory[POOL])
     sort_beginning(found, size)
+    if size > COVER_FROM:
+        size = without_covered(memory, found, size)
     states, slots = i32(memory[STATES]), i32(memory[STATE_SLOTS])
     mask = memory[STATE_MASK]
     slot = _state_hash(found, np.int64(0), size, accepts) & mask

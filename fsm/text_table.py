@@ -16,14 +16,15 @@ import numpy.typing as npt
 from ..errors import ConstraintTooLarge
 from .alphabet import Bools, Ints, Spelling
 from .counted import Counted
-from .dfa import Dfa, JsonStrings
+from .dfa import Dfa
 from .dfa_kernels import distances
+from .json_strings import JsonStrings
 from .memory import NEVER
 from .text_table_kernels import bits_of_rows, character_kinds, pack_text
 from .wide_kinds import wide_kinds
 
 if TYPE_CHECKING:
-    from .dfa import Language
+    from .language import Language
 
 MAX_STATES = 1 << 23  # byte states of one language: they share an integer with a position and a stack
 MAX_EXPANDED = 20_000  # states of a language that is not a Dfa

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 from ...errors import InvalidGrammar
 from ..alphabet import complement, normalised
-from ..dfa import Language
 from ..expression import Expression, Grammar, Literal, Repeat, Rule
+from ..language import Language
 from ..nfa import ANY
 from ..regex_tree import CharSet, Node
 from ..unicode_sets import Intervals

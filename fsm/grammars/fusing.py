@@ -18,8 +18,8 @@ from collections.abc import Mapping
 
 from ...errors import ConstraintTooLarge
 from ..determinise import determinise
-from ..dfa import Language
 from ..expression import Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..language import Language
 from ..regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
 from ..regex_tree import Concat, Either, Node, Plain, Times
 from .walks import children, rule_names, strong_components

@@ -29,6 +29,7 @@ from ..regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, 
 from .factoring import factored
 from .group import Group, Token
 from .lark_common import COMMON
+from .lark_tokens import tokens_of, unescaped
 from .left_recursion import without_left_recursion
 from .lexemes import Terminal
 from .lexing import lexed
@@ -39,21 +40,6 @@ START = "start"
 MAX_NESTING = 64
 MAX_REPEAT = 100_000
 IGNORED = "%ignore"
-TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\f]+|(?://|\#)[^\n]*|\\\n)
-      | (?P<newline>\n)
-      | (?P<json>%json\b)
-      | (?P<directive>%[a-z]+)
-      | (?P<name>_*[A-Za-z]\w*(?:-\w+)*)
-      | (?P<text>"(?:[^"\\\n]|\\.)*"i?)
-      | (?P<regex>/(?![/*])(?:[^/\\\n]|\\.)+/[imslux]*)
-      | (?P<count>\{[ ]*(?:\d+[ ]*(?:,[ ]*\d*[ ]*)?|,[ ]*\d+[ ]*)\})
-      | (?P<number>[+-]?\d+)
-      | (?P<mark>->|\.\.|[()\[\]|*+?:~,.{}!<>@_=])""",
-    re.VERBOSE,
-)
-ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", '"': '"', "\\": "\\"}
 
 
 def lark_to_grammar(text: str) -> Grammar:
@@ -115,34 +101,11 @@ class _Reader:
 
     # ---------------------------------------------------------------- items
 
-    def _tokens(self) -> Iterator[Token]:
-        text, offset, depth = self.text, 0, 0
-        while offset < len(text):
-            match = TOKEN.match(text, offset)
-            if match is None or match.lastgroup is None:
-                what = {'"': "a literal that is not closed", "/": "a regular expression that is not closed"}
-                raise self.error(what.get(text[offset], f"{text[offset]!r} is not expected here"), offset)
-            kind, end = match.lastgroup, match.end()
-            if kind == "json":
-                end = self._json_end(match.end())
-                yield Token(kind, text[match.end() : end], offset)
-            elif kind != "space" and not (kind == "newline" and depth):
-                depth += (match[0] in ("(", "[")) - (match[0] in (")", "]"))
-                yield Token(kind, match[0], offset)
-            offset = end
-
-    def _json_end(self, begin: int) -> int:
-        blank = len(self.text) - len(self.text[begin:].lstrip())
-        try:
-            return json.JSONDecoder().raw_decode(self.text, blank)[1]
-        except (ValueError, RecursionError) as error:
-            raise self.error(f"%json is followed by a JSON Schema: {error}", begin) from None
-
     def _items(self) -> Iterator[list[Token]]:
         """The tokens of each definition or directive. A line that begins with | goes on with the one before."""
         item: list[Token] = []
         at_line_begin = False
-        for token in self._tokens():
+        for token in tokens_of(self.text):
             if token.kind == "newline":
                 at_line_begin = True
                 continue
@@ -279,7 +242,7 @@ class _Reader:
         return Rule(prefix + grammar.start)
 
     def _literal(self, token: Token) -> Node:
-        text = self._unescaped(token.text[1 : token.text.rindex('"')], token.offset)
+        text = unescaped(self.text, token.text[1 : token.text.rindex('"')], token.offset)
         return parse(f"(?i:{re.escape(text)})", "python") if token.text.endswith("i") else Plain(text)
 
     def _regex(self, token: Token) -> Node:
@@ -304,24 +267,11 @@ class _Reader:
                 pending.append(inner.item)
         return node
 
-    def _unescaped(self, text: str, offset: int) -> str:
-        """As Lark does: unknown escapes keep their backslash."""
-
-        def character(escape: re.Match[str]) -> str:
-            code = escape[1] or escape[2] or escape[3]
-            if code is None:
-                return ESCAPES.get(escape[4], escape[0])
-            if int(code, 16) > 0x10FFFF or 0xD800 <= int(code, 16) <= 0xDFFF:
-                raise self.error(f"{escape[0]} is not a character", offset)
-            return chr(int(code, 16))
-
-        return ESCAPE.sub(character, text)
-
     def _range(self, tokens: list[Token], position: int, group: Group) -> int:
         """`"a".."z"`: the first literal has become a part already."""
         offset = tokens[position - 1].offset
         ends = tokens[position - 2 : position - 1] + tokens[position : position + 1]
-        points = [self._unescaped(token.text[1:-1], token.offset) for token in ends if token.kind == "text"]
+        points = [unescaped(self.text, token.text[1:-1], token.offset) for token in ends if token.kind == "text"]
         if len(points) != 2 or any(len(point) != 1 for point in points) or points[0] > points[1]:
             raise self.error('a range is "a".."z", from one character to a later one', offset)
         name = f"{ends[0].text}..{ends[1].text}"

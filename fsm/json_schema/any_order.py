@@ -93,7 +93,7 @@ class AnyKeyOrder:
         if others and missing > 1:
             raise error_at(
                 UnsupportedSchema,
-                f"{shape.pointer}/minProperties",
+                shape.minimum_pointer,
                 f"at least {missing} keys beyond the named ones could not be told apart; name the keys, or "
                 f"bound them by a pattern with at most {MAX_LISTED} keys",
             )

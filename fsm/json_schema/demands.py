@@ -16,8 +16,8 @@ from typing import Any
 from ...errors import ConstraintError
 from ..any_json import KeyOrder
 from ..counted import Counted
-from ..dfa import JsonStrings
 from ..expression import Embed
+from ..json_strings import JsonStrings
 from ..record import value_record
 from .numbers import number_expressions
 from .parts import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Part, Test

@@ -130,7 +130,9 @@ def _negated_object(facet: ObjectFacet) -> list[ObjectFacet]:
             "the negation of unevaluatedProperties over a negation is not supported; say it directly",
         )
     if facet.minimum > 0:
-        options.append(ObjectFacet(pointer, {}, maximum=facet.minimum - 1, evaluates=False))
+        fewer = facet.minimum - 1
+        options.append(ObjectFacet(pointer, {}, maximum=fewer, evaluates=False, maximum_name=facet.minimum_name))
     if facet.maximum is not None:
-        options.append(ObjectFacet(pointer, {}, minimum=facet.maximum + 1, evaluates=False))
+        more = facet.maximum + 1
+        options.append(ObjectFacet(pointer, {}, minimum=more, evaluates=False, minimum_name=facet.maximum_name))
     return options

@@ -89,7 +89,10 @@ class ObjectWriter:
             maximum = min((facet.maximum for facet in first if facet.maximum is not None), default=None)
         if maximum is not None and maximum < minimum:
             return None
-        pointer = first[0].pointer if first else ""
+        pointer = minimum_pointer = first[0].pointer if first else ""
+        if minimum:
+            asks = max(first, key=lambda facet: facet.minimum)
+            minimum_pointer = f"{asks.pointer}/{asks.minimum_name}"
         names = _named_keys(alternatives)
         others = NO_KEYS if closed else self.others.of(first, frozenset(names), minimum)
         if others.listed:
@@ -102,7 +105,7 @@ class ObjectWriter:
             for key in names:
                 possible = is_writable(key) and (free_names or self.others.is_name(first, key))
                 members.append((key, self.value(goal_of_key(first, key)) if possible else None))
-        return Shape(pointer, members, others, alternatives, minimum, maximum)
+        return Shape(pointer, members, others, alternatives, minimum, maximum, minimum_pointer)
 
 
 def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:

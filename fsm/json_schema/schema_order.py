@@ -145,10 +145,9 @@ class SchemaOrder:
         if not others.cells or left == 0:
             return [] if owed else [EMPTY_TEXT]
         if owed > 1:
-            pointer = f"{shape.pointer}/minProperties"
             raise error_at(
                 UnsupportedSchema,
-                pointer,
+                shape.minimum_pointer,
                 f"at least {owed} keys beyond the named ones could not be told apart; name the keys, or "
                 f"bound them by a pattern with at most {MAX_LISTED} keys",
             )

@@ -17,6 +17,7 @@ class Shape:
         members: (key, value) in the order of the schema; value None: the key cannot be there.
         others: keys not named.
         alternatives: the facets of each alternative; they differ in their clauses only.
+        minimum_pointer: the keyword that asks for `minimum` keys.
     """
 
     pointer: str
@@ -25,6 +26,7 @@ class Shape:
     alternatives: list[tuple[ObjectFacet, ...]]
     minimum: int
     maximum: int | None
+    minimum_pointer: str
 
     @property
     def clauses(self) -> Residue:

@@ -42,7 +42,7 @@ def chosen(random_: random.Random, ids: list[int]) -> int:
 
 @pytest.mark.parametrize(
     ("source", "max_bytes"),
-    [(WIDE, 128 << 10), (NESTED, 60 << 10), (PATTERN, 6 << 20)],
+    [(WIDE, 128 << 10), (NESTED, 60 << 10), (PATTERN, 400 << 10)],
     ids=["wide", "nested", "pattern"],
 )
 def test_little_room_for_rows_changes_no_mask_and_no_text(source: Any, max_bytes: int) -> None:
