@@ -68,7 +68,7 @@ def test_little_room_for_rows_changes_no_mask_and_no_text(source: Any, max_bytes
 
 
 def test_rows_made_in_parts_come_to_an_end_though_steps_are_forgotten() -> None:
-    whole, parts = constraints(64 << 20, PATTERN).cursor(), constraints(3 << 20, PATTERN).cursor()
+    whole, parts = constraints(64 << 20, PATTERN).cursor(), constraints(400 << 10, PATTERN).cursor()
     random_ = random.Random(6)
     while not whole.is_finished and whole.num_consumed < 60:
         row = parts.row_soon(1000, 20)

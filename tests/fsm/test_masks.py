@@ -217,11 +217,8 @@ def test_a_row_that_is_never_ready_is_refused() -> None:
 
 
 def test_too_many_ways_at_once_are_refused() -> None:
-    cursor = Compiler(VOCABULARY).regex("((a{1,99}b?){1,99}c?){1,99}").cursor()
     with pytest.raises(ConstraintTooLarge, match="at once"):
-        while True:
-            cursor.row()
-            assert cursor.advance(ord("a"))
+        Compiler(VOCABULARY).regex("((a{0,99}b?){99}c?){900}").cursor().row()
 
 
 @pytest.mark.parametrize(
