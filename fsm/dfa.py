@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import ConstraintTooLarge
 from .alphabet import MAX_CODE_POINT, Alphabet, Bools, Ints
-from .dfa_kernels import BOTH, EITHER, FIRST, distances, joined_classes, product, trimmed
+from .dfa_kernels import BOTH, EITHER, FIRST, distances, joined_classes, meet, product, trimmed
 from .json_strings import JsonStrings
 from .language import byte_row
 from .minimal_kernels import alike_states
@@ -143,6 +143,17 @@ class Dfa:
     def is_subset_of(self, other: Dfa) -> bool:
         """Whether every text of `self` belongs to `other`."""
         return self.difference(other).is_empty()
+
+    def is_disjoint_from(self, other: Dfa) -> bool:
+        """Whether no text belongs to both: no automaton is made to find that out."""
+        if self.is_empty() or other.is_empty():
+            return True
+        _, mine, theirs = self.alphabet.refine(other.alphabet)
+        start = np.array([self.start_state, other.start_state], np.int32)
+        found = meet(self.table, self.accepting, other.table, other.accepting, mine, theirs, start, MAX_STATES)
+        if found < 0:
+            raise ConstraintTooLarge(f"to compare two patterns takes more than {MAX_STATES} states; simplify them")
+        return not found
 
     def is_finite(self) -> bool:
         """Whether the language has finitely many texts."""

@@ -74,6 +74,53 @@ def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: An
     return table[:num_states], pairs[:num_states]
 
 
+@kernel
+def meet(
+    left: Any,
+    left_accepts: Any,
+    right: Any,
+    right_accepts: Any,
+    left_class: Any,
+    right_class: Any,
+    start: Any,
+    max_pairs: Any,
+) -> Any:
+    """Whether two automata accept a text in common: 1, 0, or -1 if more than `max_pairs` pairs would be looked at.
+
+    Args:
+        left, right, left_class, right_class: as of `product`; left_accepts, right_accepts: bool[num_states].
+        start: int32[2], the pair to start from.
+    """
+    pairs, slots = np.zeros((64, 2), np.int32), np.zeros(256, np.int32)
+    pairs[1, 0], pairs[1, 1] = start[0], start[1]
+    slots[_slot(pairs, slots, start[0], start[1])] = 1
+    num_pairs, at = 2, 1
+    while at < num_pairs:
+        left_state, right_state = pairs[at, 0], pairs[at, 1]
+        at += 1
+        if left_accepts[left_state] and right_accepts[right_state]:
+            return 1
+        for common in range(left_class.shape[0]):
+            a, b = left[left_state, left_class[common]], right[right_state, right_class[common]]
+            if a == 0 or b == 0:
+                continue
+            slot = _slot(pairs, slots, a, b)
+            if slots[slot]:
+                continue
+            if num_pairs == max_pairs:
+                return -1
+            if num_pairs == pairs.shape[0]:
+                pairs = grown_rows(pairs, num_pairs + 1)
+                slots = np.zeros(4 * pairs.shape[0], np.int32)
+                for known in range(1, num_pairs):
+                    slots[_slot(pairs, slots, pairs[known, 0], pairs[known, 1])] = known
+                slot = _slot(pairs, slots, a, b)
+            pairs[num_pairs, 0], pairs[num_pairs, 1] = a, b
+            slots[slot] = num_pairs
+            num_pairs += 1
+    return 0
+
+
 @inner_kernel
 def _slot(pairs: Any, slots: Any, a: Any, b: Any) -> Any:
     """The slot of the pair (a, b) in the open-addressing table: its own, or the free one where it belongs."""

@@ -261,7 +261,6 @@ def settle_costs(
                     again = again or places[callers[at]] <= place
     for loop in range(loops.shape[0]):
         loops[loop, 3] = cost[loops[loop, 0]]
-    return cost
 
 
 @inner_kernel

@@ -24,7 +24,8 @@ from ..regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
 from ..regex_tree import Concat, Either, Node, Plain, Times
 from .walks import children, rule_names, strong_components
 
-Sized = tuple[Node, int]  # a tree and the number of positions that it unfolds to
+Sized = tuple[Node, int, bool]
+"""A tree, the number of positions that it unfolds to, and whether something in it may be written more than once."""
 
 
 def fused(rules: Mapping[str, Expression], patterns: Mapping[Language, Node]) -> dict[str, Expression]:
@@ -47,7 +48,7 @@ def fused(rules: Mapping[str, Expression], patterns: Mapping[Language, Node]) ->
 def _fused(body: Expression, trees: Mapping[str, Sized], patterns: Mapping[Language, Node]) -> Expression:
     tree = _tree(body, trees, patterns)
     if tree is not None:
-        if not _repeats(tree[0]) or isinstance(body, (Literal, Embed, Rule)):
+        if not tree[2] or isinstance(body, (Literal, Embed, Rule)):
             return body
         if isinstance(body, Sequence):  # literals in front are forced text: best left as they are
             first = next(index for index, part in enumerate(body.parts) if not isinstance(part, Literal))
@@ -84,22 +85,23 @@ def _tree(body: Expression, trees: Mapping[str, Sized], patterns: Mapping[Langua
     if isinstance(body, Rule):
         return trees.get(body.name)
     if isinstance(body, Literal):
-        return Plain(body.data.decode()), max(1, len(body.data))
+        return Plain(body.data.decode()), max(1, len(body.data)), False
     if isinstance(body, Embed):
-        return (patterns[body.language], 1) if body.language in patterns else None
+        pattern = patterns.get(body.language)
+        return None if pattern is None else (pattern, 1, _repeats(pattern))
     below = [_tree(child, trees, patterns) for child in children(body)]
     found = [tree for tree in below if tree is not None]
-    size = sum(tree[1] for tree in found) + 1
+    size, repeats = sum(tree[1] for tree in found) + 1, any(tree[2] for tree in found)
     if isinstance(body, Repeat):
         size *= max(body.minimum, body.maximum or 1, 1)
     if len(found) < len(below) or size > EAGER_POSITIONS:
         return None
     nodes = tuple(tree[0] for tree in found)
     if isinstance(body, Repeat):
-        return Times(nodes[0], body.minimum, body.maximum), size
+        return Times(nodes[0], body.minimum, body.maximum), size, repeats or body.maximum is None or body.maximum > 1
     if isinstance(body, Sequence):
-        return Concat(nodes), size
-    return (Either(nodes), size) if isinstance(body, Alternation) else None
+        return Concat(nodes), size, repeats
+    return (Either(nodes), size, repeats) if isinstance(body, Alternation) else None
 
 
 def _repeats(tree: Node) -> bool:

@@ -14,13 +14,13 @@ from ..record import record
 from .keys import forbidden_keys, goal_of_key, required_keys, settled
 from .numbers import is_impossible
 from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
-from .strings import no_string
+from .strings import are_apart, asks_for_lengths
 from .texts import error_at
 
 MAX_DEPTH = 3
 MAX_PAIRS = 400
 MAX_EFFORT = 60_000
-PRODUCT_EFFORT = 20  # a product of automata, compared with a look at a pair
+PRODUCT_EFFORT, WALK_EFFORT = 20, 4  # a product of automata, a walk through two, compared with a look at a pair
 
 
 class Branches(Protocol):
@@ -166,7 +166,8 @@ class Disjointness:
         if common & NUMBER and not _numbers(left.numbers, right.numbers):
             return False
         if common & STRING:
-            self.effort.spent += PRODUCT_EFFORT
+            are_products = asks_for_lengths(left.strings) or asks_for_lengths(right.strings)
+            self.effort.spent += PRODUCT_EFFORT if are_products else WALK_EFFORT
             if not _strings(left.strings, right.strings):
                 return False
         if common & ARRAY and not self._arrays(left.arrays, right.arrays, depth):
@@ -231,7 +232,7 @@ def _strings(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
     if constants[0] is not None and constants[1] is not None and constants[0].isdisjoint(constants[1]):
         return True
     try:
-        return no_string(left + right)
+        return are_apart(left, right)
     except ConstraintTooLarge:
         return False
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from ..alphabet import Alphabet, Ints
 from ..any_json import string_text
-from ..dfa import Dfa, JsonStrings
+from ..dfa import Dfa
+from ..json_strings import JsonStrings
 from ..text_table import TextTable, text_table
 from ..text_trie_kernels import base_of_strings, strings_except, trie_except
 from .texts import is_writable

@@ -84,6 +84,18 @@ def no_string(tests: tuple[Test, ...]) -> bool:
     return string_expression(tests) is None
 
 
+def asks_for_lengths(tests: tuple[Test, ...]) -> bool:
+    """Whether some test is about the length, alone or beside others."""
+    return _lengths_apart(tests)[0] != tests
+
+
+def are_apart(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
+    """Whether no string passes the tests of both; quick where none of them asks for a length."""
+    if asks_for_lengths(left) or asks_for_lengths(right):
+        return no_string(left + right)
+    return string_language(left).is_disjoint_from(string_language(right))
+
+
 def few_strings(tests: tuple[Test, ...], limit: int) -> list[str] | None:
     """All strings that pass every test; None if they are more than `limit`."""
     others, minimum, maximum = _lengths_apart(tests)

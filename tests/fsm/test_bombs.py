@@ -61,6 +61,10 @@ WRITABLE: dict[str, tuple[Any, bytes]] = {
         definitions(60, {"type": "integer"}, lambda ref: {"type": "object", "properties": {"a": ref, "b": ref}}),
         b'{"a":{"b":{}},"b":{"a":{}}}',
     ),
+    "strings told apart by their patterns": (
+        {"oneOf": [{"type": "string", "pattern": f"^{index};"} for index in range(100)]},
+        b'"77;"',
+    ),
     "a tagged union": ({"type": "object", "oneOf": tagged(400)}, b'{"tag":399}'),
 }
 
@@ -86,7 +90,7 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         "/oneOf",
     ),
     "strings that cannot be told apart in time": (
-        {"oneOf": [{"type": "string", "pattern": f"^{index}"} for index in range(300)]},
+        {"oneOf": [{"type": "string", "pattern": f"^{index};"} for index in range(300)]},
         ConstraintTooLarge,
         "/oneOf",
     ),
@@ -103,6 +107,8 @@ PATTERNS: dict[str, tuple[str, str]] = {
     "nested pluses": ("(x+x+)+y", "xxy"),
     "a distant choice": ("[ab]*a[ab]{30}", "ba" + "b" * 30),
     "repeated repetitions": ("(.{1,1000}){1,1000}", "x" * 50),
+    "a nested repetition with something optional": ("(.{1,1000}b?){1,1000}", "xb" * 50),
+    "a nested repetition of nothing": ("(?:[ab]{0,500}){0,500}c", "ab" * 50 + "c"),
     "nested groups": ("(" * 30_000 + "a" + ")" * 30_000, "a"),
 }
 

@@ -35,6 +35,7 @@ def test_algebra_is_that_of_sets(left: set[str], right: set[str], text: str) -> 
         assert a.difference(b).accepts(probe) == (mine and not theirs)
         assert a.complement_utf8().accepts(probe) == (not mine)
     assert a.is_subset_of(b) == (left <= right)
+    assert a.is_disjoint_from(b) == left.isdisjoint(right)
     assert a.union(b).num_texts(100) == len(left | right)
     assert sorted(a.texts(100) or []) == sorted(left)
     assert a.is_empty() == (not left)
