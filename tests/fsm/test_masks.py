@@ -230,3 +230,31 @@ def test_tokens_that_end_within_a_character_count_as_what_may_become_of_it(patte
     constraint = Compiler(small_vocabulary(cut)).regex(pattern)
     cursor = constraint.cursor()
     assert np.array_equal(cursor.row(), brute_force(constraint, cursor.state))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\w{2,9}",
+        r"\p{L}+\d?",
+        r"[^,:&\s]+:\w*",
+        "[a-z é日]{1,7}",
+        r"\D\s*x",
+        "[^\u2028]{3}\u2028",
+        "[^x]{0,4}[x\u2029—]?",
+        "[\x01-\xff]{1,5}",
+    ],
+)
+def test_kinds_of_characters_and_bounds_on_their_number_are_met_exactly(pattern: str) -> None:
+    """Sub-trees of one kind are taken whole, those of safe characters up to a length; also where characters are cut."""
+    cut = [b"abc\xe2\x80", b"abcd\xe2", b"ab\xe2\x80", b"\xe6\x97\xa5\xe6\x97", "za\u2028".encode(), "²½٣Ⅷ".encode()]
+    vocabulary = small_vocabulary(sorted({token for token in VOCABULARY.tokens if len(token) > 1} | set(cut)))
+    constraint = Compiler(vocabulary).regex(pattern)
+    cursor, rng = constraint.cursor(), random.Random(3)
+    for _ in range(5):
+        row = cursor.row()
+        assert np.array_equal(row, brute_force(constraint, cursor.state))
+        going_on = [token for token in allowed_ids(row) if token not in vocabulary.eos_ids]
+        if not going_on:
+            break
+        cursor.advance(rng.choice(going_on))
