@@ -38,6 +38,7 @@ def warm_up(build: Callable[[Grammar], Constraint]) -> None:
         if num_tokens == MANY_TOKENS:
             _use_rarely(constraint)
     ignoring_case(((0x61, 0x61),), ascii_only=False)
+    Dfa.length(0, 1).is_disjoint_from(Dfa.length(2, 3))
 
 
 def _grammars() -> Iterator[tuple[Grammar, int]]:
