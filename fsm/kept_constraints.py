@@ -22,7 +22,7 @@ from collections.abc import Hashable
 from .constraint import Constraint
 from .text_table import TextTable
 
-WEIGHED_AT_A_TIME = 2
+WEIGHED_AT_A_TIME = 1  # of those long unused, which takes ten microseconds each
 SOON = 32  # turns; most requests are done by then
 
 

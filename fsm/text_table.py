@@ -72,7 +72,7 @@ class TextTable:
     @property
     def num_bytes(self) -> int:
         """Memory of the arrays."""
-        own = self.fields.nbytes + sum(array.nbytes for array in self.arrays)
+        own = self.fields.nbytes + sum([array.nbytes for array in self.arrays])
         return own + (self.uncounted.num_bytes if self.uncounted is not None else 0)
 
     @property

@@ -112,7 +112,7 @@ class Branching:
             if len(goal) == 1:  # nearly always one schema that says all by itself
                 (atom,) = goal
                 part = self._parts.get(atom)
-                if part is None and not atom & 1 and not _is_evaluating(self.sites.table[atom >> 1]):
+                if part is None and not atom & 1 and not self._is_evaluating(self.sites.table[atom >> 1]):
                     part = self.part(atom)
                 if part is not None and not part.atoms and not part.disjunctions:
                     found = known[goal] = (part,) if part.types else ()
@@ -144,11 +144,11 @@ class Branching:
             found = options[0] if len(options) == 1 else Part(site.pointer, disjunctions=(Disjunction(options),))
         elif site.schema is True:
             found = Part(site.pointer)
-        elif _is_evaluating(site):
+        elif self._is_evaluating(site):
             self._refuse_endless(atom)
             found = self._evaluated(site)
         else:
-            found = read(self.sites, site)
+            found = read(self.sites, site).narrowed()
         self._parts[atom] = found
         if (found.atoms or found.disjunctions) and not atom & 1 and atom not in self._endful:
             self._refuse_endless(atom)
@@ -274,6 +274,16 @@ class Branching:
 
     # ---------------------------------------------------------------- unevaluated…
 
+    def _is_evaluating(self, site: Site) -> bool:
+        """Whether a schema says something about what its other keywords have not evaluated."""
+        schema = site.schema
+        return (
+            self.sites.evaluates
+            and isinstance(schema, dict)
+            and ("unevaluatedProperties" in schema or "unevaluatedItems" in schema)
+            and is_keyword("unevaluatedItems", site.resource.draft)
+        )
+
     def _evaluated(self, site: Site) -> Part:
         """The part of a schema with `unevaluatedProperties` or `unevaluatedItems`: its branches, each closed."""
         assert isinstance(site.schema, dict)
@@ -337,8 +347,8 @@ class Branching:
             site = self.sites.table[atom >> 1]
             if not isinstance(site.schema, dict):
                 return []
-            part = read(self.sites, site)
-            if not _is_evaluating(site):
+            part = read(self.sites, site).narrowed()
+            if not self._is_evaluating(site):
                 self._parts[atom] = part
         atoms = list(part.atoms)
         pending = [option for disjunction in part.disjunctions for option in disjunction.options]
@@ -366,16 +376,6 @@ def _narrowest(sheet: _Sheet) -> int:
         if fewest < 0 or count < fewest:
             best, fewest = index, count
     return best
-
-
-def _is_evaluating(site: Site) -> bool:
-    """Whether a schema says something about what its other keywords have not evaluated."""
-    schema = site.schema
-    return (
-        type(schema) is dict
-        and ("unevaluatedProperties" in schema or "unevaluatedItems" in schema)
-        and is_keyword("unevaluatedItems", site.resource.draft)
-    )
 
 
 def _combinations(options: tuple[Part, ...]) -> tuple[Part, ...]:

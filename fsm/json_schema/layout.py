@@ -24,6 +24,15 @@ class Layout:
     comma_text: bytes
     colon_text: bytes
     blank: Expression | None
+    comma: Parts
+    colon: Parts
+
+    @classmethod
+    def of(cls, comma: bytes, colon: bytes, blank: Expression | None) -> Layout:
+        """The layout with these between two members or items, and between a key and its value."""
+        if blank is None:
+            return cls(comma, colon, None, (Literal(comma),), (Literal(colon),))
+        return cls(comma, colon, blank, (blank, Literal(comma), blank), (blank, Literal(colon), blank))
 
     def key(self, text: str, *, after_comma: bool = False) -> Parts:
         """A literal key with its colon, and with the comma before it."""
@@ -38,20 +47,6 @@ class Layout:
         if self.blank is None:
             return text.encode() + self.colon_text, value
         return text.encode(), Sequence((*self.colon, value))
-
-    @property
-    def comma(self) -> Parts:
-        """What stands between two members or items."""
-        if self.blank is None:
-            return (Literal(self.comma_text),)
-        return (self.blank, Literal(b","), self.blank)
-
-    @property
-    def colon(self) -> Parts:
-        """What stands between a key and its value."""
-        if self.blank is None:
-            return (Literal(self.colon_text),)
-        return (self.blank, Literal(b":"), self.blank)
 
     def bracketed(self, left: bytes, parts: Parts, right: bytes, *, may_be_empty: bool) -> Expression:
         """The brackets around members or items; `may_be_empty`: also with nothing in them."""
@@ -81,10 +76,10 @@ class Layout:
         return (*item, more), minimum == 0
 
 
-COMPACT = Layout(b",", b":", None)
-SPACED = Layout(b", ", b": ", None)
+COMPACT = Layout.of(b",", b":", None)
+SPACED = Layout.of(b", ", b": ", None)
 _BLANK = Embed(regex_to_dfa(BLANK))
-FLEXIBLE = Layout(b",", b":", _BLANK)
+FLEXIBLE = Layout.of(b",", b":", _BLANK)
 
 LAYOUTS = {"compact": COMPACT, "spaced": SPACED, "flexible": FLEXIBLE}
 

@@ -153,6 +153,20 @@ class Part:
         """Whether nothing is left to be worked off."""
         return not self.atoms and not self.disjunctions
 
+    def narrowed(self) -> Part:
+        """The same without its disjunction, if that is the only thing to be worked off and has one simple option.
+
+        So it is with constants that are no arrays and no objects.
+        """
+        if self.atoms or len(self.disjunctions) != 1 or len(self.disjunctions[0].options) != 1:
+            return self
+        (only,) = self.disjunctions[0].options
+        if only.atoms or only.disjunctions or only.arrays or only.objects:
+            return self
+        numbers = self.numbers + tuple([test for test in only.numbers if test not in self.numbers])
+        strings = self.strings + tuple([test for test in only.strings if test not in self.strings])
+        return Part(self.pointer, self.types & only.types, numbers, strings, self.arrays, self.objects)
+
 
 Branch: TypeAlias = Part
 """A part in which nothing is left to be worked off: all values of its types that pass its tests and facets."""
