@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConstraintTooLarge
-from . import budget_kernels
+from . import budget_kernels, keep_kernels
 from .alphabet import Ints
 from .automaton import Automaton
 from .memory import NEVER
@@ -77,7 +77,7 @@ class Liveness:
     def keep_within(self, state: int, bits: Ints, limit: int) -> None:
         """Clears the bits of the tokens after which `limit` further tokens are not known to suffice."""
         if self.is_by_bytes:
-            self._call(lambda *room: budget_kernels.keep_within(room[0], state, bits, limit, *room[1:]))
+            self._call(lambda *room: keep_kernels.keep_within(room[0], state, bits, limit, *room[1:]))
             return
         targets = self._automaton.targets(state, bits)
         bounds = {target: self.bound(target) for target in np.unique(targets[targets > 0]).tolist()}
@@ -88,7 +88,7 @@ class Liveness:
     def worst(self, state: int, bits: Ints) -> int:
         """The greatest bound after one of the tokens, all of which may follow; -1 without tokens."""
         if self.is_by_bytes:
-            return self._call(lambda *room: budget_kernels.keep_within(room[0], state, bits, -1, *room[1:])) - 1
+            return self._call(lambda *room: keep_kernels.keep_within(room[0], state, bits, -1, *room[1:])) - 1
         targets = self._automaton.targets(state, bits)
         return max((self.bound(target) for target in np.unique(targets[targets > 0]).tolist()), default=-1)
 
