@@ -20,7 +20,7 @@ def audit_tree(
     """Raise AssertionError, naming the place, if an invariant of the tree does not hold. O(tree)."""
     queued = queue.audit()
     seen_blocks: dict[int, Node] = {}
-    num_leased = num_blocks = num_attached = 0
+    num_leased = num_blocks = 0
     nodes: set[Node] = set()
     for namespace, root in roots.items():
         assert root.namespace == namespace, f"root of {namespace!r} says it is of {root.namespace!r}"
@@ -39,7 +39,6 @@ def audit_tree(
                 other = seen_blocks.setdefault(block, node)
                 assert other is node, f"block {block} is in {node.name} and {other.name}"
             num_blocks += node.num_blocks
-            num_attached += len(node.attached or b"")
             assert node.last_used <= queue.last_use, f"{node.name}: used in the future"
             assert (node.queued_under is not None) == (node in queued), f"{node.name}: queued or not?"
             if node.num_holds:
@@ -53,7 +52,6 @@ def audit_tree(
         ("num_cached_blocks", num_blocks),
         ("num_leased_blocks", num_leased),
         ("num_nodes", len(nodes) - len(roots)),
-        ("num_attached_bytes", num_attached),
     ):
         assert getattr(counted, name) == number, f"{name} is {number}, counted {getattr(counted, name)}"
     for pin in pins:
@@ -70,7 +68,6 @@ def _audit_links(node: Node, block_size: int) -> None:
     assert len(node.tokens) % (4 * block_size) == 0, f"{node.name}: run is not of whole blocks"
     above = 0 if node.parent is None else node.parent.end
     assert node.end == above + len(node.tokens) // 4, f"{node.name}: ends at token {node.end}"
-    assert len(node.attached or node.tokens) == len(node.tokens), f"{node.name}: what it carries is not its run's"
     assert node.num_leases >= 0, f"{node.name}: {node.num_leases} leases"
     num_holds = (node.num_leases > 0) + (node.parent is None)
     for key, child in (node.children or {}).items():

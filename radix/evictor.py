@@ -32,8 +32,7 @@ class Evictor:
     Attributes:
         ghosts: what went, the last `max_ghosts` runs.
         num_cached_blocks: in the tree now; whoever inserts adds to it.
-        num_evicted_blocks, num_removed_nodes, num_dropped_bytes: counted since the beginning; the last is of what
-            the nodes carried.
+        num_evicted_blocks, num_removed_nodes: counted since the beginning.
 
     Args:
         roots: those of the tree; one that loses its last child is dropped.
@@ -52,7 +51,6 @@ class Evictor:
         "_roots",
         "ghosts",
         "num_cached_blocks",
-        "num_dropped_bytes",
         "num_evicted_blocks",
         "num_removed_nodes",
     )
@@ -73,7 +71,6 @@ class Evictor:
         self.num_cached_blocks = 0
         self.num_evicted_blocks = 0
         self.num_removed_nodes = 0
-        self.num_dropped_bytes = 0
         self._roots = roots
         self._queue = queue
         self._block_size = block_size
@@ -164,9 +161,6 @@ class Evictor:
         self.ghosts.append((leaf, leaf.tokens[cut : cut + 4 * self._block_size], now))
         leaf.blocks = leaf.blocks[:kept]
         leaf.tokens = leaf.tokens[:cut]
-        if leaf.attached is not None:
-            self.num_dropped_bytes += len(leaf.attached) - cut
-            leaf.attached = leaf.attached[:cut]
         if leaf.skipped_by is not None:
             drop_skip(leaf)
 
@@ -183,9 +177,6 @@ class Evictor:
             parent.siblings.remove(key)
         if leaf.skipped_by is not None:
             drop_skip(leaf)
-        if leaf.attached is not None:
-            self.num_dropped_bytes += len(leaf.attached)
-            leaf.attached = None
         leaf.parent = None
         leaf.tokens = b""  # the record of what was evicted may keep the node
         if parent.parent is None:

@@ -37,7 +37,6 @@ class Node:
         queued_under: the key under which the eviction queue has this node; None if it has not.
         skip: (tokens, blocks, descendant): a shortcut over many short edges, with all of their runs.
         skipped_by: the ancestor whose `skip` leads here.
-        attached: a packed float32 for each token of the run, or None; see `attached`.
 
     Usage is written at the end of a path only, and handed to the parent when a leaf goes. A node becomes a leaf
     only after all its descendants have handed theirs up, so at every leaf the figures are what marking whole
@@ -45,7 +44,6 @@ class Node:
     """
 
     __slots__ = (
-        "attached",
         "blocks",
         "children",
         "end",
@@ -85,7 +83,6 @@ class Node:
         self.queued_under: Any = None
         self.skip: tuple[bytes, bytes, Node] | None = None
         self.skipped_by: Node | None = None
-        self.attached: bytes | None = None
 
     def __lt__(self, other: Node) -> bool:
         """Ties in the eviction queue go to the one used longer ago."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .attached import UNKNOWN, path_attached
 from .node import Node, unpack_blocks
 from .walk import closest_child
 
@@ -55,18 +54,6 @@ class Match:
     def num_partial_tokens(self) -> int:
         """How many tokens of the donor agree, from its start: 0 to block_size - 1."""
         return self._find_partial()[1] >> 2
-
-    @property
-    def attached(self) -> bytes:
-        """Packed float32 per token: what `RadixTree.attach` left with the prefix and the agreeing part of the donor.
-
-        Not-a-number where nothing was. ValueError if the prefix has been evicted.
-        """
-        if self.node.is_evicted:
-            raise ValueError("the prefix has been evicted since it was matched: lease it before evicting")
-        donor, num_bytes = self._find_partial()
-        of_donor = b"" if donor is None else (donor.attached or UNKNOWN * (num_bytes >> 2))[:num_bytes]
-        return path_attached(self.node) + of_donor
 
     def _find_partial(self) -> tuple[Node | None, int]:
         if self._partial is None:
@@ -129,7 +116,6 @@ class Statistics:
     num_cached_blocks: int
     num_leased_blocks: int
     num_pinned_blocks: int
-    num_attached_bytes: int
 
     @property
     def hit_rate(self) -> float:

@@ -33,7 +33,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from .attached import attach
 from .audit import audit_tree
 from .draw import draw_tree
 from .eviction import POLICIES, BlockCost, EvictionQueue, equal_cost
@@ -68,7 +67,6 @@ class RadixTree:
         "_clock",
         "_evictor",
         "_num_asked_bytes",
-        "_num_attached_bytes",
         "_num_duplicates",
         "_num_leased",
         "_num_matched_bytes",
@@ -120,7 +118,6 @@ class RadixTree:
         self._num_nodes = 0
         self._num_matches = 0
         self._num_asked_bytes = 0
-        self._num_attached_bytes = 0
         self._num_matched_bytes = 0
         self._num_duplicates = 0
         self._num_splits = 0
@@ -163,7 +160,6 @@ class RadixTree:
             num_cached_blocks=self.num_cached_blocks,
             num_leased_blocks=self._num_leased,
             num_pinned_blocks=self._pins.num_blocks,
-            num_attached_bytes=self._num_attached_bytes - self._evictor.num_dropped_bytes,
         )
 
     # ---------------------------------------------------------------- match, insert
@@ -278,20 +274,6 @@ class RadixTree:
         """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as donor."""
         node.num_hits += 1
         self._queue.mark_use(node)
-
-    def attach(self, node: Node, start: int, values: bytes) -> None:
-        """Keep floats with the tokens from `start` on, in the prefix that ends at `node`: `Match.attached` has them.
-
-        They are split with their nodes and go with them. A value given again replaces the older one.
-
-        Args:
-            start: the token, counted from the root, that the first value is about.
-            values: packed native float32, one per token; not-a-number says that it is not known.
-
-        Raises:
-            ValueError: they reach beyond the prefix, or it has been evicted; nothing was changed.
-        """
-        self._num_attached_bytes += attach(node, start << 2, values)
 
     def _split(self, edge: Node, offset: int, agreed: int) -> tuple[Node, int]:
         """Split a run, which begins at `offset`, where the last whole block of the `agreed` bytes ends."""

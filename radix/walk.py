@@ -102,8 +102,6 @@ def split(lower: Node, at: int, block_bytes: int) -> Node:
     lower.blocks = lower.blocks[cut:]
     lower.parent = upper
     upper.children = {lower.key: lower}
-    if lower.attached is not None:
-        upper.attached, lower.attached = lower.attached[:at], lower.attached[at:]
     upper.num_holds = 1 if lower.num_holds else 0
     upper.last_used = lower.last_used
     upper.era = lower.era

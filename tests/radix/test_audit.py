@@ -89,16 +89,6 @@ def miscount_blocks(tree: RadixTree) -> None:
     tree._evictor.num_cached_blocks -= 1
 
 
-def miscount_what_is_attached(tree: RadixTree) -> None:
-    tree._num_attached_bytes += 4
-
-
-def cut_what_is_attached(tree: RadixTree) -> None:
-    node = end_of(tree, 1, 1, 2, 2, 4, 4)
-    node.attached = bytes(4)
-    tree._num_attached_bytes += 4
-
-
 def miscount_nodes(tree: RadixTree) -> None:
     tree._num_nodes += 1
 
@@ -180,8 +170,6 @@ def make_a_circle(tree: RadixTree) -> None:
         miscount_leases,
         miscount_blocks,
         miscount_nodes,
-        miscount_what_is_attached,
-        cut_what_is_attached,
         forget_a_candidate,
         queue_out_of_order,
         use_in_the_future,

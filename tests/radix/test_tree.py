@@ -282,36 +282,6 @@ def test_a_spared_leaf_is_still_a_candidate() -> None:
     assert tree.evict(1) == [1]
 
 
-def test_numbers_attached_to_tokens_follow_them_through_splits_and_donors() -> None:
-    tree = make_tree((list(range(8)), [10, 11]), block_size=4)
-    tree.attach(tree.match(pack(range(8)), "").node, 1, array("f", range(1, 8)).tobytes())
-    assert tree.statistics.num_attached_bytes == 32
-    assert (
-        str(array("f", tree.match(pack([0, 1, 2, 3, 4, 5, 9]), "").attached).tolist())
-        == "[nan, 1.0, 2.0, 3.0, 4.0, 5.0]"
-    )
-    tree.evict(1)
-    assert tree.statistics.num_attached_bytes == 16
-    tree.insert(pack(range(8)), [10, 12], "")
-    found = array("f", tree.match(pack(range(8)), "").attached)
-    assert [math.isnan(value) for value in found] == [True, False, False, False, True, True, True, True]
-    tree.audit()
-
-
-def test_numbers_need_tokens_that_are_there() -> None:
-    tree = make_tree((list(range(8)), [10, 11]), block_size=4)
-    node = tree.match(pack(range(8)), "").node
-    for start, values in ((-1, bytes(4)), (8, bytes(4)), (0, bytes(36)), (0, bytes(3))):
-        with pytest.raises(ValueError, match="do not fit 8 tokens"):
-            tree.attach(node, start, values)
-    match = tree.match(pack(range(8)), "")
-    tree.evict(2)
-    with pytest.raises(ValueError, match="evicted"):
-        tree.attach(node, 0, bytes(4))
-    with pytest.raises(ValueError, match="evicted"):
-        _ = match.attached
-
-
 def test_priority_keeps_what_was_asked_for_with_the_highest() -> None:
     tree = RadixTree(1, policy="priority")
     for token, priority in ((1, 2), (2, 0), (3, 1)):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from array import array
 from dataclasses import dataclass, field
 from random import Random
 
@@ -43,7 +41,6 @@ class Block:
     priority: int = 0
     era: float = 0.0
     end: int = 0
-    attached: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -148,13 +145,6 @@ class Trial:
         assert match.blocks == [self.truth.cached[prefix].id for prefix in path]
         assert match.num_partial_tokens == most
         assert donors[match.partial_block] == most if donors else match.partial_block == -1
-        read = [*path, *self.owners(match.partial_block)]
-        expected = [
-            self.truth.cached[prefix].attached.get(index) for prefix in read for index in range(self.block_size)
-        ]
-        assert [None if math.isnan(value) else value for value in array("f", match.attached)] == expected[
-            : match.num_tokens + most
-        ]
         if lease:
             self.tree.lease(match.node)
             self.leases.append((match.node, path))
@@ -199,21 +189,6 @@ class Trial:
         if lease:
             self.tree.lease(inserted.node)
             self.leases.append((inserted.node, wanted))
-
-    def owners(self, block: int) -> list[Prefix]:
-        return [prefix for prefix, held in self.truth.cached.items() if held.id == block]
-
-    def attach(self, which: int) -> None:
-        """Some numbers to some tokens of a leased prefix."""
-        if self.leases:
-            node, path = self.leases[which % len(self.leases)]
-            num_tokens = len(path) * self.block_size
-            start = which % (num_tokens + 1)
-            end = start + which % 7 * (num_tokens - start) // 6
-            self.tree.attach(node, start, array("f", range(start, end)).tobytes())
-            for position in range(start, end):
-                block = self.truth.cached[path[position // self.block_size]]
-                block.attached[position % self.block_size] = float(position)
 
     def release(self, which: int) -> None:
         if self.leases:
@@ -363,8 +338,7 @@ def draw_tokens(random: Random, block_size: int) -> list[int]:
 
 
 def walk_randomly(trial: Trial, random: Random, num_steps: int) -> None:
-    operations = ["match"] * 4 + ["insert"] * 6 + ["release"] * 3 + ["evict"] * 4
-    operations += ["explain", "pin", "unpin", "attach"]
+    operations = ["match"] * 4 + ["insert"] * 6 + ["release"] * 3 + ["evict"] * 4 + ["explain", "pin", "unpin"]
     recent: list[list[int]] = [[]]
     for _ in range(num_steps):
         operation = random.choice(operations)
@@ -477,10 +451,6 @@ class TreeMachine(RuleBasedStateMachine):
     @rule(which=indices)
     def release(self, which: int) -> None:
         self.trial.release(which)
-
-    @rule(which=st.integers(0, 1000))
-    def attach(self, which: int) -> None:
-        self.trial.attach(which)
 
     @rule(num_blocks=st.integers(0, 4))
     def evict(self, num_blocks: int) -> None:
