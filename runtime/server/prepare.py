@@ -219,6 +219,7 @@ def _call(
         namespace=namespace_of(body.cache_salt, api_key),
         priority=body.priority,
         explain_cache=body.explain_cache,
+        pin_ttl=body.pin_ttl,
         deadline_seconds=body.deadline_seconds,
     )
     return EngineCall(prompt_ids, sampling, wanted.spec if wanted is not None else None, options)

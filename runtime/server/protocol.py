@@ -264,6 +264,7 @@ class Generation(Body):
     guided_whitespace_pattern: str | None = None
     cache_salt: Salt | None = None
     explain_cache: bool = False
+    pin_ttl: float = Field(0.0, ge=0, allow_inf_nan=False)
     deadline_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     priority: int = Field(0, ge=-(2**31), lt=2**31)
 

@@ -55,6 +55,7 @@ def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
         prompts.append(next((usage.cache_explanation for usage in outputs if usage.cache_explanation), None))
         total.prompt_tokens += outputs[0].prompt_tokens
         total.cached_tokens += outputs[0].cached_tokens
+        total.pinned_tokens += max(usage.pinned_tokens for usage in outputs)
         for usage in outputs:
             total.completion_tokens += usage.completion_tokens
             total.drafted_tokens += usage.drafted_tokens
@@ -63,7 +64,11 @@ def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
         "total_tokens": total.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": total.cached_tokens, **cache_details(prompts)},
+        "prompt_tokens_details": {
+            "cached_tokens": total.cached_tokens,
+            **pin_details(total),
+            **cache_details(prompts),
+        },
         "completion_tokens_details": {
             "reasoning_tokens": 0,
             "jumped_tokens": total.jumped_tokens,
@@ -71,6 +76,11 @@ def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
             "sampled_tokens": total.sampled_tokens,
         },
     }
+
+
+def pin_details(usage: Usage) -> dict[str, int]:
+    """How many prompt tokens stay cached on the request's behalf, if any do."""
+    return {"pinned_tokens": usage.pinned_tokens} if usage.pinned_tokens else {}
 
 
 def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from .errors import ApiError
 from .outputs import gather
 from .prepare import PreparedChat, prepare_chat
 from .protocol import Body, ChatRequest, Generation, Message, ResponseFormat, Schema, fault
-from .replies import cache_details
+from .replies import cache_details, pin_details
 from .service import Service
 from .stream import frame
 
@@ -227,6 +227,7 @@ def _usage(usage: Usage, caches: bool) -> dict[str, Any]:
         "input_tokens_details": {
             "cached_tokens": usage.cached_tokens,
             "cache_write_tokens": written,
+            **pin_details(usage),
             **cache_details([usage.cache_explanation]),
         },
         "output_tokens": usage.completion_tokens,

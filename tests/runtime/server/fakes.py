@@ -141,6 +141,7 @@ class FakeAsyncEngine:
         priority: int = 0,
         conversation: str = "",
         explain_cache: bool = False,
+        pin_ttl: float = 0.0,
         deadline_seconds: float | None = None,
     ) -> AsyncIterator[Delta]:
         self.calls.append(

@@ -72,6 +72,19 @@ def test_the_cache_explains_itself_on_request(openai_client: OpenAI) -> None:
     assert response.usage.input_tokens_details.model_dump()["cache_explanation"]["reason"] in ("complete", "never_seen")
 
 
+def test_a_prompt_can_be_pinned_for_a_while(nano: LoadedModel) -> None:
+    pin = {"pin_ttl": 60}
+    prompt = "A prompt that many will come back to, of some length"
+    with serving(nano, num_blocks=512, device="cpu") as served, served.client() as client:
+        usage = client.completions.create(model="nano", prompt=prompt, max_tokens=1, extra_body=pin).usage
+        assert usage is not None
+        assert 0 < usage.prompt_tokens_details.model_dump()["pinned_tokens"] <= usage.prompt_tokens
+        response = client.responses.create(model="nano", input=prompt, max_output_tokens=16, extra_body=pin)
+        assert response.usage.input_tokens_details.model_dump()["pinned_tokens"] > 0
+        with pytest.raises(openai.BadRequestError, match="pin_ttl"):
+            client.completions.create(model="nano", prompt=prompt, extra_body={"pin_ttl": -1})
+
+
 def test_inspect_draws_the_cache_of_a_server(served: Served, openai_client: OpenAI) -> None:
     openai_client.completions.create(model="nano", prompt="A picture of the cache", max_tokens=1)
     shown = cache_of(served.url, KEY)
