@@ -225,6 +225,7 @@ def test_a_client_that_leaves_frees_its_blocks(served: Served, openai_client: Op
         model="nano",
         messages=[{"role": "user", "content": DOCUMENT}],
         stream=True,
+        n=8,  # long enough to notice, on a busy machine too, that nobody listens any more
         max_tokens=3000,
         extra_body={"ignore_eos": True},
     )
@@ -232,7 +233,7 @@ def test_a_client_that_leaves_frees_its_blocks(served: Served, openai_client: Op
         next(iter(stream))
     stream.close()
     statistics = served.settle()
-    assert 0 < statistics.completion_tokens - before < 2900
+    assert 0 < statistics.completion_tokens - before < 23_000
 
 
 def test_a_client_that_leaves_before_the_first_token_frees_its_blocks(served: Served) -> None:
