@@ -1,9 +1,10 @@
 """Who may be admitted without anybody running out of memory later: a forecast of the blocks that all will need.
 
 A request grows by a token a step until it ends, and then gives back what nobody else holds. How long it will be is
-not known, only `max_tokens`; so the forecast learns, from the requests that have finished, which share of it is
-really used. With those lengths the future of the pool is a sum: sort by remaining tokens, walk from one end to the
-next, and see how many blocks those still running hold at that moment.
+often not known, only `max_tokens`; so the forecast learns, from the requests that have finished, which share of it is
+really used. It begins with the belief that budgets are used up (as far as they are not meant as "no limit"), which
+every request that ends outweighs a little more. With those lengths the future of the pool is a sum: sort by remaining
+tokens, walk from one end to the next, and see how many blocks those still running hold at that moment.
 
 ::
 
@@ -27,6 +28,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 WINDOW = 256  # finished requests that the forecast remembers
+BELIEF = 4  # finished requests that the belief it began with weighs as much as
+LIKELY_MOST = 1024  # a budget beyond this is believed to mean "no limit"
 CAUTION_STEP = 0.25  # how much more of the rest is reckoned with after a preemption …
 CAUTION_DECAY = 0.98  # … and what is left of that after a request that ended
 
@@ -45,8 +48,8 @@ class OutputForecast:
         self._sums: list[float] | None = None
 
     def observe(self, num_tokens: int, max_tokens: int) -> None:
-        """A request ended after `num_tokens` of at most `max_tokens`."""
-        share = num_tokens / max_tokens if max_tokens else 1.0
+        """A request ended after `num_tokens` of at most `max_tokens`, which is above 0."""
+        share = num_tokens / max_tokens
         self._recent.append(share)
         insort(self._ordered, share)
         if len(self._recent) > WINDOW:
@@ -61,7 +64,8 @@ class OutputForecast:
     def remaining(self, num_tokens: int, max_tokens: int) -> int:
         """Tokens still expected after `num_tokens`; at most what is left of `max_tokens`.
 
-        The mean of those that came further than this one; half of the rest if none did.
+        The mean of those that came further than this one and of `BELIEF` more that used their budget, or `LIKELY_MOST`
+        tokens of it; half of the rest for a request that has passed that.
         """
         left = max_tokens - num_tokens
         if left <= 0:
@@ -71,7 +75,8 @@ class OutputForecast:
         share = num_tokens / max_tokens
         shorter = bisect_right(self._ordered, share)
         longer = len(self._ordered) - shorter
-        mean = (self._sums[-1] - self._sums[shorter]) / longer if longer else (1.0 + share) / 2
+        believed = max(min(1.0, LIKELY_MOST / max_tokens), (1.0 + share) / 2)
+        mean = (self._sums[-1] - self._sums[shorter] + BELIEF * believed) / (longer + BELIEF)
         expected = max(1.0, mean * max_tokens - num_tokens)
         return min(left, round(expected + self.caution * (left - expected)))
 

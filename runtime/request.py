@@ -343,6 +343,13 @@ class Request:
         return len(self.token_ids) - self.num_computed_tokens
 
     @property
+    def length_is_known(self) -> bool:
+        """Whether nothing but its budget will end it."""
+        law = self.sampling
+        can_stop = not law.ignore_eos or law.stop or law.stop_token_ids or self.cursor is not None
+        return self.max_tokens == 0 or not can_stop
+
+    @property
     def remaining_tokens(self) -> int:
         """How many more tokens may be generated."""
         return self.max_tokens - self.num_output_tokens

@@ -119,7 +119,8 @@ class Scheduler:
         if request.phase is Phase.RUNNING:
             self.running.remove(request)
             self._let_go(request, keep=keep)
-            self._forecast.observe(request.num_output_tokens, request.max_tokens)
+            if not request.length_is_known:
+                self._forecast.observe(request.num_output_tokens, request.max_tokens)
         elif request in self._preempted:
             self._preempted.remove(request)
             del self._preempted_tokens[request.ticket]
@@ -284,7 +285,9 @@ class Scheduler:
         return peak_demand(outlooks, self._prefix_cache.block_size) <= self._prefix_cache.num_available_blocks
 
     def _outlook(self, request: Request) -> Outlook:
-        remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
+        remaining = request.remaining_tokens
+        if not request.length_is_known:
+            remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
         missing = request.num_tokens - len(request.blocks) * self._prefix_cache.block_size
         return Outlook(remaining, missing, self._prefix_cache.num_sole_blocks(request))
 

@@ -97,8 +97,8 @@ class Stepper:
             return
         request.finish_reason = reason
         request.draft = []
-        request.cursor = None  # a constraint is kept alive by those who still need it
         self._scheduler.remove(request, keep=keeps)
+        request.cursor = None  # a constraint is kept alive by those who still need it
         try:
             if keeps:
                 self._pin_prompt(request)

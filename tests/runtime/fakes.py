@@ -19,6 +19,7 @@ from phloem.runtime.engine import Engine
 from phloem.runtime.kv_cache import KVCache
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
+from phloem.runtime.request import SamplingParams
 
 EOS = 256
 VOCAB_SIZE = 257
@@ -163,6 +164,15 @@ def fake_engine(
     decoder = decoder or FakeDecoder()
     loaded = LoadedModel(decoder, ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64)  # type: ignore[arg-type]
     return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock)  # type: ignore[arg-type]
+
+
+NEVER = ("never said",)  # a stop string: with it nobody can know how long an output will be
+
+
+def expect_short_answers(engine: Engine) -> None:
+    """Many that end at once, so that the engine takes in more than it can hold if the next ones go on."""
+    ends_at_once = SamplingParams(max_tokens=100, stop_token_ids=tuple(range(engine.tokenizer.vocab_size)))
+    engine.generate([[token_id] for token_id in range(32)], ends_at_once)
 
 
 def greedy_truth(prompt: Sequence[int], max_tokens: int) -> list[int]:

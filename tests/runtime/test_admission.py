@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,28 +39,43 @@ def test_the_forecast_peak_is_that_of_a_simulation_but_for_half_filled_blocks(
     assert abs(peak_demand(outlooks, BLOCK_SIZE) - simulate(futures)) <= 1 + len(futures) / 2
 
 
-@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=400), st.integers(0, 100))
-def test_the_forecast_is_the_mean_of_those_that_came_further(shares: list[float], num_tokens: int) -> None:
+@given(st.lists(st.floats(0.01, 1), max_size=400), st.integers(0, 100), st.sampled_from([1, 30]))
+def test_the_forecast_is_the_mean_of_those_that_came_further_and_of_four_that_used_what_is_likely(
+    shares: list[float], num_tokens: int, scale: int
+) -> None:
     forecast = OutputForecast()
     for share in shares:
         forecast.observe(round(share * 10_000), 10_000)
     recent = [round(share * 10_000) / 10_000 for share in shares[-256:]]
-    longer = [share for share in recent if share > num_tokens / 100]
-    mean = sum(longer) / len(longer) if longer else (1 + num_tokens / 100) / 2
-    expected = min(100 - num_tokens, round(max(1, mean * 100 - num_tokens)))
-    assert abs(forecast.remaining(num_tokens, 100) - expected) <= 1
+    max_tokens, num_tokens = 100 * scale, num_tokens * scale
+    likely = max(min(1024, max_tokens), (max_tokens + num_tokens) / 2)
+    lengths = [share * max_tokens for share in recent if share > num_tokens / max_tokens] + 4 * [likely]
+    expected = min(max_tokens - num_tokens, round(max(1, sum(lengths) / len(lengths) - num_tokens)))
+    assert abs(forecast.remaining(num_tokens, max_tokens) - expected) <= 1
+
+
+def test_what_is_believed_of_the_first_requests_fades_with_each_that_ends() -> None:
+    forecast = OutputForecast()
+    forecasts = [forecast.remaining(0, 100)]
+    for _ in range(60):
+        forecast.observe(10, 100)
+        forecasts.append(forecast.remaining(0, 100))
+    assert forecasts[0] == 100 and forecasts[60] <= 16
+    assert forecasts == sorted(forecasts, reverse=True)
+    assert max(before - after for before, after in itertools.pairwise(forecasts)) <= 20
 
 
 def test_a_preemption_makes_the_forecast_cautious_until_requests_end_in_peace() -> None:
     forecast = OutputForecast()
     for _ in range(300):
         forecast.observe(10, 100)
-    assert forecast.remaining(0, 100) == 10
+    peaceful = forecast.remaining(0, 100)
+    assert 10 <= peaceful <= 12
     forecast.was_wrong()
-    assert forecast.remaining(0, 100) > 10
+    assert forecast.remaining(0, 100) > peaceful + 10
     for _ in range(4):
         forecast.was_wrong()
     assert forecast.remaining(0, 100) == 100
     for _ in range(300):
         forecast.observe(10, 100)
-    assert forecast.remaining(0, 100) <= 11
+    assert forecast.remaining(0, 100) <= 12

@@ -11,7 +11,7 @@ from phloem.radix import PinBudgetExceeded
 from phloem.runtime.engine import Engine
 from phloem.runtime.request import FinishReason, SamplingParams
 
-from .fakes import EOS, fake_engine, greedy_truth
+from .fakes import EOS, expect_short_answers, fake_engine, greedy_truth
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
 
@@ -50,8 +50,7 @@ def test_greedy_output_is_the_models_own(settings: dict[str, int]) -> None:
 def test_a_small_pool_preempts_and_loses_nothing() -> None:
     engine = fake_engine(num_blocks=14)
     batch = [[i, *range(20)] for i in range(12)]
-    short = SamplingParams(max_tokens=200, temperature=0.0, stop_token_ids=tuple(range(256)))
-    engine.generate([[i] for i in range(20)], short)  # so it expects short answers
+    expect_short_answers(engine)
     for prompt, completion in zip(batch, engine.generate(batch, GREEDY), strict=True):
         assert list(completion.token_ids) == greedy_truth(prompt, 12)
     assert engine.statistics().num_preemptions > 0

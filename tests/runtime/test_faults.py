@@ -12,7 +12,7 @@ from phloem.errors import RequestError
 from phloem.runtime.engine import Engine
 from phloem.runtime.request import SamplingParams
 
-from .fakes import fake_engine, greedy_truth
+from .fakes import NEVER, expect_short_answers, fake_engine, greedy_truth
 
 LENGTHS = [9, 11, 5, 10]
 PROMPTS = [[*range(6), i, *range(40, 40 + i)] for i in range(4)]
@@ -60,8 +60,7 @@ def serve(saboteur: Saboteur) -> tuple[Engine, dict[int, list[int] | None]]:
     """Four requests over a small pool, one of them scored, explained and pinned, and one forked; the text of each, that
     of the fork last, None for what failed."""
     engine = fake_engine(block_size=4, num_blocks=NUM_BLOCKS, max_batch_tokens=32, check_invariants=False)
-    short = SamplingParams(max_tokens=200, temperature=0.0, stop_token_ids=tuple(range(256)))
-    engine.generate([[200 + i] for i in range(9)], short)  # so that it admits too many
+    expect_short_answers(engine)  # so that it admits too many
     for name in CACHE_CALLS:
         saboteur.wrap(engine.prefix_cache, name)
     saboteur.wrap(engine._runner, "forward")
@@ -69,7 +68,11 @@ def serve(saboteur: Saboteur) -> tuple[Engine, dict[int, list[int] | None]]:
     for index, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True)):
         is_first = index == 0
         params = SamplingParams(
-            max_tokens=length, temperature=0.0, prompt_logprobs_from=2 if is_first else None, ignore_eos=True
+            max_tokens=length,
+            temperature=0.0,
+            prompt_logprobs_from=2 if is_first else None,
+            ignore_eos=True,
+            stop=NEVER,
         )
         names[engine.add(prompt, params, explain_cache=is_first, pin_ttl=0.001 if is_first else 0.0)] = index
     text: dict[int, list[int] | None] = {index: [] for index in names.values()}

@@ -18,13 +18,13 @@ from phloem.runtime.engine import Engine
 from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.request import Delta, FinishReason, SamplingParams
 
-from .fakes import ByteDetokenizer, fake_engine
+from .fakes import NEVER, ByteDetokenizer, expect_short_answers, fake_engine
 
 LENGTH = 24
 
 
 def law(seed: int, max_tokens: int = LENGTH) -> SamplingParams:
-    return SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=seed, ignore_eos=True)
+    return SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=seed, ignore_eos=True, stop=NEVER)
 
 
 @cache
@@ -106,6 +106,7 @@ def test_forks_aborts_and_preemptions_in_any_order_change_nobodys_text(
         max_batch_tokens=16,
         prefix_cache=cached,
     )
+    expect_short_answers(engine)
     listener = Listener(engine)
     started: dict[str, tuple[tuple[int, ...], int]] = {}  # what comes before it goes its own way, and its seed
     prompts: dict[str, int] = {}

@@ -9,7 +9,7 @@ import pytest
 from phloem.errors import DeadlineExceeded, RequestError
 from phloem.runtime.request import FinishReason, SamplingParams
 
-from .fakes import fake_engine
+from .fakes import EOS, NEVER, expect_short_answers, fake_engine
 
 ONE = SamplingParams(max_tokens=1, temperature=0.0)
 
@@ -165,12 +165,49 @@ def test_a_long_prompt_does_not_stop_others_from_decoding() -> None:
         assert quick in [delta.request_id for delta in engine.step()]
 
 
+@pytest.mark.parametrize("ends", [{"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": (EOS,)}])
+@pytest.mark.parametrize("num_blocks", [24, 40, 60])
+def test_a_cold_engine_takes_in_no_more_than_it_can_bring_to_an_end(num_blocks: int, ends: dict[str, object]) -> None:
+    """It has seen nobody end yet: whether their length is known or not, nobody is preempted."""
+    params = SamplingParams(max_tokens=30, temperature=0.0, logit_bias={EOS: -100.0}, **ends)  # type: ignore[arg-type]
+    engine = fake_engine(num_blocks=num_blocks)
+    for number in range(8):
+        engine.add([number, *range(10)], params)
+    most = 0
+    while engine.has_work:
+        engine.step()
+        most = max(most, engine.statistics().num_running)
+    now = engine.statistics()
+    assert now.num_preemptions == 0 and now.num_computed_tokens == 8 * (11 + 29)
+    assert most >= num_blocks // 11  # a request fills ten blocks
+
+
+def test_lengths_that_are_known_teach_nothing_about_those_that_are_not() -> None:
+    """Prompts that are only scored, or outputs of a fixed length, do not make it expect long answers."""
+    most = {}
+    for teaches in (False, True):
+        engine = fake_engine(num_blocks=120)
+        expect_short_answers(engine)
+        if teaches:
+            engine.generate([[99, n] for n in range(100)], SamplingParams(max_tokens=0))
+            engine.generate([[98, n] for n in range(100)], SamplingParams(max_tokens=3, ignore_eos=True))
+        engine.flush_cache()
+        for number in range(40):
+            engine.add([number], SamplingParams(max_tokens=300, logit_bias={EOS: -100.0}))
+        engine.step()
+        most[teaches] = engine.statistics().num_running
+    assert most[True] == most[False] > 3
+
+
 def test_preempted_requests_resume_from_the_tree() -> None:
     """What was computed before a preemption is found again, so little is computed twice."""
     engine = fake_engine(num_blocks=24)
+    expect_short_answers(engine)
+    before = engine.statistics().num_computed_tokens
     batch = [[i, *range(10)] for i in range(8)]
-    completions = engine.generate(batch, SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True))
+    params = SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True, stop=NEVER)
+    completions = engine.generate(batch, params)
     now = engine.statistics()
     assert now.num_preemptions > 0
     needed = sum(completion.usage.prompt_tokens + 29 for completion in completions)
-    assert now.num_computed_tokens < 1.5 * needed
+    assert now.num_computed_tokens - before < 1.5 * needed

@@ -16,6 +16,7 @@ from phloem.runtime.engine import Engine
 from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.request import Completion, FinishReason, SamplingParams
 
+from .fakes import NEVER, expect_short_answers
 from .schemas import random_schemas
 
 GREEDY = SamplingParams(max_tokens=24, temperature=0.0)
@@ -82,10 +83,11 @@ def test_chunks_blocks_and_batches_do_not_change_greedy_text(nano: LoadedModel, 
 
 def test_a_pool_of_a_quarter_of_the_need_gives_the_same_text(nano: LoadedModel) -> None:
     prompts = chats(nano, 24, "You read documents.")
-    params = SamplingParams(max_tokens=60, temperature=0.0, ignore_eos=True)
+    params = SamplingParams(max_tokens=60, temperature=0.0, ignore_eos=True, stop=NEVER)
     large = engine(nano, prefix_cache=False)
     need = sum(-(-(len(prompt) + 60) // 16) for prompt in prompts)
     small = engine(nano, num_blocks=need // 4)
+    expect_short_answers(small)
     assert texts(small.generate(prompts, params)) == texts(large.generate(prompts, params))
     assert small.statistics().num_preemptions > 0
     assert small.statistics().num_held_blocks == 0
