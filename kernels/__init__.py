@@ -1,5 +1,7 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
+from .cuda_work import num_programs_at_once
+from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
 from .ops import (
     AttentionPlan,
@@ -16,11 +18,14 @@ from .ops import (
     silu_mul,
     write_kv,
 )
+from .work_buffers import WorkBuffers
 
 __all__ = [
     "FP8",
     "AttentionPlan",
+    "FixedBuffer",
     "LinearWeight",
+    "WorkBuffers",
     "add_rms_norm",
     "apply_rope",
     "attention",
@@ -28,6 +33,7 @@ __all__ = [
     "gelu_tanh_mul",
     "is_quantised",
     "linear",
+    "num_programs_at_once",
     "pack_linear",
     "plan_attention",
     "rms_norm",

@@ -1,4 +1,4 @@
-"""The device's work list of one step: items, partial slots and what to merge, in one upload. Knows no KV.
+"""The device's work list of one step: items, partial slots and what to merge. Knows no KV.
 
 Every request's keys lie on one absolute grid of splits. A request is either walked by one item per tile of
 query rows and KV head (direct: it folds its splits itself), or cut into one item per split, whose partial
@@ -11,59 +11,32 @@ Cutting, sharing and the order of items are matters of speed; no result depends 
 class it may: 16 and 32 rows take another MMA instruction than 64 and 128. `deterministic` uses one class.)
 
 Cost: a sort and compiled loops over requests and items, about 0.1 ms for 64 requests of 8k tokens.
+Where the lists lie is `work_buffers`' matter.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from numba import njit
-from torch import Tensor
 
 from .launch import BLOCK_ROWS, DETERMINISTIC_BLOCK_ROWS, SPLIT_SIZE, largest_block_rows
 from .sharing import forest, order_by_prefix, shared_lens
+from .work_buffers import CudaWork, Launch, WorkBuffers, send_work
 
 IntArray = npt.NDArray[np.int32]
 
 MAX_SHARING_ROWS = 64  # packed rows of one request; beyond, a tile reads its keys for many rows anyway
 
 # columns of an item; `triton_attention.attend_items` reads them
-TABLE_ROW, KV_HEAD, KEY_BEGIN, KEY_END, ROW_BEGIN, NUM_ROWS, IS_DIRECT, TILE_CLASS = range(8)
-
-
-@dataclass(frozen=True, slots=True)
-class ItemGroup:
-    """Items of one tile class, longest first: one launch."""
-
-    block_rows: int
-    first_item: int
-    num_items: int
-    is_one_split: bool  # no item spans two splits
-
-
-@dataclass(frozen=True, slots=True)
-class CudaWork:
-    """The work list of one step on its device; all tensors int32, views of one buffer."""
-
-    groups: tuple[ItemGroup, ...]
-    items: Tensor  # [N, 8]
-    rows: Tensor  # [T] token of each row; requests in prefix order
-    positions: Tensor  # [T] absolute position, by token
-    slots: Tensor  # [T, 2] first slot of a token, slots from one split to the next
-    merged_tokens: Tensor  # [num_merged]
-    block_tables: Tensor  # [B, M]
-    num_slots: int
-
-    @property
-    def num_merged(self) -> int:
-        return len(self.merged_tokens)
+TABLE, KV_HEAD, KEY_BEGIN, KEY_END, ROW_BEGIN, NUM_ROWS, IS_DIRECT, TILE_CLASS = range(8)
 
 
 def num_programs_at_once(device: torch.device) -> int:
-    """Programs that a device runs side by side: two per multiprocessor."""
+    """Programs that a device runs side by side: two per multiprocessor; one in Triton's interpreter."""
+    if device.type != "cuda":
+        return 1
     return 2 * int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
@@ -80,20 +53,19 @@ def plan_cuda_work(
     share: bool,
     deterministic: bool,
     device: torch.device,
+    buffers: WorkBuffers | None = None,
+    num_tokens: int = 0,
 ) -> CudaWork:
-    """Lay out one step and upload it. num_processors: programs that run at once (two or three per SM)."""
+    """Lay out one step and upload it. num_processors: programs that run at once (two or three per SM).
+
+    buffers: where to lay it, None: into new memory; num_tokens: lay it out for at least so many tokens.
+    """
     group = num_heads // num_kv_heads
     q_lens = query_starts[1:] - query_starts[:-1]
-    num_requests = len(context_lens)
-    order = np.arange(num_requests, dtype=np.int32)
-    shared = np.zeros(num_requests, np.int32)
-    if share and num_requests > 1:
-        sorted_order = order_by_prefix(block_tables)
-        few_rows = q_lens[sorted_order] * group <= MAX_SHARING_ROWS
-        order = np.concatenate([sorted_order[few_rows], sorted_order[~few_rows]])
-        shared = shared_lens(order, block_tables, context_lens, q_lens, block_size, SPLIT_SIZE)
-        shared[int(few_rows.sum()) :] = 0
-        _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group)
+    order = np.arange(len(context_lens), dtype=np.int32)
+    shared = np.zeros(len(context_lens), np.int32)
+    if share and len(context_lens) > 1:
+        order, shared = _sharers(context_lens, block_tables, q_lens, group, block_size)
     nodes = forest(shared, context_lens[order])
     limit = DETERMINISTIC_BLOCK_ROWS if deterministic else largest_block_rows(head_dim)
     classes = np.array(
@@ -103,10 +75,40 @@ def plan_cuda_work(
     rows, row_starts, positions, slots, num_slots = _place(order, query_starts, context_lens, is_cut, num_heads)
     items = _list_items(nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes)
     lens = items[:, KEY_END] - items[:, KEY_BEGIN]
-    long = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE)
-    items = items[np.lexsort((-lens, long, items[:, TILE_CLASS]))]
-    merged = np.flatnonzero(np.repeat(is_cut, q_lens)).astype(np.int32)
-    return _upload(items, rows, positions, slots, merged, block_tables, num_slots, classes, device)
+    is_long = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE)
+    kinds = 2 * items[:, TILE_CLASS] + is_long
+    return send_work(
+        items[np.lexsort((-lens, kinds))],
+        tuple(
+            Launch(int(classes[kind // 2]), kind % 2 == 0, count)
+            for kind, count in enumerate(np.bincount(kinds).tolist())
+            if count
+        ),
+        rows,
+        positions,
+        slots,
+        np.flatnonzero(np.repeat(is_cut, q_lens)).astype(np.int32),
+        block_tables,
+        -(-context_lens // block_size),
+        num_slots=num_slots,
+        num_tokens=num_tokens,
+        head_dim=head_dim,
+        device=device,
+        buffers=buffers,
+    )
+
+
+def _sharers(
+    context_lens: IntArray, block_tables: IntArray, q_lens: IntArray, group: int, block_size: int
+) -> tuple[IntArray, IntArray]:
+    """The order that puts sharers side by side, and how many keys each shares with the one before."""
+    order = order_by_prefix(block_tables)
+    few_rows = q_lens[order] * group <= MAX_SHARING_ROWS
+    order = np.concatenate([order[few_rows], order[~few_rows]])
+    shared = shared_lens(order, block_tables, context_lens, q_lens, block_size, SPLIT_SIZE)
+    shared[int(few_rows.sum()) :] = 0
+    _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group)
+    return order, shared
 
 
 @njit(cache=True)
@@ -217,51 +219,9 @@ def _list_items(  # type: ignore[no-untyped-def]
                 until = min(end, key + SPLIT_SIZE) if cut else end
                 for kv_head in range(num_kv_heads):
                     item = items[count]
-                    item[TABLE_ROW], item[KV_HEAD], item[KEY_BEGIN], item[KEY_END] = order[first], kv_head, key, until
+                    item[TABLE], item[KV_HEAD], item[KEY_BEGIN], item[KEY_END] = order[first], kv_head, key, until
                     item[ROW_BEGIN], item[NUM_ROWS] = row, num_rows
                     item[IS_DIRECT], item[TILE_CLASS] = not cut, tile_class
                     count += 1
                 key = until
     return items[:count]
-
-
-def _upload(
-    items: IntArray,
-    rows: IntArray,
-    positions: IntArray,
-    slots: IntArray,
-    merged: IntArray,
-    block_tables: IntArray,
-    num_slots: int,
-    classes: IntArray,
-    device: torch.device,
-) -> CudaWork:
-    """One buffer, one copy; each table starts at a multiple of 16 bytes."""
-    tables = [items, rows, positions, slots, merged, block_tables]
-    sizes = [-(-table.size // 4) * 4 for table in tables]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    host = torch.empty(int(starts[-1]), dtype=torch.int32, pin_memory=device.type == "cuda")
-    for table, start in zip(tables, starts[:-1], strict=True):
-        host[start : start + table.size] = torch.from_numpy(table.ravel())
-    buffer = host.to(device, non_blocking=True)
-    items_there, rows_there, positions_there, slots_there, merged_there, tables_there = (
-        buffer[start : start + table.size].view(table.shape)
-        for table, start in zip(tables, starts[:-1].tolist(), strict=True)
-    )
-    groups = []
-    is_long = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE)
-    keys = items[:, TILE_CLASS] * 2 + is_long
-    bounds = np.flatnonzero(np.diff(keys, prepend=-1, append=-1))
-    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        block_rows = int(classes[items[begin, TILE_CLASS]])
-        groups.append(ItemGroup(block_rows, begin, end - begin, not bool(is_long[begin])))
-    return CudaWork(
-        groups=tuple(groups),
-        items=items_there,
-        rows=rows_there,
-        positions=positions_there,
-        slots=slots_there,
-        merged_tokens=merged_there,
-        block_tables=tables_there,
-        num_slots=num_slots,
-    )

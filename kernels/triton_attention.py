@@ -22,9 +22,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .cuda_work import CudaWork
 from .launch import SPLIT_SIZE, attention_config
 from .triton_merge import fold, merge_partials
+from .work_buffers import CudaWork
 
 LOG2_E = 1.4426950408889634
 
@@ -40,18 +40,18 @@ def attend_items(
     sinks_ptr: tl.tensor,  # [H]
     k_scales_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE] fp32, read if QUANTISED
     v_scales_ptr: tl.tensor,
-    items_ptr: tl.tensor,  # [N, 8] int32, the first item of this launch
+    items_ptr: tl.tensor,  # [N, 8] int32
+    launch_ptr: tl.tensor,  # [2] int32: first item of this launch, number of items
     rows_ptr: tl.tensor,  # [T] int32: token of a row
     positions_ptr: tl.tensor,  # [T] int32, by token
     slots_ptr: tl.tensor,  # [T, 2] int32: first slot of a token, slots from split to split
-    tables_ptr: tl.tensor,  # [B, M] int32
+    tables_ptr: tl.tensor,  # int32: what the block tables' places in items count from
     q_token: tl.tensor,
     q_head: tl.tensor,
     kv_block: tl.tensor,
     kv_head_stride: tl.tensor,
     kv_slot: tl.tensor,
     scale_block: tl.tensor,  # Hkv * BLOCK_SIZE
-    table_stride: tl.tensor,
     num_heads: tl.tensor,
     scale: tl.tensor,  # times log2(e)
     soft_cap: tl.tensor,  # times log2(e)
@@ -70,110 +70,118 @@ def attend_items(
     HAS_SINKS: tl.constexpr,
     STAGES: tl.constexpr,
 ) -> None:
-    item = items_ptr + tl.program_id(0) * 8
-    table = tables_ptr + tl.load(item).to(tl.int64) * table_stride
-    kv_head = tl.load(item + 1)
-    key_begin = tl.load(item + 2)
-    key_end = tl.load(item + 3)
-    row_begin = tl.load(item + 4)
-    num_rows = tl.load(item + 5)
-    is_direct = tl.load(item + 6)
+    first_item = tl.load(launch_ptr)
+    num_items = tl.load(launch_ptr + 1)
+    program, num_programs = tl.program_id(0), tl.num_programs(0)
+    for turn in range(tl.cdiv(num_items, num_programs)):
+        # there and back again: who gets the longest item of one turn gets the shortest of the next
+        place = tl.where(turn % 2 == 0, program, num_programs - 1 - program)
+        index = turn * num_programs + place
+        if index < num_items:
+            item = items_ptr + (first_item + index) * 8
+            table = tables_ptr + tl.load(item)
+            kv_head = tl.load(item + 1)
+            key_begin = tl.load(item + 2)
+            key_end = tl.load(item + 3)
+            row_begin = tl.load(item + 4)
+            num_rows = tl.load(item + 5)
+            is_direct = tl.load(item + 6)
 
-    m = tl.arange(0, BLOCK_ROWS)
-    d = tl.arange(0, BLOCK_DIM)
-    in_rows = m < num_rows
-    in_head = d < HEAD_DIM
-    token = tl.load(rows_ptr + (row_begin + m) // GROUP, mask=in_rows, other=0)
-    head = kv_head * GROUP + (row_begin + m) % GROUP
-    position = tl.load(positions_ptr + token, mask=in_rows, other=-1)
-    q_offset = token.to(tl.int64) * q_token + head * q_head
-    q_mask = in_rows[:, None] & in_head[None, :]
-    q = tl.load(q_ptr + q_offset[:, None] + d[None, :], mask=q_mask, other=0.0)
+            m = tl.arange(0, BLOCK_ROWS)
+            d = tl.arange(0, BLOCK_DIM)
+            in_rows = m < num_rows
+            in_head = d < HEAD_DIM
+            token = tl.load(rows_ptr + (row_begin + m) // GROUP, mask=in_rows, other=0)
+            head = kv_head * GROUP + (row_begin + m) % GROUP
+            position = tl.load(positions_ptr + token, mask=in_rows, other=-1)
+            q_offset = token.to(tl.int64) * q_token + head * q_head
+            q_mask = in_rows[:, None] & in_head[None, :]
+            q = tl.load(q_ptr + q_offset[:, None] + d[None, :], mask=q_mask, other=0.0)
 
-    if HAS_WINDOW:  # blocks that no row can see are skipped; they would add exactly nothing
-        oldest = tl.min(tl.where(in_rows, position, 2147483647), 0) - window + 1
-        key_begin = tl.maximum(key_begin, tl.maximum(oldest, 0) // BLOCK_KEYS * BLOCK_KEYS)
+            if HAS_WINDOW:  # blocks that no row can see are skipped; they would add exactly nothing
+                oldest = tl.min(tl.where(in_rows, position, 2147483647), 0) - window + 1
+                key_begin = tl.maximum(key_begin, tl.maximum(oldest, 0) // BLOCK_KEYS * BLOCK_KEYS)
 
-    folded_top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-    folded_total = tl.zeros([BLOCK_ROWS], tl.float32)
-    folded = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
-    if HAS_SINKS:  # a logit that was seen first and carries no value
-        sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32) * 1.4426950408889634
-        folded_top = tl.where(is_direct != 0, sink, folded_top)
-        folded_total = tl.where(is_direct != 0, 1.0, folded_total)
+            folded_top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+            folded_total = tl.zeros([BLOCK_ROWS], tl.float32)
+            folded = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+            if HAS_SINKS:  # a logit that was seen first and carries no value
+                sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32) * 1.4426950408889634
+                folded_top = tl.where(is_direct != 0, sink, folded_top)
+                folded_total = tl.where(is_direct != 0, 1.0, folded_total)
 
-    top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_ROWS], tl.float32)
-    acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
-    kv_offset = kv_head.to(tl.int64) * kv_head_stride
-    for start in tl.range(key_begin, key_end, BLOCK_KEYS, num_stages=STAGES):
-        n = start + tl.arange(0, BLOCK_KEYS)
-        # past the end the last key is read again and hidden below: a load without a mask is a plain copy
-        held = tl.minimum(n, key_end - 1)
-        if BLOCK_SIZE >= BLOCK_KEYS:  # all keys in one block: a scalar index, contiguous rows
-            block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
-        else:
-            block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
-        offset = kv_offset + block * kv_block + (held % BLOCK_SIZE) * kv_slot
-        k_at = (k_ptr + offset)[:, None] + d[None, :]
-        v_at = (v_ptr + offset)[:, None] + d[None, :]
-        if HEAD_DIM == BLOCK_DIM:
-            k = tl.load(k_at)
-            v = tl.load(v_at)
-        elif QUANTISED:
-            k = tl.load(k_at, mask=in_head[None, :])
-            v = tl.load(v_at, mask=in_head[None, :])
-        else:
-            k = tl.load(k_at, mask=in_head[None, :], other=0.0)
-            v = tl.load(v_at, mask=in_head[None, :], other=0.0)
-        if QUANTISED:  # every int8 and every fp8 number is one of q's type as well
-            k = k.to(tl.float32).to(q.dtype)
-            v = v.to(tl.float32).to(q.dtype)
-            if HEAD_DIM != BLOCK_DIM:
-                k = tl.where(in_head[None, :], k, 0.0)
-                v = tl.where(in_head[None, :], v, 0.0)
-
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        if QUANTISED:
-            at = block * scale_block + kv_head * BLOCK_SIZE + held % BLOCK_SIZE
-            scores = scores * tl.load(k_scales_ptr + at)[None, :]
-        if HAS_CAP:  # cap * tanh(x), tanh(x) = 1 - 2 / (exp(2 x) + 1)
-            e = tl.exp2(tl.minimum(scores / soft_cap, 20.0) * (2.0 * 1.4426950408889634))
-            scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
-        visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
-        if HAS_WINDOW:
-            visible = visible & (n[None, :] > position[:, None] - window)
-        scores = tl.where(visible, scores, float("-inf"))
-
-        new_top = tl.maximum(top, tl.max(scores, 1))
-        base = tl.where(new_top == float("-inf"), 0.0, new_top)
-        weights = tl.exp2(scores - base[:, None])
-        decay = tl.exp2(top - base)
-        total = total * decay + tl.sum(weights, 1)
-        acc = acc * decay[:, None]
-        if QUANTISED:
-            weights = weights * tl.load(v_scales_ptr + at)[None, :]
-        acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
-        top = new_top
-        if not ONE_SPLIT and (start + BLOCK_KEYS) % SPLIT == 0:
-            folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
             top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
             total = tl.zeros([BLOCK_ROWS], tl.float32)
             acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
-    # the last split, or nothing if it was folded just now: folding nothing changes nothing
-    folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
+            kv_offset = kv_head.to(tl.int64) * kv_head_stride
+            for start in tl.range(key_begin, key_end, BLOCK_KEYS, num_stages=STAGES):
+                n = start + tl.arange(0, BLOCK_KEYS)
+                # past the end the last key is read again and hidden below: a load without a mask is a plain copy
+                held = tl.minimum(n, key_end - 1)
+                if BLOCK_SIZE >= BLOCK_KEYS:  # all keys in one block: a scalar index, contiguous rows
+                    block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
+                else:
+                    block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
+                offset = kv_offset + block * kv_block + (held % BLOCK_SIZE) * kv_slot
+                k_at = (k_ptr + offset)[:, None] + d[None, :]
+                v_at = (v_ptr + offset)[:, None] + d[None, :]
+                if HEAD_DIM == BLOCK_DIM:
+                    k = tl.load(k_at)
+                    v = tl.load(v_at)
+                elif QUANTISED:
+                    k = tl.load(k_at, mask=in_head[None, :])
+                    v = tl.load(v_at, mask=in_head[None, :])
+                else:
+                    k = tl.load(k_at, mask=in_head[None, :], other=0.0)
+                    v = tl.load(v_at, mask=in_head[None, :], other=0.0)
+                if QUANTISED:  # every int8 and every fp8 number is one of q's type as well
+                    k = k.to(tl.float32).to(q.dtype)
+                    v = v.to(tl.float32).to(q.dtype)
+                    if HEAD_DIM != BLOCK_DIM:
+                        k = tl.where(in_head[None, :], k, 0.0)
+                        v = tl.where(in_head[None, :], v, 0.0)
 
-    if is_direct != 0:
-        out_offset = (token.to(tl.int64) * num_heads + head) * HEAD_DIM
-        out = folded / tl.where(folded_total > 0, folded_total, 1.0)[:, None]
-        tl.store(out_ptr + out_offset[:, None] + d[None, :], out.to(out_ptr.dtype.element_ty), mask=q_mask)
-    else:
-        first_slot = tl.load(slots_ptr + 2 * token, mask=in_rows, other=0)
-        next_split = tl.load(slots_ptr + 2 * token + 1, mask=in_rows, other=0)
-        slot = (first_slot + tl.load(item + 2) // SPLIT * next_split + head).to(tl.int64)
-        tl.store(sums_ptr + slot[:, None] * HEAD_DIM + d[None, :], folded, mask=q_mask)
-        tl.store(tops_ptr + 2 * slot, folded_top, mask=in_rows)
-        tl.store(tops_ptr + 2 * slot + 1, folded_total, mask=in_rows)
+                scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+                if QUANTISED:
+                    at = block * scale_block + kv_head * BLOCK_SIZE + held % BLOCK_SIZE
+                    scores = scores * tl.load(k_scales_ptr + at)[None, :]
+                if HAS_CAP:  # cap * tanh(x), tanh(x) = 1 - 2 / (exp(2 x) + 1)
+                    e = tl.exp2(tl.minimum(scores / soft_cap, 20.0) * (2.0 * 1.4426950408889634))
+                    scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
+                visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
+                if HAS_WINDOW:
+                    visible = visible & (n[None, :] > position[:, None] - window)
+                scores = tl.where(visible, scores, float("-inf"))
+
+                new_top = tl.maximum(top, tl.max(scores, 1))
+                base = tl.where(new_top == float("-inf"), 0.0, new_top)
+                weights = tl.exp2(scores - base[:, None])
+                decay = tl.exp2(top - base)
+                total = total * decay + tl.sum(weights, 1)
+                acc = acc * decay[:, None]
+                if QUANTISED:
+                    weights = weights * tl.load(v_scales_ptr + at)[None, :]
+                acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
+                top = new_top
+                if not ONE_SPLIT and (start + BLOCK_KEYS) % SPLIT == 0:
+                    folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
+                    top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+                    total = tl.zeros([BLOCK_ROWS], tl.float32)
+                    acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+            # the last split, or nothing if it was folded just now: folding nothing changes nothing
+            folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
+
+            if is_direct != 0:
+                out_offset = (token.to(tl.int64) * num_heads + head) * HEAD_DIM
+                out = folded / tl.where(folded_total > 0, folded_total, 1.0)[:, None]
+                tl.store(out_ptr + out_offset[:, None] + d[None, :], out.to(out_ptr.dtype.element_ty), mask=q_mask)
+            else:
+                first_slot = tl.load(slots_ptr + 2 * token, mask=in_rows, other=0)
+                next_split = tl.load(slots_ptr + 2 * token + 1, mask=in_rows, other=0)
+                slot = (first_slot + tl.load(item + 2) // SPLIT * next_split + head).to(tl.int64)
+                tl.store(sums_ptr + slot[:, None] * HEAD_DIM + d[None, :], folded, mask=q_mask)
+                tl.store(tops_ptr + 2 * slot, folded_top, mask=in_rows)
+                tl.store(tops_ptr + 2 * slot + 1, folded_total, mask=in_rows)
 
 
 def cuda_attention(
@@ -191,17 +199,21 @@ def cuda_attention(
 ) -> Tensor:
     """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis, scales are dense.
 
-    One launch per tile class in the step (at most four, one for a pure decode step), and one to merge if any
-    request was cut.
+    One launch per tile class in the step (one for a pure decode step, or two), and one to merge if any request was
+    cut. If the work has fixed buffers, nothing here depends on the step but its signature, and nothing but the result
+    is allocated.
     """
     num_tokens, num_heads, head_dim = q.shape
     _, num_kv_heads, block_size, _ = k_cache.shape
     out = torch.empty((num_tokens, num_heads, head_dim), dtype=q.dtype, device=q.device)
-    sums = torch.empty((work.num_slots, head_dim), dtype=torch.float32, device=q.device)
-    tops = torch.empty((work.num_slots, 2), dtype=torch.float32, device=q.device)
-    for group in work.groups:
-        config = attention_config(group.block_rows, head_dim, q.element_size(), k_scales is not None)
-        attend_items[(group.num_items,)](
+    if work.partials is not None:
+        sums, tops = work.partials
+    else:
+        sums = torch.empty((work.num_slots, head_dim), dtype=torch.float32, device=q.device)
+        tops = torch.empty((work.num_slots, 2), dtype=torch.float32, device=q.device)
+    for launch in work.launches:
+        config = attention_config(launch.block_rows, head_dim, q.element_size(), k_scales is not None)
+        attend_items[(work.num_programs or launch.num_items,)](
             q,
             k_cache,
             v_cache,
@@ -211,18 +223,18 @@ def cuda_attention(
             sinks if sinks is not None else q,
             k_scales if k_scales is not None else q,
             v_scales if v_scales is not None else q,
-            work.items[group.first_item :],
+            work.items,
+            work.entry(launch.entry),
             work.rows,
             work.positions,
             work.slots,
-            work.block_tables,
+            work.buffer,
             q.stride(0),
             q.stride(1),
             k_cache.stride(0),
             k_cache.stride(1),
             k_cache.stride(2),
             num_kv_heads * block_size,
-            work.block_tables.stride(0),
             num_heads,
             scale * LOG2_E,
             soft_cap * LOG2_E,
@@ -234,7 +246,7 @@ def cuda_attention(
             BLOCK_KEYS=config.block_keys,
             BLOCK_SIZE=block_size,
             SPLIT=SPLIT_SIZE,
-            ONE_SPLIT=group.is_one_split,
+            ONE_SPLIT=launch.is_one_split,
             QUANTISED=k_scales is not None,
             HAS_WINDOW=window > 0,
             HAS_CAP=soft_cap > 0,

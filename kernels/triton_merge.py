@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .cuda_work import CudaWork
 from .launch import SPLIT_SIZE
+from .work_buffers import MERGE_ENTRY, CudaWork
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -41,7 +41,8 @@ def merge_rows(
     sums_ptr: tl.tensor,  # [num_slots, D] fp32
     tops_ptr: tl.tensor,  # [num_slots, 2] fp32
     sinks_ptr: tl.tensor,  # [H]
-    tokens_ptr: tl.tensor,  # [num_merged] int32: the tokens whose rows were cut
+    tokens_ptr: tl.tensor,  # int32: the tokens whose rows were cut
+    count_ptr: tl.tensor,  # [1] int32: how many they are
     positions_ptr: tl.tensor,  # [T] int32
     slots_ptr: tl.tensor,  # [T, 2] int32
     out_ptr: tl.tensor,  # [T, H, D]
@@ -53,41 +54,44 @@ def merge_rows(
     HAS_WINDOW: tl.constexpr,
     HAS_SINKS: tl.constexpr,
 ) -> None:
-    token = tl.load(tokens_ptr + tl.program_id(0))
-    head = tl.program_id(1)
-    position = tl.load(positions_ptr + token)
-    slot = tl.load(slots_ptr + 2 * token).to(tl.int64) + head
-    next_split = tl.load(slots_ptr + 2 * token + 1)
-    d = tl.arange(0, BLOCK_DIM)
-    in_head = d < HEAD_DIM
-    top = tl.full([1], float("-inf"), tl.float32)
-    total = tl.zeros([1], tl.float32)
-    acc = tl.zeros([BLOCK_DIM], tl.float32)
-    if HAS_SINKS:  # a logit that was seen first and carries no value
-        top = tl.load(sinks_ptr + head + tl.zeros([1], tl.int32)).to(tl.float32) * 1.4426950408889634
-        total += 1.0
-    first = 0
-    if HAS_WINDOW:
-        first = tl.maximum(position - window + 1, 0) // SPLIT
-    for split in range(first, position // SPLIT + 1):
-        at = slot + split * next_split
-        next_acc = tl.load(sums_ptr + at * HEAD_DIM + d, mask=in_head, other=0.0)
-        next_top = tl.load(tops_ptr + 2 * at + tl.zeros([1], tl.int32))
-        next_total = tl.load(tops_ptr + 2 * at + 1 + tl.zeros([1], tl.int32))
-        top, total, acc = fold(top, total, acc, next_top, next_total, next_acc)
-    out = acc / tl.where(total > 0, total, 1.0)
-    out_offset = (token.to(tl.int64) * num_heads + head) * HEAD_DIM
-    tl.store(out_ptr + out_offset + d, out.to(out_ptr.dtype.element_ty), mask=in_head)
+    index = tl.program_id(0)
+    if index < tl.load(count_ptr):
+        token = tl.load(tokens_ptr + index)
+        head = tl.program_id(1)
+        position = tl.load(positions_ptr + token)
+        slot = tl.load(slots_ptr + 2 * token).to(tl.int64) + head
+        next_split = tl.load(slots_ptr + 2 * token + 1)
+        d = tl.arange(0, BLOCK_DIM)
+        in_head = d < HEAD_DIM
+        top = tl.full([1], float("-inf"), tl.float32)
+        total = tl.zeros([1], tl.float32)
+        acc = tl.zeros([BLOCK_DIM], tl.float32)
+        if HAS_SINKS:  # a logit that was seen first and carries no value
+            top = tl.load(sinks_ptr + head + tl.zeros([1], tl.int32)).to(tl.float32) * 1.4426950408889634
+            total += 1.0
+        first = 0
+        if HAS_WINDOW:
+            first = tl.maximum(position - window + 1, 0) // SPLIT
+        for split in range(first, position // SPLIT + 1):
+            at = slot + split * next_split
+            next_acc = tl.load(sums_ptr + at * HEAD_DIM + d, mask=in_head, other=0.0)
+            next_top = tl.load(tops_ptr + 2 * at + tl.zeros([1], tl.int32))
+            next_total = tl.load(tops_ptr + 2 * at + 1 + tl.zeros([1], tl.int32))
+            top, total, acc = fold(top, total, acc, next_top, next_total, next_acc)
+        out = acc / tl.where(total > 0, total, 1.0)
+        out_offset = (token.to(tl.int64) * num_heads + head) * HEAD_DIM
+        tl.store(out_ptr + out_offset + d, out.to(out_ptr.dtype.element_ty), mask=in_head)
 
 
 def merge_partials(work: CudaWork, sums: Tensor, tops: Tensor, out: Tensor, sinks: Tensor | None, window: int) -> None:
     """Fold the partials of every cut row into out `[T, H, D]`."""
     _, num_heads, head_dim = out.shape
-    merge_rows[(work.num_merged, num_heads)](
+    merge_rows[(work.num_merge_programs, num_heads)](
         sums,
         tops,
         sinks if sinks is not None else out,
         work.merged_tokens,
+        work.entry(MERGE_ENTRY),
         work.positions,
         work.slots,
         out,

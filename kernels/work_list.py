@@ -9,7 +9,8 @@ import numpy.typing as npt
 import torch
 
 from .cpu_work import CpuWork, plan_cpu_work
-from .cuda_work import CudaWork, num_programs_at_once, plan_cuda_work
+from .cuda_work import num_programs_at_once, plan_cuda_work
+from .work_buffers import CudaWork, WorkBuffers
 
 IntArray = npt.NDArray[np.int32]
 
@@ -50,6 +51,8 @@ def plan_attention(
     device: torch.device | str = "cpu",
     share_prefixes: bool = True,
     deterministic: bool = False,
+    buffers: WorkBuffers | None = None,
+    num_tokens: int = 0,
 ) -> AttentionPlan:
     """Plan a step. query_starts `[B + 1]`, context_lens `[B]`, block_tables `[B, M]`: int32 numpy.
 
@@ -57,6 +60,9 @@ def plan_attention(
     it saves time. It changes no bit on the CPU; on a GPU it may, through the tile class, unless `deterministic`:
     then every row goes through one tile class, and decode, chunked prefill and cached prefill take the same
     instructions in the same order.
+
+    buffers: lay the work list for Triton out in them, over that of the step before, so that a captured graph finds it;
+    num_tokens: as if there were so many, if there are fewer. Both leave the results alone.
 
     Raises:
         ValueError: lengths that contradict each other, or a table too narrow for its context.
@@ -68,7 +74,7 @@ def plan_attention(
     device = torch.device(device)
     heads = (num_heads, num_kv_heads, head_dim)
     cpu_work, cuda_work = None, None
-    if device.type == "cpu":
+    if device.type == "cpu" and buffers is None:
         cpu_work = plan_cpu_work(query_starts, context_lens, block_tables, block_size, share_prefixes)
     else:
         cuda_work = plan_cuda_work(
@@ -79,10 +85,12 @@ def plan_attention(
             num_kv_heads=num_kv_heads,
             head_dim=head_dim,
             block_size=block_size,
-            num_processors=num_programs_at_once(device),
+            num_processors=buffers.num_processors if buffers is not None else num_programs_at_once(device),
             share=share_prefixes,
             deterministic=deterministic,
             device=device,
+            buffers=buffers,
+            num_tokens=num_tokens,
         )
     return AttentionPlan(query_starts, context_lens, block_tables, *heads, block_size, device, cpu_work, cuda_work)
 

@@ -49,6 +49,7 @@ class EngineConfig:
         jump: what to do with text that the constraint forces. "verified": draft it, and likely text, and keep what the
             model would have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
         max_draft_tokens: longest draft in tokens.
+        cuda_graphs: on a GPU, capture steps of up to 256 tokens and replay them: one launch instead of hundreds.
         num_threads: CPU threads of torch, set for the whole process; None: one for models so small that sharing a
             step costs more than it saves, else torch's own choice. Of no effect on a GPU.
         check_invariants: audit the pool after every step (tests; costs time in proportion to the pool).
@@ -76,6 +77,7 @@ class EngineConfig:
     reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
     max_draft_tokens: int = 64
+    cuda_graphs: bool = True
     num_threads: int | None = None
     check_invariants: bool = False
     seed: int | None = None

@@ -17,6 +17,7 @@ from ..radix import Visit
 from .cache_report import CacheReport
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
+from .decode_graphs import CudaRecorder
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .model_runner import ModelRunner
@@ -76,7 +77,8 @@ class EngineCore:
             max_wait_seconds=config.max_wait_seconds,
             clock=clock,
         )
-        self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device)
+        records = config.cuda_graphs and loaded.device.type == "cuda"
+        self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device, CudaRecorder() if records else None)
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         self._stepper = Stepper(
             self._scheduler,

@@ -1,6 +1,7 @@
 """A batch's index arrays → logits. The one place where numpy becomes tensors on the device.
 
-Knows the decoder, the KV tensors and the kernels' plan; it knows no requests beyond the batch's arrays.
+Knows the decoder, the KV tensors and the kernels' plan; it knows no requests beyond the batch's arrays. Steps that are
+worth it come from `DecodeGraphs`, all others are launched kernel by kernel.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
-from ..kernels import AttentionPlan, plan_attention
+from ..kernels import AttentionPlan, WorkBuffers, num_programs_at_once, plan_attention
 from .batch import Batch
+from .decode_graphs import DecodeGraphs, Recorder
 from .kv_cache import KVCache
 from .models import ModelConfig
 
@@ -22,17 +25,20 @@ class DecoderLike(Protocol):
 
     def forward(
         self,
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
+        token_ids: Tensor,
+        positions: Tensor,
         kv_cache: KVCache,
         plan: AttentionPlan,
-        slots: torch.Tensor,
-        logits_rows: torch.Tensor | None,
-    ) -> torch.Tensor: ...
+        slots: Tensor,
+        logits_rows: Tensor | None,
+    ) -> Tensor: ...
 
 
 class ModelRunner:
     """Runs one ragged forward per step.
+
+    Args:
+        recorder: captures steps of few tokens, which are then replayed; None: every step is launched kernel by kernel.
 
     Attributes:
         device_type: "cpu", "cuda" …
@@ -40,19 +46,37 @@ class ModelRunner:
         num_computed_tokens: tokens computed so far, drafts included.
     """
 
-    def __init__(self, decoder: DecoderLike, kv_cache: KVCache, device: torch.device) -> None:
+    def __init__(
+        self, decoder: DecoderLike, kv_cache: KVCache, device: torch.device, recorder: Recorder | None = None
+    ) -> None:
         self._decoder = decoder
         self._kv_cache = kv_cache
         self._device = device
+        self._graphs: DecodeGraphs | None = None
+        if recorder is not None:
+            buffers = WorkBuffers(device, num_programs_at_once(device))
+            vocab_size = decoder.config.vocab_size
+            self._graphs = DecodeGraphs(self._plan, self._forward, buffers, recorder, vocab_size=vocab_size)
         self.device_type: str = device.type
         self.num_forwards = 0
         self.num_computed_tokens = 0
 
     @torch.inference_mode()
-    def forward(self, batch: Batch) -> torch.Tensor:
-        """Writes the batch's KV and returns logits `[R, vocab_size]` (float32) of `batch.logits_rows`."""
+    def forward(self, batch: Batch) -> Tensor:
+        """Writes the batch's KV and returns logits `[R, vocab_size]` (float32) of `batch.logits_rows`.
+
+        With a recorder they may be overwritten by the next call.
+        """
+        self.num_forwards += 1
+        self.num_computed_tokens += len(batch.token_ids)
+        if self._graphs is not None and self._graphs.fits(batch):
+            return self._graphs.forward(batch)
+        token_ids, positions, slots = map(self._to_device, (batch.token_ids, batch.positions, batch.slots))
+        return self._forward(token_ids, positions, self._plan(batch), slots, self._to_device(batch.logits_rows))
+
+    def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:
         config = self._decoder.config
-        plan = plan_attention(
+        return plan_attention(
             batch.query_starts,
             batch.context_lens,
             batch.block_tables,
@@ -61,18 +85,19 @@ class ModelRunner:
             head_dim=config.head_dim,
             block_size=self._kv_cache.block_size,
             device=self._device,
+            buffers=buffers,
+            num_tokens=num_tokens,
         )
-        logits = self._decoder.forward(
-            self._to_device(batch.token_ids),
-            self._to_device(batch.positions),
-            self._kv_cache,
-            plan,
-            self._to_device(batch.slots),
-            self._to_device(batch.logits_rows),
-        )
-        self.num_forwards += 1
-        self.num_computed_tokens += len(batch.token_ids)
-        return logits
 
-    def _to_device(self, array: object) -> torch.Tensor:
+    def _forward(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        plan: AttentionPlan,
+        slots: Tensor,
+        logits_rows: Tensor | None = None,
+    ) -> Tensor:
+        return self._decoder.forward(token_ids, positions, self._kv_cache, plan, slots, logits_rows)
+
+    def _to_device(self, array: object) -> Tensor:
         return torch.as_tensor(array).to(self._device, non_blocking=True)

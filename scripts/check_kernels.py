@@ -74,7 +74,9 @@ def attention_cases(subset: bool) -> Iterator[Case]:
     ]
     fixed = {
         **{name: "*fp32" for name in ("sums_ptr", "tops_ptr", "k_scales_ptr", "v_scales_ptr")},
-        **{name: "*i32" for name in ("items_ptr", "rows_ptr", "positions_ptr", "slots_ptr", "tables_ptr")},
+        **{
+            name: "*i32" for name in ("items_ptr", "launch_ptr", "rows_ptr", "positions_ptr", "slots_ptr", "tables_ptr")
+        },
         **{name: "fp32" for name in ("scale", "soft_cap")},
     }
     for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:3] if subset else shapes:
@@ -114,7 +116,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     config.num_warps,
                     config.num_stages,
                     (config.block_keys, padded, 1 if stored != element else 2),
-                    frozenset({"num_heads", "window", "table_stride"}),
+                    frozenset({"num_heads", "window"}),
                     FIRST_FP8 if stored == "fp8e4nv" else 80,
                 )
 
@@ -134,7 +136,9 @@ def other_cases(subset: bool) -> Iterator[Case]:
         loose = {"num_heads", "num_kv_heads", "half", "width", "window", "vocab_size", "num_parts", "mask_stride"}
         return Case(name, kernel, types, constants, num_warps, undivided=frozenset(loose))
 
-    ints = {n: "*i32" for n in ("tokens_ptr", "slots_ptr", "mask_ptr", "mask_rows_ptr", "top_k_ptr", "ids_ptr")}
+    ints = {
+        n: "*i32" for n in ("tokens_ptr", "count_ptr", "slots_ptr", "mask_ptr", "mask_rows_ptr", "top_k_ptr", "ids_ptr")
+    }
     longs = {n: "*i64" for n in ("seeds_ptr",)}
     floats = {n: "*fp32" for n in ("sums_ptr", "tops_ptr", "cos_sin_ptr", "thresholds_ptr", "values_ptr")}
     floats |= {n: "*fp32" for n in ("temperature_ptr", "top_p_ptr", "min_p_ptr")}

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from phloem.kernels import AttentionPlan, plan_attention, reference
-from phloem.kernels.cuda_work import CudaWork, plan_cuda_work
+from phloem.kernels.cuda_work import plan_cuda_work
+from phloem.kernels.work_buffers import CudaWork
 
 HAS_GPU = torch.cuda.is_available()
 
@@ -106,7 +107,7 @@ class PagedBatch:
             **options,
         )
 
-    def cuda_work(self, num_processors: int = 264, share: bool = True, deterministic: bool = False) -> CudaWork:
+    def cuda_work(self, num_processors: int = 264, **options: Any) -> CudaWork:
         """For the Triton kernels, on whatever device the tensors are."""
         _, num_kv_heads, block_size, head_dim = self.k_cache.shape
         return plan_cuda_work(
@@ -118,9 +119,8 @@ class PagedBatch:
             head_dim=head_dim,
             block_size=block_size,
             num_processors=num_processors,
-            share=share,
-            deterministic=deterministic,
             device=self.q.device,
+            **{"share": True, "deterministic": False, **options},
         )
 
     def exact(self, scale: float, window: int = 0, soft_cap: float = 0.0, sinks: Tensor | None = None) -> Tensor:

@@ -14,6 +14,7 @@ from phloem.kernels import cpu_work as cpu
 from phloem.kernels import cuda_work as cuda
 from phloem.kernels import plan_attention
 from phloem.kernels.launch import SPLIT_SIZE
+from phloem.kernels.work_buffers import MERGE_ENTRY, CudaWork
 
 Array = np.ndarray[Any, Any]
 
@@ -119,15 +120,16 @@ def test_cuda_items_cover_every_key_of_every_packed_row_once(
         device=torch.device("cpu"),
     )
     rows, positions, slots = work.rows.tolist(), work.positions.tolist(), work.slots.tolist()
-    merged = set(work.merged_tokens.tolist())
+    blocks, merged = work.buffer.tolist(), set(work.merged_tokens[: work.num_merged].tolist())
+    assert work.entry(MERGE_ENTRY)[0] == work.num_merged
     parts: dict[tuple[int, int], list[tuple[int, list[tuple[int, int]]]]] = {}
     used_slots: set[int] = set()
     covered = 0
-    for launch in work.groups:
+    for launch in work.launches:
         assert not deterministic or launch.block_rows == 64
-        assert launch.first_item == covered
+        assert work.entry(launch.entry)[:2].tolist() == [covered, launch.num_items]
+        items = work.items[covered : covered + launch.num_items].tolist()
         covered += launch.num_items
-        items = work.items[launch.first_item : covered].tolist()
         lens = [item[cuda.KEY_END] - item[cuda.KEY_BEGIN] for item in items]
         assert lens == sorted(lens, reverse=True), "long items first"
         for table, kv_head, begin, end, row_begin, num_rows, is_direct, _ in items:
@@ -138,7 +140,7 @@ def test_cuda_items_cover_every_key_of_every_packed_row_once(
             for r in range(row_begin, row_begin + num_rows):
                 token, head = rows[r // group], kv_head * group + r % group
                 visible_end = min(end, positions[token] + 1)
-                keys = _key_ids(batch, table, begin, visible_end)
+                keys = [(blocks[table + n // batch[3]], n % batch[3]) for n in range(begin, visible_end)]
                 parts.setdefault((token, head), []).append((begin, keys))
                 assert bool(is_direct) == (token not in merged)
                 if not is_direct:
@@ -169,7 +171,7 @@ def test_a_shared_prefix_is_read_once() -> None:
     shared = cuda.plan_cuda_work(starts, lens, tables, share=True, **options)
     flat = cuda.plan_cuda_work(starts, lens, tables, share=False, **options)
 
-    def keys_read(work: cuda.CudaWork) -> int:
+    def keys_read(work: CudaWork) -> int:
         return int((work.items[:, cuda.KEY_END] - work.items[:, cuda.KEY_BEGIN]).sum())
 
     assert keys_read(flat) == 2 * 64 * 600

@@ -1,0 +1,158 @@
+"""Whole steps captured as CUDA graphs and replayed, so that a decode step costs one launch instead of hundreds.
+
+A step fits if every token's logits are wanted: decode tokens and drafts to verify, in any mixture. It is padded to the
+next of a few sizes, and what it computes on lies in buffers that stay where they are::
+
+    batch ──► token_ids, positions, slots │ work list ──► graph of (size, signature) ──► logits[:num_tokens]
+              padded with 0, 0, -1          counts on the device
+
+A graph knows sizes and places, never contents: contexts grow, requests come and go. The signature says which attention
+kernels a step launches (`CudaWork.signature`); a batch keeps one for most of its life.
+
+    first step of its kind    runs as it is, which also compiles what is not compiled yet
+    second                    is captured, then replayed
+    later ones                are replayed
+    a buffer had to move      all graphs are dropped, and captured again when they are needed
+    capture fails             the step runs as it is, with a warning
+
+Knows no requests, no model and no scheduler. Capturing is the `Recorder`'s, so that all of this runs without a GPU.
+"""
+
+from __future__ import annotations
+
+import warnings
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..kernels import AttentionPlan, FixedBuffer, WorkBuffers
+from .batch import Batch
+
+SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+MAX_GRAPHS = 128
+NOWHERE = -1  # the slot of a token that is not written
+
+Step = Callable[[], Tensor]
+Key = tuple[object, ...]
+
+
+class Recorder(Protocol):
+    """Turns work on the device into something that repeats it."""
+
+    def record(self, step: Step) -> Step:
+        """Captures what `step` launches, without running it. The result runs it and returns the tensor of the capture,
+        whose contents hold until anything that was recorded runs again."""
+        ...
+
+
+class CudaRecorder:
+    """CUDA graphs. They share one pool of memory, for only one runs at a time."""
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def record(self, step: Step) -> Step:
+        graph = torch.cuda.CUDAGraph()
+        # what other threads do on the device meanwhile is no part of it, and no error
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            output = step()
+
+        def replay() -> Tensor:
+            graph.replay()
+            return output
+
+        return replay
+
+
+class DecodeGraphs:
+    """Runs steps of few tokens from graphs.
+
+    Args:
+        plan: lays a batch's attention out in the buffers, for so many tokens.
+        forward: token_ids, positions, plan, slots → logits `[T, vocab_size]` fp32 of all tokens. Everything it does
+            must be queued on the current stream and depend on the contents of its arguments on the device alone.
+        buffers: for the work lists.
+
+    Attributes:
+        num_captured: graphs captured so far.
+        num_replayed: steps that came from a graph.
+    """
+
+    def __init__(
+        self,
+        plan: Callable[[Batch, WorkBuffers, int], AttentionPlan],
+        forward: Callable[[Tensor, Tensor, AttentionPlan, Tensor], Tensor],
+        buffers: WorkBuffers,
+        recorder: Recorder,
+        *,
+        vocab_size: int,
+        max_graphs: int = MAX_GRAPHS,
+    ) -> None:
+        self._plan = plan
+        self._forward = forward
+        self._buffers = buffers
+        self._recorder = recorder
+        self._max_graphs = max_graphs
+        self._inputs = FixedBuffer(torch.int64, buffers.device, size=3 * SIZES[-1])
+        # of all graphs, for if each kept a result of its own they would take more memory than everything else in them
+        self._logits = torch.empty(SIZES[-1], vocab_size, device=buffers.device)
+        self._graphs: OrderedDict[Key, Step] = OrderedDict()
+        self._seen: set[Key] = set()
+        self._num_moves = buffers.num_moves
+        self.num_captured = 0
+        self.num_replayed = 0
+
+    @staticmethod
+    def fits(batch: Batch) -> bool:
+        """Whether the step may come from a graph."""
+        return 0 < len(batch.token_ids) == len(batch.logits_rows) <= SIZES[-1]
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits `[T, vocab_size]` of a batch that `fits`; they hold until the next call."""
+        num_tokens = len(batch.token_ids)
+        size = SIZES[bisect_left(SIZES, num_tokens)]
+        plan = self._plan(batch, self._buffers, size)
+        self._send(batch, size)
+        if self._num_moves != self._buffers.num_moves:
+            self._graphs.clear()
+            self._num_moves = self._buffers.num_moves
+        assert plan.cuda_work is not None
+        step = self._graph(plan.cuda_work.signature, lambda: self._step(plan, size))
+        return step()[:num_tokens]
+
+    def _graph(self, key: Key, step: Step) -> Step:
+        """The graph of a step of this kind, or the step itself where there is none."""
+        if key not in self._graphs:
+            if key not in self._seen:
+                self._seen.add(key)
+                return step
+            try:
+                self._graphs[key] = self._recorder.record(step)
+            except RuntimeError as error:  # above all: out of memory
+                warnings.warn(f"a step that no CUDA graph could be made of runs without one: {error}", stacklevel=1)
+                self._seen.discard(key)
+                return step
+            self.num_captured += 1
+            if len(self._graphs) > self._max_graphs:
+                self._graphs.popitem(last=False)
+        self._graphs.move_to_end(key)
+        self.num_replayed += 1
+        return self._graphs[key]
+
+    def _step(self, plan: AttentionPlan, size: int) -> Tensor:
+        token_ids, positions, slots = self._inputs.tensor[: 3 * size].view(3, size)
+        return self._logits[:size].copy_(self._forward(token_ids, positions, plan, slots))
+
+    def _send(self, batch: Batch, size: int) -> None:
+        rows = self._inputs.stage(3 * size).reshape(3, size)
+        padding = size - len(batch.token_ids)
+        for row, values, filler in zip(
+            rows, (batch.token_ids, batch.positions, batch.slots), (0, 0, NOWHERE), strict=True
+        ):
+            row[:] = np.pad(values, (0, padding), constant_values=filler)
+        self._inputs.send()

@@ -1,0 +1,213 @@
+"""Steps from graphs, without a GPU: the recorder keeps the work as it was captured and runs it again.
+
+What is run again holds on to the plan of the capture. So it is right only if everything that changes from step to step
+lies in the fixed buffers, which is what a graph on a device needs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from phloem.kernels import AttentionPlan
+from phloem.runtime.batch import Batch
+from phloem.runtime.decode_graphs import SIZES, Step
+from phloem.runtime.kv_cache import KVCache
+from phloem.runtime.model_runner import ModelRunner
+
+from .fakes import VOCAB_SIZE, FakeModelConfig, logits_after
+
+CPU = torch.device("cpu")
+
+
+class DeviceDecoder:
+    """Reads each token's context through the work list on the device, and answers from that; else as `FakeDecoder`."""
+
+    config: Any = FakeModelConfig()
+
+    def forward(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        kv_cache: KVCache,
+        plan: AttentionPlan,
+        slots: Tensor,
+        logits_rows: Tensor | None,
+    ) -> Tensor:
+        memory = kv_cache.keys[0].view(-1)
+        memory[slots[slots >= 0]] = token_ids[slots >= 0].to(memory.dtype)
+        wanted = range(len(token_ids)) if logits_rows is None else logits_rows.tolist()
+        if plan.cuda_work is None:
+            contexts = self._contexts_of_tables(memory, plan, set(wanted))
+        else:
+            contexts = self._contexts_of_items(memory, plan, kv_cache.block_size)
+        blank = np.zeros(VOCAB_SIZE)
+        rows = [logits_after(contexts[token]) if token in contexts else blank for token in wanted]
+        return torch.from_numpy(np.stack(rows)).float()
+
+    @staticmethod
+    def _contexts_of_items(memory: Tensor, plan: AttentionPlan, block_size: int) -> dict[int, list[int]]:
+        work = plan.cuda_work
+        assert work is not None
+        pieces: dict[int, dict[int, list[int]]] = {}
+        items = work.buffer[work.items.storage_offset() :]
+        for launch in work.launches:
+            first, count = work.entry(launch.entry)[:2].tolist()
+            for item in items[8 * first : 8 * (first + count)].view(-1, 8).tolist():
+                table, _, begin, end, row_begin, num_rows, _, _ = item
+                keys = torch.arange(begin, end)
+                blocks = work.buffer[table + keys // block_size].long()
+                tokens = memory[blocks * block_size + keys % block_size].tolist()
+                for token in work.rows[row_begin : row_begin + num_rows].tolist():
+                    seen = int(work.positions[token]) + 1 - begin
+                    pieces.setdefault(token, {})[begin] = [int(t) for t in tokens[:seen]]
+        return {token: [t for _, piece in sorted(parts.items()) for t in piece] for token, parts in pieces.items()}
+
+    @staticmethod
+    def _contexts_of_tables(memory: Tensor, plan: AttentionPlan, wanted: set[int]) -> dict[int, list[int]]:
+        contexts = {}
+        for b in range(plan.num_requests):
+            begin, end = int(plan.query_starts[b]), int(plan.query_starts[b + 1])
+            keys = np.arange(plan.context_lens[b])
+            slots = plan.block_tables[b][keys // plan.block_size].astype(np.int64) * plan.block_size
+            tokens = [int(t) for t in memory[torch.from_numpy(slots + keys % plan.block_size)]]
+            for token in wanted.intersection(range(begin, end)):
+                contexts[token] = tokens[: len(tokens) - (end - token) + 1]
+        return contexts
+
+
+class FakeRecorder:
+    """Counts what is recorded and what is repeated."""
+
+    def __init__(self) -> None:
+        self.num_recorded = 0
+        self.num_replayed = 0
+
+    def record(self, step: Step) -> Step:
+        self.num_recorded += 1
+
+        def replay() -> Tensor:
+            self.num_replayed += 1
+            return step()
+
+        return replay
+
+
+class Sequences:
+    """Requests of random tokens, each in blocks of its own."""
+
+    def __init__(self, recorder: Any, *, num_blocks: int = 512, block_size: int = 4) -> None:
+        self._block_size = block_size
+        self._free = list(range(num_blocks))
+        random.shuffle(self._free)
+        options: dict[str, Any] = {"num_layers": 1, "num_kv_heads": 1, "head_dim": 1, "dtype": torch.float64}
+        cache = KVCache(num_blocks=num_blocks, block_size=block_size, device=CPU, **options)
+        self._runner = ModelRunner(DeviceDecoder(), cache, CPU, recorder)
+        self._tokens: dict[int, list[int]] = {}
+        self._blocks: dict[int, list[int]] = {}
+
+    def finish(self, name: int) -> None:
+        self._free += self._blocks.pop(name)
+        del self._tokens[name]
+
+    def extend(self, counts: dict[int, int], *, every_row: bool = True) -> None:
+        """Computes so many new tokens of each of these requests in one step, and checks the logits."""
+        starts, token_ids, positions, slots, expected, wanted = [0], [], [], [], [], []
+        for name, count in counts.items():
+            tokens, blocks = self._tokens.setdefault(name, []), self._blocks.setdefault(name, [])
+            for last in range(count):
+                position = len(tokens)
+                if position % self._block_size == 0:
+                    blocks.append(self._free.pop())
+                tokens.append(random.randrange(256))
+                positions.append(position)
+                slots.append(blocks[-1] * self._block_size + position % self._block_size)
+                if every_row or last == count - 1:
+                    wanted.append(len(token_ids))
+                    expected.append(logits_after(tokens))
+                token_ids.append(tokens[-1])
+            starts.append(len(token_ids))
+        width = max(len(self._blocks[name]) for name in counts)
+        tables = np.zeros((len(counts), width), np.int32)
+        for row, name in zip(tables, counts, strict=True):
+            row[: len(self._blocks[name])] = self._blocks[name]
+        lens = np.array([len(self._tokens[name]) for name in counts], np.int32)
+        longs: Sequence[np.ndarray[Any, Any]] = [np.array(x, np.int64) for x in (token_ids, positions, slots)]
+        batch = Batch([], *longs, np.array(starts, np.int32), lens, tables, [], np.array(wanted, np.int64))
+        logits = self._runner.forward(batch)
+        torch.testing.assert_close(logits, torch.from_numpy(np.stack(expected)).float(), atol=0, rtol=0)
+
+
+def test_a_step_is_run_then_captured_then_replayed() -> None:
+    recorder = FakeRecorder()
+    sequences = Sequences(recorder)
+    counts = []
+    for _ in range(4):
+        sequences.extend({0: 1, 1: 1, 2: 1})
+        counts.append((recorder.num_recorded, recorder.num_replayed))
+    assert counts == [(0, 0), (1, 1), (1, 2), (1, 3)]
+
+
+def test_one_graph_serves_all_contexts_drafts_and_batches_of_its_size() -> None:
+    recorder = FakeRecorder()
+    sequences = Sequences(recorder)
+    sequences.extend({name: 30 + name for name in range(8)}, every_row=False)
+    for counts in ([1] * 8, [1] * 7, [3, 1, 1, 2], [1] * 5, [8], [2] * 4):
+        sequences.extend(dict(enumerate(counts)))
+    assert recorder.num_recorded == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_logits_are_those_of_the_sequences_over_a_random_life(seed: int) -> None:
+    random.seed(seed)
+    recorder = FakeRecorder()
+    sequences = Sequences(recorder)
+    running: list[int] = []
+    for step in range(60):
+        if len(running) > 9 or (running and random.random() < 0.15):
+            sequences.finish(running.pop(random.randrange(len(running))))
+        counts = {name: random.choice([1, 1, 1, 4]) for name in running}
+        if not running or random.random() < 0.2:
+            running.append(step)
+            counts[step] = random.choice([1, 5, 40])
+        sequences.extend(counts, every_row=random.random() < 0.8)
+    assert recorder.num_replayed > 20
+
+
+def test_graphs_are_dropped_when_a_buffer_had_to_move() -> None:
+    recorder = FakeRecorder()
+    sequences = Sequences(recorder, num_blocks=140_000, block_size=1)
+    for _ in range(3):
+        sequences.extend({0: 1})
+    before = recorder.num_recorded
+    sequences.extend({1: 70_000}, every_row=False)
+    sequences.extend({1: 1})  # its block table is longer than the buffer
+    sequences.extend({0: 1})
+    assert recorder.num_recorded > before == 1
+
+
+def test_steps_that_want_few_logits_or_are_large_are_not_captured() -> None:
+    recorder = FakeRecorder()
+    sequences = Sequences(recorder)
+    for _ in range(3):
+        sequences.extend({0: 5}, every_row=False)
+        sequences.extend(dict.fromkeys(range(SIZES[-1] + 1), 1))
+    assert recorder.num_recorded == 0
+
+
+def test_a_step_that_cannot_be_captured_runs_all_the_same() -> None:
+    class Refusing:
+        def record(self, step: Step) -> Step:
+            raise RuntimeError("out of memory")
+
+    sequences = Sequences(Refusing())
+    sequences.extend({0: 1})
+    with pytest.warns(UserWarning, match="no CUDA graph could be made of runs without one: out of memory"):
+        sequences.extend({0: 1})
+    sequences.extend({0: 1})
