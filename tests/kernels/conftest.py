@@ -21,6 +21,11 @@ from torch import Tensor
 from phloem.kernels import AttentionPlan, plan_attention, reference
 from phloem.kernels.cuda_work import plan_cuda_work
 from phloem.kernels.work_buffers import CudaWork
+from phloem.runtime.batch import Batch
+from phloem.runtime.decode_graphs import Recorder
+from phloem.runtime.kv_cache import KVCache
+from phloem.runtime.model_runner import ModelRunner
+from phloem.runtime.models import Decoder
 
 HAS_GPU = torch.cuda.is_available()
 
@@ -183,3 +188,30 @@ def make_batch() -> Callable[..., PagedBatch]:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def run_steps() -> Callable[..., list[Tensor]]:
+    """run_steps(decoder, recorder, kv_dtype, count) -> logits of so many steps of three requests, drafts among them."""
+
+    def run(decoder: Decoder, recorder: Recorder | None, kv_dtype: torch.dtype, count: int) -> list[Tensor]:
+        config, device = decoder.config, decoder.device
+        shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
+        cache = KVCache(**shape, num_blocks=99, block_size=16, dtype=kv_dtype, device=device)
+        runner = ModelRunner(decoder, cache, device, recorder)
+        tables = np.random.default_rng(0).permutation(99).reshape(3, 33).astype(np.int32)
+        lens, found = np.array([250, 3, 40], np.int32), []
+        for step in range(count):
+            q_lens = np.array([1, 1, 4 if step % 3 == 2 else 1], np.int32)
+            lens = lens + q_lens
+            starts = np.concatenate([[0], np.cumsum(q_lens)]).astype(np.int32)
+            owner = np.repeat(np.arange(3), q_lens)
+            rows = np.arange(len(owner))
+            positions = rows - starts[owner] + (lens - q_lens)[owner]
+            slots = tables[owner, positions // 16].astype(np.int64) * 16 + positions % 16
+            token_ids = (positions * 7 + owner) % config.vocab_size
+            batch = Batch([], token_ids, positions, slots, starts, lens, tables, [], rows)
+            found.append(runner.forward(batch).clone())
+        return found
+
+    return run

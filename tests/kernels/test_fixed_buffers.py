@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from phloem.kernels import FixedBuffer, WorkBuffers
+from phloem.runtime.decode_graphs import Step
+from phloem.runtime.models import Decoder, resolve_model
 
 Batches = Callable[..., Any]
 
@@ -86,3 +88,17 @@ def test_staging_a_step_leaves_the_one_before_alone_until_it_is_sent(device: tor
     assert buffer.tensor.tolist() == [1] * 4
     buffer.send()
     assert buffer.tensor.tolist() == [2] * 4
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU tests/kernels/test_gpu.py compares the bits")
+def test_a_decoder_whose_steps_are_run_again_agrees_with_one_that_plans_each(
+    run_steps: Callable[..., list[torch.Tensor]],
+) -> None:
+    class Relaunching:
+        def record(self, step: Step) -> Step:
+            return step
+
+    decoder = Decoder.from_folder(resolve_model("nano"), dtype=torch.float32)
+    again, planned = (run_steps(decoder, each, torch.float32, 4) for each in (Relaunching(), None))
+    for one, other in zip(again, planned, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-4, rtol=1e-4)

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from phloem import kernels
 from phloem.kernels import reference
-from phloem.runtime.batch import Batch
-from phloem.runtime.decode_graphs import CudaRecorder, Recorder, Step
-from phloem.runtime.kv_cache import KVCache
-from phloem.runtime.model_runner import ModelRunner
+from phloem.runtime.decode_graphs import CudaRecorder, Step
 from phloem.runtime.models import Decoder, resolve_model
 
 pytestmark = pytest.mark.gpu
@@ -77,41 +73,15 @@ def test_ops_take_cuda_tensors() -> None:
 
 
 @pytest.mark.parametrize("kv_dtype", [torch.bfloat16, torch.int8], ids=str)
-def test_replayed_steps_have_the_bits_of_the_same_steps_launched_kernel_by_kernel(kv_dtype: torch.dtype) -> None:
+def test_replayed_steps_have_the_bits_of_the_same_steps_launched_kernel_by_kernel(
+    kv_dtype: torch.dtype, run_steps: Callable[..., list[torch.Tensor]]
+) -> None:
     decoder = Decoder.from_folder(resolve_model("nano"), device="cuda", dtype=torch.bfloat16)
-    config = decoder.config
 
     class Relaunching:
         def record(self, step: Step) -> Step:
             return step
 
-    def logits_of(recorder: Recorder) -> list[torch.Tensor]:
-        cache = KVCache(
-            num_layers=config.num_layers,
-            num_blocks=400,
-            num_kv_heads=config.num_kv_heads,
-            block_size=16,
-            head_dim=config.head_dim,
-            dtype=kv_dtype,
-            device=torch.device("cuda"),
-        )
-        runner = ModelRunner(decoder, cache, torch.device("cuda"), recorder)
-        lens, found = np.array([250, 3, 511], np.int32), []
-        tables = np.random.default_rng(0).permutation(400)[: 3 * 64].reshape(3, 64).astype(np.int32)
-        for step in range(12):
-            q_lens = np.array([1, 1, 4 if step % 3 == 2 else 1], np.int32)
-            lens = lens + q_lens
-            starts = np.concatenate([[0], np.cumsum(q_lens)]).astype(np.int32)
-            owner = np.repeat(np.arange(3), q_lens)
-            positions = np.concatenate([np.arange(n - q, n) for n, q in zip(lens, q_lens, strict=True)]).astype(
-                np.int64
-            )
-            slots = tables[owner, positions // 16].astype(np.int64) * 16 + positions % 16
-            token_ids = (positions * 7 + owner) % config.vocab_size
-            rows = np.arange(len(token_ids))
-            batch = Batch([], token_ids, positions, slots, starts, lens, tables, [], rows)
-            found.append(runner.forward(batch).clone())
-        return found
-
-    for replayed, launched in zip(logits_of(CudaRecorder()), logits_of(Relaunching()), strict=True):
-        assert torch.equal(replayed, launched)
+    replayed, launched = (run_steps(decoder, each, kv_dtype, 12) for each in (CudaRecorder(), Relaunching()))
+    for one, other in zip(replayed, launched, strict=True):
+        assert torch.equal(one, other)
