@@ -37,6 +37,7 @@ from . import memory as k
 from .alphabet import Ints
 from .compiled import callback_address
 from .network import Network
+from .stack_kernels import JOINT
 from .vocabulary import Vocabulary, work_arrays
 
 END = opening_kernels.END  # the state in which the text is complete and cannot go on
@@ -173,10 +174,13 @@ class Automaton:
         return list(zip(*(iter(numbers),) * 4, strict=True)), num_others > 0
 
     def frames(self, stack: int) -> list[tuple[int, int]]:
-        """(node to go on at, turns done) of every frame of a stack, the top first."""
+        """(node to go on at, turns done) of every frame of a stack, the top first; of a joint, of its newest stack."""
         stacks, found = self._arrays[k.STACKS], []
         while stack:
             at = stack * k.STACK_WIDTH
+            if stacks[at + k.F_RETURN] == JOINT:
+                stack = int(stacks[at + k.F_COUNT])
+                continue
             found.append((int(stacks[at + k.F_RETURN]), int(stacks[at + k.F_COUNT])))
             stack = int(stacks[at + k.F_PARENT])
         return found

@@ -183,8 +183,7 @@ def transition(address: Any, verb: Any, state: Any, what: Any) -> Any:
             return OUT_OF_WORK
         target = _compute(memory, state, what)
         if target >= 0:
-            states = i32(memory[STATES])
-            memory[ALLOWANCE] -= 1 + states[state * STATE_WIDTH + S_SIZE] + states[target * STATE_WIDTH + S_SIZE]
+            memory[ALLOWANCE] -= 1 + i32(memory[STATES])[state * STATE_WIDTH + S_SIZE]
         return target
     if verb == ENTER:
         return _enter(memory, state, what)

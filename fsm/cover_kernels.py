@@ -36,8 +36,10 @@ from .memory import (
     i32,
     i64,
 )
+from .stack_kernels import JOINT
 
 MAX_COMPARED = 64  # configurations at one place that another is compared with: keeping too many is no fault
+MAX_HEIGHT = 32  # frames that are compared
 
 
 @inner_kernel
@@ -79,14 +81,16 @@ def _closed(found: Any, begin: Any, end: Any) -> Any:
 
 @inner_kernel
 def _covers(memory: Any, stack: Any, other: Any) -> Any:
-    """Whether all that may follow on top of the other stack may follow on top of this one."""
+    """Whether all that may follow on top of the other stack may follow on top of this one; False if they are high."""
     stacks = i32(memory[STACKS])
-    while stack != other:
+    for _ in range(MAX_HEIGHT):
+        if stack == other:
+            return True
         if stack == 0 or other == 0:
             return False
         at, beside = stack * STACK_WIDTH, other * STACK_WIDTH
         node = np.int64(stacks[at + F_RETURN])
-        if stacks[beside + F_RETURN] != node or stacks[beside + F_OWED] != stacks[at + F_OWED]:
+        if node == JOINT or stacks[beside + F_RETURN] != node or stacks[beside + F_OWED] != stacks[at + F_OWED]:
             return False
         count = stacks[at + F_COUNT]
         if count != stacks[beside + F_COUNT]:
@@ -98,4 +102,4 @@ def _covers(memory: Any, stack: Any, other: Any) -> Any:
             elif i32(memory[KIND])[node] != K_LOOP or count < i32(memory[LOOPS])[i32(memory[ARG])[node] * 4 + 1]:
                 return False
         stack, other = np.int64(stacks[at + F_PARENT]), np.int64(stacks[beside + F_PARENT])
-    return True
+    return stack == other

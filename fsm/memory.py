@@ -79,7 +79,8 @@ MAX_ROWS, NEXT_ROW, NUM_FORGOTTEN = 13, 14, 15
 # the address of `automaton_kernels.transition`, its verbs, and the address of this memory itself
 TRANSITION, THIS = 69, 70
 READ, ENTER, WITHOUT_TEXTS, AFTER_TEXT = range(4)
-MEMORY_SIZE = 71
+HAS_COUNTS = 71  # whether stacks may differ in counts only
+MEMORY_SIZE = 72
 # PATH holds, by depth of the trie, a state, a count and the node of the template; then flags by class,
 # a few states, and marks by state
 COUNT_PATH, INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 256, 512, 1024, 5120, 5184, 5184 + 256

@@ -22,6 +22,7 @@ from .memory import (
     COST,
     EDGES,
     ENTER,
+    HAS_COUNTS,
     KIND,
     LISTS,
     LOOPS,
@@ -62,6 +63,9 @@ from .memory import (
     STATE_SLOTS,
     STATE_WIDTH,
     STATES,
+    T_MAX,
+    T_NODES,
+    TEXT_WIDTH,
     TEXTS,
     THIS,
     TRANSITION,
@@ -120,6 +124,10 @@ def open_memory(
     memory[STATES], memory[STATE_SLOTS] = states.ctypes.data, state_slots.ctypes.data
     memory[POOL], memory[ROWS], segments[0] = pool.ctypes.data, segments.ctypes.data, rows.ctypes.data
     memory[ALLOWANCE] = ENDLESS
+    for loop in range(network[N_LOOPS], network[N_LOOPS + 1], 4):
+        memory[HAS_COUNTS] |= network[loop + 2] != 0  # the maximum; without loops there is room for one
+    for text in range(0, texts.shape[0], TEXT_WIDTH):
+        memory[HAS_COUNTS] |= texts[text + T_NODES] > 0 and texts[text + T_MAX] >= 0
     memory[NUM_STACKS], memory[NUM_STATES] = 1, END + 1
     memory[CAP_STACKS], memory[STACK_MASK] = stacks.shape[0] // STACK_WIDTH, stack_slots.shape[0] - 1
     memory[CAP_STATES], memory[STATE_MASK] = states.shape[0] // STATE_WIDTH, state_slots.shape[0] - 1

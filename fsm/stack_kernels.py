@@ -5,6 +5,7 @@
     SET     one frame per 31 members (node of the set, cannot be written, must be written); see `any_order`
     KEY     (node of the key, 0, 0) on top of a set, while a separator is written
     TEXT    (~ node of a counted text, characters read, 0), while inside it; what is left of it is not in the cost
+    JOINT   (JOINT, a stack, 0) on top of another: both of them at once; see `joint_kernels`
 
 Stack 0 is the bottom. The number of a stack never changes, so two of them are equal if and only if their numbers are.
 """
@@ -34,6 +35,8 @@ from .memory import (
     TOO_LARGE,
     i32,
 )
+
+JOINT = -(1 << 30)  # less than any ~ node
 
 
 @inner_kernel

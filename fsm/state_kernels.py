@@ -18,6 +18,7 @@ from .array_kernels import sort_beginning
 from .compiled import inner_kernel, kernel
 from .counted_kernels import counted_alive, counted_cost
 from .cover_kernels import without_covered
+from .joint_kernels import join, sort_calls
 from .key_kernels import cost_of_going_on, goes_on, key_cost, member_that_ends, only_byte
 from .memory import (
     A_KEY,
@@ -27,6 +28,7 @@ from .memory import (
     A_NUM_TEXTS,
     A_OTHERS,
     A_SEPARATOR,
+    ALLOWANCE,
     ARG,
     CAP_POOL,
     CAP_STATES,
@@ -38,6 +40,7 @@ from .memory import (
     F_RETURN,
     FIRST_TEXT_STATE,
     FOUND,
+    HAS_COUNTS,
     K_BYTE,
     K_BYTES,
     K_CALL,
@@ -95,7 +98,7 @@ from .memory import (
     i64,
     u8,
 )
-from .stack_kernels import push_count, push_frame
+from .stack_kernels import JOINT, push_count, push_frame
 from .text_kernels import text_alive
 
 COVER_FROM = 4  # configurations; most states have fewer, and need not be looked through for what others cover
@@ -156,11 +159,24 @@ def visit(memory: Any, key: Any, num_work: Any) -> Any:
 
 @inner_kernel
 def close(memory: Any, num_work: Any) -> Any:
-    """The state of the configurations in WORK[:num_work] (already visited) and all they lead to without reading."""
+    """The state of the configurations in WORK[:num_work] (already visited) and all they lead to without reading.
+
+    Rules are entered when nothing else is left to do, each for all that have called it till then (see `joint_kernels`):
+    else a chain of rules that call the next one in two places would be followed in 2^length ways.
+    """
     kinds, args, nexts = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT])
     work, found = i64(memory[WORK]), i64(memory[FOUND])
     num_found, accepts, done = np.int64(0), np.int64(0), np.int64(0)
-    while done < num_work:
+    last_call = memory[CAP_WORK]  # found[last_call:CAP_WORK] are calls that wait: entry << 43 | stack
+    while True:
+        if done == num_work:
+            if last_call == memory[CAP_WORK]:
+                break
+            num_work = _enter_rules(memory, last_call, num_work)
+            if num_work < 0:
+                return num_work
+            last_call = memory[CAP_WORK]
+            continue
         key = work[done]
         done += 1
         node, stack = key >> 43, key & STACK_ID_MASK
@@ -208,7 +224,10 @@ def close(memory: Any, num_work: Any) -> Any:
                 stack = _push_call(memory, np.int64(nexts[node]), stack)
                 if stack < 0:
                     return stack
-            num_work = visit(memory, np.int64(args[node]) << 43 | stack, num_work)
+                last_call -= 1
+                found[last_call] = np.int64(args[node]) << 43 | stack
+            else:
+                num_work = visit(memory, np.int64(args[node]) << 43 | stack, num_work)
         elif kind == K_LOOP:
             num_work = _turn(memory, node, np.int64(0), stack, num_work)
         elif kind == K_SET:
@@ -231,10 +250,28 @@ def close(memory: Any, num_work: Any) -> Any:
         elif stack == 0:
             accepts = np.int64(1)
         else:
-            num_work = _return(memory, stack, num_work)
+            num_work = _return(memory, node, stack, num_work)
         if num_work < 0:
             return num_work
+    memory[ALLOWANCE] -= num_work
     return intern(memory, num_found, accepts)
+
+
+@inner_kernel
+def _enter_rules(memory: Any, first: Any, num_work: Any) -> Any:
+    """Visits the rules that are called in FOUND[first:CAP_WORK], each on all its stacks at once."""
+    calls, end = i64(memory[FOUND]), memory[CAP_WORK]
+    sort_calls(memory, first)
+    while first < end and num_work >= 0:
+        entry, behind = calls[first] >> 43, first + 1
+        while behind < end and calls[behind] >> 43 == entry:
+            behind += 1
+        stack = join(memory, calls, first, behind)
+        if stack < 0:
+            return stack
+        num_work = visit(memory, entry << 43 | stack, num_work)
+        first = behind
+    return num_work
 
 
 @inner_kernel
@@ -245,10 +282,16 @@ def _push_call(memory: Any, node: Any, stack: Any) -> Any:
 
 
 @inner_kernel
-def _return(memory: Any, stack: Any, num_work: Any) -> Any:
-    """Goes on behind what has ended: a rule, a turn of a loop, a member of a set, or a separator."""
+def _return(memory: Any, end: Any, stack: Any, num_work: Any) -> Any:
+    """Goes on behind what has ended at the node `end`: a rule, a turn of a loop, a member of a set, or a separator."""
     frame = i32(memory[STACKS] + stack * (STACK_WIDTH * 4))
     node, parent = np.int64(frame[F_RETURN]), np.int64(frame[F_PARENT])
+    if node == JOINT:  # the calls that other joints have in common with this one are returned to once
+        num_work = visit(memory, end << 43 | parent, num_work)
+        if num_work < 0:
+            return num_work
+        frame = i32(memory[STACKS] + np.int64(frame[F_COUNT]) * (STACK_WIDTH * 4))
+        return visit(memory, np.int64(frame[F_RETURN]) << 43 | frame[F_PARENT], num_work)
     kind = i32(memory[KIND])[node]
     if kind == K_LOOP:
         return _turn(memory, node, np.int64(frame[F_COUNT]), parent, num_work)
@@ -337,7 +380,7 @@ def intern(memory: Any, size: Any, accepts: Any) -> Any:
         return 0
     found, pool = i64(memory[FOUND]), i64(memory[POOL])
     sort_beginning(found, size)
-    if size > COVER_FROM:
+    if size > COVER_FROM and memory[HAS_COUNTS]:
         size = without_covered(memory, found, size)
     states, slots = i32(memory[STATES]), i32(memory[STATE_SLOTS])
     mask = memory[STATE_MASK]
