@@ -85,7 +85,7 @@ def run(num_rows: int, vocab_size: int, mask: float, temperature: float, top_p: 
     ids = torch.arange(num_rows, device=device)
     filters = (column(0, torch.int32), column(top_p, torch.float32), column(0, torch.float32))
     heat = column(temperature, torch.float32)
-    ours = clock(lambda: sample(logits, table, mask_rows, heat, *filters, ids, ids), device)
+    ours = clock(lambda: sample(logits, table, mask_rows, heat, *filters, ids, ids)[0], device)
     usual = clock(lambda: chain(logits, table, mask_rows, temperature, top_p), device)
     read = clock(lambda: logits.sum(-1), device)
     what = f"rows {num_rows:3} vocab {vocab_size:6} allowed {mask:6.2%} T {temperature} top_p {top_p}"

@@ -264,7 +264,7 @@ def main() -> None:
         if warm or (kept.replies > 0.97 * REPLY_BYTES and kept.traffic <= before):
             warm.append(resident)
         before = kept.traffic
-        sizes = (kept.replies, kept.traffic, kept.constraints, kept.mask_table)
+        sizes = (kept.replies, kept.traffic, kept.constraints, kept.sampling_tables)
         print(
             f"| {num_ended:,} | {time.process_time():.0f} | {resident / 2**20:.1f} | "
             + " | ".join(f"{size / 1024:,.0f}" for size in sizes)

@@ -16,19 +16,23 @@ from . import cpu_elementwise, cpu_sample, reference
 from .cpu_attention import cpu_attention
 from .cpu_linear import cpu_linear
 from .cpu_linear_int8 import cpu_linear_int8
-from .cuda_work import num_programs_at_once
 from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
+from .logit_edits import LogitEdits
+from .reference_sample import Logprobs
 from .work_list import AttentionPlan, plan_attention
 
 __all__ = [
     "AttentionPlan",
     "LinearWeight",
+    "LogitEdits",
+    "Logprobs",
     "add_rms_norm",
     "apply_rope",
     "attention",
     "gelu_tanh_mul",
     "linear",
+    "logprobs",
     "pack_linear",
     "plan_attention",
     "rms_norm",
@@ -221,12 +225,25 @@ def sample(
     min_p: Tensor,
     seeds: Tensor,
     positions: Tensor,
-) -> Tensor:
-    """One token per row of logits `[R, V]` -> `[R]` int64; -1 where nothing is allowed."""
+    edits: LogitEdits | None = None,
+    num_top: int | None = None,
+) -> tuple[Tensor, Logprobs | None]:
+    """One token per row of logits `[R, V]` -> `[R]` int64, -1 where nothing is allowed, and log-probabilities if asked.
+
+    edits: penalties and biases; num_top: how many of the likeliest tokens `Logprobs` reports, None: no report.
+    """
+    columns = (mask_rows, temperature, top_k, top_p, min_p, seeds, positions)
     if logits.is_cuda:
         from . import triton_sample
 
-        processors = num_programs_at_once(logits.device)
-        columns = (mask_rows, temperature, top_k, top_p, min_p, seeds, positions)
-        return triton_sample.sample(logits, mask_table, *columns, num_processors=processors)
-    return cpu_sample.sample(logits, mask_table, mask_rows, temperature, top_k, top_p, min_p, seeds, positions)
+        return triton_sample.sample(logits, mask_table, *columns, edits, num_top)
+    return cpu_sample.sample(logits, mask_table, *columns, edits, num_top)
+
+
+def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:
+    """Log-probabilities of one token per row and of the likeliest: logits `[R, V]`, token_ids `[R]` int64."""
+    if logits.is_cuda:
+        from . import triton_logprobs
+
+        return triton_logprobs.logprobs(logits, token_ids, num_top)
+    return cpu_sample.logprobs(logits, token_ids, num_top)

@@ -21,7 +21,24 @@ from torch import Tensor
 
 from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
+from .reference_sample import Logprobs, logprobs, sample
 from .work_list import AttentionPlan
+
+__all__ = [
+    "Logprobs",
+    "add_rms_norm",
+    "apply_rope",
+    "attention",
+    "attention_in",
+    "gather_kv",
+    "gelu_tanh_mul",
+    "linear",
+    "logprobs",
+    "rms_norm",
+    "sample",
+    "silu_mul",
+    "write_kv",
+]
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
@@ -197,105 +214,3 @@ def attention_in(
         p = torch.softmax(scores, -1)[..., :num_keys]
         out[begin:end] = torch.einsum("htn,nhd->thd", p, v)
     return out
-
-
-def allowed_tokens(mask_table: Tensor | None, mask_rows: Tensor, vocab_size: int) -> Tensor:
-    """`[R, V]` bool: token t of row r is allowed iff bit `t & 31` of word `t >> 5` of its mask row is set."""
-    if mask_table is None:
-        return torch.ones(len(mask_rows), vocab_size, dtype=torch.bool, device=mask_rows.device)
-    ids = torch.arange(vocab_size, device=mask_rows.device)
-    words = mask_table[mask_rows.clamp(min=0).long()][:, ids >> 5]
-    return ((words >> (ids & 31)) & 1).bool() | (mask_rows < 0)[:, None]
-
-
-_PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
-PHILOX_ROUNDS = 7
-
-
-def random_bits(seed: Tensor, position: Tensor, token_id: Tensor) -> Tensor:
-    """32 random bits (int64 in `[0, 2^32)`), a pure function of (seed, position, token id); broadcasts.
-
-    Philox4x32 with 7 rounds (Salmon et al., SC'11; 7 rounds pass BigCrush): key = the two halves of the seed,
-    counter = (token_id // 4096 * 1024 + token_id % 1024, low and high half of the position, 0), and of the
-    four output words the one numbered `token_id // 1024 % 4`: four tokens share one evaluation, and a kernel
-    that takes 1024 neighbours at a time needs no shuffling.
-    """
-    low = 0xFFFFFFFF
-    zeros = torch.zeros_like(seed + position + token_id)
-    seed, position, token_id = seed + zeros, position + zeros, token_id + zeros
-    counter = token_id // 4096 * 1024 + token_id % 1024
-    x = [counter, position & low, (position >> 32) & low, zeros]
-    key = [seed & low, (seed >> 32) & low]
-    for _ in range(PHILOX_ROUNDS):
-        # a signed product wraps, but all its 64 bits are right
-        a, b = x[0] * _PHILOX_MULTIPLIERS[0], x[2] * _PHILOX_MULTIPLIERS[1]
-        x = [((b >> 32) & low) ^ x[1] ^ key[0], b & low, ((a >> 32) & low) ^ x[3] ^ key[1], a & low]
-        key = [(key[0] + _PHILOX_WEYL[0]) & low, (key[1] + _PHILOX_WEYL[1]) & low]
-    lane = token_id // 1024 % 4
-    return torch.stack(x).gather(0, lane[None])[0]
-
-
-def gumbel_noise(seed: Tensor, position: Tensor, token_id: Tensor) -> Tensor:
-    """Standard Gumbel noise, fp32, a pure function of (seed, position, token id); broadcasts.
-
-    `-log(E)` with `E = -log(1 - u)` exponential and u uniform on a grid of 2^-32: taking the small end of E
-    from small u keeps the upper tail, which decides the argmax, fine to 22.9 instead of 16.6.
-    """
-    u = (random_bits(seed, position, token_id).float() + 0.5) * 2.0**-32
-    series = u * (1.0 + u * (0.5 + u * (1.0 / 3.0)))
-    exact = -torch.log((1.0 - u).clamp(min=2.0**-25))
-    return -torch.log(torch.where(u < 2.0**-7, series, exact))
-
-
-def keep_threshold(scores: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
-    """`[R]` fp32: a token stays iff its score (tempered logit, -inf if masked) is `>=` its row's threshold.
-
-    In order, as Hugging Face does: top_k keeps the k largest scores (ties with the last are kept), top_p then
-    the smallest set of largest scores whose share of the kept mass reaches p (again with ties), min_p those
-    with at least min_p times the largest probability. top_k 0, top_p >= 1 and min_p 0 are off.
-    """
-    ordered = scores.sort(-1, descending=True).values
-    num_tokens = scores.shape[-1]
-    k = torch.where((top_k > 0) & (top_k < num_tokens), top_k, num_tokens).long()
-    threshold = ordered.gather(-1, k[:, None] - 1)[:, 0]
-    mass = torch.where(ordered >= threshold[:, None], torch.exp(ordered - ordered[:, :1]), 0.0)
-    before = mass.cumsum(-1) - mass  # a token stays iff the larger ones have not yet reached p
-    reached = (before < top_p[:, None] * mass.sum(-1, keepdim=True)) & (mass > 0)
-    last = reached.sum(-1).clamp(min=1) - 1
-    nucleus = torch.maximum(threshold, ordered.gather(-1, last[:, None])[:, 0])
-    threshold = torch.where(top_p < 1.0, nucleus, threshold)
-    floor = ordered[:, 0] + torch.log(min_p)  # log(0) = -inf: off
-    return torch.maximum(threshold, floor)
-
-
-def sample(
-    logits: Tensor,
-    mask_table: Tensor | None,
-    mask_rows: Tensor,
-    temperature: Tensor,
-    top_k: Tensor,
-    top_p: Tensor,
-    min_p: Tensor,
-    seeds: Tensor,
-    positions: Tensor,
-) -> Tensor:
-    """Choose one token per row. logits `[R, V]` -> `[R]` int64; -1 where no token is allowed (NaN never is).
-
-    mask_table `[M, W]` int32 bit rows, mask_rows `[R]` int32 (-1: unmasked), temperature, top_p, min_p `[R]`
-    fp32, top_k `[R]` integer, seeds, positions `[R]` int64. Temperature 0 is argmax, the lowest id wins ties;
-    otherwise argmax of `logit / temperature + gumbel_noise` over the kept tokens (Gumbel-max: exact samples
-    of the softmax). A row's token depends on its own arguments only, never on the batch.
-    """
-    vocab_size = logits.shape[1]
-    ids = torch.arange(vocab_size, device=logits.device)
-    greedy = temperature <= 0
-    scores = logits.float() / torch.where(greedy, 1.0, temperature)[:, None]
-    allowed = allowed_tokens(mask_table, mask_rows, vocab_size) & ~scores.isnan()
-    scores = scores.masked_fill(~allowed, -math.inf)
-    kept = scores >= keep_threshold(scores, top_k, top_p, min_p)[:, None]
-    noisy = scores + gumbel_noise(seeds[:, None], positions[:, None], ids[None, :])
-    ranked = torch.where(greedy[:, None], scores, noisy.masked_fill(~kept, -math.inf))
-    best = ranked.max(-1, keepdim=True).values
-    token_ids = torch.where(ranked == best, ids, vocab_size).min(-1).values
-    return torch.where(best[:, 0] > -math.inf, token_ids, -1)

@@ -1,9 +1,22 @@
-"""Masked sampling on the device: threshold (if a row filters), one pass over the vocabulary, a small argmax.
+"""Masked sampling on a GPU: one pass over the logits, then one small program per row.
 
-The vocabulary is split over programs when rows are few. A program takes 4096 tokens at a time, 1024 per word
-of a Philox evaluation; logits that the mask forbids are not even read, and noise is drawn only for a chunk
-whose best token could still win. What a row gets does not depend on the split or the batch: the argmax of
-fixed numbers, ties to the lowest id.
+::
+
+    logits ──► summarise_groups ──► maximum and mass of every 128 tokens ──► choose_tokens ──► token ids
+               (triton_scores)                                               one program a row
+
+Bytes read per row, V tokens of b bytes: V b in the first step (what the mask allows of it, and V / 8 of mask), V / 16
+of summaries in the second. Without filters that is all but one group of 128 tokens, from which the token is drawn.
+With filters the program looks again at groups whose maximum says that they matter, and at nothing else:
+
+    top-k    the k-th largest group maximum is a lower bound of the k-th largest score; among the groups above
+             it, k at most if the maxima differ, a radix select of 4 x 8 bits finds it exactly: 2 to 4 looks
+    top-p    a draw is kept if what is larger weighs little enough: a look at the groups with something larger;
+             else the draw is repeated among these (1 + about log2(1 / p) looks, mostly 1)
+    min-p    a look at the groups above the threshold
+
+What a row gets does not depend on the batch: groups stand at absolute places and are added up in their order.
+The law, ties and noise are defined in `reference_sample`. Nothing here waits for the host; a CUDA graph can hold it.
 """
 
 from __future__ import annotations
@@ -13,49 +26,38 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .reference import PHILOX_ROUNDS
+from . import reference_sample
+from .logit_edits import LogitEdits
+from .reference_sample import Logprobs
+from .triton_logprobs import report
+from .triton_scores import GROUP, NUM_WARPS, TILE_GROUPS, load_scores, open_row, row_arguments, summarise
 
-WORD = 1024  # tokens per Philox word; the noise is defined in these chunks (`reference.random_bits`)
-CHUNK = 4 * WORD
-MAX_NOISE = 22.9
-
-
-@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def load_scores(
-    logits_ptr: tl.tensor,
-    mask_ptr: tl.tensor,
-    n: tl.tensor,
-    vocab_size: tl.tensor,
-    temperature: tl.tensor,
-    is_masked: tl.tensor,
-) -> tl.tensor:
-    """Tempered logits of tokens n; -inf where masked, out of range or NaN."""
-    allowed = n < vocab_size
-    if is_masked:
-        words = tl.load(mask_ptr + n // 32, mask=allowed, other=0)
-        allowed = allowed & (((words >> (n % 32)) & 1) != 0)
-    x = tl.load(logits_ptr + n, mask=allowed, other=float("-inf")).to(tl.float32)
-    x = tl.where(x == x, x, float("-inf"))
-    return tl.div_rn(x, tl.zeros_like(x) + temperature)
+ROUNDS = tl.constexpr(reference_sample.PHILOX_ROUNDS)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def ordered(x: tl.tensor) -> tl.tensor:
-    """fp32 as int64 keys of the same order."""
+def key_of(x: tl.tensor) -> tl.tensor:
+    """fp32 as uint32 of the same order."""
     bits = x.to(tl.int32, bitcast=True)
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64)
+    return tl.where(bits < 0, ~bits, bits ^ -2147483648).to(tl.uint32, bitcast=True)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def unordered(key: tl.tensor) -> tl.tensor:
-    """The inverse of `ordered`."""
-    bits = key.to(tl.int32)
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+def number_of(key: tl.tensor) -> tl.tensor:
+    """The inverse of `key_of`."""
+    bits = key.to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, bits ^ -2147483648, ~bits).to(tl.float32, bitcast=True)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def gumbel(word: tl.tensor) -> tl.tensor:
-    """Standard Gumbel noise from 32 random bits, as `reference.gumbel_noise`."""
+def gumbel(noise: tl.tensor, index: tl.tensor, stream: tl.tensor) -> tl.tensor:
+    """`reference_sample.gumbel_noise` of a row, whose (seed, position) is `noise`."""
+    seed, position = noise
+    counter = index.to(tl.uint32)
+    zero = counter * 0
+    low = zero + (position & 0xFFFFFFFF).to(tl.uint32)
+    high = zero + ((position >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    word, _, _, _ = tl.philox(seed, counter, low, high, zero + stream.to(tl.uint32), ROUNDS)
     u = (word.to(tl.float32) + 0.5) * 2.3283064365386963e-10
     series = u * (1.0 + u * (0.5 + u * 0.3333333432674408))
     exact = -tl.log(tl.maximum(1.0 - u, 2.9802322387695312e-08))
@@ -63,218 +65,265 @@ def gumbel(word: tl.tensor) -> tl.tensor:
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def mass_above(
-    logits: tl.tensor,
-    mask: tl.tensor,
-    vocab_size: tl.tensor,
-    temperature: tl.tensor,
-    is_masked: tl.tensor,
-    key: tl.tensor,
-    floor: tl.tensor,
-    top: tl.tensor,
-    COUNT: tl.constexpr,
-    BLOCK: tl.constexpr,
-) -> tl.tensor:
-    """How many tokens (COUNT), or how much of exp(score - top), have a key >= `key` and >= `floor`."""
-    total = 0.0
-    least = tl.maximum(key, floor)
-    for start in range(0, vocab_size, BLOCK):
-        n = start + tl.arange(0, BLOCK)
-        x = load_scores(logits, mask, n, vocab_size, temperature, is_masked)
-        weight = tl.where(n < vocab_size, 1.0, 0.0) if COUNT else tl.exp(x - top)
-        total += tl.sum(tl.where(ordered(x) >= least, weight, 0.0), 0)
-    return total
+def first_of(values: tl.tensor, most: tl.tensor, index: tl.tensor) -> tl.tensor:
+    """The lowest index where values == most."""
+    return tl.min(tl.where(values == most, index, 2147483647), 0)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def largest_key(
-    logits: tl.tensor,
-    mask: tl.tensor,
-    vocab_size: tl.tensor,
-    temperature: tl.tensor,
-    is_masked: tl.tensor,
-    low: tl.tensor,
-    high: tl.tensor,
+def list_groups(tops: tl.tensor, is_wanted: tl.tensor, list_ptr: tl.tensor, BLOCK: tl.constexpr) -> tl.tensor:
+    """Writes the groups wanted to the row's list, in order; returns how many."""
+    chosen = is_wanted.to(tl.int32)
+    tl.debug_barrier()  # others may still read the list before
+    tl.store(list_ptr + tl.cumsum(chosen, 0) - 1, tl.arange(0, BLOCK), mask=is_wanted)
+    tl.debug_barrier()
+    return tl.sum(chosen, 0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def load_listed(
+    opened: tl.tensor,
+    list_ptr: tl.tensor,
+    start: tl.tensor,
+    num: tl.tensor,
+    EDITED: tl.constexpr,
+) -> tl.tensor:
+    """Groups [start, start + TILE_GROUPS) of the list and their scores; -inf beyond its end."""
+    i = start + tl.arange(0, TILE_GROUPS)
+    groups = tl.load(list_ptr + i, mask=i < num, other=0)
+    n = groups[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    wanted = (i < num)[:, None] & (n >= 0)
+    return groups, load_scores(opened, n, wanted, EDITED)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def take_digit(counts: tl.tensor, wanted: tl.tensor) -> tl.tensor:
+    """The digit at which the counts, added up, reach `wanted` (256: never), and how much is wanted within it."""
+    reached = tl.cumsum(counts, 0)
+    before = reached < wanted
+    return tl.sum(before.to(tl.int32), 0), wanted - tl.max(tl.where(before, reached, 0), 0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def digits_at(x: tl.tensor, high: tl.tensor, prefix: tl.tensor, least: tl.tensor, SHIFT: tl.constexpr) -> tl.tensor:
+    """Counts of the digit at SHIFT of the distances from x up to `high`, whose digits above are `prefix`."""
+    distance = high - key_of(x)
+    is_meant = (x >= least) & (x > float("-inf")) & (((distance >> SHIFT) >> 8) == prefix)
+    return tl.histogram(((distance >> SHIFT) & 255).to(tl.int32), 256, mask=is_meant)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def kth_top(tops: tl.tensor, top: tl.tensor, wanted: tl.tensor) -> tl.tensor:
+    """The wanted-th largest of the tops; -inf if there are fewer."""
+    high = key_of(top)
+    prefix = high * 0
+    is_short = False
+    for i in tl.static_range(4):
+        digit, wanted = take_digit(digits_at(tops, high, prefix, float("-inf"), 24 - 8 * i), wanted)
+        is_short = is_short | (digit > 255)
+        prefix = prefix * 256 + tl.minimum(digit, 255).to(tl.uint32)
+    return tl.where(is_short, float("-inf"), number_of(high - prefix))
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def kth_score(
+    opened: tl.tensor,
+    tops: tl.tensor,
     top: tl.tensor,
     wanted: tl.tensor,
-    COUNT: tl.constexpr,
+    list_ptr: tl.tensor,
+    EDITED: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> tl.tensor:
-    """The largest key in [low, high] whose tokens at or above it amount to `wanted`; low surely does."""
-    floor = low
-    while low < high:
-        middle = low + (high - low + 1) // 2
-        amount = mass_above(
-            logits, mask, vocab_size, temperature, is_masked, middle, floor, top, COUNT=COUNT, BLOCK=BLOCK
-        )
-        reached = amount >= wanted
-        low = tl.where(reached, middle, low)
-        high = tl.where(reached, high, middle - 1)
-    return low
+    """The wanted-th largest score of the row; -inf if there are fewer."""
+    least = kth_top(tops, top, wanted)
+    num = list_groups(tops, (tops >= least) & (tops > float("-inf")), list_ptr, BLOCK)
+    high = key_of(top)
+    span = high - key_of(least)
+    prefix = high * 0
+    is_short = False
+    for i in tl.static_range(4):
+        digit = 0
+        if (span >> (24 - 8 * i)) != 0:
+            counts = tl.zeros([256], tl.int32)
+            for start in range(0, num, TILE_GROUPS):
+                _, x = load_listed(opened, list_ptr, start, num, EDITED)
+                counts += digits_at(tl.reshape(x, [TILE_GROUPS * GROUP]), high, prefix, least, 24 - 8 * i)
+            digit, wanted = take_digit(counts, wanted)
+        is_short = is_short | (digit > 255)
+        prefix = prefix * 256 + tl.minimum(digit, 255).to(tl.uint32)
+    return tl.where(is_short, float("-inf"), number_of(high - prefix))
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def find_thresholds(
-    logits_ptr: tl.tensor,  # [R, V]
-    mask_ptr: tl.tensor,  # [M, W] int32
-    mask_rows_ptr: tl.tensor,  # [R] int32
-    temperature_ptr: tl.tensor,
-    top_k_ptr: tl.tensor,
-    top_p_ptr: tl.tensor,
-    min_p_ptr: tl.tensor,
-    thresholds_ptr: tl.tensor,  # [R] fp32
-    logits_stride: tl.tensor,
-    mask_stride: tl.tensor,
-    vocab_size: tl.tensor,
-    HAS_MASK: tl.constexpr,
+def survey(
+    opened: tl.tensor,
+    noise: tl.tensor,
+    tops: tl.tensor,
+    top: tl.tensor,
+    above: tl.tensor,
+    stream: tl.tensor,
+    list_ptr: tl.tensor,
+    EDITED: tl.constexpr,
     BLOCK: tl.constexpr,
-) -> None:
-    """One program per row: the score below which tokens are dropped, as `reference.keep_threshold`."""
-    row = tl.program_id(0).to(tl.int64)
-    temperature = tl.load(temperature_ptr + row)
-    top_k = tl.load(top_k_ptr + row).to(tl.int32)
-    top_p = tl.load(top_p_ptr + row)
-    min_p = tl.load(min_p_ptr + row)
-    threshold = float("-inf")
-    filters_k = (top_k > 0) & (top_k < vocab_size)
-    filters_p = top_p < 1.0
-    if (temperature > 0) & (filters_k | filters_p | (min_p > 0)):
-        logits = logits_ptr + row * logits_stride
-        mask_row = tl.load(mask_rows_ptr + row).to(tl.int64) if HAS_MASK else -1
-        mask = mask_ptr + tl.maximum(mask_row, 0) * mask_stride
-        is_masked = mask_row >= 0
-        tops = tl.full([BLOCK], float("-inf"), tl.float32)
-        for start in range(0, vocab_size, BLOCK):
-            n = start + tl.arange(0, BLOCK)
-            tops = tl.maximum(tops, load_scores(logits, mask, n, vocab_size, temperature, is_masked))
-        top = tl.max(tops, 0)
-        if top > float("-inf"):
-            low = ordered(tl.full([1], float("-inf"), tl.float32))
-            high = ordered(tl.zeros([1], tl.float32) + top)
-            low = tl.sum(low, 0)
-            high = tl.sum(high, 0)
-            if filters_k:
-                low = largest_key(
-                    logits,
-                    mask,
-                    vocab_size,
-                    temperature,
-                    is_masked,
-                    low,
-                    high,
-                    top,
-                    top_k.to(tl.float32),
-                    COUNT=True,
-                    BLOCK=BLOCK,
-                )
-            if filters_p:
-                mass = mass_above(
-                    logits, mask, vocab_size, temperature, is_masked, low, low, top, COUNT=False, BLOCK=BLOCK
-                )
-                low = largest_key(
-                    logits,
-                    mask,
-                    vocab_size,
-                    temperature,
-                    is_masked,
-                    low,
-                    high,
-                    top,
-                    top_p * mass,
-                    COUNT=False,
-                    BLOCK=BLOCK,
-                )
-            threshold = unordered(low)
-            if min_p > 0:
-                threshold = tl.maximum(threshold, top + tl.log(min_p))
-    tl.store(thresholds_ptr + row, threshold)
+) -> tl.tensor:
+    """Of the scores larger than `above`: their mass, as multiples of exp(top), and the group drawn by them."""
+    num = list_groups(tops, tops > above, list_ptr, BLOCK)
+    mass = 0.0
+    best = float("-inf")
+    chosen = 0
+    for start in range(0, num, TILE_GROUPS):
+        groups, x = load_listed(opened, list_ptr, start, num, EDITED)
+        x = tl.where(x > above, x, float("-inf"))
+        group_top = tl.max(x, 1)
+        is_real = group_top > float("-inf")
+        group_top = tl.where(is_real, group_top, 0.0)
+        group_mass = tl.sum(tl.exp(x - group_top[:, None]), 1)
+        mass += tl.sum(group_mass * tl.exp(tl.where(is_real, group_top - top, float("-inf"))), 0)
+        noisy = group_top + tl.log(tl.maximum(group_mass, 1.0)) + gumbel(noise, groups, stream)
+        noisy = tl.where(is_real, noisy, float("-inf"))
+        most = tl.max(noisy, 0)
+        chosen = tl.where(most > best, first_of(noisy, most, groups), chosen)
+        best = tl.maximum(best, most)
+    return mass, chosen
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def choose_in_part(
-    logits_ptr: tl.tensor,
+def draw_token(
+    opened: tl.tensor,
+    noise: tl.tensor,
+    group: tl.tensor,
+    above: tl.tensor,
+    stream: tl.tensor,
+    EDITED: tl.constexpr,
+) -> tl.tensor:
+    """The token drawn within a group, among the scores larger than `above`, and its score."""
+    n = group * GROUP + tl.arange(0, GROUP)
+    x = load_scores(opened, n, n >= 0, EDITED)
+    noisy = tl.where(x > above, x + gumbel(noise, n, stream + 1), float("-inf"))
+    token = first_of(noisy, tl.max(noisy, 0), n)
+    return token, tl.max(tl.where(n == token, x, float("-inf")), 0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def below(x: tl.tensor) -> tl.tensor:
+    """The largest number less than x, so that `> below(x)` is `>= x`; -inf for -inf."""
+    return tl.where(x > float("-inf"), number_of(key_of(x) - 1), x)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def draw(
+    opened: tl.tensor,
+    noise: tl.tensor,
+    filters: tl.tensor,
+    tops: tl.tensor,
+    masses: tl.tensor,
+    top: tl.tensor,
+    list_ptr: tl.tensor,
+    EDITED: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> tl.tensor:
+    """A sample of one row's softmax over what its filters leave."""
+    top_k, top_p, min_p = filters
+    vocab_size = opened[3]
+    g = tl.arange(0, BLOCK)
+    stream = top_k * 0
+    above = top * 0 + float("-inf")
+    total = tl.sum(masses * tl.exp(tops - top), 0)
+    noisy = tops + tl.log(tl.maximum(masses, 1.0)) + gumbel(noise, g, stream)  # the mass of a group is 1 or more, or 0
+    group = first_of(noisy, tl.max(noisy, 0), g)
+    if (top_k > 0) & (top_k < vocab_size):
+        above = below(kth_score(opened, tops, top, top_k, list_ptr, EDITED, BLOCK))
+        total, group = survey(opened, noise, tops, top, above, stream, list_ptr, EDITED, BLOCK)
+    floor = above
+    if min_p > 0:
+        floor = below(top + tl.log(min_p))
+    if floor > above:
+        above = floor
+        _, group = survey(opened, noise, tops, top, above, stream, list_ptr, EDITED, BLOCK)
+    token, score = draw_token(opened, noise, group, above, stream, EDITED)
+    is_open = top_p < 1.0
+    while is_open:
+        stream += 2
+        mass, group = survey(opened, noise, tops, top, score, stream, list_ptr, EDITED, BLOCK)
+        is_open = (mass > 0) & (mass >= top_p * total)
+        if is_open:
+            token, score = draw_token(opened, noise, group, score, stream, EDITED)
+    return token
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def choose_tokens(
+    logits_ptr: tl.tensor,  # as in `summarise_groups`
     mask_ptr: tl.tensor,
     mask_rows_ptr: tl.tensor,
     temperature_ptr: tl.tensor,
-    thresholds_ptr: tl.tensor,
+    counts_ptr: tl.tensor,
+    count_rows_ptr: tl.tensor,
+    repetition_ptr: tl.tensor,
+    presence_ptr: tl.tensor,
+    frequency_ptr: tl.tensor,
+    drafted_ptr: tl.tensor,
+    biases_ptr: tl.tensor,
+    bias_rows_ptr: tl.tensor,
+    tops_ptr: tl.tensor,  # [R, G] fp32
+    masses_ptr: tl.tensor,  # [R, G] fp32
+    top_k_ptr: tl.tensor,
+    top_p_ptr: tl.tensor,
+    min_p_ptr: tl.tensor,
     seeds_ptr: tl.tensor,
     positions_ptr: tl.tensor,
-    values_ptr: tl.tensor,  # [R, P] fp32
-    ids_ptr: tl.tensor,  # [R, P] int32
+    lists_ptr: tl.tensor,  # [R, G] int32, room
+    out_ptr: tl.tensor,  # [R] int64
     logits_stride: tl.tensor,
     mask_stride: tl.tensor,
     vocab_size: tl.tensor,
-    part_size: tl.tensor,  # a multiple of 4 * WORD_SIZE
-    HAS_MASK: tl.constexpr,
-    HAS_THRESHOLD: tl.constexpr,
-    WORD_SIZE: tl.constexpr,
-    ROUNDS: tl.constexpr,
-    MOST_NOISE: tl.constexpr,
+    num_masks: tl.tensor,
+    num_counts: tl.tensor,
+    num_biases: tl.tensor,
+    num_drafted: tl.tensor,
+    num_groups: tl.tensor,
+    EDITED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> None:
-    """The best token of one part of the vocabulary for one row."""
+    """The token of one row, from the summaries of its groups; -1 if nothing is allowed."""
     row = tl.program_id(0).to(tl.int64)
-    part = tl.program_id(1)
-    temperature = tl.load(temperature_ptr + row)
-    draws = temperature > 0
-    divisor = tl.where(draws, temperature, 1.0)
-    threshold = tl.load(thresholds_ptr + row) if HAS_THRESHOLD else float("-inf")
-    seed = tl.load(seeds_ptr + row)
-    position = tl.load(positions_ptr + row)
-    logits = logits_ptr + row * logits_stride
-    mask_row = tl.load(mask_rows_ptr + row).to(tl.int64) if HAS_MASK else -1
-    mask = mask_ptr + tl.maximum(mask_row, 0) * mask_stride
-    is_masked = mask_row >= 0
-
-    i = tl.arange(0, WORD_SIZE)
-    best = float("-inf")
-    best_id = 2147483647
-    begin = part * part_size
-    for start in range(begin, tl.minimum(begin + part_size, vocab_size), 4 * WORD_SIZE):
-        n = start + i
-        x0 = load_scores(logits, mask, n, vocab_size, divisor, is_masked)
-        x1 = load_scores(logits, mask, n + WORD_SIZE, vocab_size, divisor, is_masked)
-        x2 = load_scores(logits, mask, n + 2 * WORD_SIZE, vocab_size, divisor, is_masked)
-        x3 = load_scores(logits, mask, n + 3 * WORD_SIZE, vocab_size, divisor, is_masked)
-        if draws:
-            most = tl.max(tl.maximum(tl.maximum(x0, x1), tl.maximum(x2, x3)), 0)
-            if (most >= threshold) & (most + MOST_NOISE >= best) & (most > float("-inf")):
-                counter = (start // 4 + i).to(tl.uint32)
-                low = (position & 0xFFFFFFFF).to(tl.uint32)
-                high = ((position >> 32) & 0xFFFFFFFF).to(tl.uint32)
-                zero = counter * 0
-                w0, w1, w2, w3 = tl.philox(seed, counter, zero + low, zero + high, zero, ROUNDS)
-                x0 = tl.where(x0 >= threshold, x0 + gumbel(w0), float("-inf"))
-                x1 = tl.where(x1 >= threshold, x1 + gumbel(w1), float("-inf"))
-                x2 = tl.where(x2 >= threshold, x2 + gumbel(w2), float("-inf"))
-                x3 = tl.where(x3 >= threshold, x3 + gumbel(w3), float("-inf"))
-            else:  # no token here can win
-                x0 = tl.full([WORD_SIZE], float("-inf"), tl.float32)
-                x1, x2, x3 = x0, x0, x0
-        most = tl.max(tl.maximum(tl.maximum(x0, x1), tl.maximum(x2, x3)), 0)
-        if most > best:
-            near = tl.where(x3 == most, n + 3 * WORD_SIZE, 2147483647)
-            near = tl.where(x2 == most, n + 2 * WORD_SIZE, near)
-            near = tl.where(x1 == most, n + WORD_SIZE, near)
-            near = tl.where(x0 == most, n, near)
-            best = most
-            best_id = tl.min(near, 0)
-    at = row * tl.num_programs(1) + part
-    tl.store(values_ptr + at, best)
-    tl.store(ids_ptr + at, best_id)
-
-
-@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def choose_part(
-    values_ptr: tl.tensor, ids_ptr: tl.tensor, out_ptr: tl.tensor, num_parts: tl.tensor, BLOCK: tl.constexpr
-) -> None:
-    """The best of a row's parts: the larger value, then the lower id; -1 if nothing was allowed."""
-    row = tl.program_id(0).to(tl.int64)
-    p = tl.arange(0, BLOCK)
-    values = tl.load(values_ptr + row * num_parts + p, mask=p < num_parts, other=float("-inf"))
-    ids = tl.load(ids_ptr + row * num_parts + p, mask=p < num_parts, other=2147483647)
-    best = tl.max(values, 0)
-    chosen = tl.min(tl.where(values == best, ids, 2147483647), 0)
-    tl.store(out_ptr + row, tl.where(best > float("-inf"), chosen, -1).to(tl.int64))
+    g = tl.arange(0, BLOCK)
+    tops = tl.load(tops_ptr + row * num_groups + g, mask=g < num_groups, other=float("-inf"))
+    top = tl.max(tops, 0)
+    token = -1
+    if top > float("-inf"):
+        opened = open_row(
+            row,
+            logits_ptr,
+            mask_ptr,
+            mask_rows_ptr,
+            temperature_ptr,
+            counts_ptr,
+            count_rows_ptr,
+            repetition_ptr,
+            presence_ptr,
+            frequency_ptr,
+            drafted_ptr,
+            biases_ptr,
+            bias_rows_ptr,
+            logits_stride,
+            mask_stride,
+            vocab_size,
+            num_masks,
+            num_counts,
+            num_biases,
+            num_drafted,
+        )
+        if tl.load(temperature_ptr + row) <= 0:
+            n = first_of(tops, top, g) * GROUP + tl.arange(0, GROUP)
+            token = first_of(load_scores(opened, n, n >= 0, EDITED), top, n)
+        else:
+            masses = tl.load(masses_ptr + row * num_groups + g, mask=g < num_groups, other=0.0)
+            noise = (tl.load(seeds_ptr + row), tl.load(positions_ptr + row))
+            filters = (tl.load(top_k_ptr + row).to(tl.int32), tl.load(top_p_ptr + row), tl.load(min_p_ptr + row))
+            token = draw(opened, noise, filters, tops, masses, top, lists_ptr + row * num_groups, EDITED, BLOCK)
+    tl.store(out_ptr + row, token)
 
 
 def sample(
@@ -287,72 +336,31 @@ def sample(
     min_p: Tensor,
     seeds: Tensor,
     positions: Tensor,
-    *,
-    num_processors: int,
-    has_filters: bool = True,
-) -> Tensor:
-    """`reference.sample` on the device. has_filters False: no row has top-k, top-p or min-p; a launch less."""
-    num_rows, vocab_size = logits.shape
-    device = logits.device
-    token_ids = torch.empty(num_rows, dtype=torch.int64, device=device)
-    if num_rows == 0:
-        return token_ids
-    has_mask = mask_table is not None
-    table = mask_table if mask_table is not None else mask_rows
-    mask_stride = table.stride(0)
-    thresholds = torch.empty(num_rows, dtype=torch.float32, device=device)
-    if has_filters:
-        find_thresholds[(num_rows,)](
-            logits,
-            table,
-            mask_rows,
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            thresholds,
-            logits.stride(0),
-            mask_stride,
-            vocab_size,
-            HAS_MASK=has_mask,
-            BLOCK=min(CHUNK, triton.next_power_of_2(vocab_size)),
-            num_warps=8,
-            enable_fp_fusion=False,
-        )
-    num_chunks = triton.cdiv(vocab_size, CHUNK)
-    chunks_per_part = triton.cdiv(num_chunks, max(1, min(num_chunks, num_processors // num_rows)))
-    num_parts = triton.cdiv(num_chunks, chunks_per_part)
-    values = torch.empty((num_rows, num_parts), dtype=torch.float32, device=device)
-    ids = torch.empty((num_rows, num_parts), dtype=torch.int32, device=device)
-    choose_in_part[(num_rows, num_parts)](
-        logits,
-        table,
-        mask_rows,
-        temperature,
-        thresholds,
+    edits: LogitEdits | None = None,
+    num_top: int | None = None,
+) -> tuple[Tensor, Logprobs | None]:
+    """`reference.sample` on the device: two launches, three with log-probabilities."""
+    token_ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
+    if len(logits) == 0:
+        return token_ids, None if num_top is None else report(logits, None, token_ids, num_top)
+    tensors, sizes = row_arguments(logits, mask_table, mask_rows, temperature, edits)
+    scores, raw = summarise(logits, tensors, sizes, has_raw=num_top is not None)
+    num_groups = scores.tops.shape[1]
+    choose_tokens[(len(logits),)](
+        *tensors,
+        *scores,
+        top_k,
+        top_p,
+        min_p,
         seeds,
         positions,
-        values,
-        ids,
-        logits.stride(0),
-        mask_stride,
-        vocab_size,
-        chunks_per_part * CHUNK,
-        HAS_MASK=has_mask,
-        HAS_THRESHOLD=has_filters,
-        WORD_SIZE=WORD,
-        ROUNDS=PHILOX_ROUNDS,
-        MOST_NOISE=MAX_NOISE,
-        num_warps=8,
-        enable_fp_fusion=False,
-    )
-    choose_part[(num_rows,)](
-        values,
-        ids,
+        torch.empty_like(scores.tops, dtype=torch.int32),
         token_ids,
-        num_parts,
-        BLOCK=triton.next_power_of_2(num_parts),
-        num_warps=1,
+        *sizes,
+        num_groups,
+        EDITED=edits is not None,
+        BLOCK=triton.next_power_of_2(num_groups),
+        num_warps=NUM_WARPS,
         enable_fp_fusion=False,
     )
-    return token_ids
+    return token_ids, None if num_top is None else report(logits, raw, token_ids, num_top)

@@ -263,7 +263,7 @@ class EngineCore:
             replies=self._replies.num_bytes,
             traffic=self._traffic.num_bytes,
             constraints=self.compiler.num_cached_bytes,
-            mask_table=self._sampler.num_mask_bytes,
+            sampling_tables=self._sampler.num_table_bytes,
         )
 
     def cache_state(self, *, shows_tree: bool = True) -> tuple[CacheReport, list[Visit]]:

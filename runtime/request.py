@@ -120,15 +120,14 @@ class SamplingParams:
         return self.temperature == 0.0
 
     @property
+    def penalises(self) -> bool:
+        """Whether tokens that were seen before change their logits."""
+        return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
+
+    @property
     def edits_logits(self) -> bool:
-        """Whether logits are changed before sampling: penalties, biases or `min_tokens`."""
-        return bool(
-            self.min_tokens
-            or self.presence_penalty
-            or self.frequency_penalty
-            or self.repetition_penalty != 1.0
-            or self.logit_bias
-        )
+        """Whether logits are changed before sampling: penalties or biases."""
+        return self.penalises or bool(self.logit_bias)
 
 
 def _check_integer(name: str, value: int | None, low: int, high: int | None, *, optional: bool = False) -> None:

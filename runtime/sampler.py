@@ -11,7 +11,6 @@ Knows tensors and requests; constraints only through their cursors.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,10 +20,11 @@ import torch
 
 from ..errors import RequestError
 from ..fsm import Cursor
-from ..kernels import ops
+from ..kernels import LogitEdits, Logprobs, ops
 from .batch import Batch, Extend
+from .edit_table import EditTable
 from .mask_table import MaskTable
-from .request import Request, TokenLogprob
+from .request import TokenLogprob
 
 
 @dataclass(slots=True)
@@ -69,30 +69,32 @@ _COLUMN_TYPES = (
 
 
 class Sampler:
-    """Chooses tokens for a batch. What it remembers from step to step are mask rows, and only to spare copying them.
+    """Chooses tokens for a batch. What it remembers from step to step are rows of masks and of counted tokens.
 
     Args:
         vocab_size: width of the logits.
-        eos_ids: end tokens, forbidden before a request's `min_tokens`.
+        eos_ids: end tokens, forbidden before an unconstrained request's `min_tokens`.
     """
 
     def __init__(self, vocab_size: int, eos_ids: tuple[int, ...], device: torch.device) -> None:
         self._masks = MaskTable(-(-vocab_size // 32), device)
-        self._eos_ids = list(eos_ids)
+        self._edits = EditTable(vocab_size, device)
+        self._goes_on = _all_but(vocab_size, eos_ids)
         self._device = device
 
     @property
-    def num_mask_bytes(self) -> int:
-        """Memory of the table of mask rows on the device."""
-        return self._masks.num_bytes
+    def num_table_bytes(self) -> int:
+        """Memory of the tables on the device."""
+        return self._masks.num_bytes + self._edits.num_bytes
 
     @torch.inference_mode()
     def choose(self, logits: torch.Tensor, batch: Batch) -> list[Choice]:
-        """Decides every wanted row of `logits` `[R, vocab_size]`; may change `logits` (penalties)."""
+        """Decides every wanted row of `logits` `[R, vocab_size]`."""
         self._masks.begin_step()
+        self._edits.begin_step()
         choices = [Choice() for _ in batch.extends]
         rows: list[_Row] = []
-        decided: list[tuple[int, int]] = []
+        decided: list[int] = []
         first = 0
         work = MASK_WORK if len(batch.extends) > 1 else MASK_WORK_ALONE
         for extend, choice, num_logits in zip(batch.extends, choices, batch.num_logits, strict=True):
@@ -100,21 +102,36 @@ class Sampler:
             if num_logits > num_decided:
                 self._score(logits, first, extend, choice, num_logits - num_decided)
             first += num_logits
-            row = first - num_decided
             if num_decided:
-                num_decided = self._gather(extend, choice, row, num_decided, rows, work)
-            decided.append((row, num_decided))
-        if not rows:
-            return choices
-        token_ids = self._sample(self._penalised(logits, batch, decided), rows)
-        taken = 0
-        for extend, choice, (row, num_decided) in zip(batch.extends, choices, decided, strict=True):
-            choice.token_ids = token_ids[taken : taken + num_decided]
-            taken += num_decided
-            if extend.request.sampling.logprobs is not None and num_decided:
-                scored = logits[row : row + num_decided]
-                choice.logprobs = _logprobs(scored, choice.token_ids, extend.request.sampling.logprobs)
+                num_decided = self._gather(extend, choice, first - num_decided, num_decided, rows, work)
+            decided.append(num_decided)
+        if rows:
+            self._decide(logits, batch.extends, choices, decided, rows)
         return choices
+
+    def _decide(
+        self,
+        logits: torch.Tensor,
+        extends: list[Extend],
+        choices: list[Choice],
+        decided: list[int],
+        rows: list[_Row],
+    ) -> None:
+        """Samples the gathered rows, `decided` of each extend, and hands out the tokens."""
+        behind = [
+            (extend.request, extend.draft[:i]) for extend, n in zip(extends, decided, strict=True) for i in range(n)
+        ]
+        wanted = [extend.request.sampling.logprobs for extend, n in zip(extends, decided, strict=True) if n]
+        tops = [num_top for num_top in wanted if num_top is not None]
+        token_ids, found = self._sample(logits, rows, self._edits.edits(behind), max(tops) if tops else None)
+        taken = 0
+        for extend, choice, num_decided in zip(extends, choices, decided, strict=True):
+            rows_taken = slice(taken, taken + num_decided)
+            choice.token_ids = token_ids[rows_taken]
+            num_top = extend.request.sampling.logprobs
+            if found is not None and num_top is not None:
+                choice.logprobs = _listed(choice.token_ids, found, rows_taken, num_top)
+            taken += num_decided
 
     def _score(self, logits: torch.Tensor, first: int, extend: Extend, choice: Choice, num_scored: int) -> None:
         """Log-probabilities of the prompt tokens that follow the extend's scored rows."""
@@ -122,20 +139,26 @@ class Sampler:
             return
         position = max(extend.start, extend.logits_from) + 1
         followers = list(extend.request.token_ids[position : position + num_scored])
-        top = extend.request.sampling.logprobs or 0
-        choice.prompt_logprobs = _logprobs(logits[first : first + len(followers)], followers, top)
+        num_top = extend.request.sampling.logprobs or 0
+        found = ops.logprobs(
+            logits[first : first + len(followers)], torch.tensor(followers, device=logits.device), num_top
+        )
+        choice.prompt_logprobs = _listed(followers, found, slice(None), num_top)
 
     def _gather(self, extend: Extend, choice: Choice, first: int, num_decided: int, rows: list[_Row], work: int) -> int:
         """Adds the rows of one extend; returns how many there are (fewer if the draft breaks the constraint)."""
         request = extend.request
         sampling, cursor = request.sampling, request.cursor
         position = len(request.token_ids)
+        num_output = position - request.num_prompt_tokens
+        num_before_end = sampling.min_tokens - num_output
         slots: Sequence[int]
         if cursor is None:
             slots = NO_MASK if num_decided == 1 else NO_MASK * num_decided
+            if num_before_end > 0:
+                slots = [self._masks.slot(self._goes_on) if i < num_before_end else -1 for i in range(num_decided)]
         else:
-            num_output = position - request.num_prompt_tokens
-            remaining, num_before_end = request.max_tokens - num_output, sampling.min_tokens - num_output
+            remaining = request.max_tokens - num_output
             try:
                 slots = self._mask_slots(cursor, extend.draft, remaining, num_before_end, work)
             except Exception as error:
@@ -188,36 +211,36 @@ class Sampler:
                 cursor.rollback(num_advanced)
         return slots
 
-    def _penalised(self, logits: torch.Tensor, batch: Batch, decided: list[tuple[int, int]]) -> torch.Tensor:
-        """The logits with penalties, biases and `min_tokens` applied; a copy if any request has them."""
-        if not any(extend.request.sampling.edits_logits for extend in batch.extends):
-            return logits
-        logits = logits.clone()
-        for extend, (row, num_decided) in zip(batch.extends, decided, strict=True):
-            request = extend.request
-            if not request.sampling.edits_logits:
-                continue
-            for i in range(num_decided):
-                _penalise(logits[row + i], request, extend.draft[:i])
-                if request.cursor is None and request.num_output_tokens + i < request.sampling.min_tokens:
-                    logits[row + i, self._eos_ids] = -torch.inf
-        return logits
-
-    def _sample(self, logits: torch.Tensor, rows: list[_Row]) -> list[int]:
+    def _sample(
+        self, logits: torch.Tensor, rows: list[_Row], edits: LogitEdits | None, num_top: int | None
+    ) -> tuple[list[int], Logprobs | None]:
+        """The tokens of the gathered rows, and log-probabilities unless `num_top` is None."""
         num_rows = len(rows)
         packed = np.empty((len(_COLUMN_TYPES), num_rows), np.int64)
         for column, values, (dtype, _) in zip(packed, zip(*rows, strict=True), _COLUMN_TYPES, strict=True):
             column.view(dtype)[:num_rows] = values
         sent = torch.from_numpy(packed).to(self._device)
-        index, slots, *columns = (
+        index, slots, temperature, top_k, top_p, min_p, seeds, positions = (
             column.view(dtype)[:num_rows] for column, (_, dtype) in zip(sent, _COLUMN_TYPES, strict=True)
         )
         if num_rows != logits.shape[0]:
             logits = logits[index]
         masks = self._masks.tensor()
-        chosen = ops.sample(logits, masks if len(masks) else None, slots, *columns)
+        chosen, found = ops.sample(
+            logits,
+            masks if len(masks) else None,
+            slots,
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            seeds,
+            positions,
+            edits,
+            num_top,
+        )
         token_ids: list[int] = chosen.tolist()
-        return token_ids
+        return token_ids, found
 
 
 def _without_end(cursor: Cursor, row: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -226,29 +249,20 @@ def _without_end(cursor: Cursor, row: npt.NDArray[np.int32]) -> npt.NDArray[np.i
     return others if others.any() else row
 
 
-def _penalise(logits: torch.Tensor, request: Request, draft: list[int]) -> None:
-    """Applies one row's penalties in place: repetition (prompt and output), then presence and frequency (output)."""
-    sampling = request.sampling
-    output = Counter([*request.token_ids[request.num_prompt_tokens :], *draft])
-    if sampling.repetition_penalty != 1.0:
-        seen = torch.tensor(sorted({*request.token_ids, *draft}), device=logits.device)
-        values = logits[seen]
-        factor = sampling.repetition_penalty
-        logits[seen] = torch.where(values > 0, values / factor, values * factor)
-    if output and (sampling.presence_penalty or sampling.frequency_penalty):
-        seen = torch.tensor(list(output), device=logits.device)
-        counts = torch.tensor(list(output.values()), dtype=logits.dtype, device=logits.device)
-        logits[seen] -= sampling.presence_penalty + sampling.frequency_penalty * counts
-    for token_id, bias in sampling.logit_bias.items():
-        logits[token_id] += bias
+def _all_but(vocab_size: int, token_ids: Sequence[int]) -> npt.NDArray[np.int32]:
+    """The row of all other tokens."""
+    flags = np.ones(-(-vocab_size // 32) * 32, np.bool_)
+    flags[list(token_ids)] = False
+    row = np.packbits(flags, bitorder="little").view(np.int32)
+    row.flags.writeable = False
+    return row
 
 
-def _logprobs(logits: torch.Tensor, token_ids: list[int], num_top: int) -> list[TokenLogprob]:
-    """Log-probabilities of `token_ids` (one per row) and of the `num_top` likeliest tokens."""
-    scores = torch.log_softmax(logits[: len(token_ids)].float(), dim=-1)
-    own = scores.gather(1, torch.tensor(token_ids, device=scores.device)[:, None])[:, 0].tolist()
+def _listed(token_ids: Sequence[int], found: Logprobs, rows: slice, num_top: int) -> list[TokenLogprob]:
+    """What was found for some rows, one per token."""
+    own: list[float] = found.chosen[rows].tolist()
     if not num_top:
         return [TokenLogprob(t, value) for t, value in zip(token_ids, own, strict=True)]
-    values, ids = scores.topk(min(num_top, scores.shape[1]), dim=-1)
-    tops = [tuple(zip(i, v, strict=True)) for i, v in zip(ids.tolist(), values.tolist(), strict=True)]
+    ids, values = found.top_ids[rows, :num_top].tolist(), found.top[rows, :num_top].tolist()
+    tops = [tuple(zip(i, v, strict=True)) for i, v in zip(ids, values, strict=True)]
     return [TokenLogprob(t, value, top) for t, value, top in zip(token_ids, own, tops, strict=True)]

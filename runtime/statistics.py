@@ -48,17 +48,17 @@ class KeptBytes:
         replies: token ids of replies, for chats (`EngineConfig.reply_memory_bytes`).
         traffic: token ids of recent requests, for the what-if of `cache_report` (8 MiB, 2,000 requests).
         constraints: compiled constraints and their mask rows (the compiler's bounds).
-        mask_table: mask rows on the device (64 MiB).
+        sampling_tables: mask rows on the device (64 MiB), and a row for each running request that edits its logits.
     """
 
     replies: int
     traffic: int
     constraints: int
-    mask_table: int
+    sampling_tables: int
 
     @property
     def total(self) -> int:
-        return self.replies + self.traffic + self.constraints + self.mask_table
+        return self.replies + self.traffic + self.constraints + self.sampling_tables
 
 
 @dataclass(slots=True)

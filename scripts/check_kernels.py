@@ -122,18 +122,20 @@ def attention_cases(subset: bool) -> Iterator[Case]:
 
 
 def other_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels import triton_sample as sampling
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps
-    from phloem.kernels.reference import PHILOX_ROUNDS
     from phloem.kernels.triton_gate import BLOCK, gate_rows
+    from phloem.kernels.triton_logprobs import report_logprobs
     from phloem.kernels.triton_merge import merge_rows
     from phloem.kernels.triton_norm import norm_rows
     from phloem.kernels.triton_rope import BLOCK_HEADS, rotate
+    from phloem.kernels.triton_sample import choose_tokens
+    from phloem.kernels.triton_scores import NUM_WARPS, summarise_groups
     from phloem.kernels.triton_write_kv import scatter_kv
 
     def case(name: str, kernel: Any, fixed: dict[str, str], constants: dict[str, Any], num_warps: int) -> Case:
         types = _pointers(kernel, "bf16", fixed, constants)
-        loose = {"num_heads", "num_kv_heads", "half", "width", "window", "vocab_size", "num_parts", "mask_stride"}
+        loose = {"num_heads", "num_kv_heads", "half", "width", "window", "vocab_size", "mask_stride"}
+        loose |= {"num_masks", "num_counts", "num_biases", "num_drafted", "num_top"}
         return Case(name, kernel, types, constants, num_warps, undivided=frozenset(loose))
 
     ints = {
@@ -164,15 +166,24 @@ def other_cases(subset: bool) -> Iterator[Case]:
             constants = {"HAS_RESIDUAL": residual, "BLOCK": 1 << (width - 1).bit_length()}
             name = f"{'add_' if residual else ''}rms_norm {width}"
             yield case(name, norm_rows, fixed, constants, elementwise_warps(width))
-    for element in ("bf16",) if subset else ("bf16", "fp32"):
-        types = {**fixed, "logits_ptr": f"*{element}", "positions_ptr": "*i64"}
-        constants = {"HAS_MASK": True, "BLOCK": sampling.CHUNK}
-        yield case(f"sample thresholds {element}", sampling.find_thresholds, types, constants, 8)
-        constants = {"HAS_MASK": True, "HAS_THRESHOLD": True, "WORD_SIZE": sampling.WORD}
-        constants |= {"ROUNDS": PHILOX_ROUNDS, "MOST_NOISE": sampling.MAX_NOISE}
-        yield case(f"sample choose {element}", sampling.choose_in_part, types, constants, 8)
-    types = {**fixed, "out_ptr": "*i64"}
-    yield case("sample argmax of parts", sampling.choose_part, types, {"BLOCK": 32}, 1)
+    edits = {"counts_ptr": "*i16", **{f"{n}_ptr": "*i32" for n in ("count_rows", "drafted", "bias_rows", "lists")}}
+    edits |= {f"{n}_ptr": "*fp32" for n in ("repetition", "presence", "frequency", "biases", "chosen", "top_values")}
+    edits |= {f"{n}_ptr": "*fp32" for n in ("masses", "raw_tops", "raw_masses")}
+    wide = {f"{n}_ptr": "*i64" for n in ("positions", "out", "token_ids", "top_ids")}
+    for element in ("fp32",) if subset else ("bf16", "fp32"):
+        types = {**fixed, **edits, **wide, "logits_ptr": f"*{element}"}
+        passes = {
+            "scores": (True, False, False),
+            "edited": (True, False, True),
+            "scores, log-probabilities": (True, True, False),
+        }
+        for name, parts in passes.items():
+            constants = dict(zip(("HAS_SCORES", "HAS_RAW", "EDITED"), parts, strict=True))
+            yield case(f"sample pass {element} {name}", summarise_groups, types, constants, NUM_WARPS)
+        for is_edited in (False,) if subset else (False, True):
+            constants = {"BLOCK": 1024, "EDITED": is_edited}
+            yield case(f"sample choose {element} edited={is_edited}", choose_tokens, types, constants, NUM_WARPS)
+        yield case(f"sample report {element}", report_logprobs, types, {"BLOCK": 1024}, 4)
 
 
 def compile_case(case: Case, arch: int) -> Any:

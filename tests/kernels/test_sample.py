@@ -1,17 +1,16 @@
-"""Masked sampling: the twin against probability theory, the fast paths against the twin."""
+"""Masked sampling: the twin against probability theory, the fast paths against the twin and against float64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import ops, reference
-
-Sampler = Callable[..., Tensor]
+from phloem.kernels import LogitEdits, Logprobs, ops, reference, reference_sample
 
 
 @dataclass(frozen=True)
@@ -27,15 +26,22 @@ class Rows:
     min_p: Tensor
     seeds: Tensor
     positions: Tensor
+    edits: LogitEdits | None = None
 
-    def arguments(self, device: torch.device | str = "cpu") -> list[Tensor | None]:
-        values = [getattr(self, name) for name in self.__dataclass_fields__]
-        return [None if v is None else v.to(device) for v in values]
+    def arguments(self, device: torch.device | str = "cpu") -> list[Any]:
+        values = [getattr(self, name) for name in self.__dataclass_fields__ if name != "edits"]
+        edits = self.edits and LogitEdits(*(getattr(self.edits, n).to(device) for n in LogitEdits.__slots__))
+        return [*(None if v is None else v.to(device) for v in values), edits]
 
     def pick(self, rows: list[int]) -> Rows:
         """The same arguments for some of the rows."""
-        picked = {n: getattr(self, n)[rows] for n in self.__dataclass_fields__ if n != "mask_table"}
-        return Rows(mask_table=self.mask_table, **picked)
+        kept = ("mask_table", "edits")
+        picked = {n: getattr(self, n)[rows] for n in self.__dataclass_fields__ if n not in kept}
+        edits = self.edits and replace(
+            self.edits,
+            **{n: getattr(self.edits, n)[rows] for n in LogitEdits.__slots__ if n not in ("counts", "biases")},
+        )
+        return Rows(mask_table=self.mask_table, edits=edits, **picked)
 
 
 def rows_of(
@@ -65,26 +71,45 @@ def bit_rows(allowed: Tensor) -> Tensor:
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
 
 
+def implementation(name: str, device: torch.device) -> Callable[..., tuple[Tensor, Logprobs | None]]:
+    """(rows, num_top) -> token ids and log-probabilities on the CPU."""
+
+    def run(rows: Rows, num_top: int | None = None) -> tuple[Tensor, Logprobs | None]:
+        if name == "reference":
+            return reference.sample(*rows.arguments(), num_top)
+        if name == "cpu":
+            return ops.sample(*rows.arguments(), num_top)
+        from phloem.kernels import triton_sample
+
+        token_ids, found = triton_sample.sample(*rows.arguments(device), num_top)
+        return token_ids.cpu(), found and Logprobs(*(t.cpu() for t in found))
+
+    return run
+
+
 @pytest.fixture(params=["reference", "cpu", "triton"])
 def sampler(request: pytest.FixtureRequest, device: torch.device) -> Callable[[Rows], Tensor]:
     """rows -> token ids on the CPU, by each implementation."""
+    return lambda rows: implementation(request.param, device)(rows)[0]
 
-    def run(rows: Rows) -> Tensor:
-        if request.param == "reference":
-            return reference.sample(*rows.arguments())  # type: ignore[arg-type]
-        if request.param == "cpu":
-            return ops.sample(*rows.arguments())  # type: ignore[arg-type]
-        from phloem.kernels import triton_sample
 
-        return triton_sample.sample(*rows.arguments(device), num_processors=8).cpu()  # type: ignore[arg-type]
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is allocated without a value holds nonsense, so that what is never written shows."""
+    empty = torch.empty
 
-    return run
+    def spoilt(*size: Any, **options: Any) -> Tensor:
+        made = empty(*size, **options)
+        return made.fill_(torch.nan if made.is_floating_point() else -99)
+
+    monkeypatch.setattr(torch, "empty", spoilt)
+    monkeypatch.setattr(torch, "empty_like", lambda like, **options: spoilt(like.shape, device=like.device, **options))
 
 
 def mixed_rows(num_rows: int, vocab_size: int) -> Rows:
     """Everything at once: masks (one empty, one with a single token), filters, temperatures, a NaN."""
     logits = torch.randn(num_rows, vocab_size) * 3
-    logits[0, 3] = torch.nan
+    logits[0, min(3, vocab_size - 1)] = torch.nan
     allowed = torch.rand(6, vocab_size) < torch.tensor([0.5, 0.9, 0.01, 0.0, 0.0, 1.0])[:, None]
     allowed[4, vocab_size - 1] = True
     coin = torch.rand(5, num_rows) < 0.5
@@ -101,23 +126,93 @@ def mixed_rows(num_rows: int, vocab_size: int) -> Rows:
     )
 
 
+def random_edits(num_rows: int, vocab_size: int) -> LogitEdits:
+    """Penalties and biases of all signs; some rows have none, some have drafted tokens on top."""
+    counts = torch.randint(0, 4, (3, vocab_size)) * (torch.rand(3, vocab_size) < 0.3)
+    counts -= 0x8000 * (torch.rand(3, vocab_size) < 0.2)
+    return LogitEdits(
+        counts.to(torch.int16),
+        torch.randint(-1, 3, (num_rows,)).to(torch.int32),
+        torch.rand(num_rows) * 2 + 0.3,
+        torch.rand(num_rows) * 4 - 2,
+        torch.rand(num_rows) * 4 - 2,
+        torch.randint(-1, vocab_size, (num_rows, 3)).to(torch.int32),
+        torch.randn(2, vocab_size) * 3,
+        torch.randint(-1, 2, (num_rows,)).to(torch.int32),
+    )
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("is_edited", [False, True], ids=["plain", "edited"])
 @pytest.mark.parametrize("vocab_size", [40, 1000, 5000])
 @pytest.mark.parametrize("path", ["cpu", "triton"])
-def test_fast_paths_choose_what_the_twin_chooses(path: str, vocab_size: int, device: torch.device) -> None:
+def test_fast_paths_choose_what_the_twin_chooses(
+    path: str, vocab_size: int, is_edited: bool, device: torch.device
+) -> None:
     rows = mixed_rows(300 if path == "cpu" else 14, vocab_size)
-    expected = reference.sample(*rows.arguments())  # type: ignore[arg-type]
-    if path == "cpu":
-        actual = ops.sample(*rows.arguments())  # type: ignore[arg-type]
-    else:
-        from phloem.kernels import triton_sample
+    if is_edited:
+        rows = replace(rows, edits=random_edits(len(rows.seeds), vocab_size))
+    assert torch.equal(implementation(path, device)(rows)[0], implementation("reference", device)(rows)[0])
 
-        actual = triton_sample.sample(*rows.arguments(device), num_processors=30).cpu()  # type: ignore[arg-type]
-    assert torch.equal(actual, expected)
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("path", ["reference", "cpu", "triton"])
+@pytest.mark.parametrize(("vocab_size", "num_top"), [(3, 5), (129, 1), (700, 7), (5000, 20), (300, 0)], ids=str)
+def test_logprobs_agree_with_float64(vocab_size: int, num_top: int, path: str, device: torch.device) -> None:
+    """Of chosen and likeliest tokens, under the raw logits: masks, edits and temperature do not count."""
+    rows = mixed_rows(7, vocab_size)
+    rows = replace(rows, logits=rows.logits.round(decimals=2), edits=random_edits(7, vocab_size))  # rounded: ties
+    token_ids, found = implementation(path, device)(rows, num_top)
+    exact = reference_sample.logprobs_in(torch.float64, rows.logits, token_ids, num_top)
+    assert found is not None
+    assert torch.equal(found.top_ids, exact.top_ids)
+    torch.testing.assert_close(found.top.double(), exact.top, atol=2e-6, rtol=3e-7)
+    torch.testing.assert_close(found.chosen.double(), exact.chosen, atol=2e-6, rtol=3e-7, equal_nan=True)
+
+
+@pytest.mark.parametrize("path", ["cpu", "triton"])
+def test_logprobs_of_given_tokens(path: str, device: torch.device) -> None:
+    logits, token_ids = (torch.randn(3, 400) * 5).half(), torch.tensor([399, 0, -1])
+    if path == "cpu":
+        found = ops.logprobs(logits, token_ids, 4)
+    else:
+        from phloem.kernels import triton_logprobs
+
+        found = triton_logprobs.logprobs(logits.to(device), token_ids.to(device), 4)
+    for ours, exact in zip(found, reference_sample.logprobs_in(torch.float64, logits, token_ids, 4), strict=True):
+        torch.testing.assert_close(ours.cpu().double(), exact.double(), atol=2e-6, rtol=3e-7, equal_nan=True)
+
+
+def test_penalties_follow_their_definition(sampler: Callable[[Rows], Tensor]) -> None:
+    """Token by token: repetition for prompt and output, presence and frequency for the output, then the bias."""
+    logits = torch.tensor([[3.0, -3.0, 2.5, 2.4, 2.3, -9.0]])
+    in_prompt, count = torch.tensor([1, 1, 0, 0, 0, 0]), torch.tensor([0, 0, 0, 2, 0, 0])
+    drafted = torch.tensor([[4, 4, 4]], dtype=torch.int32)
+    row = torch.zeros(1, dtype=torch.int32)
+    edits = LogitEdits(
+        (count - 0x8000 * in_prompt).to(torch.int16)[None],
+        row,
+        torch.tensor([2.0]),
+        torch.tensor([0.25]),
+        torch.tensor([0.125]),
+        drafted,
+        torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 9.5]]),
+        row,
+    )
+    expected = [1.5, -6.0, 2.5, 1.2 - 0.5, 1.15 - 0.625, 0.5]
+    torch.testing.assert_close(reference_sample.edited(logits, edits)[0], torch.tensor(expected))
+    order = []
+    for _ in range(6):  # the best, then the best of the others ..
+        allowed = torch.ones(1, 6, dtype=torch.bool)
+        allowed[0, order] = False
+        rows = replace(rows_of(logits, temperature=0.0), mask_table=bit_rows(allowed), mask_rows=row, edits=edits)
+        order += sampler(rows).tolist()
+    assert order == torch.tensor(expected).argsort(descending=True).tolist()
 
 
 def test_half_logits_are_taken(sampler: Callable[[Rows], Tensor]) -> None:
     rows = rows_of((torch.randn(3, 100) * 3).half())
-    assert torch.equal(sampler(rows), reference.sample(*rows.arguments()))  # type: ignore[arg-type]
+    assert torch.equal(sampler(rows), reference.sample(*rows.arguments())[0])
 
 
 def test_temperature_zero_is_argmax_and_the_lowest_id_wins_ties(sampler: Callable[[Rows], Tensor]) -> None:
@@ -125,6 +220,25 @@ def test_temperature_zero_is_argmax_and_the_lowest_id_wins_ties(sampler: Callabl
     logits[0, [4400, 17, 3000]] = 9.0
     logits[1, 4499] = 9.0
     assert sampler(rows_of(logits, temperature=0.0)).tolist() == [17, 4499]
+
+
+@pytest.mark.parametrize("vocab_size", [50, 9000])
+@pytest.mark.parametrize(
+    "filters", [{"top_k": 37}, {"top_p": 0.4}, {"top_k": 700, "top_p": 0.9}, {"min_p": 1.0}], ids=str
+)
+def test_equal_scores_stay_or_go_together(filters: dict[str, float], vocab_size: int, device: torch.device) -> None:
+    """All tokens alike: whatever the filter, none may go, and every path draws the same."""
+    rows = rows_of(torch.full((3, vocab_size), 1.25), **filters)  # type: ignore[arg-type]
+    drawn = [implementation(name, device)(rows)[0].tolist() for name in ("reference", "cpu", "triton")]
+    assert drawn[0] == drawn[1] == drawn[2]
+    unfiltered = implementation("reference", device)(rows_of(rows.logits))[0].tolist()
+    assert drawn[0] == unfiltered
+
+
+def test_infinite_logits_win(sampler: Callable[[Rows], Tensor]) -> None:
+    logits = torch.randn(2, 300)
+    logits[:, 200] = torch.inf
+    assert sampler(rows_of(logits, top_p=0.5, temperature=0.3)).tolist() == [200, 200]
 
 
 def test_nothing_allowed_is_minus_one_and_nan_is_never_chosen(sampler: Callable[[Rows], Tensor]) -> None:
@@ -163,42 +277,48 @@ def test_masked_tokens_are_never_chosen(sampler: Callable[[Rows], Tensor]) -> No
     ids=str,
 )
 @pytest.mark.parametrize("sample", [reference.sample, ops.sample], ids=["reference", "cpu"])
-def test_filters_keep_what_they_say(options: dict[str, float], kept: set[int], sample: Sampler) -> None:
+def test_filters_keep_what_they_say(options: dict[str, float], kept: set[int], sample: Callable[..., Any]) -> None:
     probabilities = torch.tensor([0.25, 0.1, 0.4, 0.05, 0.2])
     rows = rows_of(probabilities.log().expand(40, 5).contiguous(), **options)  # type: ignore[arg-type]
-    assert set(sample(*rows.arguments()).tolist()) == kept
+    assert set(sample(*rows.arguments())[0].tolist()) == kept
 
 
-@pytest.mark.parametrize("vocab_size", [7, 4200])
-def test_the_law_is_the_softmax(vocab_size: int) -> None:
-    """Chi-square of 40,000 draws over the seven tokens that carry the mass."""
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"top_p": 0.8}, {"top_p": 0.3}, {"top_k": 4}, {"top_k": 5, "top_p": 0.7}, {"min_p": 0.2}],
+    ids=lambda options: "+".join(options) or "all",
+)
+@pytest.mark.parametrize("vocab_size", [7, 896])
+def test_the_law_is_the_softmax_of_what_stays(vocab_size: int, options: dict[str, float]) -> None:
+    """Chi-square of 40,000 draws over the seven tokens that carry the mass, in one group or in seven."""
     num_draws, place = 40_000, torch.tensor([0, 1, 2, 3, 4, 5, 6]) * (vocab_size // 7)
     logits = torch.full((vocab_size,), -40.0)
-    logits[place] = torch.tensor([0.0, 1.0, 2.0, -1.0, 0.5, 0.5, -3.0])
-    rows = rows_of(logits.expand(num_draws, vocab_size), temperature=0.8)
-    counts = torch.bincount(ops.sample(*rows.arguments()), minlength=vocab_size)[place]  # type: ignore[arg-type]
-    expected = torch.softmax(logits[place] / 0.8, 0) * num_draws
-    assert counts.sum() == num_draws
-    assert ((counts - expected) ** 2 / expected).sum() < 22.5  # 99.9 % of chi-square with 6 degrees of freedom
+    logits[place] = torch.tensor([0.0, 1.0, 2.0, -1.0, 0.5, 0.6, -3.0])
+    rows = rows_of(logits.expand(num_draws, vocab_size), temperature=0.8, **options)  # type: ignore[arg-type]
+    counts = torch.bincount(ops.sample(*rows.arguments())[0], minlength=vocab_size)[place]
+    scores = logits[None] / 0.8
+    kept = reference_sample.thresholds(scores, rows.top_k[:1], rows.top_p[:1], rows.min_p[:1]).kept
+    expected = torch.softmax(scores.masked_fill(scores < kept, -torch.inf)[0], 0)[place] * num_draws
+    assert counts.sum() == num_draws and (counts[expected == 0] == 0).all()
+    off = ((counts - expected) ** 2 / expected)[expected > 0].sum()
+    assert off < 22.5  # 99.9 % of chi-square with 6 degrees of freedom
 
 
-@pytest.mark.parametrize("axis", ["seed", "position", "token"])
+@pytest.mark.parametrize("axis", ["seed", "position", "index", "stream"])
 def test_noise_is_independent_along_every_axis(axis: str) -> None:
-    steps = torch.arange(50_000)
-    fixed = torch.tensor(12345)
-    seed, position, token = (steps if axis == name else fixed for name in ("seed", "position", "token"))
-    noise = reference.gumbel_noise(seed, position, token).double()
+    steps, fixed = torch.arange(50_000), torch.tensor(12345)
+    arguments = (steps if axis == name else fixed for name in ("seed", "position", "index", "stream"))
+    noise = reference_sample.gumbel_noise(*arguments).double()
     assert abs(noise.mean() - 0.5772) < 0.025  # four standard errors
     assert abs(noise.var() - torch.pi**2 / 6) < 0.08
-    for lag in (1, 2, 1024):
+    for lag in (1, 2, 128):
         assert abs(torch.corrcoef(torch.stack([noise[:-lag], noise[lag:]]))[0, 1]) < 0.02
 
 
 def test_philox_answers_as_published() -> None:
     """Salmon et al.'s known-answer vectors for Philox4x32 with 7 rounds, counter and key all zero."""
-    zero = torch.zeros(1, dtype=torch.int64)
-    words = [int(reference.random_bits(zero, zero, zero + 1024 * lane)) for lane in range(4)]
-    assert words == [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]
+    zero = torch.zeros((), dtype=torch.int64)
+    assert reference_sample.philox(zero, zero, zero, zero).tolist() == [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]
 
 
 def test_a_row_does_not_depend_on_its_batch(sampler: Callable[[Rows], Tensor]) -> None:
@@ -206,17 +326,6 @@ def test_a_row_does_not_depend_on_its_batch(sampler: Callable[[Rows], Tensor]) -
     together = sampler(rows)
     assert torch.equal(sampler(rows.pick([4])), together[4:5])
     assert torch.equal(sampler(rows.pick([8, 2, 2])), together[[8, 2, 2]])
-
-
-def test_a_row_does_not_depend_on_how_the_vocabulary_is_split(device: torch.device) -> None:
-    from phloem.kernels import triton_sample
-
-    rows = mixed_rows(3, 13_000)
-    once, split = (
-        triton_sample.sample(*rows.arguments(device), num_processors=n)  # type: ignore[arg-type]
-        for n in (1, 1000)
-    )
-    assert torch.equal(once, split)
 
 
 def test_same_seed_other_position_gives_other_tokens(sampler: Callable[[Rows], Tensor]) -> None:
