@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from phloem.kernels import sample
-from phloem.kernels.reference import allowed_tokens
+from phloem.kernels.reference_sample import allowed_tokens
 
 Call = Callable[[], Tensor]
 

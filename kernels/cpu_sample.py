@@ -195,7 +195,7 @@ def _below(x):  # type: ignore[no-untyped-def]
 def _group_mass(scores, top, above):  # type: ignore[no-untyped-def]
     """The sum of exp(score - top) over the scores of a group that are larger than `above`."""
     mass = simd.splat(np.float32(0.0))
-    left = np.where(scores > above, scores, NOTHING)
+    left = scores if above == NOTHING else np.where(scores > above, scores, NOTHING)
     for i in range(0, GROUP, simd.WIDTH):
         x = simd.sub(simd.load(left.ctypes.data + 4 * i), simd.splat(top))
         mass = simd.add(mass, simd.exp2(simd.mul(x, simd.splat(simd.LOG2_E))))
