@@ -47,6 +47,7 @@ LARGE_STEP = 1 << 20  # bytes
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
 FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_SEGMENTS = 64, 128, 512, 16  # room at the beginning
 FIRST_BYTES = 4 * (k.STACK_WIDTH + 2) * FIRST_STACKS + 4 * (k.STATE_WIDTH + 2) * FIRST_STATES + 8 * FIRST_CONFIGURATIONS
+UNUSED_AUTOMATON_BYTES = FIRST_BYTES + 4 * k.ROW_WIDTH * k.SEGMENT_ROWS
 MOST_NEW_ROWS = 64  # at once
 DEFAULT_MAX_BYTES = 256 << 20
 

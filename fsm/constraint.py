@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..errors import EmptyLanguage
 from .alphabet import Ints
-from .automaton import END, Automaton
+from .automaton import END, UNUSED_AUTOMATON_BYTES, Automaton
 from .budget import Budget
 from .habits import CERTAIN, MARK, MAX_UNSURE, NOTHING, OFTEN, ONCE, WORD, Guess, Habits
 from .jump import MAX_TAIL_TOKENS, Drafts
@@ -98,6 +98,12 @@ class Constraint:
         own = self.automaton.num_bytes + self.automaton.network.num_bytes
         own += self.liveness.num_bytes + self.budget.num_bytes + self.drafts.num_bytes
         return OBJECT_BYTES + len(self._source) + own + self.habits.num_bytes + self.moves.num_bytes
+
+    @property
+    def num_bytes_unused(self) -> int:
+        """What `num_bytes` was before anything was asked of it."""
+        network = self.automaton.network
+        return OBJECT_BYTES + UNUSED_AUTOMATON_BYTES + len(self._source) + network.num_bytes
 
     @property
     def texts(self) -> tuple[TextTable, ...]:

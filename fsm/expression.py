@@ -125,12 +125,28 @@ class AnyOrder:
 Expression = Literal | ByteSet | Sequence | Alternation | Repeat | Rule | Embed | AnyOrder
 
 
+@record
+class CommonRule:
+    """A rule that many grammars have, and that refers to no other: what is made of it is kept.
+
+    The same rule is one object wherever it stands, so that it is known again.
+    """
+
+    name: str
+    body: Expression
+
+
 @value_record
 class Grammar:
-    """Rules by name and the rule to start from. Every `Rule` in a body must name a key of `rules`."""
+    """Rules by name and the rule to start from. Every `Rule` in a body must name a key of `rules`.
+
+    Attributes:
+        common: one of the rules, but not the one to start from.
+    """
 
     rules: Mapping[str, Expression]
     start: str
+    common: CommonRule | None = None
 
 
 EMPTY_TEXT = Sequence(())

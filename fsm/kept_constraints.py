@@ -3,10 +3,13 @@
 A constraint grows while it is used, so what it weighs has to be asked again. To ask all of them takes tens of
 milliseconds where there are a thousand, and some request would wait for that; so it is done in small change:
 
-    put(new)  ── weighs `new`,
-                 the next `WEIGHED_AT_A_TIME` in line   (so that everything is weighed again in due course),
-                 those put or found `SOON` turns ago    (so that what has just been used is weighed soon)
+    put(new)  ── takes `new` for what it weighs before it is used
+              ── every `TURNS` turns weighs
+                     as many of those next in line      (so that everything is weighed again in due course),
+                     those put or found `SOON` turns ago (so that what has just been used is weighed soon)
               ── and drops the least recently used while all together are too heavy, never the newest
+
+To ask one takes ten microseconds where something else was done before, and two where others have just been asked.
 
 Text automata that several constraints share are counted once. Knows nothing of how constraints are made.
 
@@ -16,14 +19,14 @@ most `max_bytes` after every `put`, but for the newest. Not thread-safe: its own
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable
 
 from .constraint import Constraint
 from .text_table import TextTable
 
-WEIGHED_AT_A_TIME = 1  # of those long unused, which takes ten microseconds each
-SOON = 32  # turns; most requests are done by then
+TURNS = 16
+SOON = 32  # turns, a multiple of TURNS; most requests are done by then
 
 
 class KeptConstraints:
@@ -37,7 +40,7 @@ class KeptConstraints:
         self._max_bytes = max_bytes
         self._kept: OrderedDict[Hashable, Constraint] = OrderedDict()  # the least recently used first
         self._weights: dict[Hashable, int] = {}
-        self._users: Counter[TextTable] = Counter()
+        self._users: dict[TextTable, int] = {}
         self._num_bytes = 0
         self._line: deque[Hashable] = deque()  # every key, and some whose constraints were dropped
         self._in_line: set[Hashable] = set()
@@ -70,22 +73,17 @@ class KeptConstraints:
             self._in_line.add(key)
             self._line.append(key)
         self._kept[key] = constraint
-        self._weights[key] = 0
-        for table in set(constraint.texts):
-            self._num_bytes += 0 if self._users[table] else table.num_bytes
-            self._users[table] += 1
-        self._weigh(key)
+        self._weights[key] = weight = constraint.num_bytes_unused
+        self._num_bytes += weight
+        users = self._users
+        for table in constraint.texts:
+            num_users = users.get(table, 0)
+            users[table] = num_users + 1
+            if not num_users:
+                self._num_bytes += table.num_bytes
         self._await(key)
-        while self._due and self._due[0][0] <= self._turn:
-            used = self._due.popleft()[1]
-            self._awaited.discard(used)
-            self._weigh(used)
-        for _ in range(WEIGHED_AT_A_TIME):
-            following = self._line.popleft()
-            if self._weigh(following):
-                self._line.append(following)
-            else:
-                self._in_line.discard(following)
+        if self._turn % TURNS == 0:
+            self._weigh_some()
         while self._num_bytes > self._max_bytes and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
 
@@ -109,6 +107,18 @@ class KeptConstraints:
             self._awaited.add(key)
             self._due.append((self._turn + SOON, key))
 
+    def _weigh_some(self) -> None:
+        while self._due and self._due[0][0] <= self._turn:
+            used = self._due.popleft()[1]
+            self._awaited.discard(used)
+            self._weigh(used)
+        for _ in range(min(TURNS, len(self._line))):
+            following = self._line.popleft()
+            if self._weigh(following):
+                self._line.append(following)
+            else:
+                self._in_line.discard(following)
+
     def _weigh(self, key: Hashable) -> bool:
         """Asks a constraint again; False if it is not kept any more."""
         constraint = self._kept.get(key)
@@ -121,7 +131,7 @@ class KeptConstraints:
 
     def _drop(self, key: Hashable) -> None:
         self._num_bytes -= self._weights.pop(key)
-        for table in set(self._kept.pop(key).texts):
+        for table in self._kept.pop(key).texts:
             self._users[table] -= 1
             if not self._users[table]:
                 del self._users[table]

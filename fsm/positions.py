@@ -18,12 +18,25 @@ Linear in the size of the expressions. What the kinds of nodes mean is told in `
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConstraintTooLarge, InvalidGrammar
 from .any_order import SetBuilder
-from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
+from .expression import (
+    Alternation,
+    AnyOrder,
+    ByteSet,
+    CommonRule,
+    Embed,
+    Expression,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    Sequence,
+)
 from .text_table import TextTable, text_table
 
 if TYPE_CHECKING:
@@ -66,6 +79,24 @@ class Positions:
         self.sets = SetBuilder()
         self.tasks: list[Any] = []  # pairs of operand and verb
         self.results: list[int] = []
+        if grammar.common is not None:
+            self.begin_with(_positions_of(grammar.common))
+            self.numbers[grammar.common.name] = 1
+
+    def begin_with(self, other: Positions) -> None:
+        """Takes over what another has built; before anything else is built."""
+        self.kind += other.kind
+        self.arg += other.arg
+        self.next_node += other.next_node
+        self.literals += other.literals
+        self.options += other.options
+        self.loops += other.loops
+        self.byte_sets.update(other.byte_sets)
+        self.texts.update(other.texts)
+        self.text_tables += other.text_tables
+        self.entries = other.entries.copy()
+        self.order += other.order
+        self.firsts += other.firsts
 
     def add(self, kind: int, arg: int, next_node: int) -> int:
         self.kind.append(kind)
@@ -337,6 +368,15 @@ class Positions:
         self.options += (node, key, nodes[id(expression.separator)])
         self.options += [nodes[id(other)] for other in expression.others]
         self.options += begun
+
+
+@functools.lru_cache(maxsize=16)
+def _positions_of(common: CommonRule) -> Positions:
+    """A common rule built as the rule of number 1 of a grammar of which nothing else has been built yet."""
+    made = Positions(Grammar({common.name: common.body}, ""))
+    made.rule_number(common.name)
+    made.build_rule(common.name)
+    return made
 
 
 def too_large() -> ConstraintTooLarge:

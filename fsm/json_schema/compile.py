@@ -11,7 +11,7 @@ import functools
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..any_json import ExtraKeys, KeyOrder
 from ..dfa import Dfa
-from ..expression import Expression, Grammar, Literal, Rule, alternation
+from ..expression import CommonRule, Expression, Grammar, Literal, Rule, alternation
 from .any_order import AnyKeyOrder
 from .arrays import ArrayWriter
 from .branching import Branching
@@ -31,7 +31,8 @@ MAX_RULES = 200_000
 _WORDS = ((NULL, "null"), (TRUE, "true"), (FALSE, "false"))
 _WORD_LITERALS = tuple((bit, Literal(word.encode())) for bit, word in _WORDS)
 _ANY_WORD = NULL | TRUE | FALSE
-_ANY_VALUE = Rule("any")
+_ANY = "any"
+_ANY_VALUE = Rule(_ANY)
 
 
 class SchemaCompiler:
@@ -45,6 +46,7 @@ class SchemaCompiler:
         self._sites = sites
         self._rules: dict[str, Expression] = {}
         self._known: dict[Goal, Expression | None] = {}
+        self._any: CommonRule | None = None
         self._names: dict[Goal, Dfa] = {}
         self._pending: list[tuple[str, Goal]] = []
         self._count = 0
@@ -67,10 +69,12 @@ class SchemaCompiler:
             name, goal = self._pending.pop()
             self._rules[name] = alternation(*self._options(goal))
         del self._arrays, self._objects  # they refer to this object: circles wait for the garbage collector
+        if start is _ANY_VALUE:
+            return Grammar(self._rules, _ANY)
         if isinstance(start, Rule):
-            return Grammar(self._rules, start.name)
+            return Grammar(self._rules, start.name, self._any)
         self._rules["value"] = start
-        return Grammar(self._rules, "value")
+        return Grammar(self._rules, "value", self._any)
 
     def places(self) -> dict[str, str]:
         """The JSON pointer that a rule of the grammar comes from, by its name (rules within objects have none)."""
@@ -91,7 +95,8 @@ class SchemaCompiler:
             expression = None
         elif goal == ANYTHING:
             expression = _ANY_VALUE
-            self._rules[_ANY_VALUE.name] = _any_value(self._layout)
+            self._any = _any_value(self._layout)
+            self._rules[_ANY] = self._any.body
         else:
             branches = self._branching.branches(goal)
             types = 0
@@ -196,18 +201,19 @@ def _plain_expressions() -> dict[Branch, Expression]:
 
 
 @functools.cache
-def _any_value(layout: Layout) -> Expression:
-    """The body of `_ANY_VALUE`: the same in almost every grammar, so it is made once."""
+def _any_value(layout: Layout) -> CommonRule:
+    """What `_ANY_VALUE` refers to: the same in almost every grammar."""
     items = layout.listed((_ANY_VALUE,), 0, None)
     members = layout.listed((ANY_STRING_EXPRESSION, *layout.colon, _ANY_VALUE), 0, None)
     assert items is not None and members is not None
-    return alternation(
+    body = alternation(
         *(word for _, word in _WORD_LITERALS),
         ANY_NUMBER,
         ANY_STRING_EXPRESSION,
         layout.bracketed(b"[", items[0], b"]", may_be_empty=True),
         layout.bracketed(b"{", members[0], b"}", may_be_empty=True),
     )
+    return CommonRule(_ANY, body)
 
 
 def _scalars(branches: tuple[Branch, ...], bit: int) -> list[Expression]:
