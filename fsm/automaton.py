@@ -74,7 +74,7 @@ class Automaton:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._shared = vocabulary.shared  # its arrays live as long as their addresses are in the memory
-        self._memory = memory = np.zeros(k.MEMORY_SIZE + 1 + int(network.data[k.N_MAX_WORDS]), np.int64)
+        self._memory = memory = np.zeros(k.MEMORY_SIZE + 1 + network.head[k.N_MAX_WORDS], np.int64)
         self._texts = np.frombuffer(b"".join([text.packed for text in network.texts]) or _NO_TEXT, np.int64)
         stacks, stack_slots = np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32), np.zeros(2 * FIRST_STACKS, np.int32)
         states, state_slots = np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32), np.zeros(2 * FIRST_STATES, np.int32)

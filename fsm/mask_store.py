@@ -299,7 +299,7 @@ class MaskStore:
         with self._lock:
             recent = shelf.recent.setdefault(node, [])
             for other in recent:
-                if alike(table.table, table.accepts, state, other, self.vocabulary.max_token_len, self._pairs):
+                if alike(table.fields, state, other, self.vocabulary.max_token_len, self._pairs):
                     return other * table.num_nodes + node
             recent.insert(0, state)
             del recent[NUM_RECENT:]

@@ -104,8 +104,9 @@ COUNT_PATH, INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 256, 512, 1024, 5120, 
     N_NUM_SETS,
     N_MAX_WORDS,
     N_NUM_CYCLES,
-) = range(17)
-NETWORK_HEAD = 17
+    N_SHORTEST,
+) = range(18)
+NETWORK_HEAD = 18
 
 # columns of a state record and of a stack record
 S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)

@@ -82,11 +82,15 @@ class Network:
         self.byte_sets = byte_sets
         self.texts = texts
         self.rule_numbers = rule_numbers
-        self.start = int(data[k.N_START])
+        self.head: list[int] = data[: k.NETWORK_HEAD].tolist()
+
+    @property
+    def start(self) -> int:
+        return self.head[k.N_START]
 
     def array(self, index: int) -> Ints:
         """A flat array by its place in the head."""
-        return self.data[self.data[index] : self.data[index + 1]]
+        return self.data[self.head[index] : self.head[index + 1]]
 
     @cached_property
     def kind(self) -> Ints:
@@ -129,7 +133,7 @@ class Network:
 
     @property
     def num_nodes(self) -> int:
-        return int(self.data[k.N_ARG]) - k.NETWORK_HEAD
+        return self.head[k.N_ARG] - k.NETWORK_HEAD
 
     @property
     def num_bytes(self) -> int:
@@ -156,16 +160,17 @@ def build_network(grammar: Grammar) -> Network:
     literals = b"".join(made.literals)
     if len(made.kind) + len(literals) - len(made.literals) > MAX_NODES:
         raise too_large()
-    data = lay_out(np.frombuffer(array("i", _packed(made)), np.int32), np.frombuffer(literals or b"\0", np.uint8))
-    shortest = data[data[k.N_COST] + data[k.N_START]]
+    data = lay_out(np.frombuffer(array("i", _packed(made)), np.int32), literals)
+    byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
+    network = Network(data, byte_sets, tuple(made.text_tables), made.numbers)
+    shortest = network.head[k.N_SHORTEST]
     if shortest >= NEVER:
         raise EmptyLanguage("nothing at all satisfies the constraint")
     if shortest > MAX_SHORTEST:
         raise ConstraintTooLarge(f"the shortest text has more than {MAX_SHORTEST >> 20} MiB; use smaller counts")
-    if data[k.N_NUM_CYCLES]:
-        _refuse_left_recursion(list(made.numbers), data[data[k.N_END] :].reshape(-1, 2).tolist())
-    byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
-    return Network(data, byte_sets, tuple(made.text_tables), made.numbers)
+    if network.head[k.N_NUM_CYCLES]:
+        _refuse_left_recursion(list(made.numbers), data[network.head[k.N_END] :].reshape(-1, 2).tolist())
+    return network
 
 
 def _packed(made: Positions) -> list[int]:

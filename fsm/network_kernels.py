@@ -25,6 +25,7 @@ from .memory import (
     N_NUM_SETS,
     N_OPTIONS,
     N_SETS,
+    N_SHORTEST,
     N_START,
     N_TRIES,
     NETWORK_HEAD,
@@ -58,7 +59,7 @@ def lay_out(packed: Any, data: Any) -> Any:
         packed: int32, a head (P_..), then by node kind, arg and next_node; the lengths of the literals; options;
             loops (three each); entries, firsts (one more) and order of the rules; the costs of the texts; sets,
             required and relations of `SetBuilder`. As the functions below describe them.
-        data: uint8, all literals.
+        data: bytes, all literals.
 
     Returns:
         int32: a head (`memory.N_KIND` ..), and where that says kind, arg, next_node, cost, options, loops, entries and
@@ -129,7 +130,7 @@ def lay_out(packed: Any, data: Any) -> Any:
     place_sets(sets, members, options, num_sets)
     settle_costs(kinds, args, nexts, options, loops, text_costs, sets, members, lists, entries, firsts, order, cost)
     settle_sets(sets, members, lists, options, num_sets, cost)
-    found[N_START] = entries[0]
+    found[N_START], found[N_SHORTEST] = entries[0], cost[entries[0]]
     cycles = calls_in_cycles(kinds, args, nexts, options, loops, text_costs, cost, sets, entries)
     found[N_NUM_CYCLES] = cycles.shape[0]
     if cycles.shape[0] == 0:
@@ -183,7 +184,7 @@ def spell_out(
 
     Args:
         kind, arg, next_node: int32[num_short], before; last: see `place_nodes`.
-        data: uint8, all literals one after the other, in the order of the nodes; begins, heads: see `place_nodes`.
+        data: bytes, all literals one after the other, in the order of the nodes; begins, heads: see `place_nodes`.
         entries: int32[num_rules], the entry of each rule by its number.
     """
     literal, node = 0, 0

@@ -52,7 +52,7 @@ def measure_sets(built: Any, data: Any, begins: Any, heads: Any) -> Any:
 
     Args:
         built: int32[num_sets, BUILT_WIDTH].
-        data: uint8, all literals; begins: int64[num_literals + 1], where each begins.
+        data: bytes, all literals; begins: int64[num_literals + 1], where each begins.
 
     Returns:
         The number of trie nodes, of edges (at most), of words that the sets begin with, and of words of the widest.

@@ -36,8 +36,6 @@ class TextTable:
     """Arrays of one text automaton; Q table states, G classes, N template nodes, W words of G bits.
 
     Attributes:
-        table: int32[Q, G]; accepts: uint8[Q].
-        arrays: all arrays that `fields` points to, so that they live as long.
         fields: int64[22], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
             template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
             node_costs int32[N, G], is_wide uint8[G] (the kinds beyond ASCII that the class has characters of, see
@@ -45,40 +43,32 @@ class TextTable:
             (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q; then the
             least and the greatest length (-1: not counted), the address of least int32[Q, tail + period], tail and
             period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end; last
-            the address of plain int32[Q] (`safe_kernels.find_plain`).
+            the address of plain int32[Q] (`safe_kernels.find_plain`). May be longer, and hold arrays itself.
+        arrays: the other arrays that `fields` points to, so that they live as long; `table` is the first.
+        packed: the bytes of the fields.
         counted: the bounds and what is left, if lengths are counted.
         uncounted: the table of the language itself, if lengths are counted.
         widest: the number of bytes of the widest character, if lengths are counted.
         min_bytes: length of the shortest text; max_bytes: greatest distance of any table state from an end.
-        num_nodes: N.
+        num_nodes: N; num_states: Q.
     """
 
-    table: Ints
-    accepts: npt.NDArray[np.uint8]
-    arrays: tuple[npt.NDArray[Any], ...]
     fields: npt.NDArray[np.int64]
+    arrays: tuple[npt.NDArray[Any], ...]
+    packed: bytes
     min_bytes: int
     max_bytes: int
     num_nodes: int
+    num_states: int
     counted: Counted | None = None
     uncounted: TextTable | None = None
     widest: int = 0
-
-    @property
-    def packed(self) -> bytes:
-        """The bytes of `fields`."""
-        return self.fields.tobytes()
 
     @property
     def num_bytes(self) -> int:
         """Memory of the arrays."""
         own = self.fields.nbytes + sum([array.nbytes for array in self.arrays])
         return own + (self.uncounted.num_bytes if self.uncounted is not None else 0)
-
-    @property
-    def num_states(self) -> int:
-        """Q."""
-        return len(self.table)
 
 
 def text_table(language: Language) -> TextTable:
@@ -105,14 +95,15 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
         table, accepting, template, reach_bits, byte_costs, is_wide, num_ascii, start
     )
     arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii, plain)
-    return TextTable(table, accepts, arrays, fields, int(costs[start]), int(max_bytes), len(template))
+    min_bytes = int(costs[start])
+    return TextTable(fields, arrays, fields.tobytes(), min_bytes, int(max_bytes), len(template), len(table))
 
 
 def _counted(language: Counted) -> TextTable:
     """The table of the language behind it, with the bounds in the last fields."""
     base, lengths = text_table(language.language), language.lengths
     fields = base.fields.copy()
-    used = (base.table > 0).any(axis=0)
+    used = (base.arrays[0] > 0).any(axis=0)
     widest = int(base.arrays[6][0][used].max(initial=1))
     maximum = ENDLESS if language.maximum is None else language.maximum
     fields[14:18] = (language.minimum, maximum, lengths.least.ctypes.data, lengths.tail)
@@ -123,6 +114,7 @@ def _counted(language: Counted) -> TextTable:
         base,
         arrays=(*base.arrays, lengths.least),
         fields=fields,
+        packed=fields.tobytes(),
         min_bytes=min_bytes,
         max_bytes=NEVER - 1,
         counted=language,

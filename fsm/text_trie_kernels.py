@@ -30,7 +30,9 @@ from .memory import (
 )
 
 QUOTE = 0x22
+OTHER_CLASS, QUOTE_CLASS = 1, 2  # of any character, and of the quote
 BASE_HEAD = 3
+FIELDS_HEAD = TEXT_WIDTH + 1
 
 
 @kernel
@@ -74,29 +76,31 @@ def trie_except(symbols: Any, lens: Any, num_classes: Any) -> Any:
 
 @kernel
 def strings_except(texts: Any, base: Any) -> Any:
-    """The arrays and fields of the `TextTable` of all JSON strings but some, as `OtherStrings` numbers their states.
+    """The `TextTable` of all JSON strings but some, as `OtherStrings` numbers their states.
+
+    Classes are numbered as in `base`, with those of single characters behind: so nearly all of the template is that of
+    all strings.
 
     Args:
-        texts: uint8, the sorted, distinct texts, printable ASCII without backslash, with a quote behind each.
+        texts: the sorted, distinct texts, printable ASCII without backslash, with a quote behind each, as bytes.
         base: int32, `base_of_strings` of all JSON strings.
 
     Returns:
-        data int32, in which all arrays are; fields int64; where in data the table begins, the number of its rows and
-        columns, where accepts begins; the number of bytes of the shortest string, and the greatest cost of a state.
+        int64: the fields, the length of the shortest string (which is the greatest cost of a state), and all arrays
+        that the fields point to.
     """
     num_nodes = np.int64(base[0])
     class_of = np.zeros(128, np.int32)
-    for at in range(texts.shape[0]):
+    for at in range(len(texts)):
         class_of[texts[at]] = 1
     class_of[QUOTE] = 0
-    num_symbols = 0
+    num_classes = QUOTE_CLASS + 1
     for byte in range(128):
         if class_of[byte]:
-            num_symbols += 1
-            class_of[byte] = num_symbols
-    other, quote, num_classes = num_symbols + 1, num_symbols + 2, num_symbols + 3
+            class_of[byte] = num_classes
+            num_classes += 1
     num_states, begin, before, end_before = 2, 0, 0, 0
-    while begin < texts.shape[0]:  # the states of the trie: what a text does not share with the one before it
+    while begin < len(texts):  # the states of the trie: what a text does not share with the one before it
         end = begin
         is_shared = True
         while texts[end] != QUOTE:
@@ -117,7 +121,8 @@ def strings_except(texts: Any, base: Any) -> Any:
     accepts_at = ascii_at + num_classes
     wide_at = accepts_at + ((num_states + 3) >> 2)
     plain_at = wide_at + ((num_classes + 3) >> 2)
-    data = np.zeros(plain_at + num_states, np.int32)
+    found = np.zeros(FIELDS_HEAD + ((plain_at + num_states + 1) >> 1), np.int64)
+    fields, data = found[:TEXT_WIDTH], found[FIELDS_HEAD:].view(np.int32)
     live, reach = data[:reach_at].view(np.uint64), data[reach_at:table_at].view(np.uint64)
     table, template = data[table_at:template_at], data[template_at:node_costs_at]
     node_costs, costs = data[node_costs_at:costs_at], data[costs_at:ascii_at]
@@ -126,12 +131,12 @@ def strings_except(texts: Any, base: Any) -> Any:
 
     for state in range(1, closed):
         row = state * num_classes
-        for class_id in range(1, quote):
+        for class_id in range(1, num_classes):
             table[row + class_id] = anything
-        table[row + quote] = closed
+        table[row + QUOTE_CLASS] = closed
         costs[state] = 1
     state, following, ends_empty = 1, 2, False
-    for at in range(texts.shape[0]):
+    for at in range(len(texts)):
         if texts[at] != QUOTE:
             cell = state * num_classes + class_of[texts[at]]
             if table[cell] == anything:
@@ -139,27 +144,26 @@ def strings_except(texts: Any, base: Any) -> Any:
                 following += 1
             state = table[cell]
         else:  # this text may not end here
-            table[state * num_classes + quote], costs[state] = 0, 2
+            table[state * num_classes + QUOTE_CLASS], costs[state] = 0, 2
             ends_empty = ends_empty or state == 1
             state = 1
-    table[opening * num_classes + quote] = 1
+    table[opening * num_classes + QUOTE_CLASS] = 1
     accepts[closed] = 1
     costs[0], costs[closed], costs[opening] = NEVER, 0, 3 if ends_empty else 2
     for state in range(1, closed):
         for class_id in range(1, num_classes):
-            if class_id < quote or costs[state] == 1:
+            if class_id != QUOTE_CLASS or costs[state] == 1:
                 live[state * words + (class_id >> 6)] |= np.uint64(1) << np.uint64(class_id & 63)
-    live[opening * words + (quote >> 6)] = np.uint64(1) << np.uint64(quote & 63)
+    live[opening * words] = np.uint64(1) << np.uint64(QUOTE_CLASS)
 
     for index in range(256 * num_nodes):
-        value = base[BASE_HEAD + index]
-        template[index] = value if value >= 0 else -other if value == -1 else -quote
+        template[index] = base[BASE_HEAD + index]
     for byte in range(128):
         if class_of[byte]:
             template[byte] = -class_of[byte]
             num_ascii[class_of[byte]] = 1
-    num_ascii[other], num_ascii[quote] = base[1] - num_symbols, 1
-    is_wide[other] = base[2]
+    num_ascii[OTHER_CLASS], num_ascii[QUOTE_CLASS] = base[1] - (num_classes - QUOTE_CLASS - 1), 1
+    is_wide[OTHER_CLASS] = base[2]
     for node in range(num_nodes):
         cost = base[BASE_HEAD + 256 * num_nodes + node]
         for class_id in range(num_classes):
@@ -169,10 +173,9 @@ def strings_except(texts: Any, base: Any) -> Any:
                 node_costs[class_id] = 1
                 reach[class_id >> 6] |= np.uint64(1) << np.uint64(class_id & 63)
         elif cost != UNREACHABLE:
-            node_costs[node * num_classes + other] = cost
-            reach[node * words + (other >> 6)] |= np.uint64(1) << np.uint64(other & 63)
+            node_costs[node * num_classes + OTHER_CLASS] = cost
+            reach[node * words] |= np.uint64(1) << np.uint64(OTHER_CLASS)
 
-    fields = np.zeros(TEXT_WIDTH, np.int64)
     fields[T_PLAIN] = plain.ctypes.data
     fields[T_TABLE], fields[T_ACCEPTS] = table.ctypes.data, accepts.ctypes.data
     fields[T_TEMPLATE], fields[T_REACH] = template.ctypes.data, reach.ctypes.data
@@ -181,12 +184,13 @@ def strings_except(texts: Any, base: Any) -> Any:
     fields[T_NUM_ASCII], fields[T_CLASSES], fields[T_NODES] = num_ascii.ctypes.data, num_classes, num_nodes
     fields[T_WORDS], fields[T_START], fields[T_STATES] = words, opening * num_nodes, num_states
     fields[T_MAX] = -1  # not counted
-    return data, fields, table_at, num_states, num_classes, accepts_at, costs[opening], costs[opening]
+    found[TEXT_WIDTH] = costs[opening]
+    return found
 
 
 @kernel
 def base_of_strings(template: Any, byte_costs: Any, is_wide: Any, num_ascii: Any) -> Any:
-    """What `strings_except` needs of the spelling of all JSON strings, in which 1 is any character and 2 the quote.
+    """What `strings_except` needs of the spelling of all JSON strings, in which OTHER_CLASS is any character.
 
     int32: the numbers of nodes and of ASCII characters, is_wide; the template; by node the bytes to a whole character.
     """

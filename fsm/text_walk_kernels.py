@@ -231,12 +231,12 @@ def group_exits(memory: Any, trie: Any, exits: Any, num_exits: Any, starts: Any)
 
 
 @kernel
-def alike(table: Any, accepts: Any, left: Any, right: Any, num_steps: Any, pairs: Any) -> Any:
-    """Whether two table states accept, refuse and go on alike for the next `num_steps` characters.
+def alike(text: Any, left: Any, right: Any, num_steps: Any, pairs: Any) -> Any:
+    """Whether two table states of a text accept, refuse and go on alike for the next `num_steps` characters.
 
     pairs: int32[n, 2], scratch; when it is full the answer is no.
     """
-    num_classes = table.shape[1]
+    table, accepts, num_classes = i32(text[T_TABLE]), u8(text[T_ACCEPTS]), text[T_CLASSES]
     pairs[0, 0], pairs[0, 1] = left, right
     count, done = 1, 0
     for _ in range(num_steps + 1):
@@ -249,7 +249,7 @@ def alike(table: Any, accepts: Any, left: Any, right: Any, num_steps: Any, pairs
             if accepts[a] != accepts[b]:
                 return False
             for class_id in range(1, num_classes):
-                next_a, next_b = table[a, class_id], table[b, class_id]
+                next_a, next_b = table[a * num_classes + class_id], table[b * num_classes + class_id]
                 if next_a == next_b:
                     continue
                 if next_a == 0 or next_b == 0:

@@ -13,6 +13,7 @@ compiled loop lays out the table that automata run on, in some ten microseconds.
 from __future__ import annotations
 
 import functools
+import struct
 
 import numpy as np
 
@@ -20,9 +21,12 @@ from ..alphabet import Alphabet, Ints
 from ..any_json import string_text
 from ..dfa import Dfa
 from ..json_strings import JsonStrings
+from ..memory import T_NODES, T_STATES
 from ..text_table import TextTable, text_table
-from ..text_trie_kernels import base_of_strings, strings_except, trie_except
+from ..text_trie_kernels import FIELDS_HEAD, base_of_strings, strings_except, trie_except
 from .texts import is_writable
+
+FIELDS = struct.Struct(f"{FIELDS_HEAD}q")
 
 
 @functools.lru_cache(maxsize=128)
@@ -77,12 +81,12 @@ def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:
     texts = '"'.join((*sorted(excluded), ""))
     if not (texts.isascii() and texts.isprintable()) or "\\" in texts or texts.count('"') > len(excluded):
         return any_text_except(excluded).json_string()
-    data, fields, at, num_states, num_classes, accepts_at, least, most = strings_except(
-        np.frombuffer(texts.encode(), np.uint8), _base()
-    )
-    table = data[at : at + num_states * num_classes].reshape(num_states, num_classes)
-    accepts = data[accepts_at:].view(np.uint8)[:num_states]
-    return OtherStrings(excluded, TextTable(table, accepts, (data,), fields, least, most, int(fields[10])))
+    data = strings_except(texts.encode(), _base())
+    packed = data[:FIELDS_HEAD].tobytes()
+    fields = FIELDS.unpack(packed)
+    least = fields[-1]
+    table = TextTable(data, (), packed[:-8], least, least, fields[T_NODES], fields[T_STATES])
+    return OtherStrings(excluded, table)
 
 
 @functools.cache
