@@ -41,8 +41,9 @@ from .stack_kernels import JOINT
 from .vocabulary import Vocabulary, work_arrays
 
 END = opening_kernels.END  # the state in which the text is complete and cannot go on
-NO_LIMIT = 1 << 30
+NO_LIMIT = walk_kernels.NO_LIMIT
 ENDLESS = opening_kernels.ENDLESS
+IN_TEXT = walk_kernels.IN_TEXT
 LARGE_STEP = 1 << 20  # bytes
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
 FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_SEGMENTS = 64, 128, 512, 16  # room at the beginning
@@ -242,6 +243,12 @@ class Automaton:
         Returns 1 + the greatest number of bytes to acceptance after any token that may follow; 0 if there is none.
         """
         return self._call(lambda: walk_kernels.walk(self._memory, state, self.vocabulary.shared.live, limit, bits))
+
+    def row_outside_texts(self, state: int, bits: Ints) -> int:
+        """Writes the row of a state, EOS included; returns as `walk`. IN_TEXT: it stands in a text, nothing is done."""
+        shared = self.vocabulary.shared
+        eos = self.vocabulary.eos_words
+        return self._call(lambda: walk_kernels.row_outside_texts(self._memory, state, shared.live, eos, bits))
 
     def targets(self, state: int, bits: Ints) -> Ints:
         """int32[vocabulary size]: the state after each token whose bit is set, 0 for the others."""

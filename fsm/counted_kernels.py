@@ -10,6 +10,7 @@ from .compiled import inner_kernel, kernel
 from .memory import (
     NEVER,
     T_CLASSES,
+    T_INNER,
     T_LEAST,
     T_MAX,
     T_MIN,
@@ -128,7 +129,7 @@ def counted_step(text: Any, sub: Any, byte: Any, count: Any) -> Any:
         return text_step(text, sub, byte)
     num_nodes = text[T_NODES]
     state, node = sub // num_nodes, sub % num_nodes
-    spelt = np.int64(i32(text[T_TEMPLATE])[node * 256 + byte])
+    spelt = np.int64(i32(text[T_INNER] if node else text[T_TEMPLATE])[node * 256 + byte])
     if spelt == 0:
         return 0
     if spelt < 0:

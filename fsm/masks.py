@@ -29,7 +29,7 @@ import numpy as np
 
 from ..errors import ConstraintTooLarge
 from .alphabet import Ints
-from .automaton import ENDLESS, NO_LIMIT, Automaton, OutOfWork
+from .automaton import ENDLESS, IN_TEXT, NO_LIMIT, Automaton, OutOfWork
 from .counted import Counted
 from .liveness import Liveness
 from .mask_store import MaskStore, Row, TextMask, TextShelf
@@ -96,13 +96,20 @@ class Masks:
         if state in self._begun or not self.liveness.is_by_bytes:
             return None
         automaton = self.automaton
+        with self.store.row_lock:
+            try:
+                cost = automaton.row_outside_texts(state, self.store.row)
+            except OutOfWork:
+                return None  # what was found out makes the other way shorter
+            if cost != IN_TEXT:
+                return self.store.keep_copy(self.rows, state, self.store.row, max(cost - 1, 0))
         texts, is_elsewhere = automaton.texts(state)
         if len(texts) > FEW_TEXTS:
             return None
         masks = [self._text_at(state, *text) for text in texts]
         with self.store.row_lock:
             bits, worst = self.store.row, 0
-            bits[:] = masks[0][0].bits if masks else 0
+            bits[:] = masks[0][0].bits
             try:
                 for index, (mask, after) in enumerate(masks):
                     if index:
@@ -112,10 +119,9 @@ class Masks:
                         cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, bits)
                         worst = max(worst, cost - 1)
                 if is_elsewhere:
-                    rest = automaton.without_texts(state) if texts else state
-                    worst = max(worst, automaton.walk(rest, NO_LIMIT, bits) - 1)
+                    worst = max(worst, automaton.walk(automaton.without_texts(state), NO_LIMIT, bits) - 1)
             except OutOfWork:
-                return None  # what was found out makes the other way shorter
+                return None
             if automaton.is_accepting(state):
                 np.bitwise_or(bits, self.store.vocabulary.eos_words, out=bits)
             return self.store.keep_copy(self.rows, state, bits, worst)

@@ -11,6 +11,7 @@ from .memory import (
     NEVER,
     T_CLASSES,
     T_COSTS,
+    T_INNER,
     T_LIVE,
     T_NODE_COSTS,
     T_NODES,
@@ -43,7 +44,7 @@ def text_step(text: Any, sub: Any, byte: Any) -> Any:
     """The byte state after one more byte; 0: refused."""
     num_nodes = text[T_NODES]
     state, node = sub // num_nodes, sub % num_nodes
-    spelt = np.int64(i32(text[T_TEMPLATE])[node * 256 + byte])
+    spelt = np.int64(i32(text[T_INNER] if node else text[T_TEMPLATE])[node * 256 + byte])
     if spelt == 0:
         return 0
     if spelt < 0:

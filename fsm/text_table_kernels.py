@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .compiled import inner_kernel, kernel
-from .memory import ALL_WIDE, NEVER, T_MAX, T_PLAIN, TEXT_WIDTH
+from .memory import ALL_WIDE, NEVER, T_INNER, T_MAX, T_PLAIN, TEXT_WIDTH
 
 
 @kernel
@@ -45,6 +45,7 @@ def pack_text(
     fields[9], fields[10], fields[11] = num_classes, template.shape[0], reach_bits.shape[1]
     fields[12], fields[13] = start * template.shape[0], num_states
     fields[T_MAX], fields[T_PLAIN] = -1, plain.ctypes.data  # not counted
+    fields[T_INNER] = fields[2]
     return accepts, live_bits, costs, plain, fields, max_bytes
 
 

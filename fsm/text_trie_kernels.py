@@ -13,6 +13,7 @@ from .memory import (
     T_ACCEPTS,
     T_CLASSES,
     T_COSTS,
+    T_INNER,
     T_IS_WIDE,
     T_LIVE,
     T_MAX,
@@ -78,8 +79,8 @@ def trie_except(symbols: Any, lens: Any, num_classes: Any) -> Any:
 def strings_except(texts: Any, base: Any) -> Any:
     """The `TextTable` of all JSON strings but some, as `OtherStrings` numbers their states.
 
-    Classes are numbered as in `base`, with those of single characters behind: so nearly all of the template is that of
-    all strings.
+    Classes are numbered as in `base`, with those of single characters behind: so the template is that of all strings,
+    but for the first node, since only ASCII is told apart. It lies in `base`, which must live as long.
 
     Args:
         texts: the sorted, distinct texts, printable ASCII without backslash, with a quote behind each, as bytes.
@@ -115,7 +116,7 @@ def strings_except(texts: Any, base: Any) -> Any:
     reach_at = 2 * num_states * words  # behind live
     table_at = reach_at + 2 * num_nodes * words
     template_at = table_at + num_states * num_classes
-    node_costs_at = template_at + 256 * num_nodes
+    node_costs_at = template_at + 256
     costs_at = node_costs_at + num_nodes * num_classes
     ascii_at = costs_at + num_states
     accepts_at = ascii_at + num_classes
@@ -156,8 +157,8 @@ def strings_except(texts: Any, base: Any) -> Any:
                 live[state * words + (class_id >> 6)] |= np.uint64(1) << np.uint64(class_id & 63)
     live[opening * words] = np.uint64(1) << np.uint64(QUOTE_CLASS)
 
-    for index in range(256 * num_nodes):
-        template[index] = base[BASE_HEAD + index]
+    for byte in range(256):
+        template[byte] = base[BASE_HEAD + byte]
     for byte in range(128):
         if class_of[byte]:
             template[byte] = -class_of[byte]
@@ -178,7 +179,8 @@ def strings_except(texts: Any, base: Any) -> Any:
 
     fields[T_PLAIN] = plain.ctypes.data
     fields[T_TABLE], fields[T_ACCEPTS] = table.ctypes.data, accepts.ctypes.data
-    fields[T_TEMPLATE], fields[T_REACH] = template.ctypes.data, reach.ctypes.data
+    fields[T_TEMPLATE], fields[T_INNER] = template.ctypes.data, base.ctypes.data + 4 * BASE_HEAD
+    fields[T_REACH] = reach.ctypes.data
     fields[T_LIVE], fields[T_COSTS] = live.ctypes.data, costs.ctypes.data
     fields[T_NODE_COSTS], fields[T_IS_WIDE] = node_costs.ctypes.data, is_wide.ctypes.data
     fields[T_NUM_ASCII], fields[T_CLASSES], fields[T_NODES] = num_ascii.ctypes.data, num_classes, num_nodes

@@ -40,6 +40,7 @@ from .memory import (
     T_ACCEPTS,
     T_CLASSES,
     T_COSTS,
+    T_INNER,
     T_IS_WIDE,
     T_MAX,
     T_MIN,
@@ -82,7 +83,8 @@ def walk_text(
     Returns (number of exits, greatest cost met to within 3 bytes (0 for counted texts), WHOLE or REST: the trie of the
     exits).
     """
-    table, template, accepts = i32(text[T_TABLE]), i32(text[T_TEMPLATE]), u8(text[T_ACCEPTS])
+    table, accepts = i32(text[T_TABLE]), u8(text[T_ACCEPTS])
+    template, inner_template = text[T_TEMPLATE], text[T_INNER]
     num_nodes, num_classes = text[T_NODES], text[T_CLASSES]
     costs, path = i32(text[T_COSTS]), i32(memory[PATH])
     with_exits = exits.shape[0] > 0
@@ -157,7 +159,7 @@ def walk_text(
                         set_short_tokens(memory, trie, node, np.int64(ends[node]), longest, bits)
                         node = np.int64(ends[node])
                         continue
-        spelt = np.int64(template[inner * 256 + data[node]])
+        spelt = np.int64(i32(inner_template if inner else template)[inner * 256 + data[node]])
         alive = False
         if spelt < 0:
             state, inner = np.int64(table[state * num_classes - spelt]), np.int64(0)

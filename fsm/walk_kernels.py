@@ -13,12 +13,18 @@ import numpy as np
 from .automaton_kernels import advance, live_bytes, step
 from .compiled import inner_kernel, kernel
 from .memory import (
+    K_TEXT,
+    KIND,
     NEXT_SAME,
     PATH,
+    POOL,
     ROWS,
+    S_ACCEPTS,
     S_BYTE,
     S_COST,
+    S_OFFSET,
     S_ROW,
+    S_SIZE,
     STATE_WIDTH,
     STATES,
     TRIE_BYTES,
@@ -32,6 +38,9 @@ from .memory import (
     row_at,
     u8,
 )
+
+IN_TEXT = 1 << 40
+NO_LIMIT = 1 << 30
 
 
 @kernel
@@ -56,6 +65,29 @@ def walk(memory: Any, state: Any, live: Any, limit: Any, bits: Any) -> Any:
             if cost < 0:
                 return cost
             worst = max(worst, cost)
+    return worst
+
+
+@kernel
+def row_outside_texts(memory: Any, state: Any, live: Any, eos: Any, bits: Any) -> Any:
+    """The row of a state that stands in no text, in one call: most states are like that.
+
+    Args:
+        live: uint8[256], scratch; eos: int32[num_words], the tokens that may follow a state that accepts.
+        bits: int32[num_words], is overwritten.
+
+    Returns as `walk`; IN_TEXT if the state stands in a text after all.
+    """
+    states, pool, kinds = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND])
+    offset = states[state * STATE_WIDTH + S_OFFSET]
+    for index in range(states[state * STATE_WIDTH + S_SIZE]):
+        if kinds[pool[offset + index] >> 43] == K_TEXT:
+            return IN_TEXT
+    bits[:] = 0
+    worst = walk(memory, state, live, np.int64(NO_LIMIT), bits)
+    if worst >= 0 and i32(memory[STATES])[state * STATE_WIDTH + S_ACCEPTS]:
+        for word in range(bits.shape[0]):
+            bits[word] |= eos[word]
     return worst
 
 
