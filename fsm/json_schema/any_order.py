@@ -29,7 +29,7 @@ class AnyKeyOrder:
 
     def written(self, shape: Shape) -> Expression | None:
         """The objects of a shape; None if there are none."""
-        required = shape.required()
+        required = shape.required
         num_members = len(shape.members) - [value for _, value in shape.members].count(None)
         is_plain = required is not None and shape.others.choices is None
         if is_plain and num_members + bool(shape.others.cells) <= 1:

@@ -17,6 +17,7 @@ from .disjointness import goal_of_item
 from .layout import Layout, Parts
 from .negation import refusals
 from .parts import ANYTHING, ArrayFacet, Contains, Goal
+from .plain import PlainArray
 from .texts import error_at
 
 MAX_STATES = 4_000
@@ -71,6 +72,10 @@ class ArrayWriter:
         if contains:
             return self._containing(facets, contains, minimum, maximum, num_fixed)
         return self._plain(facets, minimum, maximum, num_fixed)
+
+    def plain(self, plain: PlainArray) -> Expression | None:
+        """The arrays of a schema that says nothing else; None if there are none."""
+        return self._list(plain.items, 0, None)
 
     def _list(self, items: Goal, minimum: int, maximum: int | None) -> Expression | None:
         """Items of one kind."""

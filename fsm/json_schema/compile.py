@@ -20,6 +20,7 @@ from .numbers import ANY_INTEGER, ANY_NUMBER, number_expressions, number_texts
 from .objects import ObjectWriter
 from .others import Others
 from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
+from .plain import PlainArray, PlainObject, plain
 from .reading import PLAIN
 from .schema_order import SchemaOrder
 from .sites import Sites
@@ -48,6 +49,7 @@ class SchemaCompiler:
         self._known: dict[Goal, Expression | None] = {}
         self._any: CommonRule | None = None
         self._names: dict[Goal, Dfa] = {}
+        self._plain: dict[Goal, PlainObject | PlainArray] = {}
         self._pending: list[tuple[str, Goal]] = []
         self._count = 0
         others = Others(self.value, self.names)
@@ -98,21 +100,32 @@ class SchemaCompiler:
             self._any = _any_value(self._layout)
             self._rules[_ANY] = self._any.body
         else:
-            branches = self._branching.branches(goal)
-            types = 0
-            for branch in branches:
-                types |= branch.types
-            if types & (ARRAY | OBJECT):
-                name = self._reserve()
-                expression = Rule(name)
-                self._pending.append((name, goal))
+            simple = plain(self._sites, goal)
+            if simple is not None:
+                self._plain[goal] = simple
+                expression = self._rule(goal)
             else:
-                expression = _plain_expressions().get(branches[0]) if len(branches) == 1 else None
-                if expression is None:
-                    options = self._options(goal)
-                    expression = alternation(*options) if options else None
+                expression = self._of_branches(goal, self._branching.branches(goal))
         self._known[goal] = expression
         return expression
+
+    def _of_branches(self, goal: Goal, branches: tuple[Branch, ...]) -> Expression | None:
+        types = 0
+        for branch in branches:
+            types |= branch.types
+        if types & (ARRAY | OBJECT):
+            return self._rule(goal)
+        expression = _plain_expressions().get(branches[0]) if len(branches) == 1 else None
+        if expression is None:
+            options = self._options(goal)
+            expression = alternation(*options) if options else None
+        return expression
+
+    def _rule(self, goal: Goal) -> Rule:
+        """A rule that will be written."""
+        name = self._reserve()
+        self._pending.append((name, goal))
+        return Rule(name)
 
     def names(self, goal: Goal) -> Dfa:
         """The strings that fulfil a goal, as raw text."""
@@ -157,6 +170,10 @@ class SchemaCompiler:
             raise error_at(ConstraintTooLarge, pointer, str(error)) from error
 
     def _written_options(self, goal: Goal) -> list[Expression]:
+        simple = self._plain.get(goal)
+        if simple is not None:
+            only = self._arrays.plain(simple) if isinstance(simple, PlainArray) else self._objects.plain(simple)
+            return [] if only is None else [only]
         branches = self._branching.branches(goal)
         types = 0
         for branch in branches:

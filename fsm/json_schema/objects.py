@@ -19,7 +19,8 @@ from .keys import goal_of_key
 from .layout import Layout
 from .others import NO_KEYS, Others
 from .parts import ANYTHING, Goal, ObjectFacet
-from .shape import Shape
+from .plain import PlainObject
+from .shape import Shape, required_of
 from .texts import error_at, is_writable
 
 MAX_ALTERNATIVES = 500
@@ -54,6 +55,16 @@ class ObjectWriter:
             if expression is not None:
                 found.append(expression)
         return found
+
+    def plain(self, plain: PlainObject) -> Expression | None:
+        """The objects of a schema that says nothing else; None if there are none."""
+        names = dict.fromkeys((*plain.properties, *plain.required))
+        closed = self.closes and not plain.is_open
+        others = NO_KEYS if closed else self.others.simple(plain.additional, frozenset(names))
+        goal_of, additional, value = plain.properties.get, plain.additional, self.value
+        members = [(key, value(goal_of(key, additional)) if is_writable(key) else None) for key in names]
+        shape = Shape(plain.pointer, members, others, [], 0, None, plain.pointer, set(plain.required))
+        return self.written(shape)
 
     # ---------------------------------------------------------------- from branches to shapes
 
@@ -105,7 +116,8 @@ class ObjectWriter:
             for key in names:
                 possible = is_writable(key) and (free_names or self.others.is_name(first, key))
                 members.append((key, self.value(goal_of_key(first, key)) if possible else None))
-        return Shape(pointer, members, others, alternatives, minimum, maximum, minimum_pointer)
+        required = required_of(alternatives)
+        return Shape(pointer, members, others, alternatives, minimum, maximum, minimum_pointer, required)
 
 
 def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:

@@ -119,12 +119,12 @@ class Others:
             minimum: `minProperties`; from 2 on, keys that are few are listed.
         """
         if len(facets) == 1 and not (facets[0].patterns or facets[0].names or facets[0].witnesses):  # nearly always
-            return self._simple(facets[0].additional, named)
+            return self.simple(facets[0].additional, named)
         witnesses = [witness for facet in facets for witness in facet.witnesses]
         patterns = tuple(dict.fromkeys(pattern for facet in facets for pattern, _ in facet.patterns))
         limits = [facet.names for facet in facets if facet.names != ANYTHING]
         if not patterns and not limits and not witnesses:
-            return self._simple(frozenset().union(*(facet.additional for facet in facets)), named)
+            return self.simple(frozenset().union(*(facet.additional for facet in facets)), named)
         allowed = key_language(named, (), ())
         for limit in limits:
             allowed = _both(allowed, self.names(limit))
@@ -152,8 +152,8 @@ class Others:
             )
         return OtherKeys(cells, tuple(choices))
 
-    def _simple(self, goal: Goal, named: frozenset[str]) -> OtherKeys:
-        """No patterns: one cell at most."""
+    def simple(self, goal: Goal, named: frozenset[str]) -> OtherKeys:
+        """The same where no schema has patterns and the others have this goal: one cell at most."""
         if 1 in goal:
             return NO_KEYS
         value = self.value(goal)

@@ -33,7 +33,7 @@ class SchemaOrder:
 
     def written(self, shape: Shape) -> Expression | None:
         """The objects of a shape; None if there are none."""
-        required = shape.required()
+        required = shape.required
         counts = shape.maximum is not None or shape.others.choices is not None
         if required is not None and shape.minimum <= len(required) and not counts:
             return self.ordered(shape, required)

@@ -18,6 +18,7 @@ class Shape:
         others: keys not named.
         alternatives: the facets of each alternative; they differ in their clauses only.
         minimum_pointer: the keyword that asks for `minimum` keys.
+        required: the keys that must be there if the clauses say nothing else, else None.
     """
 
     pointer: str
@@ -27,25 +28,30 @@ class Shape:
     minimum: int
     maximum: int | None
     minimum_pointer: str
+    required: set[str] | None
 
     @property
     def clauses(self) -> Residue:
         """The clauses of each alternative."""
-        return frozenset(
-            frozenset(clause for facet in facets for clause in facet.clauses) for facets in self.alternatives
-        )
+        return clauses_of(self.alternatives)
 
-    def required(self) -> set[str] | None:
-        """The required keys, if the clauses say nothing else."""
-        if len(self.alternatives) > 1 and len(self.clauses) > 1:
-            return None
-        required: set[str] = set()
-        for facet in self.alternatives[0]:
-            for clause in facet.clauses:
-                if len(clause) != 1:
-                    return None
-                ((key, present),) = clause
-                if not present:
-                    return None
-                required.add(key)
-        return required
+
+def clauses_of(alternatives: list[tuple[ObjectFacet, ...]]) -> Residue:
+    """The clauses of each alternative."""
+    return frozenset(frozenset(clause for facet in facets for clause in facet.clauses) for facets in alternatives)
+
+
+def required_of(alternatives: list[tuple[ObjectFacet, ...]]) -> set[str] | None:
+    """The required keys, if the clauses of the alternatives say nothing else."""
+    if len(alternatives) > 1 and len(clauses_of(alternatives)) > 1:
+        return None
+    required: set[str] = set()
+    for facet in alternatives[0]:
+        for clause in facet.clauses:
+            if len(clause) != 1:
+                return None
+            ((key, present),) = clause
+            if not present:
+                return None
+            required.add(key)
+    return required

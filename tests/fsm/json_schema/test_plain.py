@@ -1,0 +1,98 @@
+"""Plain objects and arrays: the short way to a grammar leads to the same grammar."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import ConstraintError, EmptyLanguage, InvalidSchema
+from phloem.fsm import Compiler
+from phloem.fsm.json_schema import ExtraKeys, KeyOrder, schema_to_grammar
+from phloem.fsm.network import Network, build_network
+
+from ..vocabularies import BYTES
+
+KEYS = st.sampled_from(["a", "b", "ab", "a/b", "~", "é", "\ud800"])
+LEAVES = st.sampled_from(
+    [True, False, {}, {"type": "string"}, {"type": "integer"}, {"enum": ["x", 1]}, {"$ref": "#"}, {"maxLength": 3}]
+)
+
+
+def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {"type": st.just("object"), "properties": st.dictionaries(KEYS, values, min_size=1, max_size=4)},
+        optional={"required": st.lists(KEYS, max_size=3), "additionalProperties": values},
+    )
+
+
+def arrays(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({"type": st.just("array"), "items": values})
+
+
+SCHEMAS = st.recursive(LEAVES, lambda inner: objects(inner) | arrays(inner), max_leaves=8).flatmap(
+    lambda inner: objects(st.just(inner) | LEAVES)
+)
+
+
+def the_long_way(schema: Any) -> Any:
+    """The same schema with keywords that demand nothing, so that it is not plain any more."""
+    if not isinstance(schema, dict):
+        return schema
+    kept = dict(schema)
+    if schema.get("type") == "object":
+        kept["properties"] = {key: the_long_way(value) for key, value in schema["properties"].items()}
+        kept["minProperties"] = 0
+    if schema.get("type") == "array":
+        kept["items"] = the_long_way(schema["items"])
+        kept["minItems"] = 0
+    if "additionalProperties" in schema:
+        kept["additionalProperties"] = the_long_way(schema["additionalProperties"])
+    return kept
+
+
+def network(schema: Any, key_order: KeyOrder, extra_keys: ExtraKeys) -> Network | type[ConstraintError]:
+    try:
+        return build_network(schema_to_grammar(schema, key_order=key_order, extra_keys=extra_keys))
+    except ConstraintError as error:
+        return type(error)
+
+
+@settings(deadline=None)
+@given(SCHEMAS, st.sampled_from(["schema", "any"]), st.sampled_from(["schema", "never"]))
+def test_the_short_way_leads_to_the_same_network(schema: Any, key_order: KeyOrder, extra_keys: ExtraKeys) -> None:
+    apart = json.loads(json.dumps(schema))  # what is one object in a schema is read once
+    short, long = (network(each, key_order, extra_keys) for each in (apart, the_long_way(apart)))
+    if not isinstance(short, Network) or not isinstance(long, Network):
+        assert short is long
+        return
+    assert short.data.tolist() == long.data.tolist() and list(short.entries) == list(long.entries)
+    assert [text.fields.tolist()[9:15] for text in short.texts] == [text.fields.tolist()[9:15] for text in long.texts]
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"type": "object", "properties": {"a": 1}}, "/properties/a"),
+        (
+            {"type": "object", "properties": {"a": {"type": "array", "items": {"items": 3}}}},
+            "/properties/a/items/items",
+        ),
+        ({"type": "object", "properties": {"a": True}, "required": ["a", 1]}, "/required"),
+        ({"type": "object", "properties": {"a": True}, "additionalProperties": []}, "/additionalProperties"),
+        ({"type": "object", "properties": []}, "/properties"),
+    ],
+)
+def test_faults_are_found_where_they_are(schema: Any, pointer: str) -> None:
+    with pytest.raises(InvalidSchema) as caught:
+        Compiler(BYTES).json_schema(schema)
+    assert caught.value.pointer == pointer
+
+
+def test_a_required_key_that_cannot_be_is_a_contradiction() -> None:
+    schema = {"type": "object", "properties": {"a": True}, "required": ["b"], "additionalProperties": False}
+    with pytest.raises(EmptyLanguage):
+        Compiler(BYTES).json_schema(schema)
