@@ -7,8 +7,9 @@ thoughts). They go through the real scheduler and the real tree over a model tha
 
 The first table has all of them waiting at once, with the default settings; the optimum is the depth-first order served
 one by one by an eviction that knows the future. The second has them come one by one, two for each that leaves until
-`queue` wait and then one for one, with a single seat and several bounds on overtaking: 0 is the order of arrival. There
-the optimum, which knows all from the start, is out of reach.
+`queue` wait and then one for one, with a single seat and several bounds on overtaking: 0 is the order of arrival, none
+is unfair. There the optimum, which knows all from the start, is out of reach. The last column has the default bound on
+a server so slow that everybody waits longer than `max_wait_seconds`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from phloem.runtime.request import SamplingParams
 
 BLOCK_SIZE = 16
 SEATS = (1, 3, 8, 64)
-BOUNDS = (0, 64, 256, 1024)
+QUEUES = (64, 400, 1000)
+BOUNDS = {"0": 0, "64": 64, "256": 256, "default": None, "none": 10**9}
 NOTHING = SamplingParams(max_tokens=0)
 
 
@@ -57,6 +59,15 @@ def thoughts(random: Random, scale: float) -> Iterator[list[int]]:
         yield from level
 
 
+SHAPES = {"examples": examples, "thoughts": thoughts}
+
+
+def with_pools(prompts: list[list[int]]) -> tuple[list[list[int]], list[int]]:
+    """The prompts, shuffled, and pools that hold one of them up to a hundred."""
+    Random(1).shuffle(prompts)
+    return prompts, [share * -(-max(map(len, prompts)) // BLOCK_SIZE) for share in (1, 2, 5, 20, 100)]
+
+
 def draw(random: Random, length: int) -> list[int]:
     return [random.randrange(1000) for _ in range(length)]
 
@@ -71,7 +82,17 @@ def at_once(engine: Engine, prompts: Sequence[list[int]]) -> float:
     return sum(usage.cached_tokens for usage in usages) / sum(usage.prompt_tokens for usage in usages)
 
 
-def one_by_one(engine: Engine, prompts: Sequence[list[int]], queue: int) -> float:
+class Clock:
+    """Seconds that pass when told."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def one_by_one(engine: Engine, prompts: Sequence[list[int]], queue: int, clock: Clock, seconds: float) -> float:
+    """The hit rate if a step takes so many seconds."""
     coming = iter(prompts)
     num_left = len(prompts)
     while num_left:
@@ -79,6 +100,7 @@ def one_by_one(engine: Engine, prompts: Sequence[list[int]], queue: int) -> floa
             prompt = next(coming, None)
             if prompt is not None:
                 engine.add(prompt, NOTHING)
+        clock.now += seconds
         num_left -= sum(delta.finish_reason is not None for delta in engine.step())
     return engine.statistics().hit_rate
 
@@ -90,14 +112,16 @@ def main() -> None:
     nano = load(EngineConfig(device="cpu"))
     blank = LoadedModel(BlankDecoder(nano.decoder), nano.tokenizer, nano.device, nano.dtype, nano.kv_dtype)  # type: ignore[arg-type]
 
-    def engine(**settings: int) -> Engine:
-        return Engine.from_loaded(EngineConfig(device="cpu", max_waiting_requests=10**6, **settings), blank)  # type: ignore[arg-type]
+    clock = Clock()
 
-    workloads = {}
-    for name, make in (("examples", examples), ("thoughts", thoughts)):
-        prompts = list(make(Random(0), options.scale))
-        Random(1).shuffle(prompts)
-        workloads[name] = prompts, [share * -(-max(map(len, prompts)) // BLOCK_SIZE) for share in (1, 2, 5, 20, 100)]
+    def engine(**settings: int | None) -> Engine:
+        config = EngineConfig(device="cpu", max_waiting_requests=10**6, **settings)  # type: ignore[arg-type]
+        return Engine.from_loaded(config, blank, clock)
+
+    workloads, larger = (
+        {name: with_pools(list(make(Random(0), scale))) for name, make in SHAPES.items()}
+        for scale in (options.scale, 3 * options.scale)
+    )
     print(f"all at once, scale {options.scale}: points of hit rate off the optimum")
     print(
         "| workload | requests | pool, blocks | optimum, % | "
@@ -112,20 +136,26 @@ def main() -> None:
             cells = " | ".join(f"{100 * (best - rate):.2f}" for rate in rates)
             print(f"| {name} | {len(prompts):,} | {num_blocks:,} | {100 * best:.1f} | {cells} |", flush=True)
     print("\none by one: hit rate in %, by the bound on overtaking")
-    print("| workload | queue | pool, blocks | optimum, % | " + " | ".join(map(str, BOUNDS)) + " |")
-    print("|:--|--:|--:|--:|" + "--:|" * len(BOUNDS))
-    for name, (prompts, pools) in workloads.items():
-        for queue in (64, 400):
+    print("| workload | requests | queue | pool, blocks | optimum, % | " + " | ".join(BOUNDS) + " | all too long |")
+    print("|:--|--:|--:|--:|--:|" + "--:|" * (len(BOUNDS) + 1))
+    for name, (prompts, pools) in larger.items():
+        for queue in QUEUES:
             for num_blocks in pools[2:4]:
                 best = optimum(prompts, num_blocks)
                 rates = [
                     one_by_one(
-                        engine(num_blocks=num_blocks, max_running_requests=1, max_overtakes=bound), prompts, queue
+                        engine(num_blocks=num_blocks, max_running_requests=1, max_overtakes=bound),
+                        prompts,
+                        queue,
+                        clock,
+                        seconds,
                     )
-                    for bound in BOUNDS
+                    for bound, seconds in [*((bound, 0.0) for bound in BOUNDS.values()), (None, 60 / queue)]
                 ]
                 cells = " | ".join(f"{100 * rate:.1f}" for rate in rates)
-                print(f"| {name} | {queue} | {num_blocks:,} | {100 * best:.1f} | {cells} |", flush=True)
+                print(
+                    f"| {name} | {len(prompts):,} | {queue} | {num_blocks:,} | {100 * best:.1f} | {cells} |", flush=True
+                )
 
 
 if __name__ == "__main__":

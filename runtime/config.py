@@ -35,7 +35,8 @@ class EngineConfig:
         max_running_requests: most sequences in a step.
         max_waiting_requests: length of the queue beyond which `add` raises `QueueFull`.
         max_overtakes: at most so many requests that arrived later are admitted before one that waits; those that arrive
-            between the same two steps arrive together. 0: the order of arrival.
+            between the same two steps arrive together. 0: the order of arrival. None: 256, or as many as have waited at
+            a time since the oldest of them came, whichever is more.
         max_wait_seconds: a request that has waited for so long is served before any other that waits, whatever their
             priorities.
         prefix_cache: keep the KV of finished requests for those that share a prefix.
@@ -68,7 +69,7 @@ class EngineConfig:
     max_batch_tokens: int = 2048
     max_running_requests: int = 256
     max_waiting_requests: int = 4096
-    max_overtakes: int = 256
+    max_overtakes: int | None = None
     max_wait_seconds: float = 30.0
     prefix_cache: bool = True
     eviction_policy: str = "lru"
@@ -88,7 +89,7 @@ class EngineConfig:
         for name in ("num_blocks", "kv_memory_bytes", "max_model_len", "num_threads"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
-        if min(self.max_overtakes, self.max_draft_tokens, self.reply_memory_bytes) < 0:
+        if min(self.max_overtakes or 0, self.max_draft_tokens, self.reply_memory_bytes) < 0:
             raise ConfigError("max_overtakes, max_draft_tokens and reply_memory_bytes must not be negative")
         if not self.max_wait_seconds >= 0:
             raise ConfigError(f"max_wait_seconds: {self.max_wait_seconds} is out of range; it must not be negative")

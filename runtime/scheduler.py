@@ -46,7 +46,7 @@ class Scheduler:
         *,
         max_batch_tokens: int,
         max_running_requests: int,
-        max_overtakes: int,
+        max_overtakes: int | None,
         max_wait_seconds: float,
         clock: Callable[[], float],
     ) -> None:

@@ -71,6 +71,33 @@ def test_a_batch_longer_than_the_queue_still_gains_from_the_order() -> None:
     assert served(prompts, num_blocks=40, max_waiting_requests=90, max_overtakes=45) > arrival + 0.2
 
 
+def test_requests_that_come_one_by_one_hit_as_if_overtaking_had_no_bound_in_a_queue_of_any_length() -> None:
+    """The queue is longer than 256. Where no more than 256 may overtake, nearly all are due and go as they came."""
+    source = random.Random(3)
+    families = [[source.randrange(250) for _ in range(24)] for _ in range(120)]
+    prompts = [[*source.choice(families), *(source.randrange(250) for _ in range(4))] for _ in range(1000)]
+    rates = {}
+    for bound in (None, 10**9, 64):
+        engine = fake_engine(
+            decoder=BlankDecoder(),
+            block_size=BLOCK_SIZE,
+            num_blocks=40,
+            max_running_requests=1,
+            max_overtakes=bound,
+            check_invariants=False,
+        )
+        coming = iter(prompts)
+        num_left = len(prompts)
+        while num_left:
+            for _ in range(min(2, 450 - engine.statistics().num_waiting)):
+                if prompt := next(coming, None):
+                    engine.add(prompt, NOTHING)
+            num_left -= len(engine.step())
+        rates[bound] = engine.statistics().hit_rate
+    assert rates[None] > rates[10**9] - 0.01
+    assert rates[None] > rates[64] + 0.2
+
+
 def test_the_order_of_arrival_could_not_reach_it() -> None:
     """The counter-proof: in a small pool nobody, not even who knows the future, does as well without reordering."""
     for workload in (few_shot_product, tree_of_thought):
