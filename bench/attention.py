@@ -4,6 +4,8 @@
     python bench/attention.py --device cpu     one thread, CPU time
     python bench/attention.py --quick          a few cases
     python bench/attention.py --sharing        the CPU's flat path / shared, over requests and lengths of the prefix
+    python bench/attention.py --fit            on a GPU: when sharing pays, fitted; prints the line for `launch.py`
+    python bench/attention.py --configs        on a GPU: decode with other tiles, warps, stages and registers
 
 SDPA is given its best case: KV already contiguous, query heads of a group packed as rows on the CPU; "gather"
 adds the copy out of the blocks that it would need here. On the CPU, where requests share, one more column gives each
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from phloem.kernels import AttentionPlan, attention, plan_attention
+from phloem.kernels.launch import SHARING_COSTS, SharingCosts
 
 BLOCK_SIZE = 16
 Call = Callable[[], Tensor]
@@ -94,7 +98,7 @@ class Problem:
         k, v = (gather(cache, tables, case.context_len) for cache in (k_cache, v_cache))
         return Problem(q, k_cache, v_cache, tables, k, v)
 
-    def plan(self, case: Case, *, share: bool) -> AttentionPlan:
+    def plan(self, case: Case, *, share: bool, costs: SharingCosts = SHARING_COSTS) -> AttentionPlan:
         num_heads, num_kv_heads, head_dim = case.heads
         return plan_attention(
             np.arange(case.batch + 1, dtype=np.int32) * case.q_len,
@@ -106,6 +110,7 @@ class Problem:
             block_size=BLOCK_SIZE,
             device=self.q.device,
             share_prefixes=share,
+            costs=costs,
         )
 
 
@@ -232,6 +237,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--quick", action="store_true", help="every third case")
+    parser.add_argument("--fit", action="store_true", help="only the costs of sharing, on a GPU")
+    parser.add_argument("--configs", action="store_true", help="only other launch configurations, on a GPU")
     parser.add_argument("--sharing", action="store_true", help="only the CPU's flat path against its shared one")
     arguments = parser.parse_args()
     if arguments.sharing:
@@ -239,6 +246,13 @@ def main() -> None:
         report_sharing()
         return
     device = torch.device(arguments.device)
+    if arguments.fit or arguments.configs:
+        if not torch.cuda.is_available():
+            sys.exit("bench/attention.py: --fit and --configs time a GPU and found no CUDA device")
+        from tune_attention import compare_configs, fit_sharing
+
+        (fit_sharing if arguments.fit else compare_configs)(arguments.quick)
+        return
     torch.manual_seed(0)
     np.random.seed(0)
     if device.type == "cpu":

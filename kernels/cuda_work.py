@@ -8,7 +8,8 @@ step, or if it shares splits with others: a shared split is one item for the row
     cut request        slot of (token, split, head) = slots[token, 0] + split * slots[token, 1] + head
 
 Cutting, sharing and the order of items are matters of speed; no result depends on them. (Through the tile
-class it may: 16 and 32 rows take another MMA instruction than 64 and 128. `deterministic` uses one class.)
+class it may: 16 and 32 rows take another MMA instruction than 64, and the widest class, for prefill, runs through
+its splits without folding. `deterministic` uses one class, which folds.)
 
 Cost: a sort and compiled loops over requests and items, about 0.1 ms for 64 requests of 8k tokens.
 Where the lists lie is `work_buffers`' matter.
@@ -21,7 +22,15 @@ import numpy.typing as npt
 import torch
 from numba import njit
 
-from .launch import BLOCK_ROWS, DETERMINISTIC_BLOCK_ROWS, SPLIT_SIZE, largest_block_rows
+from .launch import (
+    BLOCK_ROWS,
+    DETERMINISTIC_BLOCK_ROWS,
+    SHARING_COSTS,
+    SPLIT_SIZE,
+    WIDEST,
+    SharingCosts,
+    largest_block_rows,
+)
 from .sharing import forest, order_by_prefix, shared_lens
 from .work_buffers import CudaWork, Launch, WorkBuffers, send_work
 
@@ -53,6 +62,7 @@ def plan_cuda_work(
     share: bool,
     deterministic: bool,
     device: torch.device,
+    costs: SharingCosts = SHARING_COSTS,
     buffers: WorkBuffers | None = None,
     num_tokens: int = 0,
 ) -> CudaWork:
@@ -66,6 +76,8 @@ def plan_cuda_work(
     shared = np.zeros(len(context_lens), np.int32)
     if share and len(context_lens) > 1:
         order, shared = _sharers(context_lens, block_tables, q_lens, group, block_size)
+        launch = costs.launch_bytes / (4 * num_kv_heads * head_dim)
+        _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group, costs.partial, launch)
     nodes = forest(shared, context_lens[order])
     limit = DETERMINISTIC_BLOCK_ROWS if deterministic else largest_block_rows(head_dim)
     classes = np.array(
@@ -75,12 +87,12 @@ def plan_cuda_work(
     rows, row_starts, positions, slots, num_slots = _place(order, query_starts, context_lens, is_cut, num_heads)
     items = _list_items(nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes)
     lens = items[:, KEY_END] - items[:, KEY_BEGIN]
-    is_long = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE)
-    kinds = 2 * items[:, TILE_CLASS] + is_long
+    folds = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE) & (classes[items[:, TILE_CLASS]] < WIDEST)
+    kinds = 2 * items[:, TILE_CLASS] + folds
     return send_work(
         items[np.lexsort((-lens, kinds))],
         tuple(
-            Launch(int(classes[kind // 2]), kind % 2 == 0, count)
+            Launch(int(classes[kind // 2]), kind % 2 == 1, count)
             for kind, count in enumerate(np.bincount(kinds).tolist())
             if count
         ),
@@ -107,17 +119,17 @@ def _sharers(
     order = np.concatenate([order[few_rows], order[~few_rows]])
     shared = shared_lens(order, block_tables, context_lens, q_lens, block_size, SPLIT_SIZE)
     shared[int(few_rows.sum()) :] = 0
-    _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group)
     return order, shared
 
 
 @njit(cache=True)
-def _drop_poor_sharing(shared: IntArray, context_lens: IntArray, packed_rows: IntArray) -> None:
-    """Unshare, in place, each run of sharers that saves less than cutting its requests costs.
+def _drop_poor_sharing(
+    shared: IntArray, context_lens: IntArray, packed_rows: IntArray, partial: float, launch: float
+) -> None:
+    """Unshare, in place, each run of sharers that saves less than it costs; partial, launch: in keys of a KV head.
 
-    Saved per KV head: the shared lengths of neighbours, summed, are exactly the keys read less. Added: a
-    partial (head_dim + 2 floats, written and read) per packed row and split weighs about as much as two keys
-    (K and V in 16 bits). Sharing must save twice what it adds.
+    Saved per KV head: the shared lengths of neighbours, summed, are exactly the keys read less. Added: its requests
+    are cut, so a partial for each of their packed rows and splits.
     """
     num_requests = len(shared)
     begin = 0
@@ -128,8 +140,8 @@ def _drop_poor_sharing(shared: IntArray, context_lens: IntArray, packed_rows: In
         saved, added = 0, 0
         for i in range(begin, end):
             saved += shared[i]
-            added += 2 * packed_rows[i] * (1 + (context_lens[i] - 1) // SPLIT_SIZE)
-        if saved < 2 * added:
+            added += packed_rows[i] * (1 + (context_lens[i] - 1) // SPLIT_SIZE)
+        if saved < partial * added + launch:
             shared[begin:end] = 0
         begin = end
 

@@ -9,40 +9,65 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BLOCK_ROWS = (16, 32, 64)  # tile classes of attention, by number of query rows
+BLOCK_ROWS = (16, 32, 64, 128)  # tile classes of attention, by number of query rows
+WIDEST = BLOCK_ROWS[-1]
 DETERMINISTIC_BLOCK_ROWS = 64  # one class, hence one MMA instruction, for decode and prefill alike
 SPLIT_SIZE = 256  # keys per split of the absolute grid; a multiple of every block_keys
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionConfig:
-    """One launch of the attention kernel."""
+    """One launch of the attention kernel. max_registers: per thread; None: as many as the compiler likes."""
 
     block_rows: int
     block_keys: int
     num_warps: int
     num_stages: int
+    max_registers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharingCosts:
+    """When it pays on a GPU to read keys that several requests share together, in keys of one KV head.
+
+    Sharing saves reading keys. It costs partial results, which are written and read again: `partial` keys for each (row
+    and split), and `launch_bytes` for merging them at all, as many bytes of KV as could be read meanwhile.
+    """
+
+    partial: float
+    launch_bytes: float
+
+
+# A partial is head_dim + 2 floats, twice, and a key 4 head_dim bytes of K and V in 16 bits: two keys, and as much again
+# to be sure. A launch inside a graph is about a microsecond. From bytes, not yet from `bench/attention.py --fit`.
+SHARING_COSTS = SharingCosts(partial=4.0, launch_bytes=4e6)
 
 
 def largest_block_rows(head_dim: int) -> int:
-    """The widest tile class whose two sums, of a split and of all splits so far, fit the registers."""
-    return 32 if head_dim > 128 else 64
+    """The widest tile class whose sums fit the registers."""
+    return 32 if head_dim > 128 else WIDEST
 
 
-def attention_config(block_rows: int, head_dim: int, itemsize: int, quantised: bool = False) -> AttentionConfig:
+def attention_config(
+    block_rows: int, folds: bool, head_dim: int, itemsize: int, quantised: bool = False
+) -> AttentionConfig:
     """How to launch a tile class.
 
     num_stages 5 gives two buffers each of K and V in flight: Triton spends stages on the block-table load
-    inside the loop, so that 2 to 4 give a single buffer and no overlap at all (7 would give three). quantised: keys and
-    values of one byte, which are widened in registers; the widest class has none to spare for 64 of them.
+    inside the loop, so that 2 to 4 give a single buffer and no overlap at all (7 would give three). folds: a second
+    sum is kept, of the splits so far. quantised: keys and values of one byte, which are widened in registers.
+    168 registers are what three programs of four warps find on a multiprocessor; the compiler takes up to 250 if it
+    may, and needs less.
     """
-    block_keys = 64
-    if head_dim > 128 or itemsize == 4 or (quantised and block_rows * head_dim >= 64 * 96):
-        block_keys = 32
-    if head_dim > 128 and itemsize == 4:
-        block_keys = 16
-    num_warps = 8 if block_rows * head_dim >= 32 * 96 else 4
-    return AttentionConfig(block_rows, block_keys, num_warps, 5)
+    if itemsize == 4:  # no tensor cores: many threads, few keys at a time
+        return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, 16 if block_rows == WIDEST else 8, 5)
+    is_large = block_rows * head_dim >= 32 * 96
+    if quantised:
+        few = block_rows == 16 and head_dim <= 128
+        return AttentionConfig(block_rows, 32, 8 if is_large else 4, 5, 168 if few else None)
+    block_keys = 32 if head_dim > 128 or block_rows * head_dim > 64 * 128 else 64
+    few = block_rows == 16 and 64 < head_dim <= 128 and not folds
+    return AttentionConfig(block_rows, block_keys, 8 if is_large else 4, 5, 168 if few else None)
 
 
 def elementwise_warps(width: int) -> int:

@@ -10,7 +10,10 @@ chunk and by the requests that share the keys::
 
 Every split is reduced on its own, from nothing, in steps of BLOCK_KEYS keys; splits are folded left to right.
 Whether the folding happens here (an item that owns all keys of its rows) or in the merge kernel (an item that
-owns one split) is a matter of load balance and changes no operation on the numbers.
+owns one split) is a matter of load balance and changes no operation on the numbers. Only the widest tile class runs
+through all its keys with one sum: two of them would not fit its registers.
+
+Programs are as many as suit the device, or as a captured graph fixed; each takes its share of the items.
 
 Softmax is in base 2; scores, weights and sums are fp32. It knows nothing of who planned the items.
 """
@@ -63,7 +66,7 @@ def attend_items(
     BLOCK_KEYS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     SPLIT: tl.constexpr,
-    ONE_SPLIT: tl.constexpr,  # no item of this launch spans two splits
+    FOLDS: tl.constexpr,  # every split is summed up on its own; else an item is one sum
     QUANTISED: tl.constexpr,  # int8 or fp8 keys and values
     HAS_WINDOW: tl.constexpr,
     HAS_CAP: tl.constexpr,
@@ -163,7 +166,7 @@ def attend_items(
                     weights = weights * tl.load(v_scales_ptr + at)[None, :]
                 acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
                 top = new_top
-                if not ONE_SPLIT and (start + BLOCK_KEYS) % SPLIT == 0:
+                if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
                     folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
                     top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
                     total = tl.zeros([BLOCK_ROWS], tl.float32)
@@ -212,7 +215,7 @@ def cuda_attention(
         sums = torch.empty((work.num_slots, head_dim), dtype=torch.float32, device=q.device)
         tops = torch.empty((work.num_slots, 2), dtype=torch.float32, device=q.device)
     for launch in work.launches:
-        config = attention_config(launch.block_rows, head_dim, q.element_size(), k_scales is not None)
+        config = attention_config(launch.block_rows, launch.folds, head_dim, q.element_size(), k_scales is not None)
         attend_items[(work.num_programs or launch.num_items,)](
             q,
             k_cache,
@@ -246,7 +249,7 @@ def cuda_attention(
             BLOCK_KEYS=config.block_keys,
             BLOCK_SIZE=block_size,
             SPLIT=SPLIT_SIZE,
-            ONE_SPLIT=launch.is_one_split,
+            FOLDS=launch.folds,
             QUANTISED=k_scales is not None,
             HAS_WINDOW=window > 0,
             HAS_CAP=soft_cap > 0,
@@ -254,6 +257,7 @@ def cuda_attention(
             STAGES=config.num_stages,
             num_warps=config.num_warps,
             num_stages=config.num_stages,
+            maxnreg=config.max_registers,
             enable_fp_fusion=True,
         )
     if work.num_merged:

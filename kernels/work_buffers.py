@@ -40,13 +40,13 @@ class Launch:
     """Items of one tile class, longest first. The device finds first item and number in its header entry."""
 
     block_rows: int
-    is_one_split: bool  # no item spans two splits
+    folds: bool  # items may span several splits, and fold them one by one
     num_items: int
 
     @property
     def entry(self) -> int:
         """Which entry of the header is its own."""
-        return 2 * BLOCK_ROWS.index(self.block_rows) + (not self.is_one_split)
+        return 2 * BLOCK_ROWS.index(self.block_rows) + self.folds
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class CudaWork:
     @property
     def signature(self) -> tuple[object, ...]:
         """Equal for steps that launch the same kernels at the same places, if buffers and programs are fixed."""
-        kinds = tuple((launch.block_rows, launch.is_one_split) for launch in self.launches)
+        kinds = tuple((launch.block_rows, launch.folds) for launch in self.launches)
         return self.num_tokens, kinds, self.num_merged > 0
 
     @property

@@ -10,6 +10,7 @@ import torch
 
 from .cpu_work import CpuWork, plan_cpu_work
 from .cuda_work import num_programs_at_once, plan_cuda_work
+from .launch import SHARING_COSTS, SharingCosts
 from .work_buffers import CudaWork, WorkBuffers
 
 IntArray = npt.NDArray[np.int32]
@@ -51,6 +52,7 @@ def plan_attention(
     device: torch.device | str = "cpu",
     share_prefixes: bool = True,
     deterministic: bool = False,
+    costs: SharingCosts = SHARING_COSTS,
     buffers: WorkBuffers | None = None,
     num_tokens: int = 0,
 ) -> AttentionPlan:
@@ -61,6 +63,7 @@ def plan_attention(
     then every row goes through one tile class, and decode, chunked prefill and cached prefill take the same
     instructions in the same order.
 
+    costs: what decides on a GPU whether sharing saves time.
     buffers: lay the work list for Triton out in them, over that of the step before, so that a captured graph finds it;
     num_tokens: as if there were so many, if there are fewer. Both leave the results alone.
 
@@ -89,6 +92,7 @@ def plan_attention(
             share=share_prefixes,
             deterministic=deterministic,
             device=device,
+            costs=costs,
             buffers=buffers,
             num_tokens=num_tokens,
         )

@@ -42,6 +42,7 @@ class Case:
     kv_tile: tuple[int, int, int] | None = None  # (keys, padded head_dim, bytes of a number) of the streamed tiles
     undivided: frozenset[str] = field(default=frozenset())  # integers of which nothing is known
     oldest: int = 80  # the first architecture it must compile for
+    max_registers: int | None = None  # per thread; None: the compiler's choice
 
 
 def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[str, Any]) -> dict[str, str]:
@@ -51,7 +52,7 @@ def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[
 
 
 def attention_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.launch import BLOCK_ROWS, SPLIT_SIZE, attention_config, largest_block_rows
+    from phloem.kernels.launch import BLOCK_ROWS, SPLIT_SIZE, WIDEST, attention_config, largest_block_rows
     from phloem.kernels.triton_attention import attend_items
 
     shapes = [
@@ -71,6 +72,9 @@ def attention_cases(subset: bool) -> Iterator[Case]:
         ("bf16", "bf16", 4, 128, 1, False, False, False),
         ("bf16", "int8", 4, 128, 1, False, False, False),
         ("bf16", "bf16", 3, 32, 16, False, False, False),
+        ("fp32", "fp32", 3, 64, 16, False, False, False),
+        ("fp32", "fp32", 4, 128, 16, False, False, False),
+        ("fp32", "fp32", 2, 256, 16, True, True, False),
     ]
     fixed = {
         **{name: "*fp32" for name in ("sums_ptr", "tops_ptr", "k_scales_ptr", "v_scales_ptr")},
@@ -84,11 +88,12 @@ def attention_cases(subset: bool) -> Iterator[Case]:
         for block_rows in BLOCK_ROWS:
             if block_rows > largest_block_rows(head_dim):
                 continue
-            for one_split in (True, False):
-                wanted = ((16, True), (64, False)) if stored == element else ((16, True),)
-                if subset and (block_rows, one_split) not in wanted:
+            for folds in (False, True):
+                wanted = ((16, False), (64, True)) if stored == element else ((16, False),)
+                if (subset and (block_rows, folds) not in wanted) or (folds and block_rows == WIDEST):
                     continue
-                config = attention_config(block_rows, head_dim, 2, stored != element)
+                itemsize = 4 if element == "fp32" else 2
+                config = attention_config(block_rows, folds, head_dim, itemsize, stored != element)
                 padded = 1 << (head_dim - 1).bit_length()
                 constants = {
                     "GROUP": group,
@@ -98,14 +103,14 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     "BLOCK_KEYS": config.block_keys,
                     "BLOCK_SIZE": block_size,
                     "SPLIT": SPLIT_SIZE,
-                    "ONE_SPLIT": one_split,
+                    "FOLDS": folds,
                     "QUANTISED": stored != element,
                     "HAS_WINDOW": window,
                     "HAS_CAP": cap,
                     "HAS_SINKS": sinks,
                     "STAGES": config.num_stages,
                 }
-                walk = "one split" if one_split else "walk"
+                walk = "folds" if folds else "one sum"
                 kind = element if stored == element else f"{element} KV {stored}"
                 options = "".join(o for o, on in ((" window", window), (" cap", cap), (" sinks", sinks)) if on)
                 yield Case(
@@ -115,9 +120,10 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     constants,
                     config.num_warps,
                     config.num_stages,
-                    (config.block_keys, padded, 1 if stored != element else 2),
+                    (config.block_keys, padded, 1 if stored != element else itemsize),
                     frozenset({"num_heads", "window"}),
                     FIRST_FP8 if stored == "fp8e4nv" else 80,
+                    config.max_registers,
                 )
 
 
@@ -200,6 +206,7 @@ def compile_case(case: Case, arch: int) -> Any:
         attrs={(names.index(name),): [["tt.divisibility", 16]] for name in divided},
     )
     options = {"num_warps": case.num_warps, "num_stages": case.num_stages, "enable_fp_fusion": True}
+    options["maxnreg"] = case.max_registers
     return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from phloem.kernels import AttentionPlan, plan_attention, reference
 from phloem.kernels.cuda_work import plan_cuda_work
+from phloem.kernels.launch import SharingCosts
 from phloem.kernels.work_buffers import CudaWork
 from phloem.runtime.batch import Batch
 from phloem.runtime.decode_graphs import Recorder
@@ -125,7 +126,7 @@ class PagedBatch:
             block_size=block_size,
             num_processors=num_processors,
             device=self.q.device,
-            **{"share": True, "deterministic": False, **options},
+            **{"share": True, "deterministic": False, "costs": SharingCosts(0.0, 0.0), **options},
         )
 
     def exact(self, scale: float, window: int = 0, soft_cap: float = 0.0, sinks: Tensor | None = None) -> Tensor:

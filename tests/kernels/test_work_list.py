@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from phloem.kernels import cpu_work as cpu
 from phloem.kernels import cuda_work as cuda
 from phloem.kernels import plan_attention
-from phloem.kernels.launch import SPLIT_SIZE
+from phloem.kernels.launch import SPLIT_SIZE, WIDEST, SharingCosts
 from phloem.kernels.work_buffers import MERGE_ENTRY, CudaWork
 
 Array = np.ndarray[Any, Any]
@@ -118,6 +118,7 @@ def test_cuda_items_cover_every_key_of_every_packed_row_once(
         share=share,
         deterministic=deterministic,
         device=torch.device("cpu"),
+        costs=SharingCosts(0.0, 0.0),
     )
     rows, positions, slots = work.rows.tolist(), work.positions.tolist(), work.slots.tolist()
     blocks, merged = work.buffer.tolist(), set(work.merged_tokens[: work.num_merged].tolist())
@@ -136,7 +137,7 @@ def test_cuda_items_cover_every_key_of_every_packed_row_once(
             assert begin % SPLIT_SIZE == 0
             assert num_rows <= launch.block_rows
             one_split = (end - 1) // SPLIT_SIZE == begin // SPLIT_SIZE
-            assert one_split or (is_direct and not launch.is_one_split)
+            assert one_split or (is_direct and (launch.folds or launch.block_rows == WIDEST))
             for r in range(row_begin, row_begin + num_rows):
                 token, head = rows[r // group], kv_head * group + r % group
                 visible_end = min(end, positions[token] + 1)
@@ -175,7 +176,31 @@ def test_a_shared_prefix_is_read_once() -> None:
         return int((work.items[:, cuda.KEY_END] - work.items[:, cuda.KEY_BEGIN]).sum())
 
     assert keys_read(flat) == 2 * 64 * 600
-    assert keys_read(shared) == 2 * (4 * 512 + 64 * 88)  # 256 packed rows are four tiles of 64
+    assert keys_read(shared) == 2 * (2 * 512 + 64 * 88)  # 256 packed rows are two tiles of 128
+
+
+@pytest.mark.parametrize(
+    ("costs", "is_shared"),
+    [((0.0, 0.0), True), ((5.0, 0.0), True), ((6.0, 0.0), False), ((0.0, 1e5), True), ((0.0, 1e6), False)],
+)
+def test_sharing_must_save_more_keys_than_it_costs(costs: tuple[float, float], is_shared: bool) -> None:
+    tables = np.arange(2 * 40, dtype=np.int32).reshape(2, 40)
+    tables[1, :16] = tables[0, :16]
+    work = cuda.plan_cuda_work(  # saves 256 keys of 512 bytes; adds partials of 2 x 8 rows and 3 splits
+        np.arange(3, dtype=np.int32),
+        np.full(2, 600, np.int32),
+        tables,
+        num_heads=8,
+        num_kv_heads=1,
+        head_dim=128,
+        block_size=16,
+        num_processors=1,
+        share=True,
+        deterministic=False,
+        device=torch.device("cpu"),
+        costs=SharingCosts(*costs),
+    )
+    assert bool(work.num_merged) == is_shared
 
 
 def test_little_sharing_is_not_worth_cutting_for() -> None:

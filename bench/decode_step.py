@@ -1,0 +1,314 @@
+"""A whole decode step on a GPU against the roofline: the bytes it must read, at the bandwidth of a large copy.
+
+    python bench/decode_step.py                the table, and the small model beside transformers' compiled generate
+    python bench/decode_step.py --quick        batch 1 and 32 only, at 1k
+    python bench/decode_step.py --tiny         a tiny model on the CPU: shows that the script runs, measures nothing
+
+Models have the shapes of Llama-3-8B and Qwen3-0.6B and random weights in bf16. A step reads every weight once (of the
+embedding only the rows looked up, unless it is the output projection too) and the keys and values of every context.
+
+    graph    the step's CUDA graph alone, by events: what the device takes
+    step     plan, upload, replay and greedy choice, until the tokens are on the host: what a server pays
+    launched the same without graphs
+
+Medians of many steps; the caches are far larger than the L2. For batch 1 of the small model: tokens per second of both
+over the same number of tokens, prefill apart, in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from phloem.kernels import pack_linear
+from phloem.runtime.batch import Batch
+from phloem.runtime.decode_graphs import CudaRecorder, Recorder
+from phloem.runtime.kv_cache import KVCache
+from phloem.runtime.model_runner import ModelRunner
+from phloem.runtime.models import Decoder, ModelConfig
+from phloem.runtime.models.decoder import LayerWeights
+
+BLOCK_SIZE = 16
+LLAMA_8B = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 16384,
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+}
+QWEN3_0_6B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "vocab_size": 151936,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 16384,
+    "rope_theta": 1000000.0,
+    "tie_word_embeddings": True,
+}
+TINY = QWEN3_0_6B | {
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
+CASES = {
+    "8B": [
+        (1, 1024),
+        (1, 8192),
+        (32, 1024),
+        (32, 2048),
+        (32, 8192),
+        (128, 1024),
+        (128, 2048),
+        (128, 4096),
+        (128, 8192),
+    ],
+    "0.6B": [(1, 1024), (1, 8192), (32, 1024), (128, 1024)],
+}
+
+
+def random_decoder(values: dict[str, Any], device: torch.device, dtype: torch.dtype) -> Decoder:
+    """A decoder of this configuration with small random weights, made on the device."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(values | {"eos_token_id": 0}))
+        config = ModelConfig.from_folder(folder)
+
+    def matrix(rows: int, columns: int) -> Any:
+        return pack_linear((torch.randn(rows, columns, device=device) * 0.02).to(dtype))
+
+    hidden, inner, size = config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim
+    ones = torch.ones(hidden, device=device)
+    head_norm = torch.ones(config.head_dim, device=device) if config.options.qk_norm else None
+    layers = [
+        LayerWeights(
+            input_norm=ones,
+            qkv=matrix(config.qkv_size, hidden),
+            q_norm=head_norm,
+            k_norm=head_norm,
+            o=matrix(hidden, size),
+            post_attention_norm=None,
+            mlp_norm=ones,
+            gate_up=matrix(2 * inner, hidden),
+            down=matrix(hidden, inner),
+            post_mlp_norm=None,
+        )
+        for _ in range(config.num_layers)
+    ]
+    embedding = matrix(config.vocab_size, hidden)
+    lm_head = embedding if config.tie_word_embeddings else matrix(config.vocab_size, hidden)
+    parts = {"embedding": embedding, "layers": layers, "final_norm": ones, "lm_head": lm_head}
+    return Decoder(config, **parts, max_positions=config.max_position_embeddings)
+
+
+class Decoding:
+    """Requests of equal length that decode greedily, in blocks that lie anywhere."""
+
+    def __init__(self, decoder: Decoder, recorder: Recorder | None, batch: int, context_len: int, room: int) -> None:
+        config = decoder.config
+        width = -(-(context_len + room) // BLOCK_SIZE)
+        shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
+        self.cache = KVCache(
+            **shape, num_blocks=batch * width, block_size=BLOCK_SIZE, dtype=decoder.dtype, device=decoder.device
+        )
+        for tensor in (*self.cache.keys, *self.cache.values):
+            tensor.normal_()
+        self.tables = np.random.default_rng(0).permutation(batch * width).reshape(batch, width).astype(np.int32)
+        self.runner = ModelRunner(decoder, self.cache, decoder.device, recorder)
+        self.token_ids = np.zeros(batch, np.int64)
+        self.context_len = context_len
+
+    def step(self) -> None:
+        """Decodes one token of each request; waits until they are on the host."""
+        position, batch = self.context_len, len(self.tables)
+        self.context_len += 1
+        slots = self.tables[:, position // BLOCK_SIZE].astype(np.int64) * BLOCK_SIZE + position % BLOCK_SIZE
+        rows = np.arange(batch + 1)
+        lens = np.full(batch, self.context_len, np.int32)
+        positions = np.full(batch, position, np.int64)
+        starts = rows.astype(np.int32)
+        step = Batch([], self.token_ids, positions, slots, starts, lens, self.tables, [1] * batch, rows[:-1])
+        self.token_ids = self.runner.forward(step).argmax(-1).cpu().numpy()
+
+
+class TimingRecorder:
+    """Captures as `CudaRecorder` does, and times every replay on the device."""
+
+    def __init__(self) -> None:
+        self._recorder = CudaRecorder()
+        self.events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    def record(self, step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        replay = self._recorder.record(step)
+
+        def timed() -> torch.Tensor:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            output = replay()
+            end.record()
+            self.events.append((start, end))
+            return output
+
+        return timed
+
+
+def median_step(decoding: Decoding, count: int) -> float:
+    """Microseconds of a step on the wall clock, after a few to warm up."""
+    times = []
+    for index in range(count + 4):
+        begin = time.perf_counter()
+        decoding.step()
+        if index >= 4:
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times) * 1e6
+
+
+def copy_bandwidth() -> float:
+    """Bytes per microsecond, read and written, of a 4 GiB copy; the best of ten."""
+    source = torch.empty(4 << 30, dtype=torch.int8, device="cuda")
+    target, times = torch.empty_like(source), []
+    for _ in range(10):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        target.copy_(source)
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) * 1e3)
+    return 2 * source.numel() / min(times)
+
+
+def bytes_of_step(decoder: Decoder, batch: int, context_len: int) -> int:
+    """What a step has to read: weights and KV. Activations and what is written are left out."""
+    config = decoder.config
+    weights = decoder.num_weight_bytes
+    if not config.tie_word_embeddings:
+        weights -= (config.vocab_size - batch) * config.hidden_size * decoder.dtype.itemsize
+    return weights + batch * context_len * bytes_of_token(decoder)
+
+
+def bytes_of_token(decoder: Decoder) -> int:
+    """Keys and values of one token."""
+    config = decoder.config
+    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * decoder.dtype.itemsize
+
+
+def report(name: str, decoder: Decoder, cases: list[tuple[int, int]], bandwidth: float, count: int) -> None:
+    print(
+        f"{'':6} {'batch':>5} {'context':>8} {'roofline':>9} {'graph':>9} {'step':>9} {'launched':>9}  roofline / graph"
+    )
+    for batch, context_len in cases:
+        floor = bytes_of_step(decoder, batch, context_len) / bandwidth
+        if batch * bytes_of_token(decoder) * (context_len + count + 24) > 0.95 * torch.cuda.mem_get_info()[0]:
+            print(f"{name:6} {batch:5} {context_len:8} {floor:9.0f}  does not fit the device's memory")
+            continue
+        recorder = TimingRecorder()
+        decoding = Decoding(decoder, recorder, batch, context_len, count + 8)
+        step = median_step(decoding, count)
+        graph = statistics.median(start.elapsed_time(end) for start, end in recorder.events[-count:]) * 1e3
+        del decoding
+        launched = median_step(Decoding(decoder, None, batch, context_len, 24), 16)
+        times = " ".join(f"{t:9.0f}" for t in (floor, graph, step, launched))
+        print(f"{name:6} {batch:5} {context_len:8} {times}  {100 * floor / graph:5.1f} %", flush=True)
+        torch.cuda.empty_cache()
+
+
+def beside_transformers(decoder: Decoder, values: dict[str, Any], context_len: int, count: int) -> None:
+    """Tokens per second at batch 1, ours and transformers' `generate` with a static cache, compiled."""
+    from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+
+    options = {k: v for k, v in values.items() if k != "architectures"}
+    model = Qwen3ForCausalLM(Qwen3Config(**options)).to("cuda", torch.bfloat16).eval()
+    prompt = torch.randint(0, values["vocab_size"], (1, context_len), device="cuda")
+
+    def generate(num_tokens: int) -> float:
+        config = GenerationConfig(
+            max_new_tokens=num_tokens,
+            min_new_tokens=num_tokens,
+            do_sample=False,
+            cache_implementation="static",
+            pad_token_id=0,
+        )
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        model.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=config)
+        torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+    def theirs() -> float:
+        return (count - 1) / (generate(count) - generate(1))
+
+    def ours() -> float:
+        begin = time.perf_counter()
+        for _ in range(count):
+            decoding.step()
+        return count / (time.perf_counter() - begin)
+
+    repeats = 5
+    decoding = Decoding(decoder, CudaRecorder(), 1, context_len, (repeats + 2) * count)
+    for _ in range(2):  # compiles, captures
+        theirs()
+        ours()
+    ratios = []
+    for _ in range(repeats):
+        a, b = ours(), theirs()
+        ratios.append(a / b)
+        print(f"0.6B, batch 1, {context_len} keys: {a:7.1f} tokens/s, transformers compiled {b:7.1f}: {a / b:.2f} x")
+    print(f"median {statistics.median(ratios):.2f} x")
+
+
+def run_tiny() -> None:
+    """Every part that a CPU can run, on numbers too small to mean anything."""
+    decoder = random_decoder(TINY, torch.device("cpu"), torch.float32)
+    decoding = Decoding(decoder, None, 2, 40, 16)
+    took = median_step(decoding, 8)
+    size = bytes_of_step(decoder, 2, 40)
+    print(f"tiny model on the CPU, batch 2, 40 keys: {took:.0f} us a step, {size} bytes; no roofline without a GPU")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few cases")
+    parser.add_argument("--tiny", action="store_true", help="a tiny model on the CPU, to try the script")
+    parser.add_argument("--count", type=int, default=100, help="steps per case")
+    arguments = parser.parse_args()
+    if arguments.tiny:
+        run_tiny()
+        return
+    if not torch.cuda.is_available():
+        sys.exit("bench/decode_step.py measures CUDA graphs and found no CUDA device; --tiny tries the script on a CPU")
+    torch.manual_seed(0)
+    device, bandwidth = torch.device("cuda"), copy_bandwidth()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; copy {bandwidth / 1e6:.2f} TB/s; microseconds")
+    for name, values in (("8B", LLAMA_8B), ("0.6B", QWEN3_0_6B)):
+        decoder = random_decoder(values, device, torch.bfloat16)
+        cases = [case for case in CASES[name] if not arguments.quick or (case[0] < 128 and case[1] == 1024)]
+        report(name, decoder, cases, bandwidth, arguments.count)
+        if name == "0.6B":
+            beside_transformers(decoder, values, 1024, 128)
+        del decoder
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
