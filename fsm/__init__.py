@@ -2,7 +2,8 @@
 
 from .compiler import Compiler, Limits
 from .constraint import Constraint, Cursor
+from .flat_automaton import FlatAutomaton, flatten
 from .habits import Guess
 from .vocabulary import Vocabulary
 
-__all__ = ["Compiler", "Constraint", "Cursor", "Guess", "Limits", "Vocabulary"]
+__all__ = ["Compiler", "Constraint", "Cursor", "FlatAutomaton", "Guess", "Limits", "Vocabulary", "flatten"]

@@ -1,5 +1,6 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
+from .automata import Automata, lay_out_automata
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
@@ -9,6 +10,7 @@ from .ops import (
     LogitEdits,
     Logprobs,
     add_rms_norm,
+    advance_states,
     apply_rope,
     attention,
     gelu_tanh_mul,
@@ -26,17 +28,20 @@ from .work_buffers import WorkBuffers
 __all__ = [
     "FP8",
     "AttentionPlan",
+    "Automata",
     "FixedBuffer",
     "LinearWeight",
     "LogitEdits",
     "Logprobs",
     "WorkBuffers",
     "add_rms_norm",
+    "advance_states",
     "apply_rope",
     "attention",
     "bytes_per_head",
     "gelu_tanh_mul",
     "is_quantised",
+    "lay_out_automata",
     "linear",
     "logprobs",
     "num_programs_at_once",

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpu_elementwise, cpu_sample, reference
+from .automata import Automata
 from .cpu_attention import cpu_attention
 from .cpu_linear import cpu_linear
 from .cpu_linear_int8 import cpu_linear_int8
@@ -28,6 +29,7 @@ __all__ = [
     "LogitEdits",
     "Logprobs",
     "add_rms_norm",
+    "advance_states",
     "apply_rope",
     "attention",
     "gelu_tanh_mul",
@@ -247,3 +249,14 @@ def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:
 
         return triton_logprobs.logprobs(logits, token_ids, num_top)
     return cpu_sample.logprobs(logits, token_ids, num_top)
+
+
+def advance_states(
+    token_ids: Tensor, states: Tensor, automaton_ids: Tensor, mask_rows: Tensor, automata: Automata
+) -> None:
+    """Move byte automata on by one token each and write the mask rows that hold then; all `[R]`, in place."""
+    if token_ids.is_cuda:
+        from . import triton_advance
+
+        return triton_advance.advance_states(token_ids, states, automaton_ids, mask_rows, automata)
+    return reference.advance_states(token_ids, states, automaton_ids, mask_rows, automata)

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .automata import Automata
 from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
 from .reference_sample import Logprobs, logprobs, sample
@@ -27,6 +28,7 @@ from .work_list import AttentionPlan
 __all__ = [
     "Logprobs",
     "add_rms_norm",
+    "advance_states",
     "apply_rope",
     "attention",
     "attention_in",
@@ -214,3 +216,22 @@ def attention_in(
         p = torch.softmax(scores, -1)[..., :num_keys]
         out[begin:end] = torch.einsum("htn,nhd->thd", p, v)
     return out
+
+
+def advance_states(
+    token_ids: Tensor, states: Tensor, automaton_ids: Tensor, mask_rows: Tensor, automata: Automata
+) -> None:
+    """Moves byte automata on by one token each and writes the mask rows that hold then; in place.
+
+    token_ids `[R]` int64, states, automaton_ids, mask_rows `[R]` int32. Rows whose automaton is -1 are left as they
+    are. A token without bytes, or -1, leads to the end, and so does one that the mask does not allow.
+    """
+    for row, (token, automaton) in enumerate(zip(token_ids.tolist(), automaton_ids.tolist(), strict=True)):
+        if automaton < 0:
+            continue
+        begin, end = automata.token_offsets[token : token + 2].tolist() if token >= 0 else (0, 0)
+        state = int(states[row] if end > begin else automata.ends[automaton])
+        for byte in automata.token_bytes[begin:end].tolist():
+            state = int(automata.table[state + int(automata.classes[automaton, byte])])
+        states[row] = state
+        mask_rows[row] = automata.table[state]

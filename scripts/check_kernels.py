@@ -129,6 +129,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
 
 def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps
+    from phloem.kernels.triton_advance import LANES, walk_tokens
     from phloem.kernels.triton_gate import BLOCK, gate_rows
     from phloem.kernels.triton_logprobs import report_logprobs
     from phloem.kernels.triton_merge import merge_rows
@@ -141,7 +142,7 @@ def other_cases(subset: bool) -> Iterator[Case]:
     def case(name: str, kernel: Any, fixed: dict[str, str], constants: dict[str, Any], num_warps: int) -> Case:
         types = _pointers(kernel, "bf16", fixed, constants)
         loose = {"num_heads", "num_kv_heads", "half", "width", "window", "vocab_size", "mask_stride"}
-        loose |= {"num_masks", "num_counts", "num_biases", "num_drafted", "num_top"}
+        loose |= {"num_masks", "num_counts", "num_biases", "num_drafted", "num_top", "num_rows"}
         return Case(name, kernel, types, constants, num_warps, undivided=frozenset(loose))
 
     ints = {
@@ -176,6 +177,9 @@ def other_cases(subset: bool) -> Iterator[Case]:
     edits |= {f"{n}_ptr": "*fp32" for n in ("repetition", "presence", "frequency", "biases", "chosen", "top_values")}
     edits |= {f"{n}_ptr": "*fp32" for n in ("masses", "raw_tops", "raw_masses")}
     wide = {f"{n}_ptr": "*i64" for n in ("positions", "out", "token_ids", "top_ids")}
+    walked = {f"{n}_ptr": "*i32" for n in ("states", "automaton_ids", "mask_rows", "table", "ends", "token_offsets")}
+    walked |= {"token_ids_ptr": "*i64", "classes_ptr": "*u8", "token_bytes_ptr": "*u8"}
+    yield case("advance automata", walk_tokens, walked, {"LANES": LANES}, 1)
     for element in ("fp32",) if subset else ("bf16", "fp32"):
         types = {**fixed, **edits, **wide, "logits_ptr": f"*{element}"}
         passes = {"scores": (True, False, False)}
