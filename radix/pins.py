@@ -1,13 +1,15 @@
 """Pins: prefixes that stay although nobody runs on them, within a budget and for a time.
 
 A pin is a lease that the tree holds itself. It protects its path until it is unpinned; past its `expires_at`
-it is given up when an eviction finds no other room, and not before, since keeping an unneeded cache costs
-nothing. (`RadixTree.give_up_pin` is for whoever would otherwise stand still.) Several pins may share blocks; the
+it is given up when an eviction finds no other room, since keeping an unneeded cache costs nothing, or when the owner
+of the tree has it ended (`RadixTree.end_expired_pins`). (`RadixTree.give_up_pin` is for whoever would otherwise stand
+still.) Several pins may share blocks; the
 budget counts each block once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -97,6 +99,12 @@ class PinBook:
         for pin in expired:
             self.give_up(pin)
         return bool(expired)
+
+    def end_expired(self) -> float:
+        """`give_up_expired`; returns the time at which the next pin expires, inf if there is none."""
+        if self._pins:
+            self.give_up_expired()
+        return min((pin.expires_at for pin in self._pins), default=math.inf)
 
     def count_blocks(self) -> int:
         """Distinct blocks on the paths of all pins."""

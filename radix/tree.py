@@ -339,6 +339,10 @@ class RadixTree:
         """End a pin; False if it held nothing or was given up already."""
         return self._pins.give_up(pin)
 
+    def end_expired_pins(self) -> float:
+        """End the pins whose time is over, room or no room; returns when the next one does (inf: none)."""
+        return self._pins.end_expired()
+
     def give_up_pin(self) -> bool:
         """End the pin that would expire first, whether its time is over or not; False if there is none."""
         return self._pins.give_up_first()

@@ -8,15 +8,18 @@ Leaving an async stream (cancellation, `aclose`, an exception) aborts its reques
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar, Unpack
 
 from ..errors import EngineStopped, RequestError
+from .async_stream import AsyncStream, Event, Inbox
 from .collector import Collector, scoring_params
 from .constraint_spec import ConstraintSpec
 from .engine import Engine
@@ -25,7 +28,6 @@ from .request import Completion, Delta, Request, RequestOptions, SamplingParams,
 from .statistics import EngineStatistics
 
 Result = TypeVar("Result")
-Event = Delta | EngineStopped
 
 
 class Stream:
@@ -221,40 +223,50 @@ class AsyncEngine:
 
     # -- for event loops ---------------------------------------------------------------------------------------
 
-    async def generate(
+    def generate(
         self,
         prompt: Prompt,
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
         **options: Unpack[RequestOptions],
-    ) -> AsyncIterator[Delta]:
-        """Yields a request's deltas. Closing or cancelling it aborts the request.
+    ) -> AsyncStream:
+        """A request's deltas, for `async for`. Closing or cancelling the stream aborts the request.
 
-        Raises:
-            RequestError: before the first delta if it is refused, later if it fails.
+        The request begins when the first delta is asked for, and is refused (RequestError) then; later it may fail.
         """
+        request_id = options.setdefault("request_id", self.engine.intake.new_id())
+
+        async def begin() -> Inbox:
+            inbox = Inbox(asyncio.get_running_loop())
+            requests = await asyncio.to_thread(self.engine.prepare, prompt, sampling, constraint, **options)
+            try:
+                await asyncio.wrap_future(self._enqueue(requests, inbox.deliver))
+            except asyncio.CancelledError:
+                self.abort(request_id)
+                raise
+            return inbox
+
+        return AsyncStream(self, request_id, sampling.n if sampling else 1, begin)
+
+    async def fork_async(
+        self, request_id: str, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0
+    ) -> list[AsyncStream]:
+        """What `AsyncStream.fork` does, by the request's id."""
         loop = asyncio.get_running_loop()
-        events: asyncio.Queue[Event] = asyncio.Queue()
 
-        def deliver(event: Event) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(events.put_nowait, event)
+        def fork() -> list[AsyncStream]:
+            return [stream(child) for child in self.engine.fork(request_id, n, sampling, index=index)]
 
-        requests = await asyncio.to_thread(self.engine.prepare, prompt, sampling, constraint, **options)
-        num_open = len(requests)
-        try:
-            await asyncio.wrap_future(self._enqueue(requests, deliver))
-            while num_open:
-                event = await events.get()
-                if isinstance(event, EngineStopped):
-                    raise event
-                if event.error is not None:
-                    raise event.error
-                num_open -= event.finish_reason is not None
-                yield event
-        finally:
-            if num_open:
-                self.abort(requests[0].request_id)
+        def stream(child: str) -> AsyncStream:
+            inbox = Inbox(loop)
+            self._sinks[child] = (inbox.deliver, 1)
+
+            async def begin() -> Inbox:
+                return inbox
+
+            return AsyncStream(self, child, 1, begin, is_fork=True)
+
+        return await asyncio.wrap_future(self.call(fork))
 
     async def complete(
         self,
@@ -298,7 +310,8 @@ class AsyncEngine:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._execute_commands(block=not self.engine.has_work)
+                self._wait_for_work()
+                self._execute_commands()
                 self.last_step_at = time.monotonic()
                 for delta in self.engine.step():
                     self._dispatch(delta)
@@ -308,18 +321,25 @@ class AsyncEngine:
             self._stopping = True
             self.engine.detach()
             self.engine.close()
-            self._execute_commands(block=False)
+            self._execute_commands()
             for deliver, _ in list(self._sinks.values()):
                 deliver(self._stopped())
             self._sinks.clear()
 
-    def _execute_commands(self, *, block: bool) -> None:
-        try:
-            self._commands.get(block=block)()
+    def _wait_for_work(self) -> None:
+        """Returns when there is a step to do or a command to execute; meanwhile pins end when their time is over."""
+        while not self.engine.has_work:
+            next_expiry = self.engine.end_expired_pins() - time.monotonic()
+            try:
+                self._commands.get(timeout=None if math.isinf(next_expiry) else min(max(0.0, next_expiry), 3600.0))()
+                return
+            except queue.Empty:
+                continue
+
+    def _execute_commands(self) -> None:
+        with suppress(queue.Empty):
             while True:
                 self._commands.get_nowait()()
-        except queue.Empty:
-            return
 
     def _dispatch(self, delta: Delta) -> None:
         sink = self._sinks.get(delta.request_id)

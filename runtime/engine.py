@@ -23,6 +23,7 @@ from .engine_core import EngineCore
 from .intake import Prompt
 from .loading import LoadedModel, load
 from .request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
+from .statistics import EngineStatistics
 
 Message = Mapping[str, Any]
 Result = TypeVar("Result")
@@ -224,6 +225,12 @@ class Engine(EngineCore):
             block_cost=self.block_cost,
         )
         return replace(report, what_if=curve)
+
+    def statistics(self) -> EngineStatistics:
+        """State and counters now. Safe on any thread while a driver steps the engine."""
+        if self._driver is None:
+            self.end_expired_pins()
+        return super().statistics()
 
     def flush_cache(self) -> int:
         """Drops every cached prefix that no running request and no pin holds; returns the number of blocks freed."""

@@ -207,10 +207,15 @@ class EngineCore:
 
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle."""
+        self.end_expired_pins()
         deltas = self._stepper.step()
         if self.config.check_invariants:
             self.audit()
         return deltas
+
+    def end_expired_pins(self) -> float:
+        """Ends the pins whose time is over; returns the `time.monotonic()` at which the next one's will be (or inf)."""
+        return self.prefix_cache.end_expired_pins()
 
     def _settle(self, request: Request, keeps: bool) -> None:
         """Puts down what a request that has ended leaves behind."""
@@ -249,6 +254,7 @@ class EngineCore:
             num_forwards=self._runner.num_forwards,
             num_computed_tokens=self._runner.num_computed_tokens,
             num_preemptions=self._scheduler.num_preemptions,
+            num_pins_given_up=self._scheduler.num_pins_given_up,
             num_finished=self._totals.num_finished,
             prompt_tokens=usage.prompt_tokens,
             cached_tokens=usage.cached_tokens,

@@ -72,9 +72,9 @@ class Intake:
         compiled = self.compile(constraint) if constraint is not None else None
         if compiled is not None:
             _check_budget(compiled, max_tokens)
-        options.setdefault("request_id", f"request-{next(self._ids)}")
+        options.setdefault("request_id", self.new_id())
         seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
-        requests = []
+        requests: list[Request] = []
         for index in range(sampling.n):
             request = Request(
                 index=index,
@@ -88,8 +88,14 @@ class Intake:
                 **options,
             )
             request.usage.prompt_tokens = len(token_ids)
+            if requests:
+                request.pin_ttl = 0.0  # they share the prompt: one pin is enough
             requests.append(request)
         return requests
+
+    def new_id(self) -> str:
+        """A name for a request that has none."""
+        return f"request-{next(self._ids)}"
 
     def fork(self, parent: Request, n: int, sampling: SamplingParams | None) -> list[Request]:
         """`n` copies of an unfinished request, one under each new id; see `EngineCore.fork`. For the step thread."""
@@ -115,7 +121,7 @@ class Intake:
 
     def _copy(self, parent: Request, sampling: SamplingParams, seed: int, max_tokens: int) -> Request:
         child = Request(
-            request_id=f"request-{next(self._ids)}",
+            request_id=self.new_id(),
             index=0,
             token_ids=array("i", parent.token_ids),
             num_prompt_tokens=parent.num_prompt_tokens,

@@ -119,6 +119,10 @@ class PrefixCache:
         """Keeps what is cached of a prefix (whole blocks) for `ttl` seconds; see `RadixTree.pin`."""
         return self.tree.pin(pack(token_ids), ttl, namespace)
 
+    def end_expired_pins(self) -> float:
+        """From the moment a pin expires its prefix is one like any other; returns when that is next the case."""
+        return self.tree.end_expired_pins()
+
     def num_sole_blocks(self, request: Request) -> int:
         """Blocks that would become free or evictable if the request left now."""
         if request.lease is None:

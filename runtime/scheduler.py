@@ -38,6 +38,7 @@ class Scheduler:
     Attributes:
         running: requests that hold blocks, oldest first.
         num_preemptions: how often a running request had to give its blocks back.
+        num_pins_given_up: pins that ended early, since a request could not have run beside them.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Scheduler:
         self._failed: list[tuple[Request, Exception]] = []
         self.running: list[Request] = []
         self.num_preemptions = 0
+        self.num_pins_given_up = 0
         prefix_cache.spare_what(self._count_needed)
 
     @property
@@ -205,6 +207,7 @@ class Scheduler:
         while not self._prefix_cache.reserve(request, extend.end):
             if len(self.running) == 1:
                 assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
+                self.num_pins_given_up += 1
                 continue
             victim = self._victim(request)
             self._preempt(victim)

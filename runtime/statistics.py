@@ -22,6 +22,7 @@ class EngineStatistics:
     num_forwards: int
     num_computed_tokens: int
     num_preemptions: int
+    num_pins_given_up: int
     num_finished: int
     prompt_tokens: int
     cached_tokens: int

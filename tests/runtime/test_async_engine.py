@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -60,7 +61,7 @@ def test_leaving_a_generator_aborts_its_request(served: AsyncEngine) -> None:
         stream = served.generate([1], ENDLESS)
         async for _ in stream:
             break
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
 
     asyncio.run(leave())
     wait_until_idle(served)
@@ -74,7 +75,7 @@ def test_blocks_are_free_within_a_step_of_leaving(served: AsyncEngine) -> None:
         async for _ in stream:
             break
         held = served.statistics().num_held_blocks
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         num_steps = served.statistics().num_steps
         after = served.call(served.engine.statistics).result(timeout=20)
         return held, after.num_held_blocks, after.num_steps - num_steps
@@ -83,6 +84,61 @@ def test_blocks_are_free_within_a_step_of_leaving(served: AsyncEngine) -> None:
     assert held > 0
     assert held_after == 0
     assert num_steps <= 1  # the one that was under way
+
+
+def test_a_coroutine_forks_its_request_under_way(served: AsyncEngine) -> None:
+    """Parent and forks say what seeds say, and a fork that is closed unread leaves nothing behind."""
+
+    async def tell() -> tuple[list[int], list[int], list[int]]:
+        stream = served.generate([1, 2], SamplingParams(max_tokens=30, seed=1, ignore_eos=True))
+        told = [await anext(stream), await anext(stream)]
+        forks = await stream.fork(3, SamplingParams(max_tokens=30, seed=7, ignore_eos=True))
+        assert len({stream.request_id, *(fork.request_id for fork in forks)}) == 4
+        await forks[2].aclose()
+        texts = [[token for part in told for token in part.token_ids]]
+        for one in (stream, *forks[:2]):
+            texts.append([token async for delta in one for token in delta.token_ids])
+        with pytest.raises(RequestError, match="not under way"):
+            await stream.fork()
+        return texts[0] + texts[1], texts[2], texts[3]
+
+    parent, fork, other = asyncio.run(tell())
+    alone = fake_engine(prefix_cache=False)
+    assert tuple(parent) == alone.generate([1, 2], SamplingParams(max_tokens=30, seed=1, ignore_eos=True)).token_ids
+    num_said = next(number for number, (mine, its) in enumerate(zip(parent, fork, strict=True)) if mine != its)
+    assert num_said >= 2 and len(fork) == len(other) == 30 and fork != other
+    wait_until_idle(served)
+    assert served.statistics().num_held_blocks == 0
+    assert served.statistics().num_finished == 4
+
+
+def test_a_request_that_has_not_begun_cannot_be_forked(served: AsyncEngine) -> None:
+    async def fork() -> None:
+        await served.generate([1], GREEDY).fork()
+
+    with pytest.raises(RequestError, match="not under way"):
+        asyncio.run(fork())
+
+
+def test_a_name_that_is_in_use_is_refused_and_its_owner_goes_on(served: AsyncEngine) -> None:
+    async def ask_twice() -> int:
+        first = served.generate([1], ENDLESS, request_id="mine")
+        told = len((await anext(first)).token_ids)
+        with pytest.raises(RequestError, match="in use"):
+            await anext(served.generate([2], GREEDY, request_id="mine"))
+        return told + sum([len(delta.token_ids) async for delta in first])
+
+    assert asyncio.run(ask_twice()) == 200
+
+
+def test_a_pin_ends_in_time_while_the_engine_rests(served: AsyncEngine) -> None:
+    served.engine.pin(list(range(40)), ttl=0.3)
+    assert served.statistics().num_pinned_blocks == 10
+    deadline = time.monotonic() + 20
+    while served.statistics().num_pinned_blocks and time.monotonic() < deadline:
+        time.sleep(0.02)
+    now = served.statistics()
+    assert now.num_pinned_blocks == 0 and now.num_evictable_blocks == now.num_cached_blocks == 10
 
 
 def test_cancelling_a_task_aborts_its_request(served: AsyncEngine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -117,6 +118,32 @@ def test_what_a_waiting_request_needs_is_evicted_last() -> None:
     usage = {delta.request_id: delta.usage for _ in range(20) for delta in engine.step()}
     assert usage[first].cached_tokens == 0
     assert usage[second].cached_tokens == 40
+
+
+def test_an_expired_pin_is_not_counted_any_more_and_what_it_held_can_be_evicted() -> None:
+    engine = fake_engine(num_blocks=40)
+    engine.pin(list(range(24)), ttl=0.05)
+    assert engine.statistics().num_pinned_blocks == 6
+    time.sleep(0.06)
+    now = engine.statistics()
+    assert (now.num_pinned_blocks, now.num_evictable_blocks, now.num_cached_blocks) == (0, 6, 6)
+    assert engine.cache_report(asks_what_if=False).num_leased_blocks == 0
+
+
+def test_samples_of_one_prompt_pin_it_once() -> None:
+    engine = fake_engine(num_blocks=64)
+    completions = engine.generate(list(range(24)), SamplingParams(max_tokens=3, n=4), pin_ttl=60)
+    assert max(completion.usage.pinned_tokens for completion in completions) == 24
+    assert engine.statistics().num_pinned_blocks == 6
+    assert engine.prefix_cache.tree.give_up_pin() and not engine.prefix_cache.tree.give_up_pin()
+
+
+def test_pins_that_leave_no_room_are_given_up_and_that_is_counted() -> None:
+    engine = fake_engine(num_blocks=16, max_pinned_blocks=8)
+    engine.pin(list(range(16)), ttl=600)
+    engine.pin(list(range(100, 116)), ttl=500)
+    engine.generate(list(range(200, 240)), SamplingParams(max_tokens=6, ignore_eos=True))  # 12 blocks: one has to go
+    assert (engine.statistics().num_pins_given_up, engine.statistics().num_pinned_blocks) == (1, 4)
 
 
 def test_a_pinned_prefix_outlives_everything_that_comes_after_it() -> None:
