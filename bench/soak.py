@@ -3,8 +3,9 @@
     python bench/soak.py [--requests 20000] [--blocks 96] [--seed 0]
 
 Chats that grow and begin anew, n samples of one prompt, forks of requests under way, constraints, priorities, pins,
-explanations, deadlines, long outputs where short ones were expected, and one request in eight aborted at a random
-moment, all at once over the bundled model. Twenty times on the way the accounting of the pool is audited, and memory,
+explanations, scores with alternatives, deadlines, long outputs where short ones were expected, prompts that need nearly
+the whole pool (for which pins have to go), and one request in eight aborted at a random moment, all at once over the
+bundled model. Twenty times on the way the accounting of the pool is audited, and memory,
 hit rate and preemptions are printed. A sample of the requests that ran to their end is computed again by an engine
 without a cache, alone, and must have the same tokens.
 
@@ -119,13 +120,15 @@ class Soak:
             n=random.choice([1, 1, 1, 1, 1, 1, 2, 4]),
             ignore_eos=is_long,
         )
+        if constraint is None and random.random() < 0.03:
+            sampling = replace(sampling, prompt_logprobs_from=1, logprobs=random.choice([0, 3]))
         request_id = engine.add(
             chat.token_ids,
             sampling,
             constraint,
             namespace=namespace,
             priority=random.choice([0, 0, 0, 0, 1, 5]),
-            pin_ttl=0.2 if random.random() < 0.03 else 0.0,
+            pin_ttl=random.choice([0.2, 5.0]) if random.random() < 0.03 else 0.0,
             conversation=chat.text,
             explain_cache=random.random() < 0.1,
             deadline_seconds=random.choice([0.01, 60.0]) if random.random() < 0.02 else None,
@@ -136,6 +139,14 @@ class Soak:
         begun = Open(chat.token_ids, sampling, constraint, asked, index if keeps else None, self._steps_to_live())
         begun.num_open = sampling.n
         self.open[request_id] = begun
+        self.num_started += 1
+
+    def start_large(self) -> None:
+        """A prompt that leaves no room for what is pinned."""
+        num_tokens = 15 * self.engine.statistics().num_blocks
+        prompt = [self.random.randrange(16, self.engine.tokenizer.vocab_size) for _ in range(num_tokens)]
+        sampling = ph.SamplingParams(max_tokens=8, temperature=0.0)
+        self.open[self.engine.add(prompt, sampling)] = Open(prompt, sampling, None, [])
         self.num_started += 1
 
     def fork(self) -> None:
@@ -225,8 +236,11 @@ class Soak:
         while self.tally.num_ended < num_requests:
             room = MAX_OPEN - len(self.open)
             for _ in range(min(room, num_requests - self.num_started)):
-                if self.random.random() < 0.1:
+                chance = self.random.random()
+                if chance < 0.1:
                     self.fork()
+                elif chance < 0.102:
+                    self.start_large()
                 elif len(self.busy) < NUM_CHATS:
                     self.start()
             self.step()
@@ -253,10 +267,11 @@ def main() -> None:
     warm: list[int] = []
     before = 0
     print(
-        "| requests | CPU, s | resident, MiB | replies, KiB | traffic | constraints | mask table | hit rate |", end=""
+        "| requests | CPU, s | resident, MiB | replies, KiB | traffic | constraints | tables | scores | hit rate |",
+        end="",
     )
-    print(" preemptions | evicted blocks | pinned |")
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print(" preemptions | evicted blocks | pinned | pins given up |")
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for num_ended in soak.run(options.requests, options.reports):
         engine.audit()
         now, evicted = engine.statistics(), engine.prefix_cache.tree.statistics.num_evicted_blocks
@@ -264,11 +279,12 @@ def main() -> None:
         if warm or (kept.replies > 0.97 * REPLY_BYTES and kept.traffic <= before):
             warm.append(resident)
         before = kept.traffic
-        sizes = (kept.replies, kept.traffic, kept.constraints, kept.sampling_tables)
+        sizes = (kept.replies, kept.traffic, kept.constraints, kept.sampling_tables, kept.prompt_scores)
         print(
             f"| {num_ended:,} | {time.process_time():.0f} | {resident / 2**20:.1f} | "
             + " | ".join(f"{size / 1024:,.0f}" for size in sizes)
-            + f" | {now.hit_rate:.3f} | {now.num_preemptions:,} | {evicted:,} | {now.num_pinned_blocks} |",
+            + f" | {now.hit_rate:.3f} | {now.num_preemptions:,} | {evicted:,} | {now.num_pinned_blocks} "
+            f"| {now.num_pins_given_up} |",
             flush=True,
         )
     tally = soak.tally

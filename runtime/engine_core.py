@@ -270,6 +270,7 @@ class EngineCore:
             traffic=self._traffic.num_bytes,
             constraints=self.compiler.num_cached_bytes,
             sampling_tables=self._sampler.num_table_bytes,
+            prompt_scores=self.prefix_cache.num_score_bytes,
         )
 
     def cache_state(self, *, shows_tree: bool = True) -> tuple[CacheReport, list[Visit]]:

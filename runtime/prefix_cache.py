@@ -55,6 +55,11 @@ class PrefixCache:
         """Blocks that are free or could be evicted now."""
         return self.pool.num_free + self.tree.num_evictable_blocks
 
+    @property
+    def num_score_bytes(self) -> int:
+        """Memory of the log-probabilities that are kept."""
+        return self._scores.num_bytes
+
     def explain(self, request: Request) -> Explanation | None:
         """Where a `lease` of the request would end, and why; None without a tree."""
         if not self.enabled:
@@ -247,20 +252,22 @@ class PrefixCache:
         start = max(start, wanted)
         scored = request.prompt_logprobs[start - wanted : request.num_computed_tokens - wanted]
         if scored:
-            self._scores.write(request.blocks, start, [one.logprob for one in scored])
+            self._scores.write(request.blocks, start, [one.logprob for one in scored], [one.top for one in scored])
 
     def _recall_scores(self, request: Request) -> None:
         """Gives a waiting request the log-probabilities of its prompt that are kept, from the next it needs on."""
         wanted = request.sampling.prompt_logprobs_from
-        if wanted is None or not self.enabled or request.sampling.logprobs:
+        if wanted is None or not self.enabled:
             return
         start = wanted + len(request.prompt_logprobs)
         prompt = request.token_ids[: request.num_prompt_tokens]
         if start < len(prompt):
             match = self.tree.match(pack(prompt), request.namespace)
             end = match.num_tokens + match.num_partial_tokens
-            for score in self._scores.read([*match.blocks, match.partial_block], start, end):
-                request.prompt_logprobs.append(TokenLogprob(prompt[wanted + len(request.prompt_logprobs)], score))
+            blocks, num_top = [*match.blocks, match.partial_block], request.sampling.logprobs or 0
+            for score, top in self._scores.read(blocks, start, end, num_top):
+                token_id = prompt[wanted + len(request.prompt_logprobs)]
+                request.prompt_logprobs.append(TokenLogprob(token_id, score, top))
 
     def _hand_on_scores(self, request: Request, kept: list[int], num_tokens: int) -> None:
         """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""

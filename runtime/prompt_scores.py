@@ -7,9 +7,10 @@ A block's row has a number for each of its tokens, given all tokens before it, o
 
 So a score lives exactly as long as the KV of its token, and goes where that goes: into the tree, to whoever leases the
 block, away with an eviction. Nothing is kept, and nothing costs anything, until somebody asks for the first score. What
-is kept is the very float32 that was computed.
+is kept is the very float32 that was computed. The likeliest alternatives, where they were asked for too, are kept
+beside (`prompt_alternatives`).
 
-Knows block ids and offsets; it knows no tokens and no tree. Memory: 4 bytes per token of the pool.
+Knows block ids and offsets; it knows no tree. Memory: 4 bytes per token of the pool, and the alternatives.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from .prompt_alternatives import PromptAlternatives, Top
+
 
 class PromptScores:
     """A row per block of the pool."""
@@ -27,34 +30,47 @@ class PromptScores:
         self._num_blocks = num_blocks
         self._block_size = block_size
         self._rows: npt.NDArray[np.float32] | None = None
+        self._alternatives = PromptAlternatives(block_size)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept."""
+        return self._alternatives.num_bytes + (0 if self._rows is None else self._rows.nbytes)
 
     def forget(self, blocks: Sequence[int]) -> None:
         """These blocks will hold other tokens."""
         if self._rows is not None:
             self._rows[blocks] = np.nan
+            self._alternatives.forget(blocks)
 
     def copy(self, source: int, target: int, num_tokens: int) -> None:
         """The first tokens of both blocks are alike; of the rest of `target` nothing is known."""
         if self._rows is not None:
             self._rows[target] = np.nan
             self._rows[target, :num_tokens] = self._rows[source, :num_tokens]
+            self._alternatives.copy(source, target, num_tokens)
 
     def merge(self, source: int, target: int, num_tokens: int) -> None:
         """The first tokens of both blocks are alike: `target` learns what it does not have."""
         if self._rows is not None:
             mine, its = self._rows[target, :num_tokens], self._rows[source, :num_tokens]
             np.copyto(mine, its, where=np.isnan(mine))
+            self._alternatives.merge(source, target, num_tokens)
 
-    def write(self, blocks: Sequence[int], start: int, scores: Sequence[float]) -> None:
-        """Keeps the scores of the tokens from position `start` on of the sequence that `blocks` hold."""
+    def write(self, blocks: Sequence[int], start: int, scores: Sequence[float], tops: Sequence[Top]) -> None:
+        """Keeps the scores of the tokens from position `start` on of the sequence that `blocks` hold.
+
+        tops: the alternatives to each; empty if none were asked for.
+        """
         if self._rows is None:
             self._rows = np.full((self._num_blocks, self._block_size), np.nan, np.float32)
         positions = np.arange(start, start + len(scores))
         rows = np.asarray(blocks, np.int64)[positions // self._block_size]
         self._rows[rows, positions % self._block_size] = scores
+        self._alternatives.write(blocks, start, [top for top in tops if top])
 
-    def read(self, blocks: Sequence[int], start: int, end: int) -> list[float]:
-        """The scores from position `start` on, up to `end` or the first that is not there."""
+    def read(self, blocks: Sequence[int], start: int, end: int, num_top: int) -> list[tuple[float, Top]]:
+        """Scores and `num_top` alternatives from position `start` on, up to `end` or the first that is not there."""
         if self._rows is None or end <= start:
             return []
         positions = np.arange(start, end)
@@ -62,4 +78,6 @@ class PromptScores:
         scores = self._rows[rows, positions % self._block_size]
         missing = np.flatnonzero(np.isnan(scores))
         found: list[float] = scores[: missing[0] if len(missing) else None].tolist()
-        return found
+        if not num_top:
+            return [(score, ()) for score in found]
+        return list(zip(found, self._alternatives.read(blocks, start, start + len(found), num_top), strict=False))

@@ -50,16 +50,18 @@ class KeptBytes:
         traffic: token ids of recent requests, for the what-if of `cache_report` (8 MiB, 2,000 requests).
         constraints: compiled constraints and their mask rows (the compiler's bounds).
         sampling_tables: mask rows on the device (64 MiB), and a row for each running request that edits its logits.
+        prompt_scores: log-probabilities of cached prompts (4 bytes per token of the pool), alternatives (16 MiB).
     """
 
     replies: int
     traffic: int
     constraints: int
     sampling_tables: int
+    prompt_scores: int
 
     @property
     def total(self) -> int:
-        return self.replies + self.traffic + self.constraints + self.sampling_tables
+        return self.replies + self.traffic + self.constraints + self.sampling_tables + self.prompt_scores
 
 
 @dataclass(slots=True)

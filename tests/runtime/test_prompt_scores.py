@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine import Engine
 from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.prompt_alternatives import PromptAlternatives
 from phloem.runtime.request import SamplingParams, TokenLogprob
 
 from .fakes import fake_engine
@@ -35,7 +36,7 @@ def truth(prompt: tuple[int, ...], wanted: int, top: int | None) -> tuple[TokenL
         st.tuples(
             st.integers(0, 2),  # which prompt
             st.sampled_from([1, 1, 2, 5, 19]),  # scored from
-            st.sampled_from(["score", "score", "top", "plain", "plain", "flush", "crowd"]),
+            st.sampled_from(["score", "top", "more", "plain", "plain", "flush", "crowd"]),
         ),
         min_size=4,
         max_size=12,
@@ -59,12 +60,13 @@ def test_whatever_was_asked_before_scores_are_those_of_a_cold_engine(
         elif kind == "flush":
             engine.flush_cache()
         elif kind == "crowd":  # several at once, so that they share, wait and run out of blocks
-            params = scoring(wanted, max_tokens=12)
+            top = [None, 3][wanted % 2]
+            params = scoring(wanted, max_tokens=12, top=top)
             completions = engine.generate([prompt, [*prompt, 3], prompt], params)
             for completion, tokens in zip(completions, (prompt, [*prompt, 3], prompt), strict=True):
-                assert completion.prompt_logprobs == truth(tuple(tokens), wanted, None)
+                assert completion.prompt_logprobs == truth(tuple(tokens), wanted, top)
         else:
-            top = 2 if kind == "top" else None
+            top = {"top": 2, "more": 5}.get(kind)
             assert engine.generate(prompt, scoring(wanted, top=top)).prompt_logprobs == truth(
                 tuple(prompt), wanted, top
             )
@@ -85,6 +87,31 @@ def test_scoring_a_prompt_again_computes_its_last_token_only(block_size: int) ->
     longer = engine.generate([*prompt, 7, 8], scoring(1))
     assert longer.prompt_logprobs[:29] == first.prompt_logprobs
     assert engine.statistics().num_computed_tokens == before + 2 + 3  # 29 is computed again: 7 is decided there
+
+
+def test_alternatives_are_kept_as_many_as_were_asked_for() -> None:
+    engine = fake_engine(num_blocks=40)
+    prompt = list(range(30))
+
+    def num_computed(top: int | None) -> int:
+        before = engine.statistics().num_computed_tokens
+        assert engine.generate(prompt, scoring(1, top=top)).prompt_logprobs == truth(tuple(prompt), 1, top)
+        return engine.statistics().num_computed_tokens - before
+
+    assert [num_computed(top) for top in (3, 3, 2, None, 5, 5)] == [30, 1, 1, 1, 30, 1]
+
+
+def test_alternatives_take_no_more_memory_than_they_may() -> None:
+    """The oldest go first; what is read is what was written, or nothing."""
+    kept = PromptAlternatives(block_size=4, max_bytes=5 * 4 * 3 * 8)
+    tops = [tuple((block, -float(row + k)) for k in range(3)) for block in range(8) for row in range(4)]
+    for block in range(8):
+        kept.write(range(8), 4 * block, tops[4 * block : 4 * block + 4])
+        assert kept.num_bytes <= 5 * 4 * 3 * 8
+    assert [bool(kept.read(range(8), 4 * block, 4 * block + 4, 3)) for block in range(8)] == [False] * 3 + [True] * 5
+    assert kept.read(range(8), 12, 32, 3) == tops[12:]
+    kept.forget(range(8))
+    assert kept.num_bytes == 0 and not kept.read(range(8), 12, 32, 1)
 
 
 def test_scores_go_with_prompts_that_were_cached_without_them() -> None:
