@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core import types
 
-from phloem.radix import Node, RadixTree
+from phloem.radix import NOTHING, Node, RadixTree
+from phloem.radix.compiled import PACKED, entry
+from phloem.radix.memory_kernels import unpacked
 
 Indices = npt.NDArray[np.int32]
 INT32 = np.dtype(np.int32)
@@ -34,17 +36,18 @@ class Cache:
         self.unlock = self.tree.release
         self._page_size = page_size
         self._expand_to = compile_expand(page_size)
-        self._matched = Node("")
+        self._matched = (0, NOTHING)
         self._freed: list[bytes] = []
 
     def match(self, tokens: bytes) -> tuple[int, Node]:
-        self._matched = node = self.tree.find(tokens, "bench")
-        return node.end, node
+        num_tokens, node, _, _, _ = self.tree.find(tokens, "bench")
+        self._matched = matched = (num_tokens, node)
+        return matched
 
     def insert(self, tokens: bytes, indices: Indices) -> int:
-        after = self._matched
-        blocks = indices[after.end + self._page_size - 1 :: self._page_size].tobytes()
-        return self.tree.insert(tokens[4 * after.end :], blocks, "bench", after).num_new_tokens
+        num_matched, after = self._matched
+        blocks = indices[num_matched + self._page_size - 1 :: self._page_size]
+        return self.tree.put(tokens[4 * num_matched :], blocks, "bench", after)[0]
 
     def evict(self, num_tokens: int) -> int:
         blocks = self.tree.evict_packed(-(-num_tokens // self._page_size))
@@ -52,7 +55,7 @@ class Cache:
         return (len(blocks) >> 2) * self._page_size
 
     def indices(self, node: Node) -> Indices:
-        return self._expand(node.path_blocks())
+        return self._expand(self.tree.packed_blocks(node))
 
     def pop_freed(self) -> list[Indices]:
         freed, self._freed = self._freed, []
@@ -63,21 +66,22 @@ class Cache:
 
     def _expand(self, blocks: bytes) -> Indices:
         indices = np.empty((len(blocks) >> 2) * self._page_size, INT32)
-        self._expand_to(np.frombuffer(blocks, INT32), indices)
+        self._expand_to(blocks, indices)
         return indices
 
 
-def compile_expand(page_size: int) -> Callable[[Indices, Indices], None]:
-    """The way from the ids of blocks to the indices of their tokens, which end with them."""
+def compile_expand(page_size: int) -> Callable[[bytes, Indices], None]:
+    """The way from the packed ids of blocks to the indices of their tokens, which end with them."""
 
-    @numba.njit
-    def expand(blocks: Indices, indices: Indices) -> None:
-        for number, block in enumerate(blocks):
-            for place in range(page_size):
-                indices[number * page_size + place] = block - np.int32(page_size - 1 - place)
+    def expand(packed: bytes, indices: Indices) -> None:
+        blocks = unpacked(packed)
+        for number in range(len(blocks)):
+            first = blocks[number] - np.int32(page_size - 1)
+            of_block = indices[number * page_size : (number + 1) * page_size]
+            for place in range(len(of_block)):
+                of_block[place] = first + np.int32(place)
 
-    expand(np.frombuffer(b"", INT32), np.empty(0, INT32))
-    return expand
+    return entry(expand, PACKED, types.Array(types.int32, 1, "C"))
 
 
 def cache(capacity_tokens: int, page_size: int) -> Cache:

@@ -3,14 +3,14 @@
 from .blocks import BlockPool, OutOfBlocks
 from .eviction import POLICIES, BlockCost, equal_cost
 from .explain import Explanation
-from .node import Node
 from .pins import Pin, PinBudgetExceeded
-from .results import Event, Inserted, Match, Statistics
+from .results import NOTHING, Event, Inserted, Match, Node, Statistics
 from .tokens import common_prefix, pack, unpack, without_padding
 from .tree import RadixTree
 from .what_if import Visit, foresee, replay
 
 __all__ = [
+    "NOTHING",
     "POLICIES",
     "BlockCost",
     "BlockPool",

@@ -2,95 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
-from .eviction import EvictionQueue
-from .node import Node, unpack_blocks
+from .eviction import COST, LFU, PRIORITY
+from .operations import Int32s
 from .pins import PinBook
 from .results import Statistics
+from .view import View
 
 
-def audit_tree(
-    roots: Mapping[str, Node],
-    queue: EvictionQueue,
-    pins: PinBook,
-    counted: Statistics,
-    block_size: int,
-) -> None:
+def audit_tree(view: View, pins: PinBook, counted: Statistics) -> None:
     """Raise AssertionError, naming the place, if an invariant of the tree does not hold. O(tree)."""
-    queued = queue.audit()
-    seen_blocks: dict[int, Node] = {}
-    num_leased = num_blocks = 0
-    nodes: set[Node] = set()
-    for namespace, root in roots.items():
-        assert root.namespace == namespace, f"root of {namespace!r} says it is of {root.namespace!r}"
-        assert root.parent is None and not root.tokens and not root.blocks, f"root of {namespace!r} has a run"
-        assert root.children, f"root of {namespace!r} is empty and was not dropped"
-        stack = [root]
-        while stack:
-            node = stack.pop()
-            assert node not in nodes, f"{node.name} can be reached in two ways"
-            nodes.add(node)
-            stack += (node.children or {}).values()
-            _audit_links(node, block_size)
-            if node is root:
-                continue
-            for block in unpack_blocks(node.blocks):
-                other = seen_blocks.setdefault(block, node)
-                assert other is node, f"block {block} is in {node.name} and {other.name}"
-            num_blocks += node.num_blocks
-            assert node.last_used <= queue.last_use, f"{node.name}: used in the future"
-            assert (node.queued_under is not None) == (node in queued), f"{node.name}: queued or not?"
-            if node.num_holds:
-                num_leased += node.num_blocks
-            elif not node.children:
-                assert node in queued, f"{node.name}: a free leaf that the eviction queue does not know"
-    strangers = queued - nodes
-    assert not strangers, f"the eviction queue knows {len(strangers)} nodes that are not in the tree"
-    assert len(seen_blocks) == num_blocks, "a node holds a block twice"
-    for name, number in (
-        ("num_cached_blocks", num_blocks),
-        ("num_leased_blocks", num_leased),
-        ("num_nodes", len(nodes) - len(roots)),
-    ):
-        assert getattr(counted, name) == number, f"{name} is {number}, counted {getattr(counted, name)}"
+    nodes = _audit_nodes(view)
+    _audit_blocks(view, nodes, counted)
+    _audit_queue(view, nodes)
+    _audit_unused(view, nodes)
+    num_nodes = len(nodes) - len(view.roots)
+    assert counted.num_nodes == num_nodes, f"num_nodes is {num_nodes}, counted {counted.num_nodes}"
     for pin in pins:
-        assert pin.node in nodes, "a pin holds a node that is not in the tree"
-        assert pin.node.num_leases > 0, f"{pin.node.name}: pinned without a lease"
+        node = view.open(pin.node)
+        assert node in nodes, "a pin holds a node that is not in the tree"
+        assert view.field(node, "num_leases") > 0, f"{_name(view, node)}: pinned without a lease"
     pinned = pins.count_blocks()
     assert pinned == pins.num_blocks, f"{pinned} blocks pinned, counted {pins.num_blocks}"
     assert pins.num_blocks <= pins.max_blocks, "more blocks pinned than the budget allows"
 
 
-def _audit_links(node: Node, block_size: int) -> None:
+def _name(view: View, node: int) -> str:
+    """For messages. Safe on a corrupt tree."""
+    namespace = view.namespaces.get(view.field(node, "root"), "?")
+    first = view.memory.tokens[view.field(node, "first_cell")][:4].tolist()
+    return f"node {node} {first} of {namespace!r}"
+
+
+def _audit_nodes(view: View) -> set[int]:
+    """Check the links of every node that can be reached from a root; returns the nodes."""
+    seen: set[int] = set()
+    assert {root: name for name, root in view.roots.items()} == view.namespaces, "roots and namespaces differ"
+    for namespace, root in view.roots.items():
+        assert view.field(root, "root") == root, f"the root of {namespace!r} is none"
+        assert not view.field(root, "parent") and not view.field(root, "end"), f"the root of {namespace!r} has a run"
+        assert view.field(root, "children"), f"the root of {namespace!r} is empty and was not dropped"
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            assert node not in seen, f"{_name(view, node)} can be reached in two ways"
+            seen.add(node)
+            _audit_links(view, node)
+            stack += _audit_forks(view, node)
+    return seen
+
+
+def _audit_links(view: View, node: int) -> None:
     """Check a node against its children, and the counts that depend on them alone."""
-    assert len(node.tokens) == len(node.blocks) * block_size, f"{node.name}: run and blocks differ in length"
-    assert len(node.tokens) % (4 * block_size) == 0, f"{node.name}: run is not of whole blocks"
-    above = 0 if node.parent is None else node.parent.end
-    assert node.end == above + len(node.tokens) // 4, f"{node.name}: ends at token {node.end}"
-    assert node.num_leases >= 0, f"{node.name}: {node.num_leases} leases"
-    num_holds = (node.num_leases > 0) + (node.parent is None)
-    for key, child in (node.children or {}).items():
-        assert child.parent is node, f"{child.name}: its parent is another node than {node.name}"
-        assert child.tokens, f"{child.name}: empty run"
-        assert key == child.tokens[: 4 * block_size], f"{child.name}: filed under another first block"
-        assert key == child.key, f"{child.name}: its key is not its first block"
-        assert child.namespace == node.namespace, f"{child.name}: namespace differs from its parent's"
-        num_holds += child.num_holds > 0
-    assert node.num_holds == num_holds, f"{node.name}: {num_holds} holds, counted {node.num_holds}"
-    if node.siblings is not None:
-        assert sorted(node.siblings) == sorted(node.children or {}), f"{node.name}: index of children is out of date"
-    if node.skip is not None:
-        tokens, blocks, end = node.skip
-        assert end.skipped_by is node, f"{node.name}: its skip is not known at its end"
-        below = []
-        while end is not node and end.parent is not None:
-            below.append(end)
-            end = end.parent
-        below.reverse()
-        assert end is node, f"{node.name}: its skip ends elsewhere"
-        assert b"".join(one.tokens for one in below) == tokens, f"{node.name}: its skip has other tokens"
-        assert b"".join(one.blocks for one in below) == blocks, f"{node.name}: its skip has other blocks"
-    if node.skipped_by is not None:
-        skip = node.skipped_by.skip
-        assert skip is not None and skip[2] is node, f"{node.name}: skipped by a node that does not skip here"
+    name = _name(view, node)
+    assert view.field(node, "num_leases") >= 0, f"{name}: {view.field(node, 'num_leases')} leases"
+    num_holds = (view.field(node, "num_leases") > 0) + (view.field(node, "parent") == 0)
+    for child in view.children(node):
+        assert view.field(child, "parent") == node, f"{_name(view, child)}: its parent is not {name}"
+        assert view.field(child, "root") == view.field(node, "root"), f"{_name(view, child)}: in another namespace"
+        assert view.field(child, "num_blocks") > 0, f"{_name(view, child)}: empty run"
+        end = view.field(node, "end") + view.field(child, "num_blocks")
+        assert view.field(child, "end") == end, f"{_name(view, child)}: ends at block {view.field(child, 'end')}"
+        num_holds += view.field(child, "num_holds") > 0
+    counted = view.field(node, "num_holds")
+    assert counted == num_holds, f"{name}: {num_holds} holds, counted {counted}"
+    last_use = view.memory.head["last_use"]
+    assert view.memory.nodes["last_used"][node] <= last_use, f"{name}: used in the future"
+
+
+def _audit_forks(view: View, node: int) -> list[int]:
+    """Check that each child of a node is found by the bits of its first block; returns the children."""
+    found, stack = [], [(view.field(node, "children"), list[tuple[int, int]]())]
+    while stack:
+        reference, way = stack.pop()
+        if reference < 0:
+            fork = view.memory.forks[-reference]
+            bit = int(fork["bit"])
+            assert not way or way[-1][0] < bit, f"{_name(view, node)}: fork {-reference} looks back"
+            stack += [(int(fork["zero"]), [*way, (bit, 0)]), (int(fork["one"]), [*way, (bit, 1)])]
+        elif reference:
+            found.append(reference)
+            block = view.memory.tokens[view.field(reference, "first_cell")]
+            for bit, side in way:
+                is_there = int(block[bit >> 5]) >> (bit & 31) & 1 == side
+                assert is_there, f"{_name(view, reference)}: filed under another first block"
+    return found
+
+
+def _audit_blocks(view: View, nodes: set[int], counted: Statistics) -> None:
+    """Check that every cell and every block is in the tree once, and how many there are."""
+    cells: dict[int, int] = {}
+    blocks: dict[int, int] = {}
+    num_leased = 0
+    for node in nodes:
+        for cell in view.run_cells(node):
+            other = cells.setdefault(cell, node)
+            assert other == node, f"cell {cell} is in {_name(view, node)} and {_name(view, other)}"
+            block = int(view.memory.cells["block"][cell])
+            other = blocks.setdefault(block, node)
+            assert other == node, f"block {block} is in {_name(view, node)} and {_name(view, other)}"
+        num_leased += view.field(node, "num_blocks") if view.field(node, "num_holds") else 0
+    num_blocks = sum(view.field(node, "num_blocks") for node in nodes)
+    assert len(blocks) == num_blocks, "a node holds a block twice"
+    for name, number in (("num_cached_blocks", num_blocks), ("num_leased_blocks", num_leased)):
+        assert getattr(counted, name) == number, f"{name} is {number}, counted {getattr(counted, name)}"
+    unused = _chain(view.memory.cells["next"], int(view.memory.head["free_cell"]))
+    _audit_partition("cells", cells, unused, int(view.memory.head["fresh_cell"]))
+
+
+def _audit_queue(view: View, nodes: set[int]) -> None:
+    """Check that the queue is a heap, and that every free leaf is in it, under a key not above its present one."""
+    entries = view.memory.queue[: view.memory.head["num_queued"]]
+    keys = [(float(entry["rank"]), float(entry["last_used"])) for entry in entries]
+    for index in range(1, len(keys)):
+        assert keys[(index - 1) >> 1] <= keys[index], f"the eviction queue is out of order at {index}"
+    queued = [int(entry["node"]) for entry in entries]
+    assert len(set(queued)) == len(queued), "a node is in the eviction queue twice"
+    strangers = set(queued) - nodes
+    assert not strangers, f"the eviction queue knows {len(strangers)} nodes that are not in the tree"
+    for node, key in zip(queued, keys, strict=True):
+        present = _rank(view, node), float(view.memory.nodes["last_used"][node])
+        assert key <= present, f"{_name(view, node)}: queued under {key}, above its key {present}"
+    for node in nodes:
+        is_queued = node in queued
+        assert view.field(node, "is_queued") == is_queued, f"{_name(view, node)}: queued or not?"
+        is_free_leaf = not view.field(node, "children") and not view.field(node, "num_holds")
+        assert is_queued or not is_free_leaf, f"{_name(view, node)}: a free leaf that the eviction queue does not know"
+
+
+def _rank(view: View, node: int) -> float:
+    """What `queue_kernels.rank_of` says, written once more."""
+    policy, fields = int(view.memory.head["policy"]), view.memory.nodes[node]
+    if policy == COST:
+        return float(fields["era"] + (fields["num_hits"] + 1) * view.memory.costs[fields["end"]])
+    return float(fields["num_hits"] if policy == LFU else fields["priority"] if policy == PRIORITY else 0)
+
+
+def _audit_unused(view: View, nodes: set[int]) -> None:
+    """Check that nodes and forks are in use or to be used again, and none of them both or neither."""
+    memory, head = view.memory, view.memory.head
+    unused = _chain(memory.nodes["parent"], int(head["free_node"]))
+    _audit_partition("nodes", nodes, unused, int(head["fresh_node"]))
+    forks: list[int] = []
+    for node in nodes:
+        stack = [view.field(node, "children")]
+        while stack:
+            reference = stack.pop()
+            if reference < 0:
+                forks.append(-reference)
+                stack += [int(memory.forks["zero"][-reference]), int(memory.forks["one"][-reference])]
+    unused = _chain(memory.forks["zero"], int(head["free_fork"]))
+    _audit_partition("forks", forks, unused, int(head["fresh_fork"]))
+
+
+def _chain(links: Int32s, first: int) -> list[int]:
+    """What is chained, from the first on; cut off where it runs into itself."""
+    chain: list[int] = []
+    while first and len(chain) <= len(links):
+        chain.append(first)
+        first = int(links[first])
+    return chain
+
+
+def _audit_partition(name: str, used: Iterable[int], unused: Iterable[int], fresh: int) -> None:
+    assert sorted([*used, *unused]) == list(range(1, fresh)), f"{name}: some are lost, or are used and unused"

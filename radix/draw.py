@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from .node import Node
 from .tokens import unpack
+from .view import View
 
 
 def draw_tree(
-    roots: Mapping[str, Node],
+    view: View,
     now: float,
     *,
     label: Callable[[list[int]], str] | None = None,
@@ -31,14 +31,14 @@ def draw_tree(
     """
     lines: list[str] = []
     left_out = 0
-    for namespace, root in roots.items():
+    for namespace, root in view.roots.items():
         lines.append(f"namespace {namespace!r}")
-        stack = _children_to_draw(root, "")
+        stack = _children_to_draw(view, root, "")
         while stack:
             node, margin, branch = stack.pop()
-            stack += _children_to_draw(node, margin + ("   " if branch == "└─ " else "│  "))
+            stack += _children_to_draw(view, node, margin + ("   " if branch == "└─ " else "│  "))
             if len(lines) < max_lines:
-                lines.append(margin + branch + _describe(node, now, label))
+                lines.append(margin + branch + _describe(view, node, now, label))
             else:
                 left_out += 1
     if left_out:
@@ -46,24 +46,26 @@ def draw_tree(
     return "\n".join(lines)
 
 
-def _children_to_draw(node: Node, margin: str) -> list[tuple[Node, str, str]]:
+def _children_to_draw(view: View, node: int, margin: str) -> list[tuple[int, str, str]]:
     """Children in reverse order of drawing (for a stack), the last one with a closing branch."""
-    children = list((node.children or {}).values())
+    children = view.children(node)
     branches = ["├─ "] * (len(children) - 1) + ["└─ "]
     return [(child, margin, branch) for child, branch in zip(children, branches, strict=False)][::-1]
 
 
-def _describe(node: Node, now: float, label: Callable[[list[int]], str] | None) -> str:
-    parts = [_count(node.num_blocks, "block"), _age(now - node.last_used)]
-    if node.num_leases:
-        parts.append(_count(node.num_leases, "lease"))
-    if node.priority:
-        parts.append(f"priority {node.priority}")
-    token_ids = unpack(node.tokens[:32])
+def _describe(view: View, node: int, now: float, label: Callable[[list[int]], str] | None) -> str:
+    fields = view.memory.nodes[node]
+    parts = [_count(int(fields["num_blocks"]), "block"), _age(now - float(fields["last_used"]))]
+    if fields["num_leases"]:
+        parts.append(_count(int(fields["num_leases"]), "lease"))
+    if fields["priority"]:
+        parts.append(f"priority {fields['priority']}")
+    tokens = view.run_tokens(node)
+    token_ids = unpack(tokens[:32])
     if label is not None:
         text = label(token_ids)
     else:
-        more = ", …" if len(node.tokens) > 32 else ""
+        more = ", …" if len(tokens) > 32 else ""
         text = f"[{', '.join(map(str, token_ids))}{more}]"
     return " · ".join(parts) + "  " + text
 

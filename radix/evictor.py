@@ -1,8 +1,7 @@
-"""Taking leaves out of the tree: which go, how much of them, and what is handed up when they do.
+"""Taking leaves out of the tree, when somebody is to be asked or told about each.
 
-Knows the queue of leaves and the record of what went (`explain` reads it); leases, pins and counts are the tree's.
-Invariant: only leaves are taken, from the end of their run; a parent is at least as recent, as often hit and of as high
-a priority as any of its children that went. Cost: O(log leaves) per leaf at most, and nothing per leaf that stays.
+Knows who is to be asked (`spare`), told (`on_event`) and called when nothing is left (`find_room`). With nobody to ask
+or tell, one compiled call does it all. Cost: O(log leaves) per leaf at most, and nothing per leaf that stays.
 """
 
 from __future__ import annotations
@@ -10,74 +9,48 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from .eviction import EvictionQueue
-from .explain import GhostRecord
-from .node import Node, unpack_blocks
+from .memory import NUMBER_BITS
+from .operations import Operations
 from .results import Event
-from .walk import drop_skip
+from .tokens import unpack_blocks, without_padding
+from .view import View
 
-# A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share (as a power
-# of two) of the cache: the next eviction would take the rest anyway.
-MAX_SURPLUS_BLOCKS = 16
-MAX_SURPLUS_SHIFT = 6
 # So many leaves one eviction spares at most, wholly or in part, because they will soon be needed.
 MAX_SPARED = 64
 
-Spare = Callable[[Node], int]
+Spare = Callable[[str, bytes], int]
 
 
 class Evictor:
     """Evicts from one tree.
 
     Attributes:
-        ghosts: what went, the last `max_ghosts` runs.
-        num_cached_blocks: in the tree now; whoever inserts adds to it.
-        num_evicted_blocks, num_removed_nodes: counted since the beginning.
+        former_roots: (handle, namespace) of those that lost their last child; as many as there may be ghosts.
 
     Args:
-        roots: those of the tree; one that loses its last child is dropped.
-        queue: the leaves that may go.
-        has_eras: whether the policy needs the queue's era to be kept.
+        view: of the tree; namespaces without a prefix are dropped from it.
         find_room: called when no leaf is left; whether it made any evictable (expired pins).
     """
 
-    __slots__ = (
-        "_block_size",
-        "_clock",
-        "_find_room",
-        "_has_eras",
-        "_on_event",
-        "_queue",
-        "_roots",
-        "ghosts",
-        "num_cached_blocks",
-        "num_evicted_blocks",
-        "num_removed_nodes",
-    )
+    __slots__ = ("_address", "_clock", "_find_room", "_on_event", "_operations", "_view", "former_roots")
 
     def __init__(
         self,
-        roots: dict[str, Node],
-        queue: EvictionQueue,
+        view: View,
+        operations: Operations,
         *,
-        block_size: int,
-        has_eras: bool,
         clock: Callable[[], float],
         max_ghosts: int,
         find_room: Callable[[], bool],
         on_event: Callable[[Event], None] | None,
     ) -> None:
-        self.ghosts: GhostRecord = deque(maxlen=max_ghosts)
-        self.num_cached_blocks = 0
-        self.num_evicted_blocks = 0
-        self.num_removed_nodes = 0
-        self._roots = roots
-        self._queue = queue
-        self._block_size = block_size
+        self.former_roots: deque[tuple[int, str]] = deque(maxlen=max_ghosts)
+        self._address = view.memory.address
+        self._view = view
+        self._operations = operations
         self._clock = clock
         self._find_room = find_room
         self._on_event = on_event
-        self._has_eras = has_eras
 
     def evict(self, num_blocks: int, spare: Spare | None = None) -> bytes:
         """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
@@ -88,18 +61,27 @@ class Evictor:
         The answer is packed int32, like `Match.packed_blocks`.
 
         Args:
-            spare: says of a leaf how many tokens of its prefix, from the root, will soon be needed. The whole blocks
-                of these stay, in up to `MAX_SPARED` leaves, as if they had just been used; what is beyond them goes.
-                If nothing else is left they go as well.
+            spare: says how many tokens of a prefix (its namespace, its packed tokens) will soon be needed. The whole
+                blocks of these stay, in up to `MAX_SPARED` leaves, as if they had just been used; what is beyond them
+                goes. If nothing else is left they go as well.
         """
+        if spare is not None or self._on_event is not None:
+            return self._evict_one_by_one(num_blocks, spare)
+        freed, emptied_root = self._operations.evict(self._address, num_blocks, self._clock())
+        if emptied_root:
+            self._drop_roots()
+        if len(freed) < 4 * num_blocks and self._find_room():
+            freed += self.evict(num_blocks - (len(freed) >> 2))
+        return freed
+
+    def _evict_one_by_one(self, num_wanted: int, spare: Spare | None) -> bytes:
+        view, operations = self._view, self._operations
         freed: list[bytes] = []
-        aside: list[Node] = []
-        wanted = 4 * num_blocks
+        aside: list[int] = []
         now = self._clock()
-        queue = self._queue
-        while wanted > 0:
-            leaf = queue.take()
-            if leaf is None:
+        while num_wanted > 0:
+            leaf = operations.take_leaf(self._address)
+            if not leaf:
                 if self._find_room():
                     continue
                 if not aside:
@@ -107,95 +89,46 @@ class Evictor:
                 spare = None
                 self._put_back(aside)
                 continue
-            blocks, kept = leaf.blocks, 0
+            num_kept = 0
             if spare is not None and len(aside) < MAX_SPARED:
-                kept = self._spared_bytes(leaf, spare)
-                if kept == len(blocks):
+                num_kept = self._count_spared(leaf, spare)
+                if num_kept == view.field(leaf & NUMBER_BITS, "num_blocks"):
                     aside.append(leaf)
                     continue
-                blocks = blocks[kept:]
-            size = len(blocks)
-            if size > 2 * wanted and size - wanted > 4 * max(
-                MAX_SURPLUS_BLOCKS, self.num_cached_blocks >> MAX_SURPLUS_SHIFT
-            ):
-                size = wanted
-                blocks = blocks[-size:]
-            if self._has_eras:
-                queue.era = max(queue.era, queue.policy(leaf)[0])
-            if self._on_event is not None:
-                self._on_event(_evicted(leaf, blocks))
+            path = None if self._on_event is None else (view.namespace(leaf), view.path_tokens(leaf))
+            blocks = operations.cut_leaf(self._address, leaf, num_kept, num_wanted, now)
             freed.append(blocks)
-            wanted -= size
-            if size == len(leaf.blocks):
-                self._remove(leaf, now)
-                continue
-            self._shorten(leaf, len(leaf.blocks) - size, now)
-            if len(leaf.blocks) == kept:
+            num_wanted -= len(blocks) >> 2
+            if num_kept and num_kept == view.field(leaf & NUMBER_BITS, "num_blocks"):
                 aside.append(leaf)
-            else:
-                queue.put_back(leaf)
-        if aside:
-            self._put_back(aside)
-        packed = freed[0] if len(freed) == 1 else b"".join(freed)
-        num_evicted = len(packed) >> 2
-        self.num_cached_blocks -= num_evicted
-        self.num_evicted_blocks += num_evicted
-        return packed
+            if self._on_event is not None and path is not None:
+                start = (len(path[1]) - len(blocks) * view.block_size) >> 2
+                self._on_event(Event("evicted", *path, start, unpack_blocks(blocks)))
+        self._put_back(aside)
+        self._drop_roots()
+        return b"".join(freed)
 
-    def _spared_bytes(self, leaf: Node, spare: Spare) -> int:
-        """How many bytes of the leaf's block ids are to be spared, from the first."""
-        num_tokens = spare(leaf) - leaf.end + (len(leaf.tokens) >> 2)
-        return min(max(num_tokens // self._block_size, 0), leaf.num_blocks) << 2
+    def _count_spared(self, leaf: int, spare: Spare) -> int:
+        """How many blocks of a leaf are to be spared, from the first. A tail needed to its end is."""
+        view = self._view
+        padded = view.path_tokens(leaf)
+        tokens = without_padding(padded)
+        num_tokens = spare(view.namespace(leaf), tokens)
+        if num_tokens == len(tokens) >> 2:
+            num_tokens = len(padded) >> 2
+        num_blocks = view.field(leaf & NUMBER_BITS, "num_blocks")
+        above = view.field(leaf & NUMBER_BITS, "end") - num_blocks
+        return min(max(num_tokens // view.block_size - above, 0), num_blocks)
 
-    def _put_back(self, aside: list[Node]) -> None:
+    def _put_back(self, aside: list[int]) -> None:
         """Into the queue, as used now: so the next eviction does not come upon them first again."""
         for leaf in aside:
-            self._queue.mark_use(leaf)
-            self._queue.push(leaf)
+            self._operations.touch(self._address, leaf, 0, self._clock())
         aside.clear()
 
-    def _shorten(self, leaf: Node, kept: int, now: float) -> None:
-        """Cut the run of a leaf down to `kept` bytes of block ids."""
-        cut = kept * self._block_size
-        leaf.end -= (len(leaf.tokens) - cut) >> 2
-        self.ghosts.append((leaf, leaf.tokens[cut : cut + 4 * self._block_size], now))
-        leaf.blocks = leaf.blocks[:kept]
-        leaf.tokens = leaf.tokens[:cut]
-        if leaf.skipped_by is not None:
-            drop_skip(leaf)
-
-    def _remove(self, leaf: Node, now: float) -> None:
-        """Unlink a leaf and hand its usage up; its parent may become a leaf, an empty root is dropped."""
-        parent = leaf.parent
-        assert parent is not None and parent.children is not None
-        children = parent.children
-        key = leaf.key
-        del children[key]
-        self.ghosts.append((parent, key, now))
-        self.num_removed_nodes += 1
-        if parent.siblings is not None:
-            parent.siblings.remove(key)
-        if leaf.skipped_by is not None:
-            drop_skip(leaf)
-        leaf.parent = None
-        leaf.tokens = b""  # the record of what was evicted may keep the node
-        if parent.parent is None:
-            if not children:
-                del self._roots[parent.namespace]
-            return
-        parent.num_hits += leaf.num_hits
-        if leaf.last_used > parent.last_used:
-            parent.last_used = leaf.last_used
-        if leaf.era > parent.era:
-            parent.era = leaf.era
-        if leaf.priority > parent.priority:
-            parent.priority = leaf.priority
-        if not children and not parent.num_holds:
-            self._queue.push(parent)
-
-
-def _evicted(leaf: Node, blocks: bytes) -> Event:
-    """The event for the end of a leaf's run, before it is cut off."""
-    tokens = leaf.path_tokens()
-    start = len(tokens) - len(blocks) * len(leaf.tokens) // len(leaf.blocks)
-    return Event("evicted", leaf.namespace, tokens, start >> 2, unpack_blocks(blocks))
+    def _drop_roots(self) -> None:
+        """Forgets the namespaces that have nothing any more."""
+        while root := self._operations.drop_root(self._address):
+            namespace = self._view.namespaces.pop(root & NUMBER_BITS)
+            del self._view.roots[namespace]
+            self.former_roots.append((root, namespace))

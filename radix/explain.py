@@ -1,22 +1,20 @@
 """Why a prefix was not cached: read off the tree and the record of what was evicted.
 
-A ghost is (where it hung, its first block, when it went). It hangs on the node that survived it, which is where a
-later walk for the same tokens ends. So nothing is hashed along the path: recording is one append, and only
+A ghost is where something hung, its first block, and when it went. It hangs on the node that survived it, which is
+where a later walk for the same tokens ends. So nothing is hashed along the path: recording is one copy, and only
 whoever asks for an explanation searches.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from .node import Node
+from .operations import Operations
 from .tokens import without_padding
-from .walk import reach
+from .view import View
 
-GhostRecord = deque[tuple[Node, bytes, float]]
 Reason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen"]
 
 
@@ -50,28 +48,31 @@ class Explanation:
 
 
 def explain_miss(
-    roots: Mapping[str, Node],
-    ghosts: GhostRecord,
+    view: View,
+    operations: Operations,
+    former_roots: Iterable[tuple[int, str]],
     tokens: bytes,
     namespace: str,
-    block_bytes: int,
     *,
     now: float,
     elsewhere_too: bool,
 ) -> Explanation:
     """Follow `tokens` in their namespace, ask the ghosts at the end, then try all other namespaces (if wanted)."""
-    root = roots.get(namespace) or Node(namespace)
-    node, agreed, cached = reach(root, tokens, block_bytes)
-    next_block = tokens[cached : cached + block_bytes]
+    address, block_bytes = view.memory.address, 4 * view.block_size
+    num_cached, node, num_whole, num_partial = operations.look(address, view.roots.get(namespace, 0), tokens)
+    next_block = tokens[4 * num_cached : 4 * num_cached + block_bytes]
     evicted_at = None
-    if node is not None and next_block:
-        evicted_at = _evicted_at(ghosts, node, next_block, agreed - cached)
-    elsewhere, furthest = None, cached
-    for other, other_root in roots.items() if elsewhere_too else ():
+    if num_cached == num_whole and next_block:  # ghosts hang on the ends of runs
+        places = {node | view.field(node, "generation") << 32} if node else set()
+        if not num_cached:
+            places |= {handle for handle, former in former_roots if former == namespace}
+        evicted_at = _evicted_at(view, places, next_block, 4 * num_partial)
+    elsewhere, furthest = None, num_cached
+    for other, root in view.roots.items() if elsewhere_too else ():
         if other != namespace:
-            reached = reach(other_root, tokens, block_bytes)[2]
-            if reached > furthest:
-                elsewhere, furthest = other, reached
+            num_there = operations.look(address, root, tokens)[0]
+            if num_there > furthest:
+                elsewhere, furthest = other, num_there
     reason: Reason = "never_seen"
     if not next_block:
         reason = "complete"
@@ -81,24 +82,22 @@ def explain_miss(
         reason = "block_rounding"
     elif elsewhere is not None:
         reason = "other_namespace"
-    return Explanation(len(tokens) >> 2, cached >> 2, agreed >> 2, reason, evicted_at, now, elsewhere)
+    return Explanation(len(tokens) >> 2, num_cached, num_cached + num_partial, reason, evicted_at, now, elsewhere)
 
 
-def _evicted_at(ghosts: GhostRecord, above: Node, next_block: bytes, agreed: int) -> float | None:
-    """When a run below `above` last went whose first block agrees with `next_block` as far as both have tokens.
+def _evicted_at(view: View, places: set[int], next_block: bytes, agreed: int) -> float | None:
+    """When a run at one of these places last went that begins like `next_block`, as far as both have tokens.
 
     That must be further than the `agreed` bytes in which something that is still here agrees. None if there was none,
     or if it is not on record any more.
     """
-    for place, block, when in reversed(ghosts):
-        if block[:4] == next_block[:4] and (place is above or _are_roots_of_one_namespace(place, above)):
-            gone = without_padding(block)
+    memory = view.memory
+    num_ghosts, room = int(memory.head["num_ghosts"]), len(memory.ghosts)
+    for number in range(num_ghosts - 1, max(num_ghosts - room, 0) - 1, -1):
+        ghost = memory.ghosts[number % room]
+        if int(ghost["place"]) in places:
+            gone = without_padding(memory.ghost_tokens[number % room].tobytes())
             shared = min(len(gone), len(next_block))
             if shared > agreed and gone[:shared] == next_block[:shared]:
-                return when
+                return float(ghost["when"])
     return None
-
-
-def _are_roots_of_one_namespace(one: Node, other: Node) -> bool:
-    """A root that was dropped and made again is the same place."""
-    return not one.blocks and not other.blocks and one.namespace == other.namespace

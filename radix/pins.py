@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..errors import PhloemError
-from .node import Node
+from .results import Node
+from .view import View
 
 
 class PinBudgetExceeded(PhloemError):
@@ -39,9 +40,10 @@ class PinBook:
         max_blocks: budget.
         clock: seconds, what `Pin.expires_at` is about.
         lease, release: the tree's.
+        view: of the tree.
     """
 
-    __slots__ = ("_clock", "_lease", "_pins", "_release", "max_blocks", "num_blocks")
+    __slots__ = ("_clock", "_lease", "_pins", "_release", "_view", "max_blocks", "num_blocks")
 
     def __init__(
         self,
@@ -50,21 +52,23 @@ class PinBook:
         clock: Callable[[], float],
         lease: Callable[[Node], None],
         release: Callable[[Node], None],
+        view: View,
     ) -> None:
         self.max_blocks = max_blocks
         self.num_blocks = 0
         self._clock = clock
         self._lease = lease
         self._release = release
+        self._view = view
         self._pins: dict[Pin, None] = {}
 
     def __iter__(self) -> Iterator[Pin]:
         return iter(self._pins)
 
-    def add(self, node: Node, ttl: float) -> Pin:
+    def add(self, node: Node, num_tokens: int, ttl: float) -> Pin:
         """Lease and enter the prefix that ends at `node`, or raise `PinBudgetExceeded` and change nothing."""
-        pin = Pin(node, node.end, self._clock() + ttl)
-        if not node.end:
+        pin = Pin(node, num_tokens, self._clock() + ttl)
+        if not num_tokens:
             return pin
         self._pins[pin] = None
         num_blocks = self.count_blocks()
@@ -108,12 +112,7 @@ class PinBook:
 
     def count_blocks(self) -> int:
         """Distinct blocks on the paths of all pins."""
-        seen: set[Node] = set()
-        num_blocks = 0
+        cells: set[int] = set()
         for pin in self._pins:
-            node: Node | None = pin.node
-            while node is not None and node not in seen:
-                seen.add(node)
-                num_blocks += node.num_blocks
-                node = node.parent
-        return num_blocks
+            cells.update(self._view.path_cells(pin.node).tolist())
+        return len(cells)

@@ -3,62 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NewType
 
-from .node import Node, unpack_blocks
-from .walk import closest_child
+from .tokens import unpack_blocks
+
+if TYPE_CHECKING:
+    from .tree import RadixTree
+
+# The end of a prefix in the tree: to be leased, inserted behind, read. Splits and other insertions leave it what it is;
+# eviction makes it stale, and whoever hands in a stale one is told so.
+Node = NewType("Node", int)
+# The end of the empty prefix of any namespace. It cannot be evicted, so leases on it are of no effect.
+NOTHING = Node(0)
 
 
 class Match:
-    """The longest cached prefix of some tokens.
-
-    What is not known from the walk is looked up when it is first asked for. Valid until the next `evict`, unless
-    `node` is leased; ask for the partial block before evicting, and lease `partial_node` to keep it.
+    """The longest cached prefix of some tokens. Valid until the next `evict`, unless `node` is leased.
 
     Attributes:
-        node: the end of the prefix, to be leased; a root if nothing matched.
+        node: the end of the prefix, to be leased.
         num_tokens: its length, a multiple of the block size.
+        partial_node: a node whose first block agrees furthest with the tokens behind the prefix; to be leased too, if
+            it is to outlive an eviction. `NOTHING` if none agrees in a token.
+        num_partial_tokens: how many tokens of that block agree, from its start: 0 to block_size - 1.
+        partial_block: the block itself, a donor for copy-on-write; -1 if there is none.
     """
 
-    __slots__ = ("_block_bytes", "_partial", "_tokens", "node", "num_tokens")
+    __slots__ = ("_tree", "node", "num_partial_tokens", "num_tokens", "partial_block", "partial_node")
 
-    def __init__(self, node: Node, tokens: bytes, block_bytes: int) -> None:
+    def __init__(
+        self,
+        tree: RadixTree,
+        num_tokens: int,
+        node: Node,
+        partial_node: Node,
+        num_partial_tokens: int,
+        partial_block: int,
+    ) -> None:
+        self._tree = tree
+        self.num_tokens = num_tokens
         self.node = node
-        self.num_tokens = node.end
-        self._tokens = tokens
-        self._block_bytes = block_bytes
-        self._partial: tuple[Node | None, int] | None = None
+        self.partial_node = partial_node
+        self.num_partial_tokens = num_partial_tokens
+        self.partial_block = partial_block
 
     @property
     def blocks(self) -> list[int]:
         """Ids of the whole blocks, root to leaf; ValueError if they have been evicted."""
-        return unpack_blocks(self.node.path_blocks())
+        return unpack_blocks(self.packed_blocks)
 
     @property
     def packed_blocks(self) -> bytes:
-        """`blocks` as packed int32, at memcpy speed: `numpy.frombuffer(match.packed_blocks, numpy.int32)`."""
-        return self.node.path_blocks()
-
-    @property
-    def partial_node(self) -> Node | None:
-        """The node whose first block agrees furthest with the tokens behind the prefix, or None."""
-        return self._find_partial()[0]
-
-    @property
-    def partial_block(self) -> int:
-        """That block, a donor for copy-on-write; -1 if there is none."""
-        donor = self._find_partial()[0]
-        return -1 if donor is None else unpack_blocks(donor.blocks[:4])[0]
-
-    @property
-    def num_partial_tokens(self) -> int:
-        """How many tokens of the donor agree, from its start: 0 to block_size - 1."""
-        return self._find_partial()[1] >> 2
-
-    def _find_partial(self) -> tuple[Node | None, int]:
-        if self._partial is None:
-            self._partial = closest_child(self.node, self._tokens, self.num_tokens << 2, self._block_bytes)
-        return self._partial
+        """`blocks` as packed int32."""
+        return self._tree.packed_blocks(self.node)
 
 
 class Inserted:

@@ -69,3 +69,8 @@ def common_prefix(key: bytes, tokens: bytes, offset: int) -> int:
         tokens[offset + low : offset + high], "little"
     )
     return (low + (((difference & -difference).bit_length() - 1) >> 3)) & ~3
+
+
+def unpack_blocks(blocks: bytes) -> list[int]:
+    """Packed native int32, as block ids are, as a list."""
+    return array("i", blocks).tolist()

@@ -8,14 +8,19 @@
     split:   ── [a b c d] ──          ── [a b] ──┬── [c d]     the lower part stays the node it was, so leases
                                                  └── [x y]     and pins hold; the upper part is new
 
-An edge carries whole blocks only: `block_size` tokens per block, at least one block per node. Children are found
-by the bytes of their first block, so two children of a node differ somewhere within their first blocks. Each
-namespace (salt, adapter, model) has a root of its own; a root without children is dropped.
+A run carries whole blocks only: `block_size` tokens per block, at least one block per node. Two children of a node
+differ somewhere within their first blocks. Each namespace (salt, adapter, model) has a root of its own; a root without
+children is dropped.
 
 The tree knows ints only: no tensors, no requests, no pool. Blocks given to `insert` belong to the tree until
 `evict` hands them back. A path is protected by a lease on its end node: a node with a child is never evicted, so
 a lease need not touch what is above it, except for the exact count of evictable blocks, which climbs until it
-meets a path that is held already.
+meets a path that is held already. For the same reason usage is written at the end of a path only, and handed to the
+parent when a leaf goes: a node becomes a leaf only after all its descendants have handed theirs up, so at every leaf
+the figures are what marking whole paths would have given.
+
+Everything is in flat arrays (`memory`), and each operation is one call of one compiled function (`tree_kernels`); what
+is here turns their answers into objects and errors.
 
 Invariants (`audit` checks them all):
     every block id is in the tree once;
@@ -23,26 +28,41 @@ Invariants (`audit` checks them all):
     a node is protected while a lease or a pin ends at it or below it;
     every leaf without a lease is in the eviction queue, under a key not above its present one.
 
-Cost: match and insert O(tokens) in memcmp and O(edges on the path) in Python steps, with shortcuts over chains of
-short edges; lease and release O(1) below a held ancestor; evict O(log leaves) per leaf, amortised. Nothing
-recurses. Not thread-safe: one thread owns the tree.
+Cost: match and insert O(tokens), and O(log children) per node on the path; lease and release O(1) below a held
+ancestor; evict O(log leaves) per leaf, amortised. Nothing recurses. Not thread-safe: one thread owns the tree.
 """
 
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from .audit import audit_tree
 from .draw import draw_tree
-from .eviction import POLICIES, BlockCost, EvictionQueue, equal_cost
+from .eviction import COST, POLICIES, BlockCost, equal_cost
 from .evictor import Evictor, Spare
 from .explain import Explanation, explain_miss
-from .node import Node, count_tail_bytes, pack_blocks, unpack_blocks
+from .memory import FULL, NO_ROOT, NUMBER_BITS, STALE, Memory
+from .operations import Int32s, compile_operations
 from .pins import Pin, PinBook
-from .results import Event, Inserted, Match, Statistics
-from .tokens import PADDING
-from .walk import closest_child, differing_blocks, reach, split, walk
+from .results import NOTHING, Event, Inserted, Match, Node, Statistics
+from .tokens import unpack_blocks
+from .view import View
+
+# What `Statistics` has from the head of the memory
+COUNTED = (
+    "num_matches",
+    "num_asked_tokens",
+    "num_matched_tokens",
+    "num_duplicate_blocks",
+    "num_evicted_blocks",
+    "num_splits",
+    "num_cached_blocks",
+    "num_leased_blocks",
+)
 
 
 class RadixTree:
@@ -63,20 +83,21 @@ class RadixTree:
     """
 
     __slots__ = (
-        "_block_bytes",
+        "_address",
         "_clock",
         "_evictor",
-        "_num_asked_bytes",
-        "_num_duplicates",
-        "_num_leased",
-        "_num_matched_bytes",
-        "_num_matches",
-        "_num_nodes",
-        "_num_splits",
+        "_find",
+        "_find_blocks",
+        "_head",
+        "_insert",
+        "_lease",
+        "_memory",
         "_on_event",
+        "_operations",
         "_pins",
-        "_queue",
+        "_release",
         "_roots",
+        "_view",
         "block_size",
         "evict_packed",
     )
@@ -97,47 +118,48 @@ class RadixTree:
         if policy not in POLICIES:
             raise ValueError(f"no eviction policy {policy!r}; there are {', '.join(POLICIES)}")
         self.block_size = block_size
-        self._block_bytes = 4 * block_size
         self._clock = clock
         self._on_event = on_event
-        self._roots: dict[str, Node] = {}
-        self._pins = PinBook(max_pinned_blocks, clock=clock, lease=self.lease, release=self.release)
-        self._queue = EvictionQueue(POLICIES[policy](block_cost), by_time=policy == "lru", clock=clock)
+        self._memory = Memory(
+            block_size,
+            policy=POLICIES[policy],
+            max_ghosts=max_ghosts,
+            block_cost=block_cost if POLICIES[policy] == COST else None,
+        )
+        self._address, self._head = self._memory.address, self._memory.head
+        self._operations = operations = compile_operations()
+        self._find, self._insert = operations.find, operations.insert
+        self._find_blocks = operations.find_blocks
+        self._lease, self._release = operations.lease, operations.release
+        self._view = View(self._memory, operations, block_size)
+        self._roots = self._view.roots
+        self._pins = PinBook(max_pinned_blocks, clock=clock, lease=self.lease, release=self.release, view=self._view)
         self._evictor = Evictor(
-            self._roots,
-            self._queue,
-            block_size=block_size,
-            has_eras=policy == "cost",
+            self._view,
+            operations,
             clock=clock,
             max_ghosts=max_ghosts,
             find_room=self._pins.give_up_expired,
             on_event=on_event,
         )
         self.evict_packed = self._evictor.evict
-        self._num_leased = 0
-        self._num_nodes = 0
-        self._num_matches = 0
-        self._num_asked_bytes = 0
-        self._num_matched_bytes = 0
-        self._num_duplicates = 0
-        self._num_splits = 0
 
     # ---------------------------------------------------------------- counts
 
     @property
     def num_cached_blocks(self) -> int:
         """All blocks in the tree."""
-        return self._evictor.num_cached_blocks
+        return int(self._head["num_cached_blocks"])
 
     @property
     def num_leased_blocks(self) -> int:
         """Blocks that a lease or a pin protects."""
-        return self._num_leased
+        return int(self._head["num_leased_blocks"])
 
     @property
     def num_evictable_blocks(self) -> int:
         """Blocks that `evict` could hand back now, those under expired pins not counted. Exact."""
-        return self.num_cached_blocks - self._num_leased
+        return self.num_cached_blocks - self.num_leased_blocks
 
     @property
     def num_pinned_blocks(self) -> int:
@@ -147,58 +169,43 @@ class RadixTree:
     @property
     def statistics(self) -> Statistics:
         """A snapshot of all counts."""
+        counted = {name: int(self._head[name]) for name in COUNTED}
         return Statistics(
-            num_matches=self._num_matches,
-            num_asked_tokens=self._num_asked_bytes >> 2,
-            num_matched_tokens=self._num_matched_bytes >> 2,
-            num_inserted_blocks=self.num_cached_blocks + self._evictor.num_evicted_blocks,
-            num_duplicate_blocks=self._num_duplicates,
-            num_evicted_blocks=self._evictor.num_evicted_blocks,
-            num_splits=self._num_splits,
+            **counted,
+            num_inserted_blocks=counted["num_cached_blocks"] + counted["num_evicted_blocks"],
             num_namespaces=len(self._roots),
-            num_nodes=self._num_nodes - self._evictor.num_removed_nodes,
-            num_cached_blocks=self.num_cached_blocks,
-            num_leased_blocks=self._num_leased,
+            num_nodes=int(self._head["num_nodes"]) - len(self._roots),
             num_pinned_blocks=self._pins.num_blocks,
         )
 
     # ---------------------------------------------------------------- match, insert
 
     def match(self, tokens: bytes, namespace: str) -> Match:
-        """`find` for `tokens` (see `pack`); the answer also knows a donor for the block behind the prefix."""
-        return Match(self.find(tokens, namespace), tokens, self._block_bytes)
-
-    def find(self, tokens: bytes, namespace: str) -> Node:
-        """The end of the longest cached prefix of whole blocks: `end` tokens, the ids of `path_blocks()`.
+        """The longest cached prefix of whole blocks of `tokens` (see `pack`), and a donor for the block behind it.
 
         Refreshes the recency of the prefix and counts as a hit on it. Splits a node if the prefix ends inside one.
         """
-        node = self._roots.get(namespace)
-        if node is None:
-            node = Node(namespace)
-        else:
-            node, offset, edge, agreed = walk(node, tokens, self._block_bytes)
-            if edge is not None:
-                node, offset = self._split(edge, offset, agreed)
-            if offset:
-                node.num_hits += 1
-                self._queue.mark_use(node)
-                self._num_matched_bytes += offset
-        self._num_matches += 1
-        self._num_asked_bytes += len(tokens)
-        return node
+        return Match(self, *self.find(tokens, namespace))
+
+    def find(self, tokens: bytes, namespace: str) -> tuple[int, Node, Node, int, int]:
+        """`match` as a tuple: number of tokens, node, partial node, number of partial tokens, partial block."""
+        found = self._find(self._address, self._roots.get(namespace, 0), tokens, self._clock())
+        if found[0] < 0:
+            self._memory.grow()
+            return self.find(tokens, namespace)
+        return found  # type: ignore[return-value]  # the kernel knows no `Node`
 
     def peek(self, tokens: bytes, namespace: str) -> int:
         """How many tokens a `match` would spare, those of the donor included. Changes and counts nothing."""
-        root = self._roots.get(namespace)
-        return 0 if root is None else reach(root, tokens, self._block_bytes)[1] >> 2
+        num_tokens, _, _, num_partial = self._operations.look(self._address, self._roots.get(namespace, 0), tokens)
+        return num_tokens + num_partial
 
     def insert(
         self,
         tokens: bytes,
-        blocks: Sequence[int],
+        blocks: Sequence[int] | Int32s,
         namespace: str,
-        after: Node | None = None,
+        after: Node = NOTHING,
         *,
         priority: int = 0,
     ) -> Inserted:
@@ -208,121 +215,91 @@ class RadixTree:
 
         Args:
             tokens: packed int32, from the root on, or from `after` on.
-            blocks: one id per whole block of `tokens`: a list, an `array('i')`, or bytes of packed int32. With one
-                id more, the trailing tokens that do not fill a block come in as well: as a tail, which later matches
-                find as a donor. Without it they are ignored.
-            priority: for the policy of that name: a prefix keeps the highest that it was ever given.
+            blocks: one id per whole block of `tokens`: a list, an `array('i')`, an array of int32 or packed int32. With
+                one id more, the trailing tokens that do not fill a block come in as well: as a tail, which later
+                matches find as a donor. Without it they are ignored.
             after: the end of a prefix that the caller has leased; `tokens` and `blocks` are what comes behind it.
+            priority: for the policy of that name: a prefix keeps the highest that it was ever given.
 
         Raises:
-            ValueError: the number of ids is not the number of blocks; nothing was changed.
+            ValueError: the number of ids is not the number of blocks, or `after` was evicted; nothing was changed.
         """
-        block_bytes = self._block_bytes
-        row = blocks if type(blocks) is bytes else pack_blocks(blocks)
-        end = len(row) * self.block_size
-        tail_bytes = 0
-        if not 0 <= len(tokens) - end < block_bytes:
-            tail_bytes = count_tail_bytes(tokens, len(row) >> 2, self.block_size)
-            tokens += PADDING * ((block_bytes - tail_bytes) >> 2)
-        node = after if after is not None and after.end else self._root(namespace, create=end > 0)
-        offset = 0
-        key = tokens[:block_bytes]
-        duplicates: list[int] = []
-        if node.children is not None and (tail_bytes or key in node.children):
-            node, offset, edge, agreed = walk(node, tokens, block_bytes)
-            if edge is not None:
-                node, offset = self._split(edge, offset, agreed)
-            if offset:
-                duplicates = differing_blocks(row[: offset // self.block_size], node)
-            if tail_bytes and offset == end - block_bytes:
-                agreed = closest_child(node, tokens, offset, block_bytes)[1]
-                if agreed == tail_bytes:  # some block that is there begins with the tail: it serves as well
-                    duplicates.append(unpack_blocks(row[-4:])[0])
-                    end = offset
-            self._num_duplicates += len(duplicates)
-            key = tokens[offset : offset + block_bytes]
-        if offset >= end:  # nothing is new
-            node.priority = max(node.priority, priority)
-            self._queue.mark_use(node)
-            return Inserted(node, 0, duplicates)
-        leaf = Node(namespace, node, key, tokens[offset:end], row[offset // self.block_size :])
-        if node.children is None:
-            node.children = {key: leaf}
-        else:
-            node.children[key] = leaf
-            if node.siblings is not None:
-                node.siblings.add(key)
-        self._num_nodes += 1
-        self._evictor.num_cached_blocks += len(leaf.blocks) >> 2
-        if priority > 0:
-            leaf.priority = priority
-        self._queue.enter(leaf)
-        if self._on_event is not None:
-            self._on_event(Event("inserted", namespace, leaf.path_tokens(), node.end, unpack_blocks(leaf.blocks)))
-        if tail_bytes:
-            end -= block_bytes - tail_bytes
-        return Inserted(leaf, (end - offset) >> 2, duplicates)
+        num_new, node, duplicates = self.put(tokens, _as_int32s(blocks), namespace, after, priority)
+        return Inserted(node, num_new, unpack_blocks(duplicates))
 
-    def _root(self, namespace: str, *, create: bool) -> Node:
-        """The root of a namespace. One without children is in no tree, unless it is about to get one (`create`)."""
-        root = self._roots.get(namespace) or Node(namespace)
-        if create:
+    def put(
+        self, tokens: bytes, blocks: Int32s, namespace: str, after: Node = NOTHING, priority: int = 0
+    ) -> tuple[int, Node, bytes]:
+        """`insert` of an array of int32, as a tuple: number of new tokens, node, packed duplicates."""
+        root = self._roots.get(namespace, 0)
+        done = self._insert(self._address, root, after, tokens, blocks, priority, self._clock())
+        if done[0] < 0:
+            self._make_way(done[0], tokens, blocks, namespace, after)
+            return self.put(tokens, blocks, namespace, after, priority)
+        if self._on_event is not None and done[0]:
+            self._tell_of(Node(done[1]), namespace)
+        return done  # type: ignore[return-value]  # the kernel knows no `Node`
+
+    def _tell_of(self, leaf: Node, namespace: str) -> None:
+        """Tells who follows the events of a new leaf."""
+        assert self._on_event is not None
+        path, blocks = self._view.path_tokens(leaf), self._view.run_blocks(leaf & NUMBER_BITS)
+        start = (len(path) >> 2) - len(blocks) * self.block_size
+        self._on_event(Event("inserted", namespace, path, start, blocks))
+
+    def _make_way(self, obstacle: int, tokens: bytes, row: Int32s, namespace: str, after: Node) -> None:
+        """Does what an insert asks for before it can be done; or says why it cannot."""
+        if obstacle == FULL:
+            start = self._view.field(after & NUMBER_BITS, "end") * self.block_size
+            self._memory.grow(len(row), start + len(row) * self.block_size)
+        elif obstacle == NO_ROOT:
+            root = self._operations.make_root(self._address)
+            if root == FULL:
+                self._memory.grow()
+                root = self._operations.make_root(self._address)
             self._roots[namespace] = root
-        return root
+            self._view.namespaces[root] = namespace
+        elif obstacle == STALE:
+            raise ValueError("cannot insert behind an evicted prefix: lease it before evicting")
+        else:
+            num_whole, num_rest = divmod(len(tokens) >> 2, self.block_size)
+            raise ValueError(
+                f"{len(row)} block ids for {len(tokens) >> 2} tokens, which are {num_whole} whole blocks"
+                f" of {self.block_size}{' and a tail' if num_rest else ''}"
+            )
 
     def touch(self, node: Node) -> None:
         """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as donor."""
-        node.num_hits += 1
-        self._queue.mark_use(node)
+        self._operations.touch(self._address, node, 1, self._clock())
 
-    def _split(self, edge: Node, offset: int, agreed: int) -> tuple[Node, int]:
-        """Split a run, which begins at `offset`, where the last whole block of the `agreed` bytes ends."""
-        agreed -= agreed % self._block_bytes
-        self._num_nodes += 1
-        self._num_splits += 1
-        return split(edge, agreed, self._block_bytes), offset + agreed
+    # ---------------------------------------------------------------- what a node stands for
+
+    def packed_blocks(self, node: Node) -> bytes:
+        """The packed ids from the root to the end of a node; ValueError if it was evicted. O(depth)."""
+        number, blocks = self._find_blocks(self._address, node)
+        if number < 0:
+            raise ValueError("the prefix has been evicted since it was matched: lease it before evicting")
+        return blocks
+
+    def is_tail(self, node: Node) -> bool:
+        """Whether a prefix ends in a block that is not full. O(depth)."""
+        return self._view.is_tail(node)
 
     # ---------------------------------------------------------------- lease, release, pin
 
     def lease(self, node: Node) -> None:
         """Protect the prefix that ends at `node`. Counted: every lease needs its release."""
-        if node.parent is None and node.blocks:
+        if self._lease(self._address, node) < 0:
             raise ValueError("cannot lease an evicted prefix: lease it before evicting")
-        node.num_leases += 1
-        if node.num_leases > 1:
-            return
-        above: Node | None = node
-        while above is not None and not above.num_holds:
-            above.num_holds = 1
-            above = above.parent
-        assert above is not None
-        above.num_holds += 1
-        self._num_leased += (node.end - above.end) // self.block_size
 
     def release(self, node: Node) -> None:
         """Undo one `lease`; ValueError if there is none."""
-        if not node.num_leases:
+        if self._release(self._address, node) < 0:
             raise ValueError("released more often than leased")
-        node.num_leases -= 1
-        if node.num_leases:
-            return
-        above = node
-        above.num_holds -= 1
-        while not above.num_holds:
-            assert above.parent is not None
-            above = above.parent
-            above.num_holds -= 1
-        self._num_leased -= (node.end - above.end) // self.block_size
-        if not node.children and not node.num_holds:
-            self._queue.push(node)
 
     def num_sole_blocks(self, node: Node) -> int:
         """How many blocks only the lease on `node` protects: what releasing it would make evictable. O(depth)."""
-        above = node
-        if node.num_leases == 1:
-            while above.num_holds == 1 and above.parent is not None:
-                above = above.parent
-        return (node.end - above.end) // self.block_size
+        return self._operations.count_sole_blocks(self._address, node)
 
     def pin(self, tokens: bytes, ttl: float, namespace: str) -> Pin:
         """Keep the cached prefix of `tokens` for at least `ttl` seconds, whoever leases it or not.
@@ -333,7 +310,8 @@ class RadixTree:
         Raises:
             PinBudgetExceeded: the pinned blocks would exceed `max_pinned_blocks`; nothing was pinned.
         """
-        return self._pins.add(self.find(tokens, namespace), ttl)
+        num_tokens, node, *_ = self.find(tokens, namespace)
+        return self._pins.add(node, num_tokens, ttl)
 
     def unpin(self, pin: Pin) -> bool:
         """End a pin; False if it held nothing or was given up already."""
@@ -367,19 +345,28 @@ class RadixTree:
         O(evictions on record), and with `elsewhere_too` one walk in every other namespace.
         """
         return explain_miss(
-            self._roots,
-            self._evictor.ghosts,
+            self._view,
+            self._operations,
+            self._evictor.former_roots,
             tokens,
             namespace,
-            self._block_bytes,
             now=self._clock(),
             elsewhere_too=elsewhere_too,
         )
 
     def draw(self, *, label: Callable[[list[int]], str] | None = None, max_lines: int = 200) -> str:
         """The tree as text; see `draw_tree`."""
-        return draw_tree(self._roots, self._clock(), label=label, max_lines=max_lines)
+        return draw_tree(self._view, self._clock(), label=label, max_lines=max_lines)
 
     def audit(self) -> None:
         """Recompute every count and check every link; AssertionError names the place. O(tree)."""
-        audit_tree(self._roots, self._queue, self._pins, self.statistics, self.block_size)
+        audit_tree(self._view, self._pins, self.statistics)
+
+
+def _as_int32s(blocks: Sequence[int] | Int32s) -> Int32s:
+    """Block ids as an array that may be handed to a kernel; bytes are taken to be packed already."""
+    if isinstance(blocks, np.ndarray):
+        if blocks.dtype != np.int32 or blocks.ndim != 1:
+            raise ValueError(f"block ids are int32 in a row, not {blocks.dtype} of shape {blocks.shape}")
+        return blocks
+    return np.frombuffer(blocks if isinstance(blocks, bytes) else array("i", blocks), np.int32)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from .eviction import BlockCost, equal_cost
-from .node import Node
 from .tokens import common_prefix
 from .tree import RadixTree
 
@@ -72,10 +71,9 @@ def replay(
     free = num_blocks
     asked = hit = 0.0
 
-    def count_needed(leaf: Node) -> int:
-        path = leaf.path_tokens()
-        at = bisect_left(ordered, (leaf.namespace, path))
-        around = (tokens for namespace, tokens in ordered[max(0, at - 1) : at + 1] if namespace == leaf.namespace)
+    def count_needed(namespace: str, path: bytes) -> int:
+        at = bisect_left(ordered, (namespace, path))
+        around = (tokens for other, tokens in ordered[max(0, at - 1) : at + 1] if other == namespace)
         return max((common_prefix(path, tokens, 0) >> 2 for tokens in around), default=0)
 
     for index, visit in enumerate(visits):

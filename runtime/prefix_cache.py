@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..radix import BlockCost, BlockPool, Explanation, Node, Pin, RadixTree, equal_cost, pack, without_padding
+from ..radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack
 from .kv_cache import KVCache
 from .prompt_scores import PromptScores
 from .request import Lease, Request, TokenLogprob
@@ -87,9 +87,8 @@ class PrefixCache:
             request.blocks = list(match.blocks)
         request.num_computed_tokens = match.num_tokens
         donor, num_donated = match.partial_block, match.num_partial_tokens
-        tail = match.partial_node
-        if tail is not None and tail.is_tail:
-            self.tree.touch(tail)
+        if num_donated and self.tree.is_tail(match.partial_node):
+            self.tree.touch(match.partial_node)
         if num_donated < min(self.block_size, limit - match.num_tokens):
             for other in running:
                 num_shared = self._num_shared_behind(request, other, limit)
@@ -204,7 +203,7 @@ class PrefixCache:
             pack(request.token_ids[start:num_tokens]),
             request.blocks[start // self.block_size : num_blocks],
             request.namespace,
-            after=lease.node if lease else None,
+            after=lease.node if lease else NOTHING,
         )
         self.tree.lease(inserted.node)
         if lease is not None:
@@ -233,16 +232,6 @@ class PrefixCache:
             f"{self.pool.num_free} free + {self.tree.num_cached_blocks} in tree + {len(own)} held"
             f" != {self.pool.num_blocks} blocks"
         )
-
-    def _num_needed(self, leaf: Node) -> int:
-        """How many tokens of the path to a leaf are needed; a tail needed to its end counts as a whole block."""
-        assert self._count_needed is not None
-        tokens = leaf.path_tokens()
-        if not leaf.is_tail:
-            return self._count_needed(leaf.namespace, tokens)
-        tokens = without_padding(tokens)
-        num_needed = self._count_needed(leaf.namespace, tokens)
-        return leaf.end if num_needed == len(tokens) >> 2 else num_needed
 
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
@@ -290,7 +279,7 @@ class PrefixCache:
         if short > 0:
             if short > self.tree.num_evictable_blocks:
                 return False
-            self.pool.free(self.tree.evict(short, spare=None if self._count_needed is None else self._num_needed))
+            self.pool.free(self.tree.evict(short, spare=self._count_needed))
         blocks = self.pool.allocate(missing)
         self._scores.forget(blocks)
         request.blocks += blocks

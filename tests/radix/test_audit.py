@@ -5,145 +5,166 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from phloem.radix import Node, RadixTree, pack
-from phloem.radix import walk as walk_module
+from phloem.radix import RadixTree, pack
 
 
-def make_tree() -> RadixTree:
-    """Two namespaces, a split, a lease, a pin, a skip and an ordered index of children."""
+@pytest.fixture
+def tree() -> RadixTree:
+    """Two namespaces, splits, a lease, a pin, forks in use and out of use, and nodes and cells out of use."""
     tree = RadixTree(2, max_pinned_blocks=8)
+    for token in range(10, 20):
+        tree.insert(pack([token] * 4), [2 * token, 2 * token + 1], "")
+    tree.evict(20)
     tree.insert(pack([1, 1, 2, 2, 3, 3]), [0, 1, 2], "")
     tree.insert(pack([1, 1, 2, 2, 4, 4]), [0, 1, 3], "")
     tree.insert(pack([1, 1, 5, 5]), [0, 4], "")
     tree.insert(pack([1, 1, 6, 6]), [6, 5], "other")
     tree.lease(tree.match(pack([1, 1, 2, 2, 3, 3]), "").node)
     tree.pin(pack([1, 1, 5, 5]), math.inf, "")
-    _ = tree.match(pack([1, 1, 5, 9]), "").num_partial_tokens
     return tree
 
 
-@pytest.fixture
-def tree(monkeypatch: pytest.MonkeyPatch) -> RadixTree:
-    monkeypatch.setattr(walk_module, "SKIP_EDGES", 2)
-    monkeypatch.setattr(walk_module, "MAX_CHILDREN_TO_SCAN", 1)
-    return make_tree()
+def end_of(tree: RadixTree, *token_ids: int) -> np.void:
+    """The record of the node at the end of a prefix."""
+    return tree._memory.nodes[number_of(tree, *token_ids)]
 
 
-def end_of(tree: RadixTree, *token_ids: int) -> Node:
-    return tree.match(pack(token_ids), "").node
+def number_of(tree: RadixTree, *token_ids: int) -> int:
+    return tree._view.open(tree.match(pack(token_ids), "").node)
 
 
-def above(node: Node) -> Node:
-    assert node.parent is not None
-    return node.parent
+def last_cell_of(tree: RadixTree, *token_ids: int) -> int:
+    return int(tree._view.path_cells(tree.match(pack(token_ids), "").node)[-1])
 
 
-def root_of(tree: RadixTree) -> Node:
-    return above(end_of(tree, 1, 1))
+def root_of(tree: RadixTree) -> np.void:
+    return tree._memory.nodes[tree._roots[""]]
 
 
 def test_a_sound_tree_passes(tree: RadixTree) -> None:
-    assert root_of(tree).skip is not None
-    assert end_of(tree, 1, 1).siblings is not None
+    head = tree._memory.head
+    assert head["free_node"], "no node out of use"
+    assert head["free_cell"], "no cell out of use"
+    assert head["num_queued"] > 1, "no order to corrupt"
+    assert end_of(tree, 1, 1)["children"] < 0, "no fork to corrupt"
     tree.audit()
 
 
 def lose_a_block(tree: RadixTree) -> None:
-    node = end_of(tree, 1, 1, 2, 2, 4, 4)
-    node.blocks = node.blocks[:-4]
+    end_of(tree, 1, 1, 2, 2, 4, 4)["num_blocks"] -= 1
 
 
 def hold_a_block_twice(tree: RadixTree) -> None:
-    end_of(tree, 1, 1, 2, 2, 4, 4).blocks = end_of(tree, 1, 1, 5, 5).blocks
+    blocks = tree._memory.cells["block"]
+    blocks[last_cell_of(tree, 1, 1, 2, 2, 4, 4)] = blocks[last_cell_of(tree, 1, 1, 5, 5)]
+
+
+def hold_a_cell_twice(tree: RadixTree) -> None:
+    end_of(tree, 1, 1, 2, 2, 4, 4)["first_cell"] = end_of(tree, 1, 1, 5, 5)["first_cell"]
 
 
 def forget_the_parent(tree: RadixTree) -> None:
-    node = end_of(tree, 1, 1, 5, 5)
-    node.parent = root_of(tree)
+    end_of(tree, 1, 1, 5, 5)["parent"] = tree._roots[""]
 
 
-def file_under_another_key(tree: RadixTree) -> None:
-    children = end_of(tree, 1, 1, 2, 2).children
-    children[pack([9, 9])] = children.pop(pack([4, 4]))
+def end_elsewhere(tree: RadixTree) -> None:
+    end_of(tree, 1, 1, 5, 5)["end"] += 1
 
 
-def change_the_key(tree: RadixTree) -> None:
-    end_of(tree, 1, 1, 5, 5).key = pack([9, 9])
+def file_under_another_block(tree: RadixTree) -> None:
+    tree._memory.tokens[last_cell_of(tree, 1, 1, 5, 5)] ^= 7
+
+
+def swap_the_sides_of_a_fork(tree: RadixTree) -> None:
+    fork = tree._memory.forks[-end_of(tree, 1, 1)["children"]]
+    fork["zero"], fork["one"] = int(fork["one"]), int(fork["zero"])
+
+
+def lead_a_fork_back(tree: RadixTree) -> None:
+    for below in range(20, 24):
+        tree.insert(pack([1, 1, below, below]), [0, below], "")
+    memory = tree._memory
+    reference = -int(end_of(tree, 1, 1)["children"])
+    inner = max(-int(memory.forks[reference][side]) for side in ("zero", "one"))
+    memory.forks[inner]["bit"] = 0
+
+
+def lose_a_fork(tree: RadixTree) -> None:
+    tree._memory.head["fresh_fork"] += 1
+
+
+def lose_a_cell(tree: RadixTree) -> None:
+    tree._memory.head["free_cell"] = 0
+
+
+def lose_a_node(tree: RadixTree) -> None:
+    tree._memory.head["free_node"] = 0
+
+
+def chain_a_cell_in_a_circle(tree: RadixTree) -> None:
+    memory = tree._memory
+    memory.cells[memory.head["free_cell"]]["next"] = memory.head["free_cell"]
 
 
 def forget_a_hold(tree: RadixTree) -> None:
-    end_of(tree, 1, 1).num_holds -= 1
+    end_of(tree, 1, 1)["num_holds"] -= 1
 
 
 def forget_a_lease(tree: RadixTree) -> None:
-    end_of(tree, 1, 1, 2, 2, 3, 3).num_leases -= 1
+    end_of(tree, 1, 1, 2, 2, 3, 3)["num_leases"] -= 1
 
 
 def miscount_leases(tree: RadixTree) -> None:
-    tree._num_leased += 1
+    tree._memory.head["num_leased_blocks"] += 1
 
 
 def miscount_blocks(tree: RadixTree) -> None:
-    tree._evictor.num_cached_blocks -= 1
+    tree._memory.head["num_cached_blocks"] -= 1
 
 
 def miscount_nodes(tree: RadixTree) -> None:
-    tree._num_nodes += 1
+    tree._memory.head["num_nodes"] += 1
 
 
 def forget_a_candidate(tree: RadixTree) -> None:
-    leaf = tree._queue.take()
-    assert leaf is not None
+    assert tree._operations.take_leaf(tree._address)
 
 
 def queue_out_of_order(tree: RadixTree) -> None:
-    tree._queue._line.rotate(1)
+    tree._memory.queue[0]["last_used"], tree._memory.queue[1]["last_used"] = math.inf, -math.inf
+
+
+def queue_a_node_twice(tree: RadixTree) -> None:
+    tree._memory.queue[1] = tree._memory.queue[0]
+
+
+def deny_that_a_node_is_queued(tree: RadixTree) -> None:
+    end_of(tree, 1, 1, 2, 2, 4, 4)["is_queued"] = 0
 
 
 def use_in_the_future(tree: RadixTree) -> None:
-    end_of(tree, 1, 1, 5, 5).last_used = math.inf
+    end_of(tree, 1, 1, 5, 5)["last_used"] = math.inf
 
 
 def turn_back_a_use(tree: RadixTree) -> None:
-    end_of(tree, 1, 1, 2, 2, 4, 4).last_used = -1.0
+    end_of(tree, 1, 1, 2, 2, 4, 4)["last_used"] = -1.0
 
 
 def move_to_another_namespace(tree: RadixTree) -> None:
-    end_of(tree, 1, 1, 5, 5).namespace = "other"
+    end_of(tree, 1, 1, 5, 5)["root"] = tree._roots["other"]
 
 
 def rename_a_root(tree: RadixTree) -> None:
-    root_of(tree).namespace = "other"
+    tree._view.namespaces[tree._roots[""]] = "another"
 
 
 def keep_an_empty_root(tree: RadixTree) -> None:
-    tree._roots["empty"] = Node("empty", None, b"", b"", b"")
-
-
-def lead_a_skip_astray(tree: RadixTree) -> None:
-    root = root_of(tree)
-    assert root.skip is not None
-    root.skip = pack([8, 8, 8, 8]), *root.skip[1:]
-
-
-def give_a_skip_other_blocks(tree: RadixTree) -> None:
-    root = root_of(tree)
-    assert root.skip is not None
-    root.skip = root.skip[0], root.skip[1][::-1], root.skip[2]
-
-
-def forget_who_skips(tree: RadixTree) -> None:
-    root = root_of(tree)
-    assert root.skip is not None
-    root.skip[2].skipped_by = None
-
-
-def leave_a_child_out_of_the_index(tree: RadixTree) -> None:
-    siblings = end_of(tree, 1, 1).siblings
-    assert siblings is not None
-    siblings.remove(pack([5, 5]))
+    root = tree._operations.make_root(tree._address)
+    tree._roots["empty"] = root
+    tree._view.namespaces[root] = "empty"
 
 
 def miscount_pins(tree: RadixTree) -> None:
@@ -151,10 +172,7 @@ def miscount_pins(tree: RadixTree) -> None:
 
 
 def make_a_circle(tree: RadixTree) -> None:
-    node = end_of(tree, 1, 1, 2, 2)
-    circle = end_of(tree, 1, 1)
-    node.children[circle.key] = circle
-    circle.parent = node
+    end_of(tree, 1, 1, 2, 2)["children"] = number_of(tree, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -162,9 +180,16 @@ def make_a_circle(tree: RadixTree) -> None:
     [
         lose_a_block,
         hold_a_block_twice,
+        hold_a_cell_twice,
         forget_the_parent,
-        file_under_another_key,
-        change_the_key,
+        end_elsewhere,
+        file_under_another_block,
+        swap_the_sides_of_a_fork,
+        lead_a_fork_back,
+        lose_a_fork,
+        lose_a_cell,
+        lose_a_node,
+        chain_a_cell_in_a_circle,
         forget_a_hold,
         forget_a_lease,
         miscount_leases,
@@ -172,15 +197,13 @@ def make_a_circle(tree: RadixTree) -> None:
         miscount_nodes,
         forget_a_candidate,
         queue_out_of_order,
+        queue_a_node_twice,
+        deny_that_a_node_is_queued,
         use_in_the_future,
         turn_back_a_use,
         move_to_another_namespace,
         rename_a_root,
         keep_an_empty_root,
-        lead_a_skip_astray,
-        give_a_skip_other_blocks,
-        forget_who_skips,
-        leave_a_child_out_of_the_index,
         miscount_pins,
         make_a_circle,
     ],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from phloem.radix import POLICIES, Event, Node, PinBudgetExceeded, RadixTree, common_prefix, pack
+from phloem.radix import POLICIES, Event, PinBudgetExceeded, RadixTree, common_prefix, pack
 
 
 class Clock:
@@ -95,7 +95,7 @@ def test_a_tail_is_a_donor_and_never_a_whole_block() -> None:
     assert tree.insert(pack([1, 2, 3, 4, 5, 6]), [7, 8], "").num_new_tokens == 6
     match = tree.match(pack([1, 2, 3, 4, 5, 6, 7, 8, 9]), "")
     assert (match.num_tokens, match.partial_block, match.num_partial_tokens) == (4, 8, 2)
-    assert match.partial_node is not None and match.partial_node.is_tail
+    assert tree.is_tail(match.partial_node)
     tree.audit()
 
 
@@ -118,7 +118,6 @@ def test_a_touched_tail_outlives_others() -> None:
     tree.insert(pack([1, 2, 3, 4, 5]), [7, 8], "")
     tree.insert(pack([1, 2, 3, 4, 6]), [7, 9], "")
     donor = tree.match(pack([1, 2, 3, 4, 5, 5]), "").partial_node
-    assert donor is not None
     tree.touch(donor)
     assert tree.evict(1) == [9]
 
@@ -244,9 +243,9 @@ def test_cost_prefers_what_is_dear_to_compute() -> None:
     assert tree.evict(1) == [4]
 
 
-def needing(*token_ids: int) -> Callable[[Node], int]:
-    """Says of a leaf how many tokens of its prefix a request for these tokens will need."""
-    return lambda leaf: common_prefix(leaf.path_tokens(), pack(token_ids), 0) >> 2
+def needing(*token_ids: int) -> Callable[[str, bytes], int]:
+    """Says of a prefix how many of its tokens a request for these tokens will need."""
+    return lambda _, path: common_prefix(path, pack(token_ids), 0) >> 2
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from phloem.radix import (
+    NOTHING,
     BlockPool,
     Event,
     Node,
@@ -18,11 +19,8 @@ from phloem.radix import (
     PinBudgetExceeded,
     RadixTree,
     common_prefix,
-    evictor,
     pack,
-    siblings,
     unpack,
-    walk,
 )
 
 Prefix = tuple[str, tuple[int, ...]]
@@ -178,7 +176,7 @@ class Trial:
             row[num_known:],
             namespace,
             priority=priority,
-            after=after[0] if after else None,
+            after=after[0] if after else NOTHING,
         )
         assert inserted.num_new_tokens == num_new
         assert inserted.duplicates == duplicates
@@ -374,19 +372,6 @@ def test_tree_agrees_with_the_truth_on_long_random_walks(block_size: int, policy
         walk_randomly(Trial(block_size, policy), Random(seed), 700)
 
 
-@pytest.mark.parametrize("block_size", [1, 4])
-def test_tree_agrees_with_the_truth_when_every_shortcut_is_taken(
-    block_size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Skips over two edges, ordered children from the second on in chunks of two, no leaf evicted whole in surplus."""
-    monkeypatch.setattr(walk, "SKIP_EDGES", 2)
-    monkeypatch.setattr(walk, "MAX_CHILDREN_TO_SCAN", 1)
-    monkeypatch.setattr(siblings, "CHUNK_LEN", 2)
-    monkeypatch.setattr(evictor, "MAX_SURPLUS_BLOCKS", 0)
-    for seed in range(4):
-        walk_randomly(Trial(block_size, "lru"), Random(seed), 700)
-
-
 SHORT_TOKENS = st.lists(st.integers(0, 1), max_size=12)
 
 
@@ -415,7 +400,7 @@ def test_what_is_needed_goes_only_after_all_that_is_not(
     evictable = {truth.cached[prefix].id for prefix in truth.cached.keys() - set(truth.matched("", leased))}
     needed_blocks = {truth.cached[prefix].id for prefix in truth.matched("", needed)} & evictable
     for num_blocks in evictions:
-        freed = tree.evict(num_blocks, spare=lambda leaf: common_prefix(leaf.path_tokens(), pack(needed), 0) >> 2)
+        freed = tree.evict(num_blocks, spare=lambda _, path: common_prefix(path, pack(needed), 0) >> 2)
         assert len(freed) >= min(num_blocks, len(evictable))
         assert set(freed) <= evictable
         evictable -= set(freed)

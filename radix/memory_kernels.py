@@ -1,0 +1,88 @@
+"""The memory of a tree as kernels see it: arrays without bounds, behind the addresses in its head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray  # type: ignore[attr-defined]
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from .compiled import kernel
+from .memory import CELL, ENTRY, FORK, GHOST, HEAD, NODE
+
+_ENDLESS = 1 << 40
+
+
+def _pointer(typing_context: Any, address: Any) -> Any:
+    """The address (int64) as a pointer."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), generate
+
+
+pointer: Any = intrinsic(_pointer)
+
+
+@kernel
+def head_at(address: Any) -> Any:
+    return carray(pointer(address), (1,), HEAD)[0]
+
+
+@kernel
+def nodes_of(head: Any) -> Any:
+    return carray(pointer(head.nodes), (_ENDLESS,), NODE)
+
+
+@kernel
+def cells_of(head: Any) -> Any:
+    return carray(pointer(head.cells), (_ENDLESS,), CELL)
+
+
+@kernel
+def block_tokens(head: Any, cell: Any) -> Any:
+    """int32[block_size]: the tokens of one cell. (A loop over it runs on vectors, one with offsets does not.)"""
+    block_size = head.block_size
+    return carray(pointer(head.tokens + 4 * cell * block_size), (block_size,), np.int32)
+
+
+@kernel
+def forks_of(head: Any) -> Any:
+    return carray(pointer(head.forks), (_ENDLESS,), FORK)
+
+
+@kernel
+def queue_of(head: Any) -> Any:
+    return carray(pointer(head.queue), (_ENDLESS,), ENTRY)
+
+
+@kernel
+def ghosts_of(head: Any) -> Any:
+    return carray(pointer(head.ghosts), (_ENDLESS,), GHOST)
+
+
+@kernel
+def ghost_tokens(head: Any, ghost: Any) -> Any:
+    """int32[block_size]: the first block of what a ghost is of."""
+    block_size = head.block_size
+    return carray(pointer(head.ghost_tokens + 4 * ghost * block_size), (block_size,), np.int32)
+
+
+@kernel
+def costs_of(head: Any) -> Any:
+    """float64, by the number of blocks that a prefix has."""
+    return carray(pointer(head.costs), (_ENDLESS,), np.float64)
+
+
+@kernel
+def found_of(head: Any) -> Any:
+    return carray(pointer(head.found), (_ENDLESS,), np.int32)
+
+
+@kernel
+def unpacked(packed: Any) -> Any:
+    """The int32 that a bytes object is made of."""
+    return carray(pointer(packed.address), (packed.length >> 2,), np.int32)

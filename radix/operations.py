@@ -1,0 +1,59 @@
+"""The compiled operations of the tree, as Python calls them; what each does is said in `tree_kernels`.
+
+The first argument of each is the address of a `Memory`, whatever that was made for: nothing is compiled per tree.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Int32s = npt.NDArray[np.int32]
+
+
+class Operations(NamedTuple):
+    """Ways in. An argument of another type than the signature says is an error or worse, never converted."""
+
+    find: Callable[[int, int, bytes, float], tuple[int, int, int, int, int]]
+    look: Callable[[int, int, bytes], tuple[int, int, int, int]]
+    insert: Callable[[int, int, int, bytes, Int32s, int, float], tuple[int, int, bytes]]
+    lease: Callable[[int, int], int]
+    release: Callable[[int, int], int]
+    evict: Callable[[int, int, float], tuple[bytes, int]]
+    find_cells: Callable[[int, int], int]
+    find_blocks: Callable[[int, int], tuple[int, bytes]]
+    count_sole_blocks: Callable[[int, int], int]
+    touch: Callable[[int, int, int, float], int]
+    take_leaf: Callable[[int], int]
+    cut_leaf: Callable[[int, int, int, int, float], bytes]
+    make_root: Callable[[int], int]
+    drop_root: Callable[[int], int]
+
+
+@functools.cache
+def compile_operations() -> Operations:
+    """Compiles, or loads from disk, what all trees share: ten seconds or a tenth of one, once per process."""
+    from . import tree_kernels as kernels  # brings numba, for which only who makes a tree should wait
+    from .compiled import INT32S, NUMBER, PACKED, SECONDS, entry
+
+    signatures: dict[str, tuple[Any, ...]] = {
+        "find": (NUMBER, NUMBER, PACKED, SECONDS),
+        "look": (NUMBER, NUMBER, PACKED),
+        "insert": (NUMBER, NUMBER, NUMBER, PACKED, INT32S, NUMBER, SECONDS),
+        "lease": (NUMBER, NUMBER),
+        "release": (NUMBER, NUMBER),
+        "evict": (NUMBER, NUMBER, SECONDS),
+        "find_cells": (NUMBER, NUMBER),
+        "find_blocks": (NUMBER, NUMBER),
+        "count_sole_blocks": (NUMBER, NUMBER),
+        "touch": (NUMBER, NUMBER, NUMBER, SECONDS),
+        "take_leaf": (NUMBER,),
+        "cut_leaf": (NUMBER, NUMBER, NUMBER, NUMBER, SECONDS),
+        "make_root": (NUMBER,),
+        "drop_root": (NUMBER,),
+    }
+    return Operations(**{name: entry(getattr(kernels, name), *types) for name, types in signatures.items()})

@@ -1,0 +1,84 @@
+"""The memory of a tree as people, and all that is not in a hurry, read it."""
+
+from __future__ import annotations
+
+from .memory import NUMBER_BITS, Memory
+from .operations import Int32s, Operations
+from .tokens import PADDING
+
+
+class View:
+    """Reads one tree, of which it must be told which root is whose.
+
+    A node is named by its number here; by what `RadixTree` hands out where a parameter is called `handle`.
+
+    Attributes:
+        roots: of the namespaces that there are.
+        namespaces: the inverse.
+    """
+
+    __slots__ = ("_operations", "block_size", "memory", "namespaces", "roots")
+
+    def __init__(self, memory: Memory, operations: Operations, block_size: int) -> None:
+        self.memory = memory
+        self.block_size = block_size
+        self.roots: dict[str, int] = {}
+        self.namespaces: dict[int, str] = {}
+        self._operations = operations
+
+    def field(self, node: int, name: str) -> int:
+        """One of the integers of a node."""
+        return int(self.memory.nodes[name][node])
+
+    @staticmethod
+    def open(handle: int) -> int:
+        """The number of a node that has not been evicted."""
+        return handle & NUMBER_BITS
+
+    def namespace(self, handle: int) -> str:
+        """In which a node is."""
+        return self.namespaces[self.field(self.open(handle), "root")]
+
+    def path_cells(self, handle: int) -> Int32s:
+        """From the root to the end of a node; ValueError if the node was evicted. O(depth), like what follows."""
+        num_cells = self._operations.find_cells(self.memory.address, handle)
+        if num_cells < 0:
+            raise ValueError("the prefix has been evicted since it was matched: lease it before evicting")
+        return self.memory.found[:num_cells].copy()
+
+    def path_tokens(self, handle: int) -> bytes:
+        """Packed tokens from the root to the end of a node."""
+        return self.memory.tokens[self.path_cells(handle)].tobytes()
+
+    def is_tail(self, handle: int) -> bool:
+        """Whether a prefix ends in a block that is filled up with padding."""
+        return self.path_tokens(handle).endswith(PADDING)
+
+    def run_cells(self, node: int) -> list[int]:
+        """Those of one run."""
+        cell, cells = self.field(node, "first_cell"), []
+        for _ in range(self.field(node, "num_blocks")):
+            cells.append(cell)
+            cell = int(self.memory.cells["next"][cell])
+        return cells
+
+    def run_tokens(self, node: int) -> bytes:
+        """The packed tokens of one run."""
+        return self.memory.tokens[self.run_cells(node)].tobytes()
+
+    def run_blocks(self, node: int) -> list[int]:
+        """The ids of one run."""
+        blocks: list[int] = self.memory.cells["block"][self.run_cells(node)].tolist()
+        return blocks
+
+    def children(self, node: int) -> list[int]:
+        """By number."""
+        found, stack = [], [self.field(node, "children")]
+        while stack:
+            reference = stack.pop()
+            if reference < 0:
+                fork = self.memory.forks[-reference]
+                stack += [int(fork["zero"]), int(fork["one"])]
+            elif reference:
+                found.append(reference)
+        return sorted(found)

@@ -1,0 +1,124 @@
+"""Moving along the tree and cutting it: what matching, inserting and explaining have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .children_kernels import closest_child, replace
+from .compiled import kernel
+from .memory_kernels import block_tokens, cells_of, found_of, nodes_of
+
+
+@kernel
+def walk(head: Any, start: Any, tokens: Any) -> Any:
+    """Descends from `start` as far as whole runs agree.
+
+    Returns (node, offset, child, num_agreeing): `node` is the end of the last whole run, `offset` how many tokens
+    that is behind `start`; `child` is the child whose run agrees furthest with what comes next, not to its end, and
+    `num_agreeing` how far. At least a block: the walk ends inside its run; less: in front of it. Child 0: none
+    agrees in a token.
+    """
+    nodes = nodes_of(head)
+    node, offset = start, 0
+    while offset < len(tokens):
+        child = closest_child(head, node, tokens, offset)
+        num_agreeing = _count_agreeing(head, child, tokens, offset) if child else 0
+        if num_agreeing == 0 or num_agreeing < nodes[child].num_blocks * head.block_size:
+            return node, offset, child, num_agreeing
+        node = child
+        offset += num_agreeing
+    return node, offset, 0, 0
+
+
+@kernel
+def _count_agreeing(head: Any, node: Any, tokens: Any, offset: Any) -> Any:
+    """How many tokens of a run agree with `tokens[offset:]`, from their start."""
+    cells = cells_of(head)
+    num_agreeing = 0
+    cell = nodes_of(head)[node].first_cell
+    for _ in range(nodes_of(head)[node].num_blocks):
+        block = block_tokens(head, cell)
+        asked = tokens[offset + num_agreeing : offset + num_agreeing + head.block_size]
+        difference = np.int32(0)
+        for index in range(len(asked)):  # without a way out of the loop, so that it runs on vectors
+            difference = np.int32(difference | (block[index] ^ asked[index]))
+        if difference or not len(asked):
+            for index in range(len(asked)):
+                if block[index] != asked[index]:
+                    return num_agreeing + index
+            break
+        num_agreeing += len(asked)
+        cell = cells[cell].next
+    return num_agreeing
+
+
+@kernel
+def take_node(head: Any) -> Any:
+    """A node that is not in use, with nothing in it."""
+    nodes = nodes_of(head)
+    node = head.free_node
+    if node:
+        head.free_node = nodes[node].parent
+    else:
+        node = head.fresh_node
+        head.fresh_node += 1
+    nodes[node].children = 0
+    nodes[node].num_leases = nodes[node].num_holds = 0
+    nodes[node].num_hits = nodes[node].priority = 0
+    nodes[node].is_queued = 0
+    head.num_nodes += 1
+    return node
+
+
+@kernel
+def give_back_node(head: Any, node: Any) -> None:
+    """Puts a node out of use; references to it that somebody has kept become stale."""
+    nodes = nodes_of(head)
+    nodes[node].generation += 1
+    nodes[node].root = 0
+    nodes[node].parent = head.free_node
+    head.free_node = node
+    head.num_nodes -= 1
+
+
+@kernel
+def split(head: Any, lower: Any, num_blocks: Any) -> Any:
+    """Puts a new node over the first blocks of a run, and returns it.
+
+    `lower` keeps its identity, and with it its leases, its children and its place in the eviction queue.
+    """
+    nodes, cells = nodes_of(head), cells_of(head)
+    upper = take_node(head)
+    parent, cell = nodes[lower].parent, nodes[lower].first_cell
+    replace(head, parent, block_tokens(head, cell), lower, upper)
+    nodes[upper].parent, nodes[upper].root = parent, nodes[lower].root
+    nodes[upper].children, nodes[lower].parent = lower, upper
+    nodes[upper].first_cell = cell
+    for _ in range(num_blocks):
+        cell = cells[cell].next
+    nodes[lower].first_cell = cell
+    nodes[upper].end = nodes[lower].end - nodes[lower].num_blocks + num_blocks
+    nodes[upper].num_blocks = num_blocks
+    nodes[lower].num_blocks -= num_blocks
+    nodes[upper].num_holds = 1 if nodes[lower].num_holds else 0
+    nodes[upper].last_used, nodes[upper].era = nodes[lower].last_used, nodes[lower].era
+    nodes[upper].priority = nodes[lower].priority
+    head.num_splits += 1
+    return upper
+
+
+@kernel
+def find_path(head: Any, node: Any) -> Any:
+    """Leaves the cells from the root to the end of a node in `found`; returns how many."""
+    nodes, cells, found = nodes_of(head), cells_of(head), found_of(head)
+    num_blocks = end = nodes[node].end
+    while end:
+        cell = nodes[node].first_cell
+        for index in range(end - nodes[node].num_blocks, end):
+            found[index] = cell
+            cell = cells[cell].next
+        end -= nodes[node].num_blocks
+        node = nodes[node].parent
+    return num_blocks
