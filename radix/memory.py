@@ -31,6 +31,7 @@ import numpy.typing as npt
 FULL, STALE, WRONG_LENGTH, NO_ROOT = range(-1, -5, -1)
 # A node is handed out as a number, and above it how often that number has changed hands.
 NUMBER_BITS = (1 << 32) - 1
+MAX_INT32 = (1 << 31) - 1
 
 HEAD = np.dtype(
     [(name, np.int64) for name in ("nodes", "cells", "tokens", "forks", "queue", "ghosts", "ghost_tokens", "found")]

@@ -10,7 +10,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from .compiled import kernel
-from .memory import CELL, ENTRY, FORK, GHOST, HEAD, NODE
+from .memory import CELL, ENTRY, FORK, GHOST, HEAD, NODE, NUMBER_BITS, STALE
 
 _ENDLESS = 1 << 40
 
@@ -86,3 +86,16 @@ def found_of(head: Any) -> Any:
 def unpacked(packed: Any) -> Any:
     """The int32 that a bytes object is made of."""
     return carray(pointer(packed.address), (packed.length >> 2,), np.int32)
+
+
+@kernel
+def handle_of(head: Any, node: Any) -> Any:
+    """How a node is handed out."""
+    return nodes_of(head)[node].generation << 32 | node
+
+
+@kernel
+def opened(head: Any, handle: Any) -> Any:
+    """The number of a node that is handed in, or `STALE`."""
+    node = handle & NUMBER_BITS
+    return node if nodes_of(head)[node].generation == handle >> 32 else STALE

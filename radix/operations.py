@@ -1,4 +1,4 @@
-"""The compiled operations of the tree, as Python calls them; what each does is said in `tree_kernels`.
+"""The compiled operations of the tree, as Python calls them; what each does is said where it is defined.
 
 The first argument of each is the address of a `Memory`, whatever that was made for: nothing is compiled per tree.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,23 +37,23 @@ class Operations(NamedTuple):
 @functools.cache
 def compile_operations() -> Operations:
     """Compiles, or loads from disk, what all trees share: ten seconds or a tenth of one, once per process."""
-    from . import tree_kernels as kernels  # brings numba, for which only who makes a tree should wait
+    # They bring numba, for which only who makes a tree should wait.
+    from . import evict_kernels, tree_kernels
     from .compiled import INT32S, NUMBER, PACKED, SECONDS, entry
 
-    signatures: dict[str, tuple[Any, ...]] = {
-        "find": (NUMBER, NUMBER, PACKED, SECONDS),
-        "look": (NUMBER, NUMBER, PACKED),
-        "insert": (NUMBER, NUMBER, NUMBER, PACKED, INT32S, NUMBER, SECONDS),
-        "lease": (NUMBER, NUMBER),
-        "release": (NUMBER, NUMBER),
-        "evict": (NUMBER, NUMBER, SECONDS),
-        "find_cells": (NUMBER, NUMBER),
-        "find_blocks": (NUMBER, NUMBER),
-        "count_sole_blocks": (NUMBER, NUMBER),
-        "touch": (NUMBER, NUMBER, NUMBER, SECONDS),
-        "take_leaf": (NUMBER,),
-        "cut_leaf": (NUMBER, NUMBER, NUMBER, NUMBER, SECONDS),
-        "make_root": (NUMBER,),
-        "drop_root": (NUMBER,),
-    }
-    return Operations(**{name: entry(getattr(kernels, name), *types) for name, types in signatures.items()})
+    return Operations(
+        find=entry(tree_kernels.find, NUMBER, NUMBER, PACKED, SECONDS),
+        look=entry(tree_kernels.look, NUMBER, NUMBER, PACKED),
+        insert=entry(tree_kernels.insert, NUMBER, NUMBER, NUMBER, PACKED, INT32S, NUMBER, SECONDS),
+        lease=entry(tree_kernels.lease, NUMBER, NUMBER),
+        release=entry(tree_kernels.release, NUMBER, NUMBER),
+        evict=entry(evict_kernels.evict, NUMBER, NUMBER, SECONDS),
+        find_cells=entry(tree_kernels.find_cells, NUMBER, NUMBER),
+        find_blocks=entry(tree_kernels.find_blocks, NUMBER, NUMBER),
+        count_sole_blocks=entry(tree_kernels.count_sole_blocks, NUMBER, NUMBER),
+        touch=entry(tree_kernels.touch, NUMBER, NUMBER, NUMBER, SECONDS),
+        take_leaf=entry(evict_kernels.take_leaf, NUMBER),
+        cut_leaf=entry(evict_kernels.cut_leaf, NUMBER, NUMBER, NUMBER, NUMBER, SECONDS),
+        make_root=entry(tree_kernels.make_root, NUMBER),
+        drop_root=entry(evict_kernels.drop_root, NUMBER),
+    )

@@ -16,6 +16,7 @@ import numpy as np
 
 from .compiled import kernel
 from .eviction import COST, LFU, PRIORITY
+from .memory import MAX_INT32
 from .memory_kernels import costs_of, nodes_of, queue_of
 
 
@@ -43,15 +44,22 @@ def mark_use(head: Any, node: Any, now: Any) -> None:
 
 
 @kernel
+def count_hits(head: Any, node: Any, num_hits: Any) -> None:
+    """Adds to the hits of a node, as far as they can be counted."""
+    one = nodes_of(head)[node]
+    one.num_hits = min(one.num_hits + num_hits, MAX_INT32)
+
+
+@kernel
 def push(head: Any, node: Any) -> None:
     """Makes an unheld leaf a candidate; no effect if it is in the queue already."""
     one, queue = nodes_of(head)[node], queue_of(head)
-    if one.is_queued:
-        return
-    one.is_queued = 1
-    place = head.num_queued
-    head.num_queued += 1
-    _put(queue, _rise(queue, place, rank_of(head, node), one.last_used), rank_of(head, node), one.last_used, node)
+    if not one.is_queued:
+        one.is_queued = 1
+        rank = rank_of(head, node)
+        place = _rise(queue, head.num_queued, rank, one.last_used)
+        _put(queue, place, rank, one.last_used, node)
+        head.num_queued += 1
 
 
 @kernel
@@ -63,7 +71,8 @@ def take(head: Any) -> Any:
         is_present = queue[0].rank == rank_of(head, node) and queue[0].last_used == nodes[node].last_used
         head.num_queued -= 1
         last = queue[head.num_queued]
-        _put(queue, _sink(queue, head.num_queued, last.rank, last.last_used), last.rank, last.last_used, last.node)
+        place = _sink(queue, head.num_queued, last.rank, last.last_used)
+        _put(queue, place, last.rank, last.last_used, last.node)
         nodes[node].is_queued = 0
         if not nodes[node].children and not nodes[node].num_holds:
             if is_present:
@@ -85,13 +94,10 @@ def _goes_before(entry: Any, rank: Any, last_used: Any) -> Any:
 @kernel
 def _rise(queue: Any, place: Any, rank: Any, last_used: Any) -> Any:
     """Makes room for a key on the way from the free `place` to the top; returns where."""
-    while place:
-        above = (place - 1) >> 1
-        if not _goes_before(queue[above], rank, last_used):
-            _put(queue, place, queue[above].rank, queue[above].last_used, queue[above].node)
-            place = above
-        else:
-            break
+    while place and not _goes_before(queue[(place - 1) >> 1], rank, last_used):
+        above = queue[(place - 1) >> 1]
+        _put(queue, place, above.rank, above.last_used, above.node)
+        place = (place - 1) >> 1
     return place
 
 

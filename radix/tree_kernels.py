@@ -1,48 +1,32 @@
 """The operations of the tree, as they are called from Python: each is one call of one compiled function.
 
-A node is handed out as its number plus its generation in the upper half; when it is handed in again after it has been
-evicted, the answer is `STALE`. Answers that are lists are left in `found`.
+All but evicting, which is in `evict_kernels`. A node is handed out as its number plus its generation in the upper half;
+when that is handed in again after the node has been evicted, the answer is `STALE`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .children_kernels import add_child, remove_child
+from .children_kernels import add_child
 from .compiled import kernel
 from .eviction import COST
-from .memory import FULL, NO_ROOT, NUMBER_BITS, STALE, WRONG_LENGTH
+from .memory import FULL, MAX_INT32, NO_ROOT, STALE, WRONG_LENGTH
 from .memory_kernels import (
     block_tokens,
     cells_of,
     found_of,
-    ghost_tokens,
-    ghosts_of,
+    handle_of,
     head_at,
     nodes_of,
+    opened,
     unpacked,
 )
 from .packed import packed_at
-from .queue_kernels import mark_use, push, rank_of, take
-from .walk_kernels import find_path, give_back_node, split, take_node, walk
+from .queue_kernels import count_hits, mark_use, push
+from .walk_kernels import find_path, split, take_node, walk
 
-# A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share (as a power
-# of two) of the cache: the next eviction would take the rest anyway.
-MAX_SURPLUS_BLOCKS = 16
-MAX_SURPLUS_SHIFT = 6
 PADDING_TOKEN = -1
-
-
-@kernel
-def _handle(head: Any, node: Any) -> Any:
-    return nodes_of(head)[node].generation << 32 | node
-
-
-@kernel
-def _opened(head: Any, handle: Any) -> Any:
-    """The number of a node, or `STALE`."""
-    node = handle & NUMBER_BITS
-    return node if nodes_of(head)[node].generation == handle >> 32 else STALE
 
 
 def make_root(address: Any) -> Any:
@@ -78,14 +62,14 @@ def find(address: Any, root: Any, packed: Any, now: Any) -> Any:
     head.num_asked_tokens += len(tokens)
     head.num_matched_tokens += offset
     if offset:
-        nodes_of(head)[node].num_hits += 1
+        count_hits(head, node, 1)
         mark_use(head, node, now)
     else:
         node = 0
     if num_agreeing == 0:
-        return offset, _handle(head, node), 0, 0, -1
+        return offset, handle_of(head, node), 0, 0, -1
     block = cells_of(head)[nodes_of(head)[donor].first_cell].block
-    return offset, _handle(head, node), _handle(head, donor), num_agreeing, block
+    return offset, handle_of(head, node), handle_of(head, donor), num_agreeing, block
 
 
 def look(address: Any, root: Any, packed: Any) -> Any:
@@ -115,7 +99,7 @@ def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priori
         return WRONG_LENGTH, 0, packed_at(0, 0)
     start = root
     if after:
-        start = _opened(head, after)
+        start = opened(head, after)
         if start == STALE:
             return STALE, 0, packed_at(0, 0)
     if not start and num_blocks:
@@ -142,18 +126,18 @@ def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priori
     head.num_duplicate_blocks += num_duplicates
     if num_known == num_blocks:
         if nodes[node].end:
-            nodes[node].priority = max(nodes[node].priority, priority)
+            nodes[node].priority = max(nodes[node].priority, min(priority, MAX_INT32))
             mark_use(head, node, now)
-        return 0, _handle(head, node) if nodes[node].end else 0, duplicates
+        return 0, handle_of(head, node) if nodes[node].end else 0, duplicates
     leaf = take_node(head)
     nodes[leaf].parent, nodes[leaf].root = node, nodes[node].root
     nodes[leaf].num_blocks, nodes[leaf].end = num_blocks - num_known, nodes[node].end + num_blocks - num_known
-    nodes[leaf].priority = max(0, priority)
+    nodes[leaf].priority = max(0, min(priority, MAX_INT32))
     _fill(head, leaf, tokens, offset, blocks, num_known)
     add_child(head, node, leaf, closest, num_agreeing)
     mark_use(head, leaf, now)
     push(head, leaf)
-    return len(tokens) - offset, _handle(head, leaf), duplicates
+    return len(tokens) - offset, handle_of(head, leaf), duplicates
 
 
 @kernel
@@ -202,7 +186,7 @@ def lease(address: Any, handle: Any) -> Any:
     """Protects the prefix that ends at a node; the number of the node, or `STALE`."""
     head = head_at(address)
     nodes = nodes_of(head)
-    node = _opened(head, handle)
+    node = opened(head, handle)
     if node <= 0:
         return node
     nodes[node].num_leases += 1
@@ -220,7 +204,7 @@ def release(address: Any, handle: Any) -> Any:
     """Undoes one lease; the number of the node, or `STALE` if there is none."""
     head = head_at(address)
     nodes = nodes_of(head)
-    node = _opened(head, handle)
+    node = opened(head, handle)
     if node <= 0:
         return node
     if not nodes[node].num_leases:
@@ -242,7 +226,7 @@ def count_sole_blocks(address: Any, handle: Any) -> Any:
     """How many blocks only one lease on a node protects; 0 if it has several."""
     head = head_at(address)
     nodes = nodes_of(head)
-    node = _opened(head, handle)
+    node = opened(head, handle)
     if node <= 0 or nodes[node].num_leases != 1:
         return 0
     above = node
@@ -254,7 +238,7 @@ def count_sole_blocks(address: Any, handle: Any) -> Any:
 def find_cells(address: Any, handle: Any) -> Any:
     """Leaves the cells from the root to a node in `found`; returns how many, or `STALE`."""
     head = head_at(address)
-    node = _opened(head, handle)
+    node = opened(head, handle)
     return node if node <= 0 else find_path(head, node)
 
 
@@ -262,7 +246,7 @@ def find_blocks(address: Any, handle: Any) -> Any:
     """(Number of the node or `STALE`, packed ids of the blocks from the root to its end)."""
     head = head_at(address)
     cells, found = cells_of(head), found_of(head)
-    node = _opened(head, handle)
+    node = opened(head, handle)
     num_blocks = find_path(head, node) if node > 0 else 0
     for index in range(num_blocks):
         found[index] = cells[found[index]].block
@@ -270,122 +254,12 @@ def find_blocks(address: Any, handle: Any) -> Any:
 
 
 def touch(address: Any, handle: Any, num_hits: Any, now: Any) -> Any:
-    """Counts a use of the prefix that ends at a node, and `num_hits` hits; pushes it if it is an unheld leaf."""
+    """Counts a use of the prefix that ends at a node, and `num_hits` hits; a free leaf becomes a candidate."""
     head = head_at(address)
-    one = nodes_of(head)[handle & NUMBER_BITS]
-    node = _opened(head, handle)
+    node = opened(head, handle)
     if node > 0:
-        one.num_hits += num_hits
+        count_hits(head, node, num_hits)
         mark_use(head, node, now)
-        if not one.children and not one.num_holds:
+        if not nodes_of(head)[node].children and not nodes_of(head)[node].num_holds:
             push(head, node)
     return node
-
-
-def evict(address: Any, num_wanted: Any, now: Any) -> Any:
-    """Takes at least so many blocks of the leaves that go first out of the tree, while there are leaves.
-
-    Returns (their packed ids, whether a root has lost its last child).
-    """
-    head = head_at(address)
-    num_freed = 0
-    while num_freed < num_wanted:
-        leaf = take(head)
-        if not leaf:
-            break
-        num_freed += _cut(head, leaf, 0, num_wanted - num_freed, num_freed, now)
-    return packed_at(head.found, 4 * num_freed), head.emptied_root
-
-
-def take_leaf(address: Any) -> Any:
-    """Takes the leaf that goes first out of the queue: a node, or 0."""
-    head = head_at(address)
-    return _handle(head, take(head))
-
-
-def cut_leaf(address: Any, handle: Any, num_kept: Any, num_wanted: Any, now: Any) -> Any:
-    """`_cut` of a leaf that `take_leaf` gave; the packed ids."""
-    head = head_at(address)
-    return packed_at(head.found, 4 * _cut(head, handle & NUMBER_BITS, num_kept, num_wanted, 0, now))
-
-
-@kernel
-def _cut(head: Any, leaf: Any, num_kept: Any, num_wanted: Any, place: Any, now: Any) -> Any:
-    """Evicts from the end of a leaf: all but the first `num_kept` blocks, or just what is wanted if that is far less.
-
-    Leaves the ids in `found` from `place` on, and returns how many. What could still go stays a candidate.
-    """
-    nodes, cells, found = nodes_of(head), cells_of(head), found_of(head)
-    num_cut = num_free = nodes[leaf].num_blocks - num_kept
-    surplus = max(MAX_SURPLUS_BLOCKS, head.num_cached_blocks >> MAX_SURPLUS_SHIFT)
-    if num_free > 2 * num_wanted and num_free - num_wanted > surplus:
-        num_cut = num_wanted
-    if head.policy == COST:
-        head.era = max(head.era, rank_of(head, leaf))
-    before, first = 0, nodes[leaf].first_cell
-    for _ in range(nodes[leaf].num_blocks - num_cut):
-        before, first = first, cells[first].next
-    _remember(head, leaf if before else nodes[leaf].parent, first, now)
-    if before:
-        nodes[leaf].num_blocks -= num_cut
-        nodes[leaf].end -= num_cut
-        if num_cut < num_free:
-            push(head, leaf)
-    else:
-        _remove(head, leaf)
-    last = first
-    found[place] = cells[first].block
-    for index in range(place + 1, place + num_cut):
-        last = cells[last].next
-        found[index] = cells[last].block
-    cells[last].next = head.free_cell
-    head.free_cell = first
-    head.num_cached_blocks -= num_cut
-    head.num_evicted_blocks += num_cut
-    return num_cut
-
-
-@kernel
-def _remove(head: Any, leaf: Any) -> None:
-    """Unlinks a leaf and hands its usage up; its parent may become a candidate, or a root to be dropped."""
-    nodes = nodes_of(head)
-    parent = nodes[leaf].parent
-    remove_child(head, parent, leaf)
-    if not nodes[parent].end:
-        if not nodes[parent].children:
-            nodes[parent].parent = head.emptied_root
-            head.emptied_root = parent
-    else:
-        nodes[parent].num_hits += nodes[leaf].num_hits
-        nodes[parent].last_used = max(nodes[parent].last_used, nodes[leaf].last_used)
-        nodes[parent].era = max(nodes[parent].era, nodes[leaf].era)
-        nodes[parent].priority = max(nodes[parent].priority, nodes[leaf].priority)
-        if not nodes[parent].children and not nodes[parent].num_holds:
-            push(head, parent)
-    give_back_node(head, leaf)
-
-
-@kernel
-def _remember(head: Any, place: Any, cell: Any, now: Any) -> None:
-    """Writes down what was evicted below (or from the end of) a node."""
-    if head.max_ghosts:
-        ghost = head.num_ghosts % head.max_ghosts
-        head.num_ghosts += 1
-        ghosts_of(head)[ghost].place = _handle(head, place)
-        ghosts_of(head)[ghost].when = now
-        kept, block = ghost_tokens(head, ghost), block_tokens(head, cell)
-        for index in range(head.block_size):
-            kept[index] = block[index]
-
-
-def drop_root(address: Any) -> Any:
-    """Puts a root that has lost its last child out of use, and returns its handle; 0 if there is none."""
-    head = head_at(address)
-    root = head.emptied_root
-    if not root:
-        return 0
-    head.emptied_root = nodes_of(head)[root].parent
-    handle = _handle(head, root)
-    give_back_node(head, root)
-    head.num_roots -= 1
-    return handle
