@@ -15,7 +15,7 @@ from typing import Literal
 from ..radix import Explanation
 
 CacheReason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen", "disabled"]
-SHOWN_TOKENS = 24  # decoded on each side of the divergence …
+SHOWN_TOKENS = 24  # looked at on each side of the divergence …
 SHOWN_CHARS = 40  # … of which so many characters are shown
 
 
@@ -44,9 +44,26 @@ class CacheExplanation:
     agreed_text: str
     differing_text: str
 
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if self.reason == "disabled":
+            return "There is no prefix cache."
+        if self.reason == "complete":
+            return "All of the prompt was cached; its last token is always computed, for what comes next."
+        more = self.num_agreeing_tokens - self.num_cached_tokens
+        follows = {
+            "never_seen": "what follows was never seen, or too long ago to know",
+            "evicted": f"what follows was too, but made room for others {self.seconds_since_eviction or 0.0:.1f} s ago",
+            "other_namespace": "what follows is cached for others (another salt or key) and not shared",
+            "block_rounding": f"what follows is for {more} tokens, but there was no room to copy their block",
+        }
+        tokens = "token was" if self.num_cached_tokens == 1 else "tokens were"
+        return f"The first {self.num_cached_tokens} {tokens} cached; {follows[self.reason]}."
+
 
 def explain_to_caller(
-    found: Explanation | None, prompt: Sequence[int], num_cached_tokens: int, decode: Callable[[Sequence[int]], str]
+    found: Explanation | None, prompt: Sequence[int], num_cached_tokens: int, show: Callable[[Sequence[int]], str]
 ) -> CacheExplanation:
     """`found`: what the tree said of the tokens that might have been reused; None if there is no tree."""
     reason: CacheReason = "disabled"
@@ -60,13 +77,13 @@ def explain_to_caller(
             reason = "block_rounding"
         elif found.reason == "evicted" and found.evicted_at is not None:
             reason = "evicted"
-            seconds = max(0.0, found.asked_at - found.evicted_at)
+            seconds = round(max(0.0, found.asked_at - found.evicted_at), 3)
         elif found.reason == "other_namespace":
             reason = "other_namespace"
         else:
             reason = "never_seen"
-    agreed = decode(prompt[max(0, agreeing - SHOWN_TOKENS) : agreeing])
-    differing = "" if reason == "complete" else decode(prompt[agreeing : agreeing + SHOWN_TOKENS])
+    agreed = show(prompt[max(0, agreeing - SHOWN_TOKENS) : agreeing])
+    differing = "" if reason == "complete" else show(prompt[agreeing : agreeing + SHOWN_TOKENS])
     return CacheExplanation(
         reason, num_cached_tokens, agreeing, seconds, agreed[-SHOWN_CHARS:], differing[:SHOWN_CHARS]
     )

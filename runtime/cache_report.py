@@ -112,7 +112,8 @@ class CacheReport:
         yield f"blocks evicted: {self.num_evicted_blocks:,} (policy {self.eviction_policy})"
         if self.what_if:
             yield ""
-            yield f"what if: the last {self.num_recorded_requests:,} requests, played again from an empty cache"
+            recent = f"the last {self.num_recorded_requests:,} requests"
+            yield f"what if: {recent}, played again from an empty cache, in whole blocks"
             for entry in self.what_if:
                 name = f"{entry.policy}, {entry.share:g}x"
                 yield f"  {name:<20}{_bar(entry.hit_rate)} {entry.num_blocks:>9,}  {entry.hit_rate:6.1%}"

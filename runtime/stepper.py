@@ -200,7 +200,7 @@ class Stepper:
                 request.found,
                 request.token_ids[: request.num_prompt_tokens],
                 request.usage.cached_tokens,
-                self._tokenizer.decode,
+                self._tokenizer.show,
             )
         first = request.num_delivered
         token_ids = tuple(request.token_ids[request.num_prompt_tokens + first :])

@@ -145,6 +145,12 @@ class Tokenizer:
         """The text of `token_ids`: their bytes as UTF-8, ill-formed ones as U+FFFD; special tokens are silent."""
         return b"".join(self._token_bytes[token_id] for token_id in token_ids).decode("utf-8", "replace")
 
+    def show(self, token_ids: Iterable[int]) -> str:
+        """The text of `token_ids` for people: special tokens by their names."""
+        names, token_bytes = self._special_texts, self._token_bytes
+        parts = (names[one].encode() if one in names else token_bytes[one] for one in token_ids)
+        return b"".join(parts).decode("utf-8", "replace")
+
     def token_bytes(self, token_id: int) -> bytes:
         """The exact bytes of one token; b"" for special and unused ones."""
         return self._token_bytes[token_id]

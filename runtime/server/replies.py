@@ -87,7 +87,7 @@ def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:
     """Why no more of the prompt was cached, where that was asked for: an object, or one for each of several prompts."""
     if not any(prompts):
         return {}
-    shown = [asdict(prompt) if prompt is not None else None for prompt in prompts]
+    shown = [{**asdict(prompt), "sentence": prompt.sentence} if prompt is not None else None for prompt in prompts]
     return {"cache_explanation": shown[0] if len(shown) == 1 else shown}
 
 

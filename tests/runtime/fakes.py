@@ -149,6 +149,9 @@ class ByteTokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token for token in token_ids if token < 256).decode(errors="replace")
 
+    def show(self, token_ids: Sequence[int]) -> str:
+        return self.decode(token_ids)
+
     def vocabulary(self) -> Vocabulary:
         return Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [EOS], self.encode)
 

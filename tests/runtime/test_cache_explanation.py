@@ -40,6 +40,36 @@ def test_new_text_was_never_seen_and_is_shown_where_it_begins() -> None:
     assert ask(engine, "the invoice of June") == CacheExplanation("never_seen", 15, 15, None, "the invoice of ", "June")
 
 
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        ("complete", "All of the prompt was cached; its last token is always computed, for what comes next."),
+        ("never_seen", "The first 9 tokens were cached; what follows was never seen, or too long ago to know."),
+        ("evicted", "The first 9 tokens were cached; what follows was too, but made room for others 41.3 s ago."),
+        (
+            "block_rounding",
+            "The first 9 tokens were cached; what follows is for 3 tokens, but there was no room to copy their block.",
+        ),
+        ("disabled", "There is no prefix cache."),
+    ],
+)
+def test_an_explanation_says_it_in_words_too(reason: str, sentence: str) -> None:
+    assert CacheExplanation(reason, 9, 12, 41.26, "", "").sentence == sentence  # type: ignore[arg-type]
+
+
+def test_one_token_is_one_token() -> None:
+    assert CacheExplanation("never_seen", 1, 1, None, "", "").sentence.startswith("The first 1 token was cached")
+
+
+def test_special_tokens_are_shown_by_their_names() -> None:
+    engine = Engine("nano", device="cpu")
+    chats = [[{"role": "user", "content": text}] for text in ("May", "June")]
+    told = [engine.chat(chat, ONE, explain_cache=True).usage.cache_explanation for chat in chats]
+    assert told[1].agreed_text and told[1].differing_text.startswith("June<|")
+    assert any(name in told[1].agreed_text for name in engine.tokenizer.special_ids)
+    engine.close()
+
+
 def test_only_the_requests_own_text_is_shown() -> None:
     engine = fake_engine()
     engine.generate("my password is 1234", ONE)
