@@ -44,6 +44,10 @@ class Logprobs(NamedTuple):
     top_ids: Tensor
     top: Tensor
 
+    def of_rows(self, rows: slice) -> Logprobs:
+        """Those of some rows."""
+        return Logprobs(*(values[rows] for values in self))
+
 
 def allowed_tokens(mask_table: Tensor | None, mask_rows: Tensor, vocab_size: int) -> Tensor:
     """`[R, V]` bool: token t of row r is allowed iff bit `t & 31` of word `t >> 5` of its mask row is set."""

@@ -82,8 +82,8 @@ class EditTable:
                 del self._places[key]
 
     def edits(self, rows: Sequence[tuple[Request, Sequence[int]]]) -> LogitEdits | None:
-        """What changes the rows of a step, each that of a request behind some drafted tokens; None if nothing does."""
-        if not any(request.sampling.edits_logits for request, _ in rows):
+        """What changes the rows of a step, each that of a request behind some drafted tokens; None without rows."""
+        if not rows:
             return None
         places = [self._place(request) for request, _ in rows]
         drafts = [drafted if place.count_row >= 0 else () for (_, drafted), place in zip(rows, places, strict=True)]

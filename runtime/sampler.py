@@ -118,19 +118,27 @@ class Sampler:
         rows: list[_Row],
     ) -> None:
         """Samples the gathered rows, `decided` of each extend, and hands out the tokens."""
-        behind = [
-            (extend.request, extend.draft[:i]) for extend, n in zip(extends, decided, strict=True) for i in range(n)
-        ]
+        edits, num_top = None, None
+        if any(extend.request.sampling.edits_logits for extend in extends):
+            counts = zip(extends, decided, strict=True)
+            edits = self._edits.edits([(extend.request, extend.draft[:i]) for extend, n in counts for i in range(n)])
         wanted = [extend.request.sampling.logprobs for extend, n in zip(extends, decided, strict=True) if n]
-        tops = [num_top for num_top in wanted if num_top is not None]
-        token_ids, found = self._sample(logits, rows, self._edits.edits(behind), max(tops) if tops else None)
+        if None not in wanted:  # out of the same pass
+            num_top = max(top for top in wanted if top is not None)
+        chosen, found = self._sample(logits, rows, edits, num_top)
+        token_ids: list[int] = chosen.tolist()
         taken = 0
         for extend, choice, num_decided in zip(extends, choices, decided, strict=True):
-            rows_taken = slice(taken, taken + num_decided)
-            choice.token_ids = token_ids[rows_taken]
-            num_top = extend.request.sampling.logprobs
-            if found is not None and num_top is not None:
-                choice.logprobs = _listed(choice.token_ids, found, rows_taken, num_top)
+            span = slice(taken, taken + num_decided)
+            choice.token_ids = token_ids[span]
+            own_top = extend.request.sampling.logprobs
+            if own_top is not None and num_decided:
+                first = rows[taken][0]
+                if found is not None:
+                    own = found.of_rows(span)
+                else:
+                    own = ops.logprobs(logits[first : first + num_decided], chosen[span], own_top)
+                choice.logprobs = _listed(choice.token_ids, own, own_top)
             taken += num_decided
 
     def _score(self, logits: torch.Tensor, first: int, extend: Extend, choice: Choice, num_scored: int) -> None:
@@ -140,10 +148,9 @@ class Sampler:
         position = max(extend.start, extend.logits_from) + 1
         followers = list(extend.request.token_ids[position : position + num_scored])
         num_top = extend.request.sampling.logprobs or 0
-        found = ops.logprobs(
-            logits[first : first + len(followers)], torch.tensor(followers, device=logits.device), num_top
-        )
-        choice.prompt_logprobs = _listed(followers, found, slice(None), num_top)
+        token_ids = torch.tensor(followers, device=logits.device)
+        found = ops.logprobs(logits[first : first + len(followers)], token_ids, num_top)
+        choice.prompt_logprobs = _listed(followers, found, num_top)
 
     def _gather(self, extend: Extend, choice: Choice, first: int, num_decided: int, rows: list[_Row], work: int) -> int:
         """Adds the rows of one extend; returns how many there are (fewer if the draft breaks the constraint)."""
@@ -213,7 +220,7 @@ class Sampler:
 
     def _sample(
         self, logits: torch.Tensor, rows: list[_Row], edits: LogitEdits | None, num_top: int | None
-    ) -> tuple[list[int], Logprobs | None]:
+    ) -> tuple[torch.Tensor, Logprobs | None]:
         """The tokens of the gathered rows, and log-probabilities unless `num_top` is None."""
         num_rows = len(rows)
         packed = np.empty((len(_COLUMN_TYPES), num_rows), np.int64)
@@ -226,7 +233,7 @@ class Sampler:
         if num_rows != logits.shape[0]:
             logits = logits[index]
         masks = self._masks.tensor()
-        chosen, found = ops.sample(
+        return ops.sample(
             logits,
             masks if len(masks) else None,
             slots,
@@ -239,8 +246,6 @@ class Sampler:
             edits,
             num_top,
         )
-        token_ids: list[int] = chosen.tolist()
-        return token_ids, found
 
 
 def _without_end(cursor: Cursor, row: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -258,11 +263,11 @@ def _all_but(vocab_size: int, token_ids: Sequence[int]) -> npt.NDArray[np.int32]
     return row
 
 
-def _listed(token_ids: Sequence[int], found: Logprobs, rows: slice, num_top: int) -> list[TokenLogprob]:
-    """What was found for some rows, one per token."""
-    own: list[float] = found.chosen[rows].tolist()
+def _listed(token_ids: Sequence[int], found: Logprobs, num_top: int) -> list[TokenLogprob]:
+    """What was found, one per token."""
+    own: list[float] = found.chosen.tolist()
     if not num_top:
         return [TokenLogprob(t, value) for t, value in zip(token_ids, own, strict=True)]
-    ids, values = found.top_ids[rows, :num_top].tolist(), found.top[rows, :num_top].tolist()
+    ids, values = found.top_ids[:, :num_top].tolist(), found.top[:, :num_top].tolist()
     tops = [tuple(zip(i, v, strict=True)) for i, v in zip(ids, values, strict=True)]
     return [TokenLogprob(t, value, top) for t, value, top in zip(token_ids, own, tops, strict=True)]

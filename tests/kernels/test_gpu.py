@@ -72,6 +72,35 @@ def test_ops_take_cuda_tensors() -> None:
     assert torch.equal(kernels.sample(logits, None, *arguments)[0], reference.sample(logits, None, *arguments)[0])
 
 
+@pytest.mark.parametrize("vocab_size", [50_257, 128_256, 262_208])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_sampling_of_whole_vocabularies(vocab_size: int, dtype: torch.dtype) -> None:
+    """As the twin on the CPU, with every filter; a row alone has the bits that it has among others."""
+    n, options = 24, {"device": "cuda"}
+    logits = (torch.randn(n, vocab_size, **options) * 3).to(dtype)
+    words = torch.randint(-(2**31), 2**31, (3, -(-vocab_size // 32)), **options).to(torch.int32)
+    words[1, 10:] = 0
+    row = torch.arange(n, **options)
+    arguments = [
+        (row % 4 - 1).int(),
+        row % 3 * 0.6,
+        (row % 5 * 20).int(),
+        torch.where(row % 2 == 0, 0.9, 1.0),
+        torch.where(row % 7 == 0, 0.05, 0.0),
+        row * 77,
+        row * 3,
+    ]
+    token_ids, found = kernels.sample(logits, words, *arguments, num_top=8)
+    expected, exact = reference.sample(logits.cpu(), words.cpu(), *(a.cpu() for a in arguments), num_top=8)
+    assert torch.equal(token_ids.cpu(), expected)
+    assert found is not None and exact is not None
+    torch.testing.assert_close(found.top.cpu(), exact.top, atol=1e-5, rtol=1e-6)
+    for r in (0, n - 1):
+        alone, own = kernels.sample(logits[r : r + 1], words, *(a[r : r + 1] for a in arguments), num_top=8)
+        assert own is not None
+        assert torch.equal(alone, token_ids[r : r + 1]) and torch.equal(own.top, found.top[r : r + 1])
+
+
 @pytest.mark.parametrize("kv_dtype", [torch.bfloat16, torch.int8], ids=str)
 def test_replayed_steps_have_the_bits_of_the_same_steps_launched_kernel_by_kernel(
     kv_dtype: torch.dtype, run_steps: Callable[..., list[torch.Tensor]]

@@ -235,6 +235,26 @@ def test_equal_scores_stay_or_go_together(filters: dict[str, float], vocab_size:
     assert drawn[0] == unfiltered
 
 
+@pytest.mark.parametrize("step", [0.0, 0.5], ids=["distinct", "ties"])
+@pytest.mark.parametrize("path", ["cpu", "triton"])
+def test_top_k_is_exact_for_every_k(path: str, step: float, device: torch.device) -> None:
+    """Fewer groups than k, as many, more; scores of both signs; a mask that leaves fewer tokens than k."""
+    vocab_size = 4300
+    top_k = torch.tensor([1, 2, 33, 34, 35, 300, 4299, 50, 50], dtype=torch.int32)
+    logits = torch.randn(len(top_k), vocab_size) * 3 - 2
+    logits[1] = logits[1].abs() * -1
+    if step:
+        logits = (logits / step).round() * step
+    allowed = torch.zeros(1, vocab_size, dtype=torch.bool)
+    allowed[0, torch.randint(0, vocab_size, (40,))] = True
+    mask_rows = torch.tensor([-1] * 8 + [0], dtype=torch.int32)
+    options = {"temperature": torch.full((9,), 30.0), "mask_table": bit_rows(allowed), "mask_rows": mask_rows}
+    rows = replace(rows_of(logits, top_p=0.9), top_k=top_k, **options)  # type: ignore[arg-type]  # hot: any may come
+    for position in range(3 if path == "triton" else 100):
+        rows = replace(rows, positions=torch.full((9,), position))
+        assert torch.equal(implementation(path, device)(rows)[0], implementation("reference", device)(rows)[0])
+
+
 def test_infinite_logits_win(sampler: Callable[[Rows], Tensor]) -> None:
     logits = torch.randn(2, 300)
     logits[:, 200] = torch.inf
