@@ -6,6 +6,7 @@ time is possible and harmless. Errors are those of `phloem.errors`, with the pla
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -95,9 +96,8 @@ class Compiler:
             key_order: "schema" (named keys as the schema names them, then others) or "any".
             extra_keys: "schema" (as the schema says) or "never" (none, unless the schema says what they may be).
         """
-        from .json_schema import place_of_contradiction, schema_to_grammar
-
         loaded = _load_schema(schema)
+        schema_to_grammar, place_of_contradiction = _json_schema()
 
         def grammar() -> Grammar:
             return schema_to_grammar(loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys)
@@ -182,8 +182,19 @@ class Compiler:
         return Constraint(network, kind, source, self._store, self.limits.max_automaton_bytes)
 
 
+@functools.cache
+def _json_schema() -> tuple[Callable[..., Grammar], Callable[[Any, ExtraKeys], str]]:
+    """`schema_to_grammar` and `place_of_contradiction`: imported when they are needed, since that makes tables, and
+    once, since to import what is there takes 10 us as well."""
+    from .json_schema import place_of_contradiction, schema_to_grammar
+
+    return schema_to_grammar, place_of_contradiction
+
+
 def _load_schema(schema: object) -> Any:
     """The schema as plain JSON data."""
+    if type(schema) is dict:
+        return schema
     if isinstance(schema, str):
         return _load_json(schema, "schema", InvalidSchema)
     if isinstance(schema, (bool, Mapping)):
