@@ -107,8 +107,8 @@ class Automaton:
             pool,
             segments,
             rows,
+            _max_rows(max_bytes, FIRST_BYTES),
         )
-        memory[k.MAX_ROWS] = _max_rows(max_bytes, FIRST_BYTES)
         self.start = start if start >= 0 else self.enter(network.start, 0)
 
     # ---------------------------------------------------------------- questions about states
@@ -225,6 +225,10 @@ class Automaton:
     def without_texts(self, state: int) -> int:
         """The state without its configurations inside text automata, not accepting; 0 if none is left."""
         return self._call(lambda: automaton_kernels.ask(self._memory, k.WITHOUT_TEXTS, state, 0))
+
+    def stays_on_plain(self, state: int) -> bool:
+        """Whether every token of plain characters (`Vocabulary.plain_words`) leads back to the state."""
+        return bool(text_walk_kernels.stays_on_plain(self._memory, state))
 
     def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
         """The bytes that must come next whatever is chosen, and the state behind them."""

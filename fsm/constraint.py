@@ -63,7 +63,7 @@ class Constraint:
         self.budget = Budget(self.automaton, self.liveness, self.masks)
         self.drafts = Drafts(self.automaton)
         self.habits = Habits()
-        self.moves = Moves()
+        self.moves = Moves(self.automaton.stays_on_plain)
         if not self.liveness.is_possible(self.automaton.start):
             raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
 
@@ -118,14 +118,17 @@ class Constraint:
 class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
 
-    __slots__ = ("_masks", "_memory", "_rows", "_size", "_state", "_step", "_targets", "_trail", "constraint")
+    __slots__ = (
+        "_free", "_masks", "_memory", "_plain", "_rows", "_size", "_state", "_step", "_targets", "_trail", "constraint",
+    )  # fmt: skip
 
     def __init__(self, constraint: Constraint, trail: Trail) -> None:
         self.constraint = constraint
         self._masks = constraint.masks
         self._rows = constraint.masks.rows
         # what advance needs, bound once: it is called for every token
-        self._targets = constraint.moves.targets
+        self._targets, self._free = constraint.moves.targets, constraint.moves.free
+        self._plain = constraint.vocabulary.plain_words
         self._step, self._memory = constraint.stepper()
         self._size = constraint.vocabulary.size
         self._trail = trail
@@ -322,6 +325,8 @@ class Cursor:
         state = self._state
         known = self._targets.get(state)
         target = known.get(token_id) if known is not None else None
+        if target is None and state in self._free and 0 <= token_id < self._size:
+            target = state if self._plain[token_id >> 5] >> (token_id & 31) & 1 else None
         if target is None:
             target = self._found(state, token_id)
             if target == 0:

@@ -4,10 +4,15 @@ A compiled step costs a microsecond, most of it for the way into compiled code a
 repeat themselves (keys, punctuation, the values of enums), and whoever walks on from the same state with the same
 token comes to the same state: states are never renumbered, so what is known stays true.
 
+Inside of a text almost every token leads back to the state it was taken in, and it is another one each time. Such a
+state is known by a flag: every token of plain characters (`Vocabulary.plain_words`) leads back to it.
+
 It knows numbers only. At most MAX_MOVES; then it begins anew, else texts that never come again would fill it for good.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 MAX_MOVES = 1 << 13
 MOVE_BYTES = 340  # of a dictionary with one token and the state after it, which is more than a second token costs
@@ -16,14 +21,21 @@ MOVE_BYTES = 340  # of a dictionary with one token and the state after it, which
 class Moves:
     """Known steps of one automaton.
 
+    Args:
+        stays: whether every token of plain characters leads from a state back to it.
+
     Attributes:
         targets: by state, the states after tokens that were taken there. To be read by others, not written.
+        free: states of which it is known that such tokens lead back. Likewise.
     """
 
-    __slots__ = ("_num_moves", "targets")
+    __slots__ = ("_asked", "_num_moves", "_stays", "free", "targets")
 
-    def __init__(self) -> None:
+    def __init__(self, stays: Callable[[int], bool]) -> None:
+        self._stays = stays
         self.targets: dict[int, dict[int, int]] = {}
+        self.free: set[int] = set()
+        self._asked: set[int] = set()
         self._num_moves = 0
 
     @property
@@ -35,6 +47,8 @@ class Moves:
         """Keeps a step that the automaton has taken."""
         if self._num_moves >= MAX_MOVES:
             self.targets.clear()
+            self.free.clear()
+            self._asked.clear()
             self._num_moves = 0
         self._num_moves += 1
         known = self.targets.get(state)
@@ -42,3 +56,7 @@ class Moves:
             self.targets[state] = {token_id: target}
         else:
             known[token_id] = target
+        if target == state and state not in self._asked:
+            self._asked.add(state)
+            if self._stays(state):
+                self.free.add(state)

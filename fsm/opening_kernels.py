@@ -26,6 +26,7 @@ from .memory import (
     KIND,
     LISTS,
     LOOPS,
+    MAX_ROWS,
     MEMBERS,
     MEMORY_SIZE,
     N_ARG,
@@ -92,6 +93,7 @@ def open_memory(
     pool: Any,
     segments: Any,
     rows: Any,
+    max_rows: Any,
 ) -> Any:
     """Puts all addresses and first numbers into the memory; makes the dead state, END, and the state to start from.
 
@@ -100,6 +102,7 @@ def open_memory(
         shared: int64[MEMORY_SIZE], what depends on the vocabulary.
         transition: the address of `automaton_kernels.transition`.
         network: `Network.data`; the other arrays as the memory calls them; rows: the first segment.
+        max_rows: how many there may be.
 
     Returns:
         The state to start from; below zero: help is needed to make it.
@@ -131,7 +134,7 @@ def open_memory(
     memory[NUM_STACKS], memory[NUM_STATES] = 1, END + 1
     memory[CAP_STACKS], memory[STACK_MASK] = stacks.shape[0] // STACK_WIDTH, stack_slots.shape[0] - 1
     memory[CAP_STATES], memory[STATE_MASK] = states.shape[0] // STATE_WIDTH, state_slots.shape[0] - 1
-    memory[CAP_POOL], memory[CAP_ROWS] = pool.shape[0], SEGMENT_ROWS
+    memory[CAP_POOL], memory[CAP_ROWS], memory[MAX_ROWS] = pool.shape[0], SEGMENT_ROWS, max_rows
     states[S_COST], states[S_ROW], states[S_BYTE] = NEVER, NO_ROW, -1
     end = END * STATE_WIDTH
     states[end + S_ACCEPTS], states[end + S_ROW], states[end + S_BYTE] = 1, NO_ROW, -1

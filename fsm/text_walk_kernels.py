@@ -18,12 +18,15 @@ from .compiled import inner_kernel, kernel
 from .counted_kernels import counted_alive, counted_cost, fits_after, least_length, next_count
 from .memory import (
     ALL_TOKENS,
+    ARG,
     BEFORE_SHIFT,
     COUNT_PATH,
     FIND_SAFE_FROM,
     HAS_CUT,
     HEIGHT_SHIFT,
     INNER_PATH,
+    K_TEXT,
+    KIND,
     NEVER,
     NUM_PLAIN_ROWS,
     NUM_WORDS,
@@ -32,9 +35,16 @@ from .memory import (
     PLAIN1,
     PLAIN_ROWS,
     PLAIN_WIDE,
+    POOL,
     REST,
+    S_OFFSET,
+    S_SIZE,
     SAFE_SLOTS,
     SAFE_WIDTH,
+    STACK_BITS,
+    STATE_WIDTH,
+    STATES,
+    SUB_MASK,
     SUMMARIES,
     SUMMARY_OF,
     T_ACCEPTS,
@@ -48,6 +58,8 @@ from .memory import (
     T_TABLE,
     T_TEMPLATE,
     T_WAY,
+    TEXT_WIDTH,
+    TEXTS,
     TRIE_BYTES,
     TRIE_DEPTHS,
     TRIE_ENDS,
@@ -55,6 +67,7 @@ from .memory import (
     TRIE_TOKENS,
     WHOLE,
     i32,
+    i64,
     u8,
     u64,
 )
@@ -212,6 +225,24 @@ def _stays(text: Any, state: Any) -> Any:
         if is_wide[class_id] & PLAIN_WIDE and table[state * num_classes + class_id] != state:
             return False
     return True
+
+
+@kernel
+def stays_on_plain(memory: Any, state: Any) -> Any:
+    """Whether every token of plain characters leads from the state back to it: it stands in texts only, in each of them
+    in a state that plain characters do not leave, and none of them counts."""
+    states, pool = i32(memory[STATES]), i64(memory[POOL])
+    kinds, args = i32(memory[KIND]), i32(memory[ARG])
+    offset, size = states[state * STATE_WIDTH + S_OFFSET], states[state * STATE_WIDTH + S_SIZE]
+    for index in range(size):
+        key = pool[offset + index]
+        node, sub = key >> 43, (key >> STACK_BITS) & SUB_MASK
+        if kinds[node] != K_TEXT:
+            return False
+        text = i64(memory[TEXTS] + np.int64(args[node]) * (TEXT_WIDTH * 8))
+        if text[T_MAX] >= 0 or sub % text[T_NODES] or not _stays(text, sub // text[T_NODES]):
+            return False
+    return size > 0
 
 
 @kernel

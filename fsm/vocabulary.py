@@ -41,6 +41,7 @@ class Vocabulary:
         num_words: length of a bitmask row in int32 words.
         trie: all tokens that spell something; rest_trie: those that are in no plain row.
         plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`text_walk_kernels`).
+        plain_words: the last of these rows, without tokens that end within a character; quick to look at from Python.
         all_words, eos_words: int32[num_words], the rows of all tokens that spell something, and of the EOS ids.
         is_complete: every byte is a token, so whatever can be spelt in bytes can be spelt in tokens.
     """
@@ -73,11 +74,19 @@ class Vocabulary:
         self.plain_rows = np.stack(
             [self._words(np.flatnonzero((plain > 0) & (plain <= n))) for n in range(k.NUM_PLAIN_ROWS + 1)]
         )
+        self.plain_words = self._words(self._whole(np.flatnonzero(plain))).data
         self.rest_trie = build_trie(self.tokens, plain == 0)
         roots = self.trie.roots
         self.is_complete = bool((roots >= 0).all() and (self.trie.tokens[roots] >= 0).all())
         self.eos_words = self._words(np.array(self.eos_ids))
         self.all_words = self._words(np.flatnonzero((lens > 0) & (lens <= MAX_TOKEN_LEN)))
+
+    def _whole(self, token_ids: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Those of some well-formed tokens that end with a whole character."""
+        is_whole = self.token_bytes[self.token_offsets[token_ids + 1] - 1] < 0x80
+        for index in np.flatnonzero(~is_whole).tolist():
+            is_whole[index] = _is_text(self.tokens[token_ids[index]])
+        return token_ids[is_whole]
 
     def _words(self, token_ids: npt.NDArray[np.intp]) -> Ints:
         """A row with the bits of these tokens."""
@@ -158,6 +167,14 @@ class Vocabulary:
     @cached_property
     def _substrings(self) -> dict[bytes, bool]:
         return {}
+
+
+def _is_text(token: bytes) -> bool:
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class Shared:
