@@ -11,7 +11,7 @@ from .parts import Goal
 from .resolve import Site
 from .sites import Sites
 from .strings import pattern_language
-from .texts import error_at, escape, shown
+from .texts import error_at, shown
 
 MAX_DIGITS = 400
 MAX_NUMBER = 10**MAX_DIGITS
@@ -93,8 +93,7 @@ class Keywords:
         value = self.schema[name]
         if type(value) is not dict:
             raise self.bad(name, "an object of schemas")
-        goal, resource, pointer = self.sites.goal, self.site.resource, f"{self.pointer}/{name}/"
-        return {key: goal(item, pointer + escape(key), resource) for key, item in value.items()}
+        return self.sites.goals(value, f"{self.pointer}/{name}/", self.site.resource)
 
     def check_pattern(self, pattern: str, pointer: str) -> None:
         """Refuses a pattern that has no automaton, here where its place is known."""

@@ -19,7 +19,6 @@ from ..record import record
 from .parts import ANYTHING, Goal
 from .resolve import Site
 from .sites import KEYWORDS, Sites
-from .texts import escape
 
 _OF_OBJECTS = frozenset(("type", "properties", "required", "additionalProperties"))
 _OF_ARRAYS = frozenset(("type", "items"))
@@ -69,10 +68,9 @@ def _plain_object(sites: Sites, site: Site, schema: dict[str, Any]) -> PlainObje
     named, required = schema.get("properties"), schema.get("required", [])
     if type(named) is not dict or not named or type(required) is not list or not {str}.issuperset(map(type, required)):
         return None
-    goal, resource, pointer = sites.goal, site.resource, f"{site.pointer}/properties/"
-    properties = {key: goal(item, pointer + escape(key), resource) for key, item in named.items()}
+    properties = sites.goals(named, f"{site.pointer}/properties/", site.resource)
     is_open = "additionalProperties" in schema
     additional = ANYTHING
     if is_open:
-        additional = goal(schema["additionalProperties"], f"{site.pointer}/additionalProperties", resource)
+        additional = sites.goal(schema["additionalProperties"], f"{site.pointer}/additionalProperties", site.resource)
     return PlainObject(site.pointer, properties, required, additional, is_open)

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import InvalidSchema
 from .parts import ANYTHING, NEVER, Goal
 from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site
-from .texts import error_at, shown
+from .texts import error_at, escape, shown
 
 FIRST_DRAFT = {
     "$ref": 4, "type": 4, "enum": 4, "allOf": 4, "anyOf": 4, "oneOf": 4, "not": 4,
@@ -114,6 +114,18 @@ class Sites:
         self.table.append(site)
         self._goals.append(goal)
         return goal
+
+    def goals(self, named: dict[str, Any], pointer: str, resource: Resource) -> dict[str, Goal]:
+        """The goals of subschemas by their keys; `pointer`: of all of them, with a slash behind it."""
+        found: dict[str, Goal] = {}
+        types = self._types
+        for key, schema in named.items():
+            own = None
+            if type(schema) is dict and "type" in schema and len(KEYWORDS.intersection(schema)) == 1:
+                kind = schema["type"]
+                own = types.get(kind) if type(kind) is str else None  # nearly always
+            found[key] = self.goal(schema, pointer + escape(key), resource) if own is None else own
+        return found
 
     def _plain(self, schema: dict[str, Any], pointer: str, resource: Resource) -> Goal:
         """The goal of a type and nothing else: one for all subschemas that say the same."""
