@@ -14,6 +14,7 @@ from .ops import (
     apply_rope,
     attention,
     gelu_tanh_mul,
+    latent_attention,
     linear,
     logprobs,
     pack_linear,
@@ -22,6 +23,7 @@ from .ops import (
     sample,
     silu_mul,
     write_kv,
+    write_latents,
 )
 from .work_buffers import WorkBuffers
 
@@ -41,6 +43,7 @@ __all__ = [
     "bytes_per_head",
     "gelu_tanh_mul",
     "is_quantised",
+    "latent_attention",
     "lay_out_automata",
     "linear",
     "logprobs",
@@ -51,4 +54,5 @@ __all__ = [
     "sample",
     "silu_mul",
     "write_kv",
+    "write_latents",
 ]

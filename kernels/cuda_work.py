@@ -22,15 +22,7 @@ import numpy.typing as npt
 import torch
 from numba import njit
 
-from .launch import (
-    BLOCK_ROWS,
-    DETERMINISTIC_BLOCK_ROWS,
-    SHARING_COSTS,
-    SPLIT_SIZE,
-    WIDEST,
-    SharingCosts,
-    largest_block_rows,
-)
+from .launch import SHARING_COSTS, SPLIT_SIZE, SharingCosts, folds_splits, tile_classes
 from .sharing import forest, order_by_prefix, shared_lens
 from .work_buffers import CudaWork, Launch, WorkBuffers, send_work
 
@@ -79,15 +71,13 @@ def plan_cuda_work(
         launch = costs.launch_bytes / (4 * num_kv_heads * head_dim)
         _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group, costs.partial, launch)
     nodes = forest(shared, context_lens[order])
-    limit = DETERMINISTIC_BLOCK_ROWS if deterministic else largest_block_rows(head_dim)
-    classes = np.array(
-        [DETERMINISTIC_BLOCK_ROWS] if deterministic else [rows for rows in BLOCK_ROWS if rows <= limit], np.int32
-    )
+    classes = np.array(tile_classes(head_dim, deterministic), np.int32)
+    folding = np.array([folds_splits(block_rows, head_dim) for block_rows in classes])
     is_cut = _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes, num_processors)
     rows, row_starts, positions, slots, num_slots = _place(order, query_starts, context_lens, is_cut, num_heads)
     items = _list_items(nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes)
     lens = items[:, KEY_END] - items[:, KEY_BEGIN]
-    folds = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE) & (classes[items[:, TILE_CLASS]] < WIDEST)
+    folds = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE) & folding[items[:, TILE_CLASS]]
     kinds = 2 * items[:, TILE_CLASS] + folds
     return send_work(
         items[np.lexsort((-lens, kinds))],

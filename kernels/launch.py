@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BLOCK_ROWS = (16, 32, 64, 128)  # tile classes of attention, by number of query rows
-WIDEST = BLOCK_ROWS[-1]
-DETERMINISTIC_BLOCK_ROWS = 64  # one class, hence one MMA instruction, for decode and prefill alike
 SPLIT_SIZE = 256  # keys per split of the absolute grid; a multiple of every block_keys
 
 
@@ -43,9 +41,18 @@ class SharingCosts:
 SHARING_COSTS = SharingCosts(partial=4.0, launch_bytes=4e6)
 
 
-def largest_block_rows(head_dim: int) -> int:
-    """The widest tile class whose sums fit the registers."""
-    return 32 if head_dim > 128 else WIDEST
+def tile_classes(head_dim: int, deterministic: bool) -> tuple[int, ...]:
+    """The tile classes whose sums fit the registers. deterministic: one, hence one MMA instruction for all steps."""
+    if head_dim > 256:  # latents
+        return (16,) if deterministic else (16, 32)
+    if head_dim > 128:
+        return (32,) if deterministic else (16, 32)
+    return (64,) if deterministic else BLOCK_ROWS
+
+
+def folds_splits(block_rows: int, head_dim: int) -> bool:
+    """Whether a walk in this class has room for a second sum, that of the splits so far."""
+    return block_rows < (32 if head_dim > 256 else 128)
 
 
 def attention_config(
@@ -60,7 +67,7 @@ def attention_config(
     may, and needs less.
     """
     if itemsize == 4:  # no tensor cores: many threads, few keys at a time
-        return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, 16 if block_rows == WIDEST else 8, 5)
+        return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, 16 if block_rows == 128 else 8, 5)
     is_large = block_rows * head_dim >= 32 * 96
     if quantised:
         few = block_rows == 16 and head_dim <= 128
@@ -68,6 +75,11 @@ def attention_config(
     block_keys = 32 if head_dim > 128 or block_rows * head_dim > 64 * 128 else 64
     few = block_rows == 16 and 64 < head_dim <= 128 and not folds
     return AttentionConfig(block_rows, block_keys, 8 if is_large else 4, 5, 168 if few else None)
+
+
+def latent_config(block_rows: int, itemsize: int) -> AttentionConfig:
+    """How to launch a tile class of attention over latents, whose keys are four times as wide as those of heads."""
+    return AttentionConfig(block_rows, 32 if itemsize == 2 and block_rows == 16 else 16, 8, 5)
 
 
 def elementwise_warps(width: int) -> int:

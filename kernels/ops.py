@@ -33,6 +33,7 @@ __all__ = [
     "apply_rope",
     "attention",
     "gelu_tanh_mul",
+    "latent_attention",
     "linear",
     "logprobs",
     "pack_linear",
@@ -41,6 +42,7 @@ __all__ = [
     "sample",
     "silu_mul",
     "write_kv",
+    "write_latents",
 ]
 
 
@@ -215,6 +217,45 @@ def attention(
         k_scales=k_scales,
         v_scales=v_scales,
     )
+
+
+def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:
+    """Scatter latents `[T, W]` into cache `[num_blocks, block_size, W]` at slots `[T]`; negative slots are skipped."""
+    if latents.is_cuda:
+        from . import triton_latent
+
+        return triton_latent.write_latents(latents, cache, slots)
+    return reference.write_latents(latents, cache, slots)
+
+
+def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: float, rank: int) -> Tensor:
+    """Causal attention over latents, whose first `rank` numbers are the values: q `[T, H, W]` -> `[T, H, rank]`.
+
+    cache `[num_blocks, block_size, W]`, dense; planned with one KV head and head_dim W. On a GPU rank and W - rank are
+    powers of two. fp32 on the CPU: bits as in `attention`.
+    """
+    if plan.cuda_work is not None:
+        from . import triton_latent
+
+        return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank)
+    if plan.cpu_work is not None and _is_plain(q, cache):
+        stored = cache[:, None]
+        work, tables = plan.cpu_work, plan.block_tables
+        out = cpu_attention(
+            work,
+            tables,
+            q,
+            stored,
+            stored,
+            scale=scale,
+            window=0,
+            soft_cap=0.0,
+            sinks=None,
+            k_scales=None,
+            v_scales=None,
+        )
+        return out[..., :rank]
+    return reference.latent_attention(q, cache, plan, scale=scale, rank=rank)
 
 
 def sample(

@@ -34,12 +34,14 @@ __all__ = [
     "attention_in",
     "gather_kv",
     "gelu_tanh_mul",
+    "latent_attention",
     "linear",
     "logprobs",
     "rms_norm",
     "sample",
     "silu_mul",
     "write_kv",
+    "write_latents",
 ]
 
 
@@ -216,6 +218,22 @@ def attention_in(
         p = torch.softmax(scores, -1)[..., :num_keys]
         out[begin:end] = torch.einsum("htn,nhd->thd", p, v)
     return out
+
+
+def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:
+    """Scatter latents `[T, W]` into cache `[num_blocks, block_size, W]` at slots `[T]`; negative slots are skipped."""
+    kept = slots >= 0
+    cache[slots[kept] // cache.shape[1], slots[kept] % cache.shape[1]] = latents[kept].to(cache.dtype)
+
+
+def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: float, rank: int) -> Tensor:
+    """Causal attention over latents: q `[T, H, W]`, cache `[num_blocks, block_size, W]` -> `[T, H, rank]`.
+
+    All heads see the same keys, the stored vectors; their first `rank` numbers are the values (MLA with absorbed
+    projections, arXiv 2405.04434). The plan is one of a single KV head, head_dim W.
+    """
+    stored = cache[:, None]
+    return attention_in(torch.float32, q, stored, stored, plan, scale, 0, 0.0, None)[..., :rank].to(q.dtype)
 
 
 def advance_states(

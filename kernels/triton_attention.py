@@ -209,11 +209,7 @@ def cuda_attention(
     num_tokens, num_heads, head_dim = q.shape
     _, num_kv_heads, block_size, _ = k_cache.shape
     out = torch.empty((num_tokens, num_heads, head_dim), dtype=q.dtype, device=q.device)
-    if work.partials is not None:
-        sums, tops = work.partials
-    else:
-        sums = torch.empty((work.num_slots, head_dim), dtype=torch.float32, device=q.device)
-        tops = torch.empty((work.num_slots, 2), dtype=torch.float32, device=q.device)
+    sums, tops = work.partial_results(head_dim)
     for launch in work.launches:
         config = attention_config(launch.block_rows, launch.folds, head_dim, q.element_size(), k_scales is not None)
         attend_items[(work.num_programs or launch.num_items,)](

@@ -72,6 +72,16 @@ class CudaWork:
         """Per head. Fixed where the launches are; those beyond the number in the header have nothing to do."""
         return self.num_tokens if self.num_programs else self.num_merged
 
+    def partial_results(self, head_dim: int) -> tuple[Tensor, Tensor]:
+        """Sums `[num_slots, head_dim]` and tops `[num_slots, 2]`: the buffers' if they are fixed, else new memory."""
+        if self.partials is not None:
+            return self.partials
+        device = self.buffer.device
+        return (
+            torch.empty(self.num_slots, head_dim, dtype=torch.float32, device=device),
+            torch.empty(self.num_slots, 2, dtype=torch.float32, device=device),
+        )
+
     def entry(self, index: int) -> Tensor:
         return self.buffer[ENTRY * index : ENTRY * (index + 1)]
 

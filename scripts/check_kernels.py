@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class Case:
     undivided: frozenset[str] = field(default=frozenset())  # integers of which nothing is known
     oldest: int = 80  # the first architecture it must compile for
     max_registers: int | None = None  # per thread; None: the compiler's choice
+    tiles: int = 2  # streamed per step: keys and values, or latents, which are both
 
 
 def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[str, Any]) -> dict[str, str]:
@@ -52,7 +54,7 @@ def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[
 
 
 def attention_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.launch import BLOCK_ROWS, SPLIT_SIZE, WIDEST, attention_config, largest_block_rows
+    from phloem.kernels.launch import SPLIT_SIZE, attention_config, folds_splits, tile_classes
     from phloem.kernels.triton_attention import attend_items
 
     shapes = [
@@ -85,12 +87,10 @@ def attention_cases(subset: bool) -> Iterator[Case]:
     }
     for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:3] if subset else shapes:
         kept = {name: "*i8" if stored == "int8" else f"*{stored}" for name in ("k_ptr", "v_ptr")}
-        for block_rows in BLOCK_ROWS:
-            if block_rows > largest_block_rows(head_dim):
-                continue
+        for block_rows in tile_classes(head_dim, deterministic=False):
             for folds in (False, True):
                 wanted = ((16, False), (64, True)) if stored == element else ((16, False),)
-                if (subset and (block_rows, folds) not in wanted) or (folds and block_rows == WIDEST):
+                if (subset and (block_rows, folds) not in wanted) or (folds and not folds_splits(block_rows, head_dim)):
                     continue
                 itemsize = 4 if element == "fp32" else 2
                 config = attention_config(block_rows, folds, head_dim, itemsize, stored != element)
@@ -125,6 +125,51 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     FIRST_FP8 if stored == "fp8e4nv" else 80,
                     config.max_registers,
                 )
+
+
+def latent_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import SPLIT_SIZE, folds_splits, latent_config, tile_classes
+    from phloem.kernels.triton_latent import attend_latents, scatter_latents
+
+    rank, rotary = 512, 64
+    fixed = {
+        **{name: "*fp32" for name in ("sums_ptr", "tops_ptr")},
+        **{name: "*i32" for name in ("items_ptr", "launch_ptr", "rows_ptr", "positions_ptr", "tables_ptr")},
+        "scale": "fp32",
+    }
+    widths = {"RANK": rank, "ROTARY": rotary}
+    for element, block_size in (("bf16", 16),) if subset else (("bf16", 16), ("fp16", 64), ("bf16", 1)):
+        for block_rows in tile_classes(rank + rotary, deterministic=False):
+            for folds in (False, True):
+                if folds and not folds_splits(block_rows, rank + rotary):
+                    continue
+                if subset and (block_rows, folds) != (16, True):
+                    continue
+                config = latent_config(block_rows, 2)
+                constants = {
+                    **widths,
+                    "BLOCK_ROWS": block_rows,
+                    "BLOCK_KEYS": config.block_keys,
+                    "BLOCK_SIZE": block_size,
+                    "SPLIT": SPLIT_SIZE,
+                    "FOLDS": folds,
+                    "STAGES": config.num_stages,
+                }
+                walk = "folds" if folds else "one sum"
+                yield Case(
+                    f"latents {element} {rank}+{rotary} page{block_size} rows{block_rows} {walk}",
+                    attend_latents,
+                    _pointers(attend_latents, element, {**fixed, "slots_ptr": "*i32"}, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_keys, rank, 2),
+                    frozenset({"num_heads"}),
+                    max_registers=config.max_registers,
+                    tiles=1,
+                )
+    types = _pointers(scatter_latents, "bf16", {"slots_ptr": "*i64"}, {"WIDTH": 576, "BLOCK": 1024})
+    yield Case("write latents", scatter_latents, types, {"WIDTH": rank + rotary, "BLOCK": 1024})
 
 
 def other_cases(subset: bool) -> Iterator[Case]:
@@ -252,7 +297,8 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
         buffers = min((int(n) for n in found), default=0)
         if buffers < 2:
             faults.append("fewer than two buffers in flight")
-        line += f" {buffers} buffers, {programs * buffers * 2 * keys * dim * itemsize // 1024:4} KiB of KV in flight"
+        in_flight = programs * buffers * case.tiles * keys * dim * itemsize // 1024
+        line += f" {buffers} buffers, {in_flight:4} KiB of KV in flight"
     return f"{line}  {case.name}", faults
 
 
@@ -266,7 +312,7 @@ def main() -> int:
     num_faults = 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("TRITON_CACHE_DIR", folder)
-        for case in (*attention_cases(arguments.subset), *other_cases(arguments.subset)):
+        for case in chain(*(cases(arguments.subset) for cases in (attention_cases, latent_cases, other_cases))):
             for arch in (arch for arch in archs if arch >= case.oldest):
                 line, faults = check(case, arch, Path(folder))
                 num_faults += len(faults)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from phloem.kernels import cpu_work as cpu
 from phloem.kernels import cuda_work as cuda
 from phloem.kernels import plan_attention
-from phloem.kernels.launch import SPLIT_SIZE, WIDEST, SharingCosts
+from phloem.kernels.launch import SPLIT_SIZE, SharingCosts, folds_splits
 from phloem.kernels.work_buffers import MERGE_ENTRY, CudaWork
 
 Array = np.ndarray[Any, Any]
@@ -137,7 +137,7 @@ def test_cuda_items_cover_every_key_of_every_packed_row_once(
             assert begin % SPLIT_SIZE == 0
             assert num_rows <= launch.block_rows
             one_split = (end - 1) // SPLIT_SIZE == begin // SPLIT_SIZE
-            assert one_split or (is_direct and (launch.folds or launch.block_rows == WIDEST))
+            assert one_split or (is_direct and (launch.folds or not folds_splits(launch.block_rows, 128)))
             for r in range(row_begin, row_begin + num_rows):
                 token, head = rows[r // group], kv_head * group + r % group
                 visible_end = min(end, positions[token] + 1)
