@@ -9,9 +9,9 @@ CPU time to the first token, and the share of earlier tokens that were found in 
 be: its KV is never needed before).
 
 A second table says where the time of the spliced turns goes: rendering the template and putting together the token ids,
-checking the request, looking up the prefix and leasing it, and the forward with all else in the step. The new tokens
-attend to all of the history, so the forward cannot be flat; the last column is a forward of as many tokens that have no
-history, in the same run.
+checking the request, looking up the prefix and leasing it, attention, and all else in the step. The new tokens attend
+to all of the history, so attention cannot be flat; the last column is a step of as many tokens that have no history, in
+the same run.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from random import Random
 from typing import Any
 
 import phloem as ph
+from phloem.kernels import ops
 
-PARTS = ("render and splice", "prepare", "match", "compute")
+PARTS = ("render and splice", "prepare", "match", "attention", "the rest of the step")
 WORDS = ["block", "tree", "radix", "token", "prefix", "cache", "lease", "evict", "model", "city", "person", "ticket"]
 
 
@@ -54,37 +55,47 @@ def hold(engine: ph.Engine, options: argparse.Namespace, seed: int, spliced: boo
     return turns
 
 
+class Timer:
+    """Adds up the milliseconds of CPU time that calls of one function take."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self._owner, self._name, self._function = owner, name, getattr(owner, name)
+        self.spent = 0.0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        start = time.process_time()
+        try:
+            return self._function(*args, **kwargs)
+        finally:
+            self.spent += 1000 * (time.process_time() - start)
+
+    def __enter__(self) -> Timer:
+        setattr(self._owner, self._name, self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        setattr(self._owner, self._name, self._function)
+
+
 def split(engine: ph.Engine, options: argparse.Namespace, seed: int) -> list[list[float]]:
     """One chat; for each turn the milliseconds of `PARTS`, and of computing as many tokens without a history."""
     random = Random(seed)
     messages: list[dict[str, str]] = [{"role": "system", "content": "Answer briefly."}]
-    spent = [0.0]
-    lease = engine.prefix_cache.lease
-
-    def timed(*args: Any) -> int:
-        start = time.process_time()
-        try:
-            return lease(*args)
-        finally:
-            spent[0] += time.process_time() - start
-
     turns = []
     for _ in range(options.turns):
         messages.append(
             {"role": "user", "content": " ".join(random.choice(WORDS) for _ in range(options.message // 3))}
         )
         params = ph.SamplingParams(max_tokens=options.reply, temperature=1.2, seed=random.getrandbits(32))
-        spent[0] = 0.0
-        engine.prefix_cache.lease = timed  # type: ignore[method-assign]
-        times = [time.process_time()]
-        chat = engine.encode_chat(messages, namespace=str(seed))
-        times.append(time.process_time())
-        prepared = engine.prepare(chat.token_ids, params, conversation=chat.text, namespace=str(seed))
-        times.append(time.process_time())
-        engine.enqueue(prepared)
-        deltas = engine.step()
-        times.append(time.process_time())
-        engine.prefix_cache.lease = lease  # type: ignore[method-assign]
+        with Timer(engine.prefix_cache, "lease") as lease, Timer(ops, "attention") as attention:
+            times = [time.process_time()]
+            chat = engine.encode_chat(messages, namespace=str(seed))
+            times.append(time.process_time())
+            prepared = engine.prepare(chat.token_ids, params, conversation=chat.text, namespace=str(seed))
+            times.append(time.process_time())
+            engine.enqueue(prepared)
+            deltas = engine.step()
+            times.append(time.process_time())
         while engine.has_work:
             deltas += engine.step()
         messages.append({"role": "assistant", "content": "".join(delta.text for delta in deltas)})
@@ -92,9 +103,10 @@ def split(engine: ph.Engine, options: argparse.Namespace, seed: int) -> list[lis
         engine.enqueue(engine.prepare(chat.token_ids[-num_new:], ph.SamplingParams(max_tokens=1), namespace="alone"))
         start = time.process_time()
         engine.step()
-        alone = time.process_time() - start
-        encode, prepare, step = (after - before for before, after in itertools.pairwise(times))
-        turns.append([1000 * part for part in (encode, prepare, spent[0], step - spent[0], alone)])
+        alone = 1000 * (time.process_time() - start)
+        encode, prepare, step = (1000 * (after - before) for before, after in itertools.pairwise(times))
+        rest = step - lease.spent - attention.spent
+        turns.append([encode, prepare, lease.spent, attention.spent, rest, alone])
     return turns
 
 
@@ -124,7 +136,7 @@ def main() -> None:
                 hit = statistics.mean(share for _, share in at_turn)
                 cells.append(f"{statistics.median(ms for ms, _ in at_turn):.2f} | {100 * hit:.1f} %")
             print(f"| {turn + 1} | " + " | ".join(cells) + " |")
-    print("\n| turn | " + " | ".join(f"{part}, ms" for part in PARTS) + " | compute without history, ms |")
+    print("\n| turn | " + " | ".join(f"{part}, ms" for part in PARTS) + " | a step without history, ms |")
     print("|--:|" + "--:|" * (len(PARTS) + 1))
     cached.flush_cache()
     parts = [split(cached, options, seed) for seed in range(options.chats)]

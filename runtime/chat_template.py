@@ -192,7 +192,10 @@ class _Shield:
 
 
 def _shielded_message(message: dict[str, Any], shield: Callable[[str], str], cut: str) -> dict[str, Any]:
-    shielded: dict[str, Any] = _mapped(message, shield, "messages")
+    if len(message) == 2 and message["content"] is not None:  # role and content: nearly always
+        shielded = {"role": shield(message["role"]), "content": shield(message["content"])}
+    else:
+        shielded = _mapped(message, shield, "messages")
     if message["role"] == "assistant" and message.get("content"):
         shielded["content"] = cut + shielded["content"]
     return shielded
@@ -282,7 +285,7 @@ def _texts(value: Any, place: str = "messages", depth: int = 0) -> list[str]:
 
 def _unused_markers(texts: Sequence[str]) -> tuple[str, str]:
     """Two characters that occur in none of the texts."""
-    used = {marker for text in texts for marker in _MARKER_PATTERN.findall(text)}
+    used = set(_MARKER_PATTERN.findall("".join(texts)))
     free = [marker for marker in _MARKERS if marker not in used]
     if len(free) < 2:
         raise RequestError("messages: they use up Unicode's noncharacters; send ordinary text", param="messages")
