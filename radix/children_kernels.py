@@ -24,13 +24,16 @@ from .memory_kernels import block_tokens, forks_of, nodes_of
 
 @kernel
 def closest_child(head: Any, parent: Any, tokens: Any, offset: Any) -> Any:
-    """The child whose first block agrees with `tokens[offset:]` furthest; 0 if there are no children."""
+    """The child whose first block agrees with `tokens[offset:]` furthest; 0 if there are no children.
+
+    Where these end before a block does they are taken to go on with padding (all ones), so that a tail finds itself.
+    """
     forks = forks_of(head)
     reference = nodes_of(head)[parent].children
     while reference < 0:
         fork = forks[-reference]
         place = offset + (fork.bit >> 5)
-        is_one = place < len(tokens) and (tokens[place] >> (fork.bit & 31)) & 1
+        is_one = place >= len(tokens) or (tokens[place] >> (fork.bit & 31)) & 1
         reference = fork.one if is_one else fork.zero
     return reference
 

@@ -110,7 +110,9 @@ def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priori
     if is_full or (head.policy == COST and end >= head.num_costs):
         return FULL, 0, packed_at(0, 0)
     node, offset, closest, num_agreeing = walk(head, start, tokens)
-    if num_agreeing >= block_size:
+    if num_tail and offset + num_agreeing == len(tokens) and _is_tail(head, closest, num_agreeing):
+        node, offset, num_agreeing = closest, num_blocks * block_size, 0  # all of it is there
+    elif num_agreeing >= block_size:
         num_known = num_agreeing // block_size
         node = split(head, closest, num_known)
         offset += num_known * block_size
@@ -138,6 +140,15 @@ def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priori
     mark_use(head, leaf, now)
     push(head, leaf)
     return len(tokens) - offset, handle_of(head, leaf), duplicates
+
+
+@kernel
+def _is_tail(head: Any, node: Any, num_tokens: Any) -> Any:
+    """Whether a run is filled up with padding from its token number `num_tokens` on."""
+    cell = nodes_of(head)[node].first_cell
+    for _ in range(num_tokens // head.block_size):
+        cell = cells_of(head)[cell].next
+    return block_tokens(head, cell)[num_tokens % head.block_size] == PADDING_TOKEN
 
 
 @kernel
