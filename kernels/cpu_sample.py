@@ -18,7 +18,7 @@ from numba import njit
 from torch import Tensor
 
 from . import simd
-from .logit_edits import LogitEdits
+from .logit_edits import MAX_COUNT, LogitEdits
 from .reference_sample import GROUP, LARGEST, PHILOX_ROUNDS, Logprobs
 
 BLOCK = 256  # tokens looked through at once for the largest; a multiple of 32
@@ -96,16 +96,16 @@ def _edit_rows(  # type: ignore[no-untyped-def]  # numba infers
     for row in range(len(logits)):
         x = logits[row]
         if len(counts) and count_rows[row] >= 0:
-            stored = counts[count_rows[row]]
-            count = (stored & np.int16(0x7FFF)).astype(np.int32)
+            stored = counts[count_rows[row]].astype(np.int32)
             for token_id in drafted[row]:
-                if token_id >= 0:
-                    count[token_id] += 1
+                if token_id >= 0 and (stored[token_id] & MAX_COUNT) < MAX_COUNT:
+                    stored[token_id] += 1
             for t in range(len(x)):
-                if stored[t] < 0 or count[t] > 0:
+                if stored[t] != 0:  # hardly ever
+                    count = stored[t] & MAX_COUNT
                     x[t] = x[t] / repetition[row] if x[t] > 0 else x[t] * repetition[row]
-                if count[t] > 0:
-                    x[t] -= presence[row] + frequency[row] * np.float32(count[t])
+                    if count > 0:
+                        x[t] -= presence[row] + frequency[row] * np.float32(count)
         if len(biases) and bias_rows[row] >= 0:
             for t in range(len(x)):
                 x[t] += biases[bias_rows[row], t]

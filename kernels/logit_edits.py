@@ -2,8 +2,8 @@
 
 ::
 
-    counts   [S, V] int16   one row per request with penalties: bits 0-14 how often a token stands in the output,
-                            bit 15 (the sign) whether it stands in the prompt. A new token costs one increment.
+    counts   [S, V] int16   one row per request with penalties: bits 0-14 how often a token stands in the output (up to
+                            32,767), bit 15 (the sign) whether it stands in the prompt. A new token is one increment.
     biases   [S, V] fp32    one row per request with biases
     rows     [R]    int32   which row of the tables a row of logits uses, -1 for none
 

@@ -67,7 +67,7 @@ def edited(logits: Tensor, edits: LogitEdits | None) -> Tensor:
         stored = edits.counts[edits.count_rows.clamp(min=0).long()].int()
         count, in_prompt = stored & MAX_COUNT, stored < 0
         ids = torch.arange(x.shape[1], device=x.device)
-        count = count + (edits.drafted[:, :, None] == ids).sum(1)
+        count = (count + (edits.drafted[:, :, None] == ids).sum(1)).clamp(max=MAX_COUNT)
         penalised = (edits.count_rows >= 0)[:, None]
         repetition = edits.repetition[:, None]
         repeated = torch.where(x > 0, x / repetition, x * repetition)

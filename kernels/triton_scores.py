@@ -92,6 +92,7 @@ def load_scores(opened: tl.tensor, n: tl.tensor, wanted: tl.tensor, EDITED: tl.c
             count = stored & 0x7FFF
             for i in range(num_drafted):
                 count += (tl.load(drafted + i) == n).to(tl.int32)
+            count = tl.minimum(count, 0x7FFF)
             repeated = tl.where(x > 0, tl.div_rn(x, tl.zeros_like(x) + repetition), x * repetition)
             x = tl.where((stored < 0) | (count > 0), repeated, x)
             x = tl.where(count > 0, x - (presence + frequency * count.to(tl.float32)), x)
