@@ -3,6 +3,7 @@
 ::
 
     text --resolve--> sites --reading--> parts --branching--> branches --objects, arrays, strings, numbers--> Grammar
+                            `--plain objects and arrays, nearly all---------------^
 
 Drafts 4 to 2020-12 by `$schema` (none: all keywords of all of them). What is written:
 

@@ -21,7 +21,6 @@ from .objects import ObjectWriter
 from .others import Others
 from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
 from .plain import PlainArray, PlainObject, plain
-from .reading import PLAIN
 from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
@@ -32,6 +31,14 @@ MAX_RULES = 200_000
 _WORDS = ((NULL, "null"), (TRUE, "true"), (FALSE, "false"))
 _WORD_LITERALS = tuple((bit, Literal(word.encode())) for bit, word in _WORDS)
 _ANY_WORD = NULL | TRUE | FALSE
+_PLAIN_EXPRESSIONS: dict[str, Expression] = {
+    "null": Literal(b"null"),
+    "boolean": alternation(Literal(b"true"), Literal(b"false")),
+    "string": ANY_STRING_EXPRESSION,
+    "number": ANY_NUMBER,
+    "integer": ANY_INTEGER,
+}
+"""The values of the types that are no objects and no arrays."""
 _ANY = "any"
 _ANY_VALUE = Rule(_ANY)
 
@@ -100,26 +107,22 @@ class SchemaCompiler:
             self._any = _any_value(self._layout)
             self._rules[_ANY] = self._any.body
         else:
-            simple = plain(self._sites, goal)
-            if simple is not None:
-                self._plain[goal] = simple
-                expression = self._rule(goal)
-            else:
-                expression = self._of_branches(goal, self._branching.branches(goal))
+            expression = _PLAIN_EXPRESSIONS.get(self._sites.names_of_types.get(goal, "")) or self._made(goal)
         self._known[goal] = expression
         return expression
 
-    def _of_branches(self, goal: Goal, branches: tuple[Branch, ...]) -> Expression | None:
+    def _made(self, goal: Goal) -> Expression | None:
+        simple = plain(self._sites, goal)
+        if simple is not None:
+            self._plain[goal] = simple
+            return self._rule(goal)
         types = 0
-        for branch in branches:
+        for branch in self._branching.branches(goal):
             types |= branch.types
         if types & (ARRAY | OBJECT):
             return self._rule(goal)
-        expression = _plain_expressions().get(branches[0]) if len(branches) == 1 else None
-        if expression is None:
-            options = self._options(goal)
-            expression = alternation(*options) if options else None
-        return expression
+        options = self._options(goal)
+        return alternation(*options) if options else None
 
     def _rule(self, goal: Goal) -> Rule:
         """A rule that will be written."""
@@ -204,17 +207,6 @@ class SchemaCompiler:
         if self._count > MAX_RULES:
             raise ConstraintTooLarge(f"the schema unfolds to more than {MAX_RULES} rules; simplify it")
         return str(self._count)
-
-
-@functools.cache
-def _plain_expressions() -> dict[Branch, Expression]:
-    """The values of the plain types that are no objects and no arrays."""
-    words = {
-        name: alternation(*(word for bit, word in _WORD_LITERALS if part.types & bit)) for name, part in PLAIN.items()
-    }
-    found: dict[str, Expression] = {"null": words["null"], "boolean": words["boolean"], "string": ANY_STRING_EXPRESSION}
-    found |= {"number": ANY_NUMBER, "integer": ANY_INTEGER}
-    return {PLAIN[name]: expression for name, expression in found.items()}
 
 
 @functools.cache

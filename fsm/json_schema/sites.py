@@ -49,9 +49,20 @@ class Sites:
     Attributes:
         table: the subschemas by number.
         evaluates: whether the text has `unevaluated…`, so that it matters which options hold besides the first.
+        names_of_types: what the goals of subschemas say that only name a type.
     """
 
-    __slots__ = ("_goals", "_numbers", "_synthetic", "_types", "annotations", "evaluates", "resolver", "table")
+    __slots__ = (
+        "_goals",
+        "_numbers",
+        "_synthetic",
+        "_types",
+        "annotations",
+        "evaluates",
+        "names_of_types",
+        "resolver",
+        "table",
+    )
 
     def __init__(
         self,
@@ -69,6 +80,7 @@ class Sites:
         self._goals: list[Goal] = [ANYTHING]
         self._numbers: dict[tuple[int, int], int] = {}
         self._types: dict[str, Goal] = {}
+        self.names_of_types: dict[Goal, str] = {}
 
     def root_goal(self) -> Goal:
         """The goal of the whole text."""
@@ -133,6 +145,7 @@ class Sites:
         if goal is None:
             number = len(self.table)
             goal = self._types[schema["type"]] = frozenset((2 * number,))
+            self.names_of_types[goal] = schema["type"]
             self.table.append(Site(schema, pointer, resource))
             self._goals.append(goal)
         return goal
