@@ -74,3 +74,12 @@ def test_the_least_recently_used_are_dropped_and_the_newest_stays() -> None:
     assert len(tiny) == 1 and tiny.find("b") is not None
     tiny.clear()
     assert len(tiny) == 0 and tiny.num_bytes == 0 == tiny.weigh()
+
+
+def test_a_new_one_counts_for_what_it_weighs_before_it_is_used() -> None:
+    kept, new = KeptConstraints(1 << 30), fresh()
+    kept.put("new", new)
+    assert kept.num_bytes == weight([new])
+    assert new.num_bytes_unused == new.num_bytes
+    grown(new, 400)
+    assert new.num_bytes_unused < new.num_bytes
