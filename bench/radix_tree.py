@@ -63,7 +63,6 @@ def measure(num_leaves: int, block_size: int) -> Stopwatch:
     for _ in range(NUM_SAMPLES):
         tokens, blocks = make_request()
         match = watch.time("match", lambda: tree.match(tokens, ""))  # noqa: B023 (called at once)
-        watch.time("donor", lambda: match.num_partial_tokens)  # noqa: B023
         watch.time("blocks", lambda: match.blocks)  # noqa: B023
         watch.time("lease", lambda: tree.lease(match.node))  # noqa: B023
         watch.time("evict", lambda: tree.evict(LEAF_BLOCKS))
@@ -78,7 +77,7 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=16)
     parser.add_argument("--sizes", default="1000,4000,16000,64000", help="numbers of leaves")
     options = parser.parse_args()
-    columns = ["match", "donor", "blocks", "lease", "evict", "insert", "release"]
+    columns = ["match", "blocks", "lease", "evict", "insert", "release"]
     print(f"{platform.machine()}, Python {platform.python_version()}, block size {options.block_size}; CPU us, medians")
     print("leaves   " + "".join(f"{name:>9}" for name in columns))
     for size in options.sizes.split(","):

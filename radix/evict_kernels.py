@@ -136,5 +136,4 @@ def drop_root(address: Any) -> Any:
     head.emptied_root = nodes_of(head)[root].parent
     handle = handle_of(head, root)
     give_back_node(head, root)
-    head.num_roots -= 1
     return handle

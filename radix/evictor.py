@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from .memory import NUMBER_BITS
 from .operations import Operations
 from .results import Event
 from .tokens import unpack_blocks, without_padding
@@ -92,14 +91,14 @@ class Evictor:
             num_kept = 0
             if spare is not None and len(aside) < MAX_SPARED:
                 num_kept = self._count_spared(leaf, spare)
-                if num_kept == view.field(leaf & NUMBER_BITS, "num_blocks"):
+                if num_kept == view.field(view.open(leaf), "num_blocks"):
                     aside.append(leaf)
                     continue
             path = None if self._on_event is None else (view.namespace(leaf), view.path_tokens(leaf))
             blocks = operations.cut_leaf(self._address, leaf, num_kept, num_wanted, now)
             freed.append(blocks)
             num_wanted -= len(blocks) >> 2
-            if num_kept and num_kept == view.field(leaf & NUMBER_BITS, "num_blocks"):
+            if num_kept and num_kept == view.field(view.open(leaf), "num_blocks"):
                 aside.append(leaf)
             if self._on_event is not None and path is not None:
                 start = (len(path[1]) - len(blocks) * view.block_size) >> 2
@@ -116,8 +115,8 @@ class Evictor:
         num_tokens = spare(view.namespace(leaf), tokens)
         if num_tokens == len(tokens) >> 2:
             num_tokens = len(padded) >> 2
-        num_blocks = view.field(leaf & NUMBER_BITS, "num_blocks")
-        above = view.field(leaf & NUMBER_BITS, "end") - num_blocks
+        num_blocks = view.field(view.open(leaf), "num_blocks")
+        above = view.field(view.open(leaf), "end") - num_blocks
         return min(max(num_tokens // view.block_size - above, 0), num_blocks)
 
     def _put_back(self, aside: list[int]) -> None:
@@ -129,6 +128,6 @@ class Evictor:
     def _drop_roots(self) -> None:
         """Forgets the namespaces that have nothing any more."""
         while root := self._operations.drop_root(self._address):
-            namespace = self._view.namespaces.pop(root & NUMBER_BITS)
+            namespace = self._view.namespaces.pop(self._view.open(root))
             del self._view.roots[namespace]
             self.former_roots.append((root, namespace))

@@ -40,8 +40,8 @@ HEAD = np.dtype(
     + [(name, np.int64) for name in ("node_capacity", "cell_capacity")]
     # the first that is free, and the first that has never been in use
     + [(name, np.int64) for name in ("free_node", "fresh_node", "free_cell", "fresh_cell", "free_fork", "fresh_fork")]
-    # nodes in use; of these roots; a chain of roots that lost their last child, for Python to drop
-    + [(name, np.int64) for name in ("num_nodes", "num_roots", "emptied_root", "num_queued", "num_ghosts")]
+    # nodes in use; a chain of roots that lost their last child, for Python to drop; candidates; ghosts so far
+    + [(name, np.int64) for name in ("num_nodes", "emptied_root", "num_queued", "num_ghosts")]
     + [(name, np.int64) for name in ("num_cached_blocks", "num_leased_blocks", "num_evicted_blocks")]
     + [(name, np.int64) for name in ("num_matches", "num_asked_tokens", "num_matched_tokens")]
     + [(name, np.int64) for name in ("num_duplicate_blocks", "num_splits")]
@@ -89,7 +89,6 @@ class Memory:
     ) -> None:
         self._block_size = block_size
         self._block_cost = block_cost
-        self._num_free_cells = 0
         heads = np.zeros(1, HEAD)
         self.head = heads[0]
         self.address: int = heads.ctypes.data
@@ -121,7 +120,7 @@ class Memory:
             cells = max(2 * cells, cells + num_blocks)
             for name in ("cells", "tokens", "found"):
                 setattr(self, name, _extended(getattr(self, name), cells))
-        if self._block_cost is not None:
+        if self._block_cost is not None and end // self._block_size >= len(self.costs):
             start, stop = len(self.costs), max(2 * len(self.costs), end // self._block_size + 1)
             more = [self._block_cost(number * self._block_size) for number in range(start, stop)]
             self.costs = np.concatenate((self.costs, more))

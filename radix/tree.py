@@ -45,7 +45,7 @@ from .draw import draw_tree
 from .eviction import COST, POLICIES, BlockCost, equal_cost
 from .evictor import Evictor, Spare
 from .explain import Explanation, explain_miss
-from .memory import FULL, NO_ROOT, NUMBER_BITS, STALE, Memory
+from .memory import FULL, NO_ROOT, STALE, Memory
 from .operations import Int32s, compile_operations
 from .pins import Pin, PinBook
 from .results import NOTHING, Event, Inserted, Match, Node, Statistics
@@ -243,14 +243,14 @@ class RadixTree:
     def _tell_of(self, leaf: Node, namespace: str) -> None:
         """Tells who follows the events of a new leaf."""
         assert self._on_event is not None
-        path, blocks = self._view.path_tokens(leaf), self._view.run_blocks(leaf & NUMBER_BITS)
+        path, blocks = self._view.path_tokens(leaf), self._view.run_blocks(self._view.open(leaf))
         start = (len(path) >> 2) - len(blocks) * self.block_size
         self._on_event(Event("inserted", namespace, path, start, blocks))
 
     def _make_way(self, obstacle: int, tokens: bytes, row: Int32s, namespace: str, after: Node) -> None:
         """Does what an insert asks for before it can be done; or says why it cannot."""
         if obstacle == FULL:
-            start = self._view.field(after & NUMBER_BITS, "end") * self.block_size
+            start = self._view.field(self._view.open(after), "end") * self.block_size
             self._memory.grow(len(row), start + len(row) * self.block_size)
         elif obstacle == NO_ROOT:
             root = self._operations.make_root(self._address)

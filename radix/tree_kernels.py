@@ -38,7 +38,6 @@ def make_root(address: Any) -> Any:
     one = nodes_of(head)[root]
     one.root, one.parent, one.num_holds = root, 0, 1
     one.first_cell = one.num_blocks = one.end = 0
-    head.num_roots += 1
     return root
 
 

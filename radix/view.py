@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .memory import NUMBER_BITS, Memory
 from .operations import Int32s, Operations
-from .tokens import PADDING
 
 
 class View:
@@ -52,7 +51,8 @@ class View:
 
     def is_tail(self, handle: int) -> bool:
         """Whether a prefix ends in a block that is filled up with padding."""
-        return self.path_tokens(handle).endswith(PADDING)
+        cells = self.path_cells(handle)
+        return len(cells) > 0 and bool(self.memory.tokens[cells[-1], -1] < 0)
 
     def run_cells(self, node: int) -> list[int]:
         """Those of one run."""

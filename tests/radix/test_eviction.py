@@ -133,3 +133,12 @@ def test_a_priority_beyond_all_bounds_is_the_highest() -> None:
     for token, priority in ((1, 2**40), (2, 5), (3, -(2**40))):
         tree.insert(pack([token]), [token], "", priority=priority)
     assert tree.evict(3) == [3, 2, 1]
+
+
+def test_costs_are_asked_for_as_far_as_prefixes_reach() -> None:
+    asked: list[int] = []
+    tree = RadixTree(2, policy="cost", block_cost=lambda end: asked.append(end) or 1.0)
+    for token in range(1000):
+        tree.insert(pack([token] * 6), [3 * token, 3 * token + 1, 3 * token + 2], "")
+    assert max(asked) < 4 * 6
+    assert len(asked) == len(set(asked))
