@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import ConfigError
+from .config import Quantisation
 from .kv_cache import KVCache
 from .loading import GPU_POOL_SHARE
 from .models import ModelConfig
@@ -78,12 +79,14 @@ def plan(
     block_size: int = 16,
     weight_dtype: torch.dtype | None = None,
     kv_dtype: torch.dtype | None = None,
+    quantise: Quantisation = "none",
     context_lens: Sequence[int] | None = None,
     prefix_len: int = 2000,
 ) -> CapacityPlan:
     """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
 
-    Types default to the checkpoint's; context_lens to powers of two up to the model's own context; prefix_len is the
+    quantise: "int8" counts weights as the engine's setting of that name keeps them, with a scale per output. Types
+    default to the checkpoint's; context_lens to powers of two up to the model's own context; prefix_len is the
     prefix that requests are assumed to share (0: none). A model that does not fit gives a plan with 0 blocks.
 
     Raises:
@@ -100,6 +103,9 @@ def plan(
     num_norms, num_others = count_parameters(config)
     kv_dtype = kv_dtype or config.dtype
     weight_bytes = 4 * num_norms + num_others * (weight_dtype or config.dtype).itemsize
+    if quantise == "int8":
+        num_outputs, num_biases = count_outputs(config)
+        weight_bytes = 4 * num_norms + (num_others - num_biases) + 4 * (num_outputs + num_biases)
     if device_memory_bytes is not None:
         pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * GPU_POOL_SHARE)
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
@@ -121,12 +127,19 @@ def plan(
 
 def count_parameters(config: ModelConfig) -> tuple[int, int]:
     """(Numbers in norms, which the decoder keeps as fp32; numbers in all other tensors)."""
-    hidden, inner = config.hidden_size, config.intermediate_size
+    hidden = config.hidden_size
     norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + 2 * config.head_dim * config.options.qk_norm
-    biases = config.qkv_size * config.qkv_bias + hidden * config.o_bias + (2 * inner + hidden) * config.mlp_bias
     embeddings = config.vocab_size * hidden * (1 if config.tie_word_embeddings else 2)
-    layers = config.num_layers * (count_layer_weights(config) + biases)
+    layers = config.num_layers * count_layer_weights(config) + count_outputs(config)[1]
     return config.num_layers * norms + hidden, layers + embeddings
+
+
+def count_outputs(config: ModelConfig) -> tuple[int, int]:
+    """(Rows of all matrices, which have a scale each where weights are int8; numbers in biases)."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    rows = config.num_layers * (config.qkv_size + 2 * inner + 2 * hidden)
+    biases = config.qkv_size * config.qkv_bias + hidden * config.o_bias + (2 * inner + hidden) * config.mlp_bias
+    return rows + config.vocab_size * (1 if config.tie_word_embeddings else 2), config.num_layers * biases
 
 
 def count_layer_weights(config: ModelConfig) -> int:

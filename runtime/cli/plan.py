@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import ConfigError
-from .options import ModelArgument, option, size
+from .options import ModelArgument, Quantise, option, size
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +27,9 @@ def plan(
     block_size: Annotated[int, option("--block-size", help="Tokens per KV block.", env="BLOCK_SIZE")] = 16,
     dtype: Annotated[str | None, option("--dtype", help="Type of the weights.", env="DTYPE")] = None,
     kv_dtype: Annotated[str | None, option("--kv-dtype", help="Type of the KV cache.", env="KV_DTYPE")] = None,
+    quantise: Annotated[
+        Quantise, option("--quantise", help="Round the weights: int8, a scale per output.", env="QUANTISE")
+    ] = Quantise.none,
     context: Annotated[
         list[int] | None, option("--context", help="Length of a request in tokens (repeatable).", env="CONTEXT")
     ] = None,
@@ -51,6 +54,7 @@ def plan(
         block_size=block_size,
         weight_dtype=_dtype("--dtype", dtype),
         kv_dtype=_dtype("--kv-dtype", kv_dtype, is_kv=True),
+        quantise=quantise.value,
         context_lens=context or None,
         prefix_len=prefix_len,
     )

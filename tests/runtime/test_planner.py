@@ -46,6 +46,8 @@ def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
         decoder = Decoder.from_folder(tmp_path, dtype=dtype)
         capacity = plan(decoder.config, pool_bytes=1 << 20, weight_dtype=dtype)
         assert capacity.weight_bytes == decoder.num_weight_bytes
+    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, int8=True)
+    assert plan(decoder.config, pool_bytes=1 << 20, quantise="int8").weight_bytes == decoder.num_weight_bytes
 
 
 @pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8], ids=str)
