@@ -48,7 +48,7 @@ class Liveness:
     @property
     def num_bytes(self) -> int:
         """Memory of what is known so far."""
-        return self._least.nbytes + self._queue.nbytes + 100 * len(self._bounds)
+        return self._least.nbytes + self._queue.nbytes + 100 * (len(self._bounds) - 1)  # of the dead state all know
 
     def bound(self, state: int) -> int:
         """A number of tokens that surely suffices to reach acceptance; NEVER (1 << 29) if none does."""
