@@ -3,7 +3,7 @@
 from .compiler import Compiler, Limits
 from .constraint import Constraint, Cursor
 from .flat_automaton import FlatAutomaton, flatten
-from .habits import Guess
+from .guess import Guess
 from .vocabulary import Vocabulary
 
 __all__ = ["Compiler", "Constraint", "Cursor", "FlatAutomaton", "Guess", "Limits", "Vocabulary", "flatten"]

@@ -26,7 +26,8 @@ from ..errors import EmptyLanguage
 from .alphabet import Ints
 from .automaton import END, UNUSED_AUTOMATON_BYTES, Automaton
 from .budget import Budget
-from .habits import CERTAIN, MARK, MAX_UNSURE, NOTHING, OFTEN, ONCE, WORD, Guess, Habits
+from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess, guess_from
+from .habits import FREE, NEW, Habits
 from .jump import MAX_TAIL_TOKENS, Drafts
 from .liveness import Liveness
 from .mask_store import MaskStore
@@ -38,7 +39,6 @@ from .text_table import TextTable
 from .trail import Trail
 
 OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
-NO_MARKS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" + bytes(range(0x80, 0x100))
 FINISHED = -1  # as a cursor's state: EOS was taken
 
 
@@ -249,7 +249,24 @@ class Cursor:
                 return draft[:index]
         return draft
 
-    def guess_within(self, remaining: int, limit: int, chances: Sequence[float] = CERTAIN, floor: float = 0.0) -> Guess:
+    def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
+        """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for one look-up."""
+        count = self.constraint.habits.count(self._state)
+        if count > 0:
+            return chances[OFTEN if count > 1 else ONCE] >= floor
+        if count == FREE or (count == NEW and not looks):
+            return False
+        return max(chances[WORD], chances[MARK]) >= floor
+
+    def guess_within(
+        self,
+        remaining: int,
+        limit: int,
+        chances: Sequence[float] = CERTAIN,
+        floor: float = 0.0,
+        *,
+        looks: bool = True,
+    ) -> Guess:
         """At most `limit` tokens that are likely to come next: what was taken here before, and forced text between.
 
         Every token is allowed, and after each the rest of `remaining` tokens suffices to complete the text. Unlike a
@@ -259,60 +276,20 @@ class Cursor:
         Args:
             chances: how likely a token of each ground is right, in the order of the grounds.
             floor: the guess ends before the first token up to which all are right less likely than that.
+            looks: whether forced text is looked for also where nobody has looked yet, which costs far more.
         """
-        constraint, state = self.constraint, self._state
-        habits, drafts = constraint.habits, constraint.drafts
-        if state in habits.quiet:
-            return NOTHING  # nearly always
-        if habits.guess(state)[0] < 0:
-            if state == FINISHED or max(chances[WORD], chances[MARK]) < floor:
-                return NOTHING
-            if not drafts.run(state).data:
-                if habits.is_free(state):
-                    habits.quiet.add(state)
-                return NOTHING
-        automaton, tokens = constraint.automaton, constraint.vocabulary.tokens
-        guess: list[int] = []
-        grounds: list[int] = []
-        chance = 1.0
-        limit, num_unsure = min(limit, remaining), 0
-        while len(guess) < limit:
-            likely, is_sure = habits.guess(state)
-            num_unsure += likely >= 0 and not is_sure
-            if num_unsure > MAX_UNSURE:
-                break
-            if likely >= 0:
-                found = [likely]
-            elif chance * max(chances[WORD], chances[MARK]) < floor:
-                break
-            elif drafts.run(state).data:
-                found = drafts.likely(state, [*self._trail.last_tokens(MAX_TAIL_TOKENS), *guess][-MAX_TAIL_TOKENS:])
-            else:
-                break
-            if not found:
-                break
-            for token_id in found[: limit - len(guess)]:
-                target = automaton.advance(state, token_id)
-                is_refuted = likely < 0 and habits.contradicts(state, token_id)
-                if is_refuted or not target or not constraint.liveness.is_within(target, remaining - len(guess) - 1):
-                    return Guess(guess, grounds)
-                if likely >= 0:
-                    ground = OFTEN if is_sure else ONCE
-                else:
-                    ground = MARK if tokens[token_id].translate(None, NO_MARKS) == tokens[token_id] else WORD
-                chance *= chances[ground]
-                if chance < floor:
-                    return Guess(guess, grounds)
-                guess.append(token_id)
-                grounds.append(ground)
-                state = target
-        return Guess(guess, grounds)
+        return guess_from(self, remaining, limit, chances, floor, looks=looks)
+
+    def last_tokens(self, count: int) -> list[int]:
+        """The last `count` tokens taken, or all if there are fewer."""
+        return self._trail.last_tokens(count)
 
     def remember(self, count: int) -> None:
         """Makes habits of the last `count` tokens taken (since a fork), for all cursors of this constraint."""
         states, tokens, habits = self._trail.states, self._trail.tokens, self.constraint.habits
-        if count == 1 and len(states) > 1 and states[-2] in habits.quiet:
-            return  # nearly always
+        if count == 1 and len(states) > 1:  # nearly always
+            habits.learn(states[-2], tokens[-1], states[-1])
+            return
         learn = habits.learn
         for index in range(max(0, len(tokens) - count), len(tokens)):
             before = states[index - 1] if index else self._trail.first_state(self.constraint.automaton.start)
@@ -336,6 +313,12 @@ class Cursor:
         trail.tokens.append(token_id)
         self._state = target
         return True
+
+    def after(self, state: int, token_id: int) -> int:
+        """The state after a token; 0 if it is not allowed, -1 after EOS."""
+        known = self._targets.get(state)
+        target = known.get(token_id) if known is not None else None
+        return self._found(state, token_id) if target is None else target
 
     def _found(self, state: int, token_id: int) -> int:
         """The state after a token that nobody has taken here before; 0 if it is not allowed."""

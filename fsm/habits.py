@@ -7,92 +7,67 @@ small count, as a processor predicts its branches::
     seen for the first time     count 1
     the same token again        count + 1, at most 3
     another token               count - 2; a count below 2 is 0 then, and it is the other token that is kept
-    back to the same state      the inside of a text: nothing is guessed there ever again
+    back to the same state      the inside of a text: nothing is forced there, and nothing guessed ever again
 
-A token is guessed while its count is at least 1. A guess follows tokens from state to state; at most MAX_UNSURE of
-them may have been seen only once. So what never repeats itself costs one wrong guess, a fork in the road one at times.
-
-It knows no probabilities and no model; whoever takes a guess verifies it, and learns how much each ground for a guess
-is worth. Equal states have equal futures, so a habit of one request is one of all that share the constraint.
+A token is guessed while its count is at least 1. So what never repeats itself costs one wrong guess, a fork in the
+road one at times. Equal states have equal futures, so a habit of one request is one of all that share the constraint.
+It knows no probabilities and no model.
 
 Cost: one look into a dictionary for each token learnt and each token guessed. At most MAX_KEPT states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 MAX_KEPT = 1 << 14
 MAX_UNSURE = 4
 ENTRY_BYTES = 140  # of a dictionary, with two integers
 MAX_COUNT = 3
 LOSS = 2
-FREE = -1
+FREE, NEW = -1, -2
 NO_GUESS = (-1, False)
-
-# Grounds for a guess: forced text with letters or digits in it and without, a habit seen once and more often.
-WORD, MARK, ONCE, OFTEN = range(4)
-CERTAIN = (1.0, 1.0, 1.0, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """Tokens that are likely to come next, and the ground on which each was guessed."""
-
-    token_ids: Sequence[int] = field(default_factory=list)
-    grounds: Sequence[int] = field(default_factory=list)
-
-
-NOTHING = Guess((), ())
 
 
 class Habits:
-    """The token last taken at each state of one automaton, and how reliably.
+    """The token last taken at each state of one automaton, and how reliably."""
 
-    Attributes:
-        quiet: states at which nothing is guessed any more; whoever has found one puts it in.
-    """
-
-    __slots__ = ("_kept", "quiet")
+    __slots__ = ("_kept",)
 
     def __init__(self) -> None:
         self._kept: dict[int, int] = {}  # state -> 4 * token id + count, or FREE
-        self.quiet: set[int] = set()
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
-        return ENTRY_BYTES * (len(self._kept) + len(self.quiet))
+        return ENTRY_BYTES * len(self._kept)
 
     def learn(self, state: int, token_id: int, target: int) -> None:
         """Takes note of the token taken at a state, and the state it led to."""
         kept = self._kept
-        known = kept.get(state)
+        known = kept.get(state, NEW)
         if known == FREE:
             return
-        if known is None and len(kept) >= MAX_KEPT:
+        if known == NEW and len(kept) >= MAX_KEPT:
             kept.clear()  # else texts that never come again would fill it for good
-            self.quiet.clear()
         if target == state:
             kept[state] = FREE
-        elif known is None:
+        elif known == NEW:
             kept[state] = 4 * token_id + 1
         elif known >> 2 == token_id:
             kept[state] = known + (known & 3 < MAX_COUNT)
         else:
             kept[state] = known - LOSS if known & 3 >= LOSS else 4 * token_id
 
+    def count(self, state: int) -> int:
+        """Of the token that is kept; 0 if it was refuted. FREE inside a text, NEW if none is kept."""
+        known = self._kept.get(state, NEW)
+        return known & 3 if known >= 0 else known
+
     def guess(self, state: int) -> tuple[int, bool]:
         """The token that is likely taken next, -1 if none is; and whether it was taken at least twice."""
-        known = self._kept.get(state, FREE)
-        return (known >> 2, known & 3 > 1) if known != FREE and known & 3 else NO_GUESS
-
-    def is_free(self, state: int) -> bool:
-        """Whether a token has led from the state back to it, so that no guess is ever made there again."""
-        return self._kept.get(state) == FREE
+        known = self._kept.get(state, NEW)
+        return (known >> 2, known & 3 > 1) if known >= 0 and known & 3 else NO_GUESS
 
     def contradicts(self, state: int, token_id: int) -> bool:
         """Whether another token was taken the last time."""
-        known = self._kept.get(state, FREE)
-        return known != FREE and known >> 2 != token_id
+        known = self._kept.get(state, NEW)
+        return known >= 0 and known >> 2 != token_id

@@ -96,6 +96,10 @@ class Drafts:
             num_likely = sum(5 + len(token_ids) for token_ids in self._likely.values())
             return 300 * len(self._runs) + num_positions + 150 * num_ends + 36 * num_likely
 
+    def is_known(self, state: int) -> bool:
+        """Whether forced bytes have been looked for from a state."""
+        return state in self._runs
+
     def run(self, state: int) -> Run:
         """The forced bytes from a state, at most 4,096 of them."""
         found = self._runs.get(state)

@@ -9,36 +9,145 @@ decided the same are kept::
 
 The sources are the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
 retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint. The law of
-the output does not depend on either. A drafted token costs a row of the forward, so it is drafted only if it is likely
-enough to be right (`odds`). This module knows requests and cursors, no tensors.
+the output does not depend on either.
+
+A drafted token costs a row of the forward, and finding it costs time as well. What both cost is measured (`step_cost`),
+what they bring is learnt (`odds`), and drafts are made only where they are expected to save more than they cost. This
+module knows requests and cursors, no tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ..fsm.guess import CERTAIN
+from .batch import Batch
 from .config import JumpMode
+from .odds import MARGIN, Allowance, Attempt, Experience, Odds
 from .request import Request
+from .step_cost import StepCost
 
-LOOK_EVERY = 8  # tokens
+MAX_TRIAL_TOKENS = 2  # drafted to find out how they fare
 
 
-def next_draft(request: Request, jump: JumpMode, max_draft_tokens: int, price: float) -> list[int]:
-    """What to verify in the request's next forward. Canonical forced text joins the output at once instead, unseen.
-
-    Stop strings, `min_tokens` and log-probabilities need every token decided, so they go the verified way.
+class Drafter:
+    """Proposes drafts for all requests of an engine, and learns from what becomes of them.
 
     Args:
-        price: see `odds.price`.
+        max_draft_tokens: of one draft.
+        clock: seconds.
     """
-    if jump == "off":
+
+    def __init__(self, jump: JumpMode, max_draft_tokens: int, device_type: str, clock: Callable[[], float]) -> None:
+        self._jump = jump
+        self._max_draft_tokens = max_draft_tokens
+        self._clock = clock
+        self._cost = StepCost(device_type)
+        self._experience = Experience.of_all()
+        self._allowance = Allowance()
+        self._set_prices(1)
+        self._seconds = 0.0  # that guesses took since the last step
+
+    def begin(self, request: Request) -> None:
+        """Readies a request that is new, and drafts for its first step."""
+        if self._jump == "verified" and request.cursor is not None and request.odds is None:
+            request.odds = Odds(self._experience)
+        self.draft(request)
+
+    def draft(self, request: Request) -> None:
+        """Sets what to verify in the request's next forward.
+
+        Canonical forced text joins the output at once instead, unseen. But stop strings, `min_tokens` and
+        log-probabilities need every token decided, so with them it goes the verified way.
+        """
+        if self._jump == "off":
+            return
+        if self._jump == "verified":
+            request.draft = self._guess(request)
+            return
+        sampling = request.sampling
+        draft = propose(request, self._max_draft_tokens)
+        needs_decisions = sampling.stop or sampling.min_tokens or sampling.logprobs is not None
+        request.draft = draft if needs_decisions else _take(request, draft)
+
+    def settle(self, request: Request, decided: Sequence[int], num_new: int) -> None:
+        """Learns from a step of the request: `decided` is what follows, and `num_new` tokens joined the output."""
+        cursor, odds, attempt = request.cursor, request.odds, request.attempt
+        if odds is None or cursor is None:
+            return
+        if attempt is not None:
+            begin = self._clock()
+            odds.observe(attempt, decided)
+            self._experience.seconds += self._clock() - begin
+        cursor.remember(num_new)
+
+    def note_step(self, batch: Batch, seconds: float) -> None:
+        """Learns what a step costs that took so long, drafts for the next one included."""
+        if self._jump != "verified":
+            return
+        num_requests = len(batch.extends)
+        if all(extend.num_tokens == 1 for extend in batch.extends):
+            self._cost.observe(num_requests, len(batch.token_ids), seconds - self._seconds)
+        self._seconds = 0.0
+        self._set_prices(num_requests)
+
+    def _set_prices(self, num_requests: int) -> None:
+        """What a drafted token costs and, if it is right, saves in steps of so many requests."""
+        self._row, self._saving = self._cost.row, self._cost.saving(num_requests)
+        experience = self._experience
+        self._price = MARGIN * (self._row + experience.seconds / experience.drafted) / self._saving
+        self._allowance.begin_step(self._saving)
+
+    def _guess(self, request: Request) -> list[int]:
+        """Likely tokens, as far as they are worth it."""
+        cursor, odds, allowance = request.cursor, request.odds, self._allowance
+        request.attempt = None
+        if cursor is None or odds is None:
+            return []
+        allowance.seconds += allowance.share
+        is_trial = allowance.seconds > 0.0
+        if is_trial:
+            chances, price, looks = list(CERTAIN), 0.0, True
+        else:
+            chances, price, looks = odds.chances, self._price, odds.is_look_worth(self._saving, self._row)
+        if not cursor.may_guess(chances, price, looks=looks):
+            return []
+        remaining = request.remaining_tokens
+        limit = min(MAX_TRIAL_TOKENS if is_trial else self._max_draft_tokens, remaining - 1)
+        begin = self._clock()
+        guess = cursor.guess_within(remaining, limit, chances, price, looks=looks)
+        seconds = self._clock() - begin
+        self._seconds += seconds
+        if is_trial:
+            allowance.seconds -= seconds + len(guess.token_ids) * self._row
+        if not guess.token_ids and not guess.has_looked:
+            return []
+        # compiled code that is loaded, another process: counts as a step, and not as a reason never to look again
+        request.attempt = Attempt(guess, min(seconds, self._saving))
+        odds.begin(request.attempt)
+        return list(guess.token_ids)
+
+
+def propose(request: Request, max_draft_tokens: int) -> list[int]:
+    """Forced tokens from the request's constraint.
+
+    Never so many that no token is left to be decided, or too few to complete the text.
+    """
+    remaining = request.remaining_tokens
+    limit = min(max_draft_tokens, remaining - 1)
+    if request.cursor is None or limit <= 0:
         return []
-    if jump == "verified":
-        return guess(request, max_draft_tokens, price)
-    draft, sampling = propose(request, max_draft_tokens), request.sampling
-    if sampling.stop or sampling.min_tokens or sampling.logprobs is not None:
-        return draft
-    return _take(request, draft)
+    return request.cursor.draft_within(remaining)[:limit]
+
+
+def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:
+    """How many leading tokens of the draft were decided the same."""
+    count = 0
+    for drafted, token_id in zip(draft, decided, strict=False):
+        if drafted != token_id:
+            break
+        count += 1
+    return count
 
 
 def _take(request: Request, draft: list[int]) -> list[int]:
@@ -55,43 +164,3 @@ def _take(request: Request, draft: list[int]) -> list[int]:
         request.usage.drafted_tokens += 1
         request.usage.jumped_tokens += 1
     return []
-
-
-def propose(request: Request, max_draft_tokens: int) -> list[int]:
-    """Forced tokens from the request's constraint.
-
-    Never so many that no token is left to be decided, or too few to complete the text.
-    """
-    remaining = request.remaining_tokens
-    limit = min(max_draft_tokens, remaining - 1)
-    if request.cursor is None or limit <= 0:
-        return []
-    return request.cursor.draft_within(remaining)[:limit]
-
-
-def guess(request: Request, max_draft_tokens: int, price: float) -> list[int]:
-    """As `propose`, and likely tokens besides: only for drafts that are verified, and as far as they are worth it.
-
-    Where nothing is worth it, one token is looked at now and then, and at the beginning, to see whether it would have
-    been right.
-    """
-    cursor, odds = request.cursor, request.odds
-    if cursor is None or odds is None:
-        return []
-    remaining = request.remaining_tokens
-    likely = cursor.guess_within(remaining, min(max_draft_tokens, remaining - 1), odds, price)
-    draft = list(likely.token_ids)
-    if not draft and (remaining % LOOK_EVERY == 0 or request.num_output_tokens < LOOK_EVERY):
-        likely = cursor.guess_within(remaining, 1)
-    request.likely = likely
-    return draft
-
-
-def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:
-    """How many leading tokens of the draft were decided the same."""
-    count = 0
-    for drafted, token_id in zip(draft, decided, strict=False):
-        if drafted != token_id:
-            break
-        count += 1
-    return count

@@ -18,6 +18,7 @@ from .cache_report import CacheReport
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .decode_graphs import CudaRecorder
+from .draft import Drafter
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .model_runner import ModelRunner
@@ -86,8 +87,8 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            jump=config.jump,
-            max_draft_tokens=config.max_draft_tokens,
+            drafter=Drafter(config.jump, config.max_draft_tokens, loaded.device.type, clock),
+            clock=clock,
             on_finish=self._settle,
         )
         self._replies = ReplyMemory(config.reply_memory_bytes)

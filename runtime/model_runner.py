@@ -41,7 +41,6 @@ class ModelRunner:
         recorder: captures steps of few tokens, which are then replayed; None: every step is launched kernel by kernel.
 
     Attributes:
-        device_type: "cpu", "cuda" …
         num_forwards: forwards run so far.
         num_computed_tokens: tokens computed so far, drafts included.
     """
@@ -57,7 +56,6 @@ class ModelRunner:
             buffers = WorkBuffers(device, num_programs_at_once(device))
             vocab_size = decoder.config.vocab_size
             self._graphs = DecodeGraphs(self._plan, self._forward, buffers, recorder, vocab_size=vocab_size)
-        self.device_type: str = device.type
         self.num_forwards = 0
         self.num_computed_tokens = 0
 

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, TypedDict
 from ..errors import RequestError
 
 if TYPE_CHECKING:
-    from ..fsm import Cursor, Guess
+    from ..fsm import Cursor
     from ..radix import Explanation, Node
     from .cache_explanation import CacheExplanation
+    from .odds import Attempt, Odds
     from .output import OutputText
 
 MAX_LOGPROBS = 20
@@ -286,8 +287,8 @@ class Request:
         blocks: ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree.
         draft: tokens proposed to follow token_ids; dropped freely.
-        likely: tokens that may follow token_ids: those of the draft, or one that is looked at only.
-        odds: how often likely tokens were right, by ground; None if they are not drafted.
+        odds: how often drafted tokens were right; None if only what is certain is drafted.
+        attempt: at the draft, until it is known what became of it.
         num_delivered: output tokens that a delta has reported.
         queued_at: seconds of the scheduler's clock.
         found: what the tree said about the prompt just before the request was admitted.
@@ -311,8 +312,8 @@ class Request:
     blocks: list[int] = field(default_factory=list)
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)
-    likely: Guess | None = None
-    odds: list[float] | None = None
+    odds: Odds | None = None
+    attempt: Attempt | None = None
     usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)

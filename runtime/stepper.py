@@ -19,10 +19,8 @@ from ..errors import RequestError
 from ..radix import PinBudgetExceeded
 from .batch import Batch, Extend
 from .cache_explanation import explain_to_caller
-from .config import JumpMode
-from .draft import next_draft, num_accepted
+from .draft import Drafter, num_accepted
 from .model_runner import ModelRunner
-from .odds import FIRST_ODDS, observe, price
 from .prefix_cache import PrefixCache
 from .request import Delta, FinishReason, Phase, Request
 from .sampler import Choice, Sampler
@@ -35,7 +33,8 @@ class Stepper:
     """Moves requests from the queue to their ends.
 
     Args:
-        jump, max_draft_tokens: how forced text is proposed, and how much of it at once.
+        drafter: proposes what is verified.
+        clock: seconds.
         on_finish: called with each request that has ended, and whether what it wrote is kept.
 
     Attributes:
@@ -50,8 +49,8 @@ class Stepper:
         prefix_cache: PrefixCache,
         tokenizer: Tokenizer,
         *,
-        jump: JumpMode,
-        max_draft_tokens: int,
+        drafter: Drafter,
+        clock: Callable[[], float],
         on_finish: Callable[[Request, bool], None],
     ) -> None:
         self._scheduler = scheduler
@@ -60,23 +59,19 @@ class Stepper:
         self._prefix_cache = prefix_cache
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
-        self._jump = jump
-        self._max_draft_tokens = max_draft_tokens
+        self._drafter = drafter
+        self._clock = clock
         self._on_finish = on_finish
-        self._odds = list(FIRST_ODDS)
-        self._price = 0.0
         self.num_steps = 0
 
     def add(self, request: Request) -> None:
         """Puts a request into the queue."""
-        if self._jump == "verified" and request.cursor is not None:
-            request.odds = list(self._odds)
-        self._draft(request)
+        self._drafter.begin(request)
         self._scheduler.add(request)
 
     def fork(self, parent: Request, child: Request) -> None:
         """Lets a copy of an unfinished request go on beside it."""
-        self._draft(child)
+        self._drafter.draft(child)
         self._scheduler.fork(parent, child)
 
     def step(self) -> list[Delta]:
@@ -84,11 +79,13 @@ class Stepper:
 
         Whatever fails is charged to one request: it ends with an error, all others go on as if nothing had happened.
         """
+        begin = self._clock()
         batch = self._scheduler.plan()
         deltas = [self._fail(request, _cause("planning", error)) for request, error in self._scheduler.take_failed()]
         if batch is not None:
             self.num_steps += 1
             deltas += self._commit(batch, self._compute(batch))
+            self._drafter.note_step(batch, self._clock() - begin)
         return deltas
 
     def end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
@@ -121,7 +118,6 @@ class Stepper:
 
     def _commit(self, batch: Batch, choices: list[Choice]) -> list[Delta]:
         deltas = []
-        self._price = price(len(batch.extends), self._runner.device_type)
         for extend, choice in zip(batch.extends, choices, strict=True):
             try:
                 delta = self._commit_extend(extend, choice)
@@ -161,10 +157,7 @@ class Stepper:
             request.usage.jumped_tokens += num_new - 1
         if choice.logprobs:
             request.logprobs += choice.logprobs[:num_new]
-        if request.odds is not None and request.cursor is not None:
-            if request.likely is not None and request.likely.token_ids:
-                observe(request.likely, decided, request.odds, self._odds)
-            request.cursor.remember(num_new)
+        self._drafter.settle(request, decided, num_new)
         if reason is not None:
             request.output.finish()
             self.end(request, reason)
@@ -174,12 +167,8 @@ class Stepper:
             self._pin_prompt(request)
         if draft:
             self._prefix_cache.shrink(request, num_tokens)
-        if self._jump != "off":
-            self._draft(request)
+        self._drafter.draft(request)
         return self._delta(request)
-
-    def _draft(self, request: Request) -> None:
-        request.draft = next_draft(request, self._jump, self._max_draft_tokens, self._price)
 
     def _fail(self, request: Request, error: RequestError) -> Delta:
         self.end(request, FinishReason.ERROR, keeps=False)
