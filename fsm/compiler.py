@@ -133,7 +133,9 @@ class Compiler:
         return self._compile(
             "structural_tag",
             packed(loaded),
-            lambda: structural_tag_to_grammar(loaded, whitespace=whitespace),
+            lambda: structural_tag_to_grammar(
+                loaded, whitespace=whitespace, spell_special=self.vocabulary.spell_special
+            ),
             whitespace,
         )
 

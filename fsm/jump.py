@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .automaton import Automaton
-from .vocabulary import Vocabulary
+from .vocabulary import SPECIAL, Vocabulary
 
 MAX_RUN_LEN = 4096
 MAX_TAIL_TOKENS = 8
@@ -101,10 +101,13 @@ class Drafts:
         return state in self._runs
 
     def run(self, state: int) -> Run:
-        """The forced bytes from a state, at most 4,096 of them."""
+        """The forced bytes from a state, at most 4,096 of them, and none from a special token on."""
         found = self._runs.get(state)
         if found is None:
             data, end = self._automaton.forced_run(state, MAX_RUN_LEN)
+            if SPECIAL in data:  # a special token: nothing that a tokeniser writes
+                data = data[: data.index(SPECIAL)]
+                end = self._automaton.advance_bytes(state, data)
             found = Run(data, end)
             with self._lock:
                 if len(self._runs) >= MAX_KEPT:

@@ -1,13 +1,17 @@
 """Vocabulary: the tokens of a model as byte strings, prepared once for all constraints.
 
-It knows ids and bytes, no model and no automaton: token i spells `tokens[i]`, special and unused ids spell nothing
-and are never allowed, except the end-of-sequence ids, which are allowed where a constraint may end.
+It knows ids and bytes, no model and no automaton: token i spells `tokens[i]`, unused ids spell nothing and are never
+allowed, nor are end-of-sequence ids, except where a constraint may end.
+
+Special tokens spell no text, so they are given bytes that no text holds: 0xFF, which UTF-8 never uses, and two bytes
+that number them. What a constraint says of one is matched by that token alone, and other constraints allow none.
+Ordinary tokens with the byte 0xFF, which are no text, are dropped for it.
 Immutable and shared by all threads. Preparing 131,072 tokens takes about 0.2 s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +24,9 @@ from .alphabet import Ints
 from .token_pairs import TokenPairs
 from .trie import MAX_TOKEN_LEN, Trie, build_trie, plain_lens, token_ends
 
+SPECIAL = b"\xff"  # what stands for a special token begins with it
+MAX_SPECIAL = 1 << 16
+NO_SPECIAL_IDS: Mapping[str, int] = {}
 MAX_SUBSTRINGS = 50_000
 FIRST_WORK = 1024  # configurations in one closure before more room is made
 
@@ -35,6 +42,7 @@ class Vocabulary:
         pieces: where the tokeniser cuts a text before it makes tokens of each piece: the ends, in characters, in
             order. To be given if a pattern decides that (GPT-2 and later); None: there is no cutting, or it is by the
             two characters at the cut alone (sentencepiece, Metaspace).
+        special_ids: the id of each special token, by its text; for constraints that name some.
 
     Attributes:
         token_bytes: uint8, all tokens one after the other; token_offsets: int32[size + 1], where each begins.
@@ -42,7 +50,7 @@ class Vocabulary:
         trie: all tokens that spell something; rest_trie: those that are in no plain row.
         plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`text_walk_kernels`).
         plain_words: the last of these rows, without tokens that end within a character; quick to look at from Python.
-        all_words, eos_words: int32[num_words], the rows of all tokens that spell something, and of the EOS ids.
+        all_words, eos_words: int32[num_words], the rows of all tokens that spell text, and of the EOS ids.
         is_complete: every byte is a token, so whatever can be spelt in bytes can be spelt in tokens.
     """
 
@@ -52,6 +60,7 @@ class Vocabulary:
         eos_ids: Collection[int],
         encode: Callable[[str], list[int]] | None = None,
         pieces: Callable[[str], Sequence[int]] | None = None,
+        special_ids: Mapping[str, int] = NO_SPECIAL_IDS,
     ) -> None:
         self.size = len(tokens)
         self.eos_ids = tuple(sorted(set(eos_ids)))
@@ -60,7 +69,13 @@ class Vocabulary:
                 f"eos_ids must hold at least one id below the vocabulary size {self.size}, not {self.eos_ids}"
             )
         eos = set(self.eos_ids)
+        self._special_ids = {text: i for text, i in special_ids.items() if i not in eos and 0 <= i < self.size}
+        special = sorted(set(self._special_ids.values()))[:MAX_SPECIAL]
+        self._spellings = {i: SPECIAL + index.to_bytes(2, "big") for index, i in enumerate(special)}
         self.tokens: tuple[bytes, ...] = tuple(b"" if i in eos else bytes(t) for i, t in enumerate(tokens))
+        if special:
+            spellings = self._spellings
+            self.tokens = tuple(spellings.get(i) or (b"" if SPECIAL in t else t) for i, t in enumerate(self.tokens))
         self.encode = encode
         self.pieces = pieces
         self.num_words = -(-self.size // 32)
@@ -77,8 +92,10 @@ class Vocabulary:
         self.plain_words = self._words(self._whole(np.flatnonzero(plain))).data
         self.rest_trie = build_trie(self.tokens, plain == 0)
         roots = self.trie.roots
-        self.is_complete = bool((roots >= 0).all() and (self.trie.tokens[roots] >= 0).all())
+        texts = roots[:0xFF] if special else roots
+        self.is_complete = bool((texts >= 0).all() and (self.trie.tokens[texts] >= 0).all())
         self.eos_words = self._words(np.array(self.eos_ids))
+        lens[special] = 0
         self.all_words = self._words(np.flatnonzero((lens > 0) & (lens <= MAX_TOKEN_LEN)))
 
     def _whole(self, token_ids: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -93,6 +110,11 @@ class Vocabulary:
         flags = np.zeros(self.num_words * 32, np.bool_)
         flags[token_ids] = True
         return np.packbits(flags, bitorder="little").view(np.int32)
+
+    def spell_special(self, token: int | str) -> bytes | None:
+        """The bytes that stand for a special token, given its text or id; None if it is not one, or ends texts."""
+        token_id = self._special_ids.get(token) if isinstance(token, str) else token
+        return self._spellings.get(token_id) if token_id is not None else None
 
     @cached_property
     def shared(self) -> Shared:

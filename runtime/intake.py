@@ -72,6 +72,7 @@ class Intake:
         compiled = self.compile(constraint) if constraint is not None else None
         if compiled is not None:
             _check_budget(compiled, max_tokens)
+        shows_special = compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
         options.setdefault("request_id", self.new_id())
         seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
         requests: list[Request] = []
@@ -82,7 +83,7 @@ class Intake:
                 num_prompt_tokens=len(token_ids),
                 sampling=sampling,
                 seed=_sample_seed(seed, index),
-                output=OutputText(self._tokenizer.detokenizer(), sampling.stop),
+                output=OutputText(self._tokenizer.detokenizer(shows_special=shows_special), sampling.stop),
                 cursor=compiled.cursor() if compiled is not None else None,
                 max_tokens=max_tokens,
                 **options,

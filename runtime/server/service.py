@@ -44,9 +44,12 @@ class Service:
         self.lifecycle = Lifecycle()
         self.metrics = Metrics(async_engine.statistics, settings)
         tokenizer, wanted = self.engine.tokenizer, settings.tool_call_format
-        self.tool_format = FORMATS.get(wanted)
-        if wanted == "auto":
-            self.tool_format = tool_format_of(tokenizer.chat_template.source, tokenizer.special_ids)
+        if wanted in FORMATS:
+            self.tool_format = FORMATS[wanted].with_special(tokenizer.special_ids)
+        else:
+            self.tool_format = (
+                tool_format_of(tokenizer.chat_template.source, tokenizer.special_ids) if wanted == "auto" else None
+            )
         self.model_names = (settings.model_name, *settings.aliases)
         self._workers: ThreadPoolExecutor | None = None
         self._reporting = asyncio.Lock()

@@ -5,15 +5,16 @@
     hermes         <tool_call>⏎{"name": "f", "arguments": {…}}⏎</tool_call>      Hermes, Qwen 2.5 and 3, and others
     llama3_json    {"name": "f", "parameters": {…}}                               Llama 3.1 and later
     function_tag   <function=f>{…}</function>                                     Llama 3's user-defined functions
+    mistral        [TOOL_CALLS]f[ARGS]{…}                                         Mistral, eleventh tokenizer
 
-A format whose markers are special tokens of the tokenizer cannot be a part of constrained text and is not used.
-Knows texts only.
+What of a format is a special token of the tokenizer is written as that token (`parts`). Knows texts only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,37 +23,60 @@ class ToolFormat:
 
     Attributes:
         trigger: once this has been written, a call has begun.
+        special: which texts in it are special tokens of the model; if there are any, the trigger is one.
     """
 
     trigger: str
     before_name: str
     before_arguments: str
     end: str
+    special: frozenset[str] = frozenset()
 
     def begin(self, name: str) -> str:
         """Everything in front of the arguments."""
         return f"{self.before_name}{name}{self.before_arguments}"
+
+    def parts(self, text: str) -> list[dict[str, str]]:
+        """A text of the format as formats of a structural tag: special tokens, and what stands between them."""
+        if not self.special:
+            return [{"type": "const_string", "value": text}]
+        pieces = re.split("(" + "|".join(map(re.escape, self.special)) + ")", text)
+        return [
+            {"type": "token", "token": piece} if piece in self.special else {"type": "const_string", "value": piece}
+            for piece in pieces
+            if piece
+        ]
+
+    def with_special(self, texts: Collection[str]) -> ToolFormat | None:
+        """The format for a model with these special tokens; None if one of them overlaps the trigger."""
+        whole = f"{self.before_name} {self.before_arguments} {self.end}"
+        special = frozenset(text for text in texts if text in whole)
+        if special and self.trigger not in special:
+            return None
+        if any(self.trigger in text for text in texts if text != self.trigger):
+            return None
+        return replace(self, special=special)
 
 
 FORMATS: Mapping[str, ToolFormat] = {
     "hermes": ToolFormat("<tool_call>", '<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>"),
     "llama3_json": ToolFormat('{"name": "', '{"name": "', '", "parameters": ', "}"),
     "function_tag": ToolFormat("<function=", "<function=", ">", "</function>"),
+    "mistral": ToolFormat("[TOOL_CALLS]", "[TOOL_CALLS]", "[ARGS]", ""),
 }
 
 
 def tool_format_of(template: str, special_texts: Collection[str]) -> ToolFormat | None:
     """The format that a chat template shows; None if it shows none, or one that is not known here."""
     name = _shown(template)
-    if name is None:
-        return None
-    wanted = FORMATS[name]
-    return None if any(text in wanted.trigger or wanted.trigger in text for text in special_texts) else wanted
+    return FORMATS[name].with_special(special_texts) if name is not None else None
 
 
 def _shown(template: str) -> str | None:
     if "<parameter=" in template or "<arg_key>" in template:  # arguments as XML
         return None
+    if "[TOOL_CALLS]" in template:
+        return "mistral" if "[ARGS]" in template else None
     if "<tool_call>" in template and "arguments" in template:
         return "hermes"
     if "<function=" in template:

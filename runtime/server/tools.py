@@ -63,19 +63,29 @@ def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | N
 
 def _tagged(tools: list[Tool], tool_format: ToolFormat, *, is_forced: bool, once: bool, is_named: bool) -> ToolPlan:
     names = {tool_format.begin(tool.function.name): tool.function.name for tool in tools}
-    structures = [
-        {"begin": begin, "schema": _object_schema(_parameters(tool)), "end": tool_format.end}
-        for begin, tool in zip(names, tools, strict=True)
-    ]
-    spec = constraint_spec.structural_tag(
-        {
-            "structures": structures,
-            "triggers": [tool_format.trigger],
-            "at_least_one": is_forced,
-            "stop_after_first": once,
-        },
-        whitespace="spaced",  # as templates show calls: json.dumps with its defaults
-    )
+    schemas = [_object_schema(_parameters(tool)) for tool in tools]
+    flags = {"at_least_one": is_forced, "stop_after_first": once}
+    description: dict[str, Any]
+    if tool_format.special:
+        trigger = {"type": "token", "token": tool_format.trigger}
+        tags = []
+        for begin, schema in zip(names, schemas, strict=True):
+            content = {"type": "json_schema", "json_schema": schema}
+            behind = tool_format.parts(begin.removeprefix(tool_format.trigger))
+            elements = [*behind, content, *tool_format.parts(tool_format.end)]
+            tags.append({"begin": trigger, "content": {"type": "sequence", "elements": elements}, "end": ""})
+        # the text of the trigger is kept out of free text, so that readers know a call when they see one
+        excludes = [tool_format.trigger]
+        form = {"trigger_tokens": excludes, "tags": tags, "excludes": excludes, **flags}
+        description = {"format": {"type": "token_triggered_tags", **form}}
+    else:
+        structures = [
+            {"begin": begin, "schema": schema, "end": tool_format.end}
+            for begin, schema in zip(names, schemas, strict=True)
+        ]
+        description = {"structures": structures, "triggers": [tool_format.trigger], **flags}
+    # spaced: as templates show calls, json.dumps with its defaults
+    spec = constraint_spec.structural_tag(description, whitespace="spaced")
     return ToolPlan(spec, lambda: TagReader(tool_format.trigger, names, tool_format.end), is_forced, is_named)
 
 

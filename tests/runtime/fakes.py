@@ -155,7 +155,7 @@ class ByteTokenizer:
     def vocabulary(self) -> Vocabulary:
         return Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [EOS], self.encode)
 
-    def detokenizer(self) -> ByteDetokenizer:
+    def detokenizer(self, *, shows_special: bool = False) -> ByteDetokenizer:
         return ByteDetokenizer()
 
 

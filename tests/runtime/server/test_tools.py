@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import phloem as ph
 from phloem.errors import ConfigError
 from phloem.fsm import Compiler, Vocabulary
 from phloem.runtime.constraint_spec import ConstraintSpec
 from phloem.runtime.server import ServerSettings
 from phloem.runtime.server.protocol import ChatRequest
-from phloem.runtime.server.tool_calls import Arguments, CallBegun, Content, TagReader
+from phloem.runtime.server.tool_calls import Arguments, CallBegun, Content, TagReader, gathered
 from phloem.runtime.server.tool_format import FORMATS, tool_format_of
 from phloem.runtime.server.tools import tool_plan
 
@@ -68,7 +70,21 @@ def accepts(spec: ConstraintSpec | None, text: str) -> bool:
 )
 def test_the_format_of_calls_is_what_the_template_shows(template: str, name: str | None) -> None:
     assert tool_format_of(template, []) == (FORMATS[name] if name else None)
-    assert tool_format_of(template, ["<tool_call>", "<function=", '{"name": "']) is None, "special tokens are not text"
+    assert tool_format_of(template, ["<s><tool_call>", "<s><function=", '<s>{"name": "']) is None, "no part of a token"
+
+
+def test_what_of_a_format_is_a_special_token_is_written_as_that_token() -> None:
+    template = FORMATS["hermes"].begin("f") + "arguments"
+    hermes = tool_format_of(template, ["<s>", "<tool_call>", "</tool_call>"])
+    assert hermes is not None and hermes.special == {"<tool_call>", "</tool_call>"}
+    assert hermes.parts(hermes.end) == [
+        {"type": "const_string", "value": "}\n"},
+        {"type": "token", "token": "</tool_call>"},
+    ]
+    assert tool_format_of(template, ["</tool_call>"]) is None, "a call that cannot be told from text"
+    mistral = tool_format_of("[TOOL_CALLS]{{ f }}[ARGS]", ["[TOOL_CALLS]", "[ARGS]"])
+    assert mistral is not None
+    assert [part["type"] for part in mistral.parts(mistral.begin("f"))] == ["token", "const_string", "token"]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +126,28 @@ def test_other_formats_of_calls() -> None:
     assert accepts(spec_of("llama3_json"), '{"name": "weather", "parameters": {"city": "Ur"}}')
     assert accepts(spec_of("function_tag"), 'Look: <function=weather>{"city": "Ur"}</function>.')
     assert not accepts(spec_of("function_tag"), "<function=weather>{}</function>")
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "clock"}}])
+def test_calls_between_special_tokens_are_written_with_them_and_read(choice: Any) -> None:
+    marked = replace(FORMATS["mistral"], trigger="<|user|>", before_name="<|user|>", before_arguments="<|system|>")
+    engine = ph.Engine("nano", device="cpu", jump="verified")
+    tool_format = marked.with_special(engine.tokenizer.special_ids)
+    assert tool_format is not None and tool_format.special == {"<|user|>", "<|system|>"}
+    body = {"messages": [{"role": "user", "content": "Hi"}], "tools": [WEATHER, CLOCK], "tool_choice": choice}
+    plan = tool_plan(ChatRequest.model_validate(body), tool_format)
+    assert plan is not None
+    prompt = engine.tokenizer.apply_chat_template([{"role": "user", "content": "How is the weather in Oslo?"}])
+    for seed in range(4):
+        params = ph.SamplingParams(max_tokens=60, temperature=1.0, seed=seed)
+        done = engine.generate(prompt, params, constraint=plan.spec)
+        found = gathered(plan.reader(), done.text)
+        num_marks = done.token_ids.count(engine.tokenizer.special_ids["<|user|>"])
+        assert len(found.calls) == num_marks == done.text.count("<|user|>") >= 1
+        for call in found.calls:
+            arguments = json.loads(call["function"]["arguments"])
+            assert ("city" in arguments) == (call["function"]["name"] == "weather")
+            assert choice == "required" or call["function"]["name"] == "clock"
 
 
 def read(text: str, cuts: list[int]) -> tuple[str, list[tuple[str, str]]]:
