@@ -33,6 +33,7 @@ class ToolCallFormat(StrEnum):
     hermes = "hermes"
     llama3_json = "llama3_json"
     function_tag = "function_tag"
+    mistral = "mistral"
 
 
 class LogLevel(StrEnum):

@@ -9,7 +9,7 @@ from ...errors import ConfigError
 
 CacheIsolation = Literal["auto", "key", "none"]
 MetricNames = Literal["phloem", "vllm", "sglang"]
-ToolCallFormat = Literal["auto", "none", "hermes", "llama3_json", "function_tag"]
+ToolCallFormat = Literal["auto", "none", "hermes", "llama3_json", "function_tag", "mistral"]
 
 
 @dataclass(frozen=True, slots=True)
