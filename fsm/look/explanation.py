@@ -24,7 +24,7 @@ from ..json_schema.sites import Annotation
 from ..mask_store import MaskStore
 from ..network import Network, build_network
 from ..regex import regex_to_expression
-from ..structural_tags import structural_tag_to_grammar
+from ..structural_tags import SpellSpecial, structural_tag_to_grammar
 from ..text_table import text_table
 from ..vocabulary import Vocabulary
 from . import report
@@ -131,7 +131,7 @@ def explain(
     Compiler(vocabulary).warm_up()  # or the clock would measure the loading of compiled loops
     clock = _Clock()
     places: dict[str, str] = {}
-    layout = _Layout(whitespace, key_order, syntax)
+    layout = _Layout(whitespace, key_order, syntax, vocabulary.spell_special)
     grammar = _grammar(kind, source, layout, places)
     grammar_ms = clock.lap()
     network = build_network(grammar)
@@ -186,6 +186,7 @@ class _Layout:
     whitespace: Whitespace
     key_order: KeyOrder
     syntax: Syntax
+    spell_special: SpellSpecial
 
 
 def _grammar(kind: str, source: Any, layout: _Layout, places: dict[str, str]) -> Grammar:
@@ -197,7 +198,9 @@ def _grammar(kind: str, source: Any, layout: _Layout, places: dict[str, str]) ->
         "json_object": lambda: json_grammar("object", whitespace),
         "json_value": lambda: json_grammar("value", whitespace),
         "grammar": lambda: text_to_grammar(source, layout.syntax),
-        "structural_tag": lambda: structural_tag_to_grammar(source, whitespace=whitespace),
+        "structural_tag": lambda: structural_tag_to_grammar(
+            source, whitespace=whitespace, spell_special=layout.spell_special
+        ),
     }
     return makers[kind]()
 
