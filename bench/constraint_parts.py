@@ -1,4 +1,4 @@
-"""What constraints cost in a batch, by part: valid answers replayed over random logits; see `constraint_overhead.py`."""
+"""What constraints cost in a batch, by part: valid answers replayed over random logits (`constraint_overhead.py`)."""
 
 from __future__ import annotations
 
