@@ -41,11 +41,14 @@ class SharingCosts:
 SHARING_COSTS = SharingCosts(partial=4.0, launch_bytes=4e6)
 
 
-def tile_classes(head_dim: int, deterministic: bool) -> tuple[int, ...]:
-    """The tile classes whose sums fit the registers. deterministic: one, hence one MMA instruction for all steps."""
+def tile_classes(head_dim: int, deterministic: bool, itemsize: int = 2) -> tuple[int, ...]:
+    """The tile classes that fit registers and shared memory everywhere; itemsize: bytes of a number.
+
+    deterministic: one, hence one MMA instruction for all steps.
+    """
     if head_dim > 256:  # latents
         return (16,) if deterministic else (16, 32)
-    if head_dim > 128:
+    if head_dim > 128 or (head_dim > 64 and itemsize == 4):
         return (32,) if deterministic else (16, 32)
     return (64,) if deterministic else BLOCK_ROWS
 

@@ -52,6 +52,7 @@ def plan_attention(
     device: torch.device | str = "cpu",
     share_prefixes: bool = True,
     deterministic: bool = False,
+    itemsize: int = 2,
     costs: SharingCosts = SHARING_COSTS,
     buffers: WorkBuffers | None = None,
     num_tokens: int = 0,
@@ -63,6 +64,7 @@ def plan_attention(
     then every row goes through one tile class, and decode, chunked prefill and cached prefill take the same
     instructions in the same order.
 
+    itemsize: bytes of a number of keys and queries; fp32 takes smaller tiles on a GPU.
     costs: what decides on a GPU whether sharing saves time.
     buffers: lay the work list for Triton out in them, over that of the step before, so that a captured graph finds it;
     num_tokens: as if there were so many, if there are fewer. Both leave the results alone.
@@ -92,6 +94,7 @@ def plan_attention(
             share=share_prefixes,
             deterministic=deterministic,
             device=device,
+            itemsize=itemsize,
             costs=costs,
             buffers=buffers,
             num_tokens=num_tokens,

@@ -83,6 +83,7 @@ class ModelRunner:
             head_dim=config.head_dim,
             block_size=self._kv_cache.block_size,
             device=self._device,
+            itemsize=self._kv_cache.keys[0].element_size(),
             buffers=buffers,
             num_tokens=num_tokens,
         )

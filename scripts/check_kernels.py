@@ -87,12 +87,12 @@ def attention_cases(subset: bool) -> Iterator[Case]:
     }
     for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:3] if subset else shapes:
         kept = {name: "*i8" if stored == "int8" else f"*{stored}" for name in ("k_ptr", "v_ptr")}
-        for block_rows in tile_classes(head_dim, deterministic=False):
+        itemsize = 4 if element == "fp32" else 2
+        for block_rows in tile_classes(head_dim, deterministic=False, itemsize=itemsize):
             for folds in (False, True):
                 wanted = ((16, False), (64, True)) if stored == element else ((16, False),)
                 if (subset and (block_rows, folds) not in wanted) or (folds and not folds_splits(block_rows, head_dim)):
                     continue
-                itemsize = 4 if element == "fp32" else 2
                 config = attention_config(block_rows, folds, head_dim, itemsize, stored != element)
                 padded = 1 << (head_dim - 1).bit_length()
                 constants = {
