@@ -140,7 +140,7 @@ def run(
     lens = []
     for test in group.get("tests", []):
         text = json.dumps(test["data"], separators=(",", ":"), ensure_ascii=False)
-        if test["valid"] and encode and accepts(constraint, text.encode("utf-8", "surrogatepass")):
+        if test["valid"] and encode and constraint.accepts(text.encode("utf-8", "surrogatepass")):
             lens.append(len(encode(text)))
     if lens:
         figures.over_known.append((least, min(lens)))
@@ -154,11 +154,6 @@ def run(
                 f"{name}: max_tokens {max_tokens}: {problem}: {text[-300:].decode(errors='replace')}"
             )
     return figures
-
-
-def accepts(constraint: Constraint, text: bytes) -> bool:
-    state = constraint.automaton.advance_bytes(constraint.automaton.start, text)
-    return bool(state) and constraint.automaton.is_accepting(state)
 
 
 def main() -> int:

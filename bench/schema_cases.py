@@ -6,7 +6,7 @@
 FOLDER holds files `{"schema": …, "tests": [{"valid": bool, "data": …}, …]}`, or lists of such groups (the layout of
 the official test suite). For every case: does it compile (and if not, why), are valid instances accepted and invalid
 ones refused, and do `--walks` random texts from the automaton validate under `jsonschema` with the schema's own
-draft. No vocabulary is involved: the automaton is walked byte by byte.
+draft. The vocabulary is that of all bytes.
 
 A walk picks live bytes at random, and after a while the shortest way out. "wrong order" counts valid instances that
 are accepted once their keys are put into the documented order, that is, instances which only their order keeps out.
@@ -30,10 +30,7 @@ import numpy as np
 from jsonschema.validators import validator_for
 
 from phloem.errors import ConstraintError, PhloemError
-from phloem.fsm.automaton import Automaton
-from phloem.fsm.json_schema import schema_to_grammar
-from phloem.fsm.network import build_network
-from phloem.fsm.vocabulary import Vocabulary
+from phloem.fsm import Compiler, Constraint, Vocabulary
 
 SEPARATORS = {"compact": (",", ":"), "spaced": (", ", ": "), "flexible": (", ", ": ")}
 
@@ -69,13 +66,13 @@ def main() -> None:
     arguments.add_argument("--verbose", action="store_true", help="print every case that is not right")
     options = arguments.parse_args()
     warnings.simplefilter("ignore")
-    vocabulary = Vocabulary([bytes((byte,)) for byte in range(256)] + [b""], [256])
-    schema_to_grammar({"type": "object"})
+    compiler = Compiler(Vocabulary([bytes((byte,)) for byte in range(256)] + [b""], [256]))
+    compiler.json_schema({"type": "object"})
     results = []
     for name, group in list(cases(options.folder, options.only))[: options.limit or None]:
         if options.draft and isinstance(group["schema"], dict):
             group = {**group, "schema": {"$schema": options.draft, **group["schema"]}}
-        results.append(run(name, group, vocabulary, options))
+        results.append(run(name, group, compiler, options))
         if options.verbose:
             show(results[-1])
     print(table(results))
@@ -95,14 +92,13 @@ def cases(folder: Path, only: str) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def run(name: str, group: dict[str, Any], vocabulary: Vocabulary, options: argparse.Namespace) -> Result:
+def run(name: str, group: dict[str, Any], compiler: Compiler, options: argparse.Namespace) -> Result:
     """One case."""
     result = Result(name)
     schema, tests = group["schema"], group.get("tests", [])
     begin = time.process_time()
     try:
-        grammar = schema_to_grammar(schema, whitespace=options.whitespace, key_order=options.key_order)
-        automaton = Automaton(build_network(grammar), vocabulary)
+        constraint = compiler.json_schema(schema, whitespace=options.whitespace, key_order=options.key_order)
     except PhloemError as error:
         result.error, result.message = type(error).__name__, str(error)
         result.pointer = error.pointer if isinstance(error, ConstraintError) else ""
@@ -111,7 +107,7 @@ def run(name: str, group: dict[str, Any], vocabulary: Vocabulary, options: argpa
     result.seconds = time.process_time() - begin
     for index, test in enumerate(tests):
         text = json.dumps(test["data"], separators=SEPARATORS[options.whitespace], ensure_ascii=False)
-        taken = accepts(automaton, text.encode("utf-8", "surrogatepass"))
+        taken = constraint.accepts(text.encode("utf-8", "surrogatepass"))
         if test["valid"]:
             result.num_valid += 1
             if not taken:
@@ -124,7 +120,7 @@ def run(name: str, group: dict[str, Any], vocabulary: Vocabulary, options: argpa
         judge = judge_of(schema)
         generator = random.Random(f"{options.seed}/{name}")
         for _ in range(options.walks):
-            text = walk(automaton, generator)
+            text = walk(constraint, generator)
             result.num_walks += 1
             problem = verdict(judge, text)
             if problem:
@@ -132,30 +128,23 @@ def run(name: str, group: dict[str, Any], vocabulary: Vocabulary, options: argpa
     return result
 
 
-def accepts(automaton: Automaton, text: bytes) -> bool:
-    """Whether the whole text is let through."""
-    state = automaton.advance_bytes(automaton.start, text)
-    return bool(state) and automaton.is_accepting(state)
-
-
-def walk(automaton: Automaton, generator: random.Random, num_free: int = 200) -> bytes:
+def walk(constraint: Constraint, generator: random.Random, num_free: int = 200) -> bytes:
     """A random text: live bytes at random, then the shortest way to an end."""
-    state, text = automaton.start, bytearray()
+    cursor, automaton, text = constraint.cursor(), constraint.automaton, bytearray()
     num_free = generator.randrange(4, num_free)
     while True:
-        if automaton.is_accepting(state) and (len(text) >= num_free or generator.random() < 0.3):
+        if cursor.is_accepting and (len(text) >= num_free or generator.random() < 0.3):
             return bytes(text)
-        live = np.flatnonzero(automaton.live_bytes(state)).tolist()
+        live = np.flatnonzero(np.unpackbits(cursor.row().view(np.uint8), bitorder="little")[:256]).tolist()
         if not live:
             return bytes(text)
         if len(text) >= num_free:
-            byte = min(live, key=lambda b: automaton.min_bytes(automaton.advance_bytes(state, bytes((b,)))))
+            byte = min(live, key=lambda b: automaton.min_bytes(automaton.advance_bytes(cursor.state, bytes((b,)))))
         else:
             plain = [b for b in live if 32 <= b < 127]
             byte = generator.choice(plain if plain and generator.random() < 0.9 else live)
         text.append(byte)
-        state = automaton.advance_bytes(state, bytes((byte,)))
-        assert state, "a live byte is refused"
+        assert cursor.advance(byte), "a live byte is refused"
 
 
 def judge_of(schema: Any) -> Any:

@@ -8,14 +8,15 @@ compiles is sampled N times by a pretend model: random logits, sharpened or flat
 the mask takes what is not allowed. Every answer must
 
 - be complete within its budget of tokens (EOS taken; the budget begins at the minimum that the constraint states),
-- be JSON, and valid under `jsonschema` with the schema's own draft; formats count where the judge checks them.
+- be JSON, and valid under `jsonschema` with the schema's own draft; formats count where the judge checks them,
+- have no key twice in one object.
 
 Temperatures go round from 0 (always the best token: loops, runs into the budget) to infinity (any allowed token:
 long tokens, other scripts, broken characters). Every second model likes tokens of JSON punctuation, so that walks
 get around in the schema instead of staying in its first string.
 
 Printed: every failure with schema and text when it is found, then how many answers at which temperature and of which
-length, and how many have a key twice in one object (legal, the last one counts). Exits with 1 if there is a failure.
+length. Exits with 1 if there is a failure.
 `--peers` also asks llguidance and xgrammar whether they take each answer, where they compile the schema; what they
 refuse is listed, not counted as failure.
 """
@@ -56,7 +57,6 @@ class Findings:
     temperatures: Counter[float] = field(default_factory=Counter)
     lengths: list[int] = field(default_factory=list)
     num_bytes: int = 0
-    num_repeated: int = 0
     num_unjudged: int = 0
     failures: list[str] = field(default_factory=list)
     peers: Counter[str] = field(default_factory=Counter)
@@ -178,16 +178,14 @@ def walk(
             text, problem = model.answer(constraint, random_, temperature, index % 2 == 0, most)
         except PhloemError as error:  # an automaton that outgrows its bound on the way
             text, problem = b"", f"{type(error).__name__}: {error}"
-        repeated: list[str] = []
         try:
-            problem = problem or verdict(judge, text, repeated)
+            problem = problem or verdict(judge, text)
         except Exception as broken:  # schemas that the judge cannot read
             findings.num_unjudged += 1
             findings.refused_by_others.setdefault(f"{name} {type(broken).__name__}", str(broken)[:200])
         findings.temperatures[temperature] += 1
         findings.lengths.append(len(text))
         findings.num_bytes += len(text)
-        findings.num_repeated += bool(repeated)
         if problem:
             findings.failures.append(
                 f"{name} (temperature {temperature}): {problem}\n  text {text.decode(errors='replace')[:600]}\n"
@@ -201,19 +199,22 @@ def walk(
                 findings.refused_by_others.setdefault(f"{name} {peer}", text.decode(errors="replace")[:200])
 
 
-def verdict(judge: Any, text: bytes, repeated: list[str]) -> str:
-    """Why the text is wrong; empty if it is right. Keys that an object has twice are added to `repeated`."""
+def verdict(judge: Any, text: bytes) -> str:
+    """Why the text is wrong; empty if it is right."""
+    repeated: list[str] = []
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            repeated.append("")
+            repeated.append(repr(pairs)[:200])
         return found
 
     try:
         error = next(iter(judge.iter_errors(json.loads(text, object_pairs_hook=members))), None)
     except ValueError as broken:
         return f"no JSON ({broken})"
+    if repeated:
+        return f"a key twice in one object ({repeated[0]})"
     return "" if error is None else f"invalid ({error.message[:200]} at {error.json_path})"
 
 
@@ -226,7 +227,6 @@ def report(findings: Findings, seconds: float) -> None:
     shares = ", ".join(f"{temperature}: {count}" for temperature, count in sorted(findings.temperatures.items()))
     print(f"answers by temperature: {shares}")
     print(f"bytes per answer: median {lengths[len(lengths) // 2]}, longest {lengths[-1]}, in all {findings.num_bytes}")
-    print(f"answers with a key twice in one object: {findings.num_repeated}")
     print(f"answers over which the judge itself stumbles: {findings.num_unjudged}")
     if findings.peers:
         print(f"peers: {dict(sorted(findings.peers.items()))}")

@@ -4,7 +4,7 @@
     spaced     {"a": [1, 2], "b": null}        json.dumps()
     flexible   one space, or a line break with up to 16 blanks, wherever JSON allows white space; never more
 
-Strings are spelt as json.dumps(ensure_ascii=False) does. Duplicate keys are possible: a grammar cannot forbid them.
+Strings are spelt as json.dumps(ensure_ascii=False) does. No object has a key twice (`Embed.is_key`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def number_text() -> Dfa:
 def json_grammar(start: OneOf["value", "object"], whitespace: Whitespace) -> Grammar:
     """The grammar of any JSON value or object."""
     comma, colon, blank = _punctuation(whitespace)
-    member = Sequence((Embed(string_text()), colon, Rule("value")))
+    member = Sequence((Embed(string_text(), is_key=True), colon, Rule("value")))
     scalars = (Embed(string_text()), Embed(number_text()), literal("true"), literal("false"), literal("null"))
     rules: dict[str, Expression] = {
         "value": Alternation((*scalars, Rule("object"), Rule("array"))),

@@ -76,7 +76,9 @@ class Automaton:
         self._lock = threading.Lock()
         self._shared = vocabulary.shared  # its arrays live as long as their addresses are in the memory
         self._memory = memory = np.zeros(k.MEMORY_SIZE + 1 + network.head[k.N_MAX_WORDS], np.int64)
-        self._texts = np.frombuffer(b"".join([text.packed for text in network.texts]) or _NO_TEXT, np.int64)
+        self._texts = np.frombuffer(bytearray().join([text.packed for text in network.texts]) or _NO_TEXT, np.int64)
+        for index in network.key_texts:
+            self._texts[index * k.TEXT_WIDTH + k.T_IS_KEY] = 1
         stacks, stack_slots = np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32), np.zeros(2 * FIRST_STACKS, np.int32)
         states, state_slots = np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32), np.zeros(2 * FIRST_STATES, np.int32)
         pool, segments = np.empty(FIRST_CONFIGURATIONS, np.int64), np.empty(FIRST_SEGMENTS, np.int64)
@@ -146,6 +148,10 @@ class Automaton:
     def is_accepting(self, state: int) -> bool:
         """Whether the text may end here (EOS is allowed now)."""
         return bool(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_ACCEPTS])
+
+    def key_place(self, state: int) -> int:
+        """NO_KEY, or BEFORE_KEY or IN_KEY: whether a key that has to be remembered may begin here, or has begun."""
+        return int(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_KEY])
 
     def has_bytes(self, state: int) -> bool:
         """Whether anything at all may follow."""

@@ -81,7 +81,7 @@ LOW_BITS = 0xFFFFFFFF
 
 
 @inner_kernel
-def _nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
+def nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
     """Sets flags[b] (uint8[256]) to 1 for the bytes on a shortest way to acceptance (and a few more where a
     member of a set begins), to 0 for all others."""
     states, pool, stacks = i32(memory[STATES]), i64(memory[POOL]), i32(memory[STACKS])
@@ -133,7 +133,7 @@ def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any, wo
             continue
         only = np.int64(states[at + S_BYTE])
         if only < 0:
-            _nearing_bytes(memory, state, flags)
+            nearing_bytes(memory, state, flags)
             work[0] -= 256 * np.int64(states[at + S_SIZE])
         if work[0] < 0:
             target = np.int64(EXHAUSTED)
@@ -246,7 +246,7 @@ def _follow(memory: Any, start: Any, least: Any, queue: Any, flags: Any) -> Any:
             byte = only
         target = np.int64(step(memory, state, byte))
         if only < 0 and target >= 0 and (target == 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]):
-            _nearing_bytes(memory, state, flags)
+            nearing_bytes(memory, state, flags)
             byte = np.int64(0x20)
             while byte < 0x11F and not flags[byte & 0xFF]:
                 byte += 1
@@ -301,7 +301,7 @@ def _refine(memory: Any, state: Any, least: Any, path: Any, flags: Any, work: An
         return np.int64(0)
     result = np.int64(0)
     if states[at + S_BYTE] < 0:
-        _nearing_bytes(memory, state, flags)
+        nearing_bytes(memory, state, flags)
         for byte in range(256):
             if flags[byte] and result >= 0:
                 result = min(np.int64(step(memory, state, np.int64(byte))), np.int64(0))

@@ -29,14 +29,18 @@ from .budget import Budget
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess, guess_from
 from .habits import FREE, NEW, Habits
 from .jump import MAX_TAIL_TOKENS, Drafts
+from .key_budget import KeyBudget, Place
 from .liveness import Liveness
 from .mask_store import MaskStore
 from .masks import Masks
+from .memory import IN_KEY, NEVER
 from .moves import Moves
 from .network import Network
+from .repeats import Repeats
 from .source import Source, unpacked
 from .text_table import TextTable
 from .trail import Trail
+from .written import Written, in_string, since
 
 OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
 FINISHED = -1  # as a cursor's state: EOS was taken
@@ -64,6 +68,11 @@ class Constraint:
         self.drafts = Drafts(self.automaton)
         self.habits = Habits()
         self.moves = Moves(self.automaton.stays_on_plain)
+        self.repeats: Repeats | None = None
+        self.key_budget: KeyBudget | None = None
+        if network.key_texts:
+            self.repeats = Repeats(self.automaton, self.liveness)
+            self.key_budget = KeyBudget(self.automaton, self.liveness, self.budget, self.repeats)
         if not self.liveness.is_possible(self.automaton.start):
             raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
 
@@ -74,30 +83,43 @@ class Constraint:
 
     def cursor(self) -> Cursor:
         """A new cursor at the beginning of the text."""
-        return Cursor(self, Trail())
+        return Cursor(self, Trail(), None if self.repeats is None else self.repeats.at_first)
 
     def min_tokens(self) -> int:
         """A number of tokens that surely suffices for a complete text (EOS not counted)."""
-        return self.liveness.bound(self.automaton.start)
+        return self.cursor().min_tokens_to_accept()
 
     def is_within(self, max_tokens: int) -> bool:
         """Whether `max_tokens >= min_tokens()`, which is cheaper to ask where there are plenty."""
-        return self.liveness.is_within(self.automaton.start, max_tokens)
+        return self.cursor().is_within(max_tokens)
 
     def stepper(self) -> tuple[Callable[[Any, int, int], int], npt.NDArray[np.int64]]:
-        """f(memory, state, token_id) -> state (0: refused; negative: ask `automaton.advance`), and its memory."""
+        """f(memory, state, token_id) -> state (0: refused; negative: ask `automaton.advance`), and its memory.
+
+        Negative also where a key ends that has to be remembered: ask `repeats`.
+        """
         step, memory = self.automaton.stepper()
+        if self.repeats is not None:
+            return self.repeats.stepper(), memory
         if self.liveness.is_by_bytes:
             return step, memory
         return lambda _, state, token_id: self.liveness.advance(state, token_id), memory
+
+    def accepts(self, text: bytes) -> bool:
+        """Whether it is a whole text of the language."""
+        state = self.automaton.advance_bytes(self.automaton.start, text)
+        return self.automaton.is_accepting(state) and (self.repeats is None or self.repeats.allows(text))
 
     @property
     def num_bytes(self) -> int:
         """Memory of its own so far: network, automaton, what was found out with it. Rows belong to the store, texts to
         all."""
         own = self.automaton.num_bytes + self.automaton.network.num_bytes
+        keys = 0
+        if self.repeats is not None and self.key_budget is not None:
+            keys = self.repeats.num_bytes + self.key_budget.num_bytes
         own += self.liveness.num_bytes + self.budget.num_bytes + self.drafts.num_bytes
-        return OBJECT_BYTES + len(self._source) + own + self.habits.num_bytes + self.moves.num_bytes
+        return OBJECT_BYTES + len(self._source) + own + self.habits.num_bytes + self.moves.num_bytes + keys
 
     @property
     def num_bytes_unused(self) -> int:
@@ -119,10 +141,11 @@ class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
 
     __slots__ = (
-        "_free", "_masks", "_memory", "_plain", "_rows", "_size", "_state", "_step", "_targets", "_trail", "constraint",
+        "_free", "_masks", "_memory", "_plain", "_repeats", "_rows", "_size", "_state", "_step", "_targets", "_trail",
+        "_written", "constraint",
     )  # fmt: skip
 
-    def __init__(self, constraint: Constraint, trail: Trail) -> None:
+    def __init__(self, constraint: Constraint, trail: Trail, written: Written | None) -> None:
         self.constraint = constraint
         self._masks = constraint.masks
         self._rows = constraint.masks.rows
@@ -131,7 +154,9 @@ class Cursor:
         self._plain = constraint.vocabulary.plain_words
         self._step, self._memory = constraint.stepper()
         self._size = constraint.vocabulary.size
+        self._repeats = constraint.repeats
         self._trail = trail
+        self._written = written  # None, nearly always: no key that the automaton does not know of has been written
         self._state = trail.last_state(constraint.automaton.start)
 
     # ---------------------------------------------------------------- where it stands
@@ -158,14 +183,33 @@ class Cursor:
 
     @property
     def state(self) -> int:
-        """The automaton's state, -1 once finished. Equal states have equal futures."""
+        """The automaton's state, -1 once finished. Equal states have equal futures, but for keys not to be repeated."""
         return self._state
 
     def min_tokens_to_accept(self) -> int:
         """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
         if self._state == FINISHED:
             return 0
-        return self.constraint.liveness.bound(self._state)
+        keys = self.constraint.key_budget
+        if keys is None or self._written is None:  # nearly always
+            return self.constraint.liveness.bound(self._state)
+        return keys.bound(self._place(self._written), NEVER)
+
+    def is_within(self, limit: int) -> bool:
+        """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
+        if self._state == FINISHED:
+            return True
+        keys = self.constraint.key_budget
+        if keys is None or self._written is None:  # nearly always
+            return self.constraint.liveness.is_within(self._state, limit)
+        min_bytes = self.constraint.automaton.min_bytes(self._state)
+        if min_bytes + keys.slack(self._written, min_bytes) <= limit:
+            return True
+        return keys.bound(self._place(self._written), limit) <= limit
+
+    def _place(self, written: Written) -> Place:
+        is_in_key = self.constraint.automaton.key_place(self._state) == IN_KEY
+        return written, self._state, self._typed() if is_in_key else b""
 
     # ---------------------------------------------------------------- what may come next
 
@@ -177,10 +221,11 @@ class Cursor:
         row = self._rows.get(self._state)
         if row is not None:  # nearly always
             row.is_recent = True
-            return row.bits
+            return row.bits if self._written is None else self._unrepeated(self._written, row.bits)
         if self._state == FINISHED:
             return np.zeros(self.constraint.vocabulary.num_words, np.int32)
-        return self._masks.row(self._state).bits
+        bits = self._masks.row(self._state).bits
+        return bits if self._written is None else self._unrepeated(self._written, bits)
 
     def bitmask(self, out: Ints) -> None:
         """Writes `row()` into `out` (int32[num_words])."""
@@ -203,7 +248,9 @@ class Cursor:
         row = self._rows.get(self._state)
         if row is not None and row.worst < remaining:  # nearly always: the budget is far, and the row is known
             row.is_recent = True
-            return row.bits
+            return row.bits if self._written is None else self._unrepeated_within(self._written, remaining)
+        if self._written is not None:
+            return self._unrepeated_within(self._written, remaining)
         return self.constraint.budget.row(self._state, remaining - 1)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
@@ -211,10 +258,45 @@ class Cursor:
         row = self._rows.get(self._state)
         if row is not None and row.worst < remaining:
             row.is_recent = True
-            return row.bits
+            return row.bits if self._written is None else self._unrepeated_within(self._written, remaining)
         if row is not None or self._state == FINISHED or self._masks.make(self._state, work):
             return self.row_within(remaining)
         return None
+
+    def _unrepeated(self, written: Written, bits: Ints) -> Ints:
+        """The tokens of a row that repeat no key."""
+        assert self._repeats is not None
+        return self._repeats.row(written, self._state, bits, self._typed)
+
+    def _unrepeated_within(self, written: Written, remaining: int) -> Ints:
+        """The tokens of the row within a budget that repeat no key."""
+        repeats, keys, row = self._repeats, self.constraint.key_budget, self._masks.row(self._state)
+        assert repeats is not None and keys is not None
+        bits = row.bits if row.worst < remaining else self.constraint.budget.row(self._state, remaining - 1)
+        left = repeats.row(written, self._state, bits, self._typed)
+        if row.worst + keys.slack(written, row.worst) < remaining:
+            return left
+        return keys.row(self._place(written), left, remaining - 1)
+
+    def _unrepeated_draft(self, draft: Sequence[int], remaining: int) -> Sequence[int]:
+        """The beginning of some tokens that repeats no key and leaves enough of `remaining` tokens."""
+        if self._repeats is None or len(draft) < (2 if self._written is None else 1):
+            return draft
+        ahead = self.fork()
+        for index, token_id in enumerate(draft):
+            if not ahead.advance(token_id) or not ahead.is_within(remaining - index - 1):
+                return draft[:index]
+        return draft
+
+    def _typed(self) -> bytes:
+        """What was written since the last quote that opened a string, the cursor being in that string."""
+        tokens, count = self.constraint.vocabulary.tokens, 4
+        while True:
+            tail = b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
+            found = in_string(tail, count >= len(self._trail))
+            if found is not None:
+                return found
+            count *= 4
 
     def forced_bytes(self) -> bytes:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
@@ -241,6 +323,8 @@ class Cursor:
         draft = self.draft()[: max(remaining, 0)]
         automaton, liveness = self.constraint.automaton, self.constraint.liveness
         state = self._state
+        if self._written is not None:
+            return list(self._unrepeated_draft(draft, remaining))
         if not draft or (liveness.is_by_bytes and automaton.min_bytes(state) <= remaining):
             return draft  # every token of the draft takes at least one byte off
         for index, token_id in enumerate(draft):
@@ -278,7 +362,11 @@ class Cursor:
             floor: the guess ends before the first token up to which all are right less likely than that.
             looks: whether forced text is looked for also where nobody has looked yet, which costs far more.
         """
-        return guess_from(self, remaining, limit, chances, floor, looks=looks)
+        guess = guess_from(self, remaining, limit, chances, floor, looks=looks)
+        allowed = self._unrepeated_draft(guess.token_ids, remaining)
+        if len(allowed) == len(guess.token_ids):
+            return guess
+        return Guess(allowed, guess.grounds[: len(allowed)], guess.has_looked)
 
     def last_tokens(self, count: int) -> list[int]:
         """The last `count` tokens taken, or all if there are fewer."""
@@ -304,7 +392,11 @@ class Cursor:
         target = known.get(token_id) if known is not None else None
         if target is None and state in self._free and 0 <= token_id < self._size:
             target = state if self._plain[token_id >> 5] >> (token_id & 31) & 1 else None
-        if target is None:
+        if self._repeats is not None and (target is None or self._written is not None):
+            target = self._remembered(self._repeats, token_id, target)
+            if target == 0:
+                return False
+        elif target is None:
             target = self._found(state, token_id)
             if target == 0:
                 return False
@@ -320,6 +412,29 @@ class Cursor:
         target = known.get(token_id) if known is not None else None
         return self._found(state, token_id) if target is None else target
 
+    def _remembered(self, repeats: Repeats, token_id: int, known: int | None) -> int:
+        """The state after a token, 0 if it is not allowed; sees to it that keys are remembered.
+
+        Args:
+            known: the state, if it is known, and no key ends in the token.
+        """
+        state, written = self._state, self._written
+        is_empty = written is None or written.objects is None
+        if known is not None and (is_empty or written is None or repeats.is_quiet(written, known, token_id)):
+            return known
+        if state == FINISHED or not 0 <= token_id < self._size:
+            return 0
+        if known is None:
+            plain = self._step(self._memory, state, token_id)
+            if plain == 0:
+                return FINISHED if token_id in self.constraint.vocabulary.eos_ids and self.is_accepting else 0
+            if plain > 0:
+                self.constraint.moves.learn(state, token_id, plain)
+                if is_empty or written is None or repeats.is_quiet(written, plain, token_id):
+                    return plain
+        target, self._written, _ = repeats.follow(written, state, token_id, len(self._trail) + 1, self._typed)
+        return target
+
     def _found(self, state: int, token_id: int) -> int:
         """The state after a token that nobody has taken here before; 0 if it is not allowed."""
         if state == FINISHED or not 0 <= token_id < self._size:
@@ -328,6 +443,8 @@ class Cursor:
         if target <= 0:
             if token_id in self.constraint.vocabulary.eos_ids:
                 return FINISHED if self.is_accepting else 0
+            if target < 0 and self._repeats is not None:  # a key ends: never kept, since it has to be remembered
+                return self._repeats.advance(state, token_id)
             target = self.constraint.automaton.advance(state, token_id) if target < 0 else 0
         if target > 0:
             self.constraint.moves.learn(state, token_id, target)
@@ -339,10 +456,11 @@ class Cursor:
             raise ValueError(f"cannot take back {num_tokens} of {len(self._trail)} tokens")
         if num_tokens:
             self._trail.cut(num_tokens)
+            self._written = since(self._written, len(self._trail))
             self._state = self._trail.last_state(self.constraint.automaton.start)
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""
-        return Cursor(self.constraint, self._trail.fork())
+        return Cursor(self.constraint, self._trail.fork(), self._written)
 
     __copy__ = fork

@@ -78,9 +78,16 @@ class Rule:
 
 @value_record
 class Embed:
-    """Any text of a regular language over bytes."""
+    """Any text of a regular language over bytes.
+
+    Attributes:
+        is_key: the texts are keys of an object, as JSON strings, and it has none of them twice (`written`).
+        is_owed: several such keys must be written, so that a shortest text has to have different ones.
+    """
 
     language: Language
+    is_key: bool = False
+    is_owed: bool = False
 
 
 @record

@@ -10,8 +10,9 @@ A table of states and tokens would have a column for each of 128,000 tokens; by 
 token takes as many steps as it has bytes. State 0 is the end: nothing is allowed there, every step stays. It is where
 an end token leads, and whatever is not allowed.
 
-Only constraints whose states can be counted out have such tables: regexes, choices, schemas without recursion. Which
-tokens the budget still allows is not in them; while more than `worst` tokens are left, it forbids none.
+Only constraints whose states can be counted out have such tables: regexes, choices, schemas without recursion and
+without keys that they do not name. Which tokens the budget still allows is not in them; while more than `worst` tokens
+are left, it forbids none.
 
 It knows arrays only. Cost: a step of the automaton for each state and live byte, a mask row for each state.
 """
@@ -61,7 +62,9 @@ class FlatAutomaton:
 def flatten(
     constraint: Constraint, max_states: int = MAX_STATES, max_row_bytes: int = MAX_ROW_BYTES
 ) -> FlatAutomaton | None:
-    """The constraint's tables; None if it has more states, or its rows take more memory."""
+    """The constraint's tables; None if it has more states, its rows take more memory, or keys have to be remembered."""
+    if constraint.repeats is not None:
+        return None
     found = _transitions(constraint, max_states)
     if found is None:
         return None

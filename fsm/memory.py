@@ -109,7 +109,7 @@ COUNT_PATH, INNER_PATH, FLAGS, REGION, MARKS, PATH_SIZE = 256, 512, 1024, 5120, 
 NETWORK_HEAD = 18
 
 # columns of a state record and of a stack record
-S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT = range(7)
+S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT, S_KEY = range(8)
 STATE_WIDTH = 8
 F_RETURN, F_COUNT, F_OWED, F_PARENT, F_COST = range(5)
 STACK_WIDTH = 5
@@ -179,11 +179,13 @@ K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range
     T_WAY,
     T_PLAIN,
     T_INNER,
-) = range(23)
-TEXT_WIDTH = 23
+    T_IS_KEY,
+) = range(24)
+TEXT_WIDTH = 24
 NEVER = 1 << 29
 SUB_BITS, STACK_BITS = 23, 20
 SUB_MASK, STACK_ID_MASK = (1 << SUB_BITS) - 1, (1 << STACK_BITS) - 1
+NO_KEY, BEFORE_KEY, IN_KEY = range(3)  # of a state: whether it stands before or in a key that has to be remembered
 NO_ROW, NEVER_A_ROW = -1, -2  # of a state: not yet; recomputed each time, since it is hardly ever met again
 FIRST_TEXT_STATE = 0  # as text state of a seed: "enter the text"
 ENDLESS = 1 << 40

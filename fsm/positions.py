@@ -69,7 +69,9 @@ class Positions:
         self.options: list[int] = []
         self.loops: list[tuple[int, int, int]] = []
         self.byte_sets: dict[int, int] = {}
-        self.texts: dict[object, int] = {}
+        self.texts: dict[Language, int] = {}
+        self.key_texts: dict[Language, int] = {}
+        self.owes_keys = False
         self.text_tables: list[TextTable] = []
         self.numbers = {grammar.start: 0}  # of the rules, which stand for their entries until everything is built
         self.entries = [0]  # by number of the rule
@@ -151,7 +153,7 @@ class Positions:
                 args.append(0)
             elif type(part) is Embed:
                 kinds.append(TEXT)
-                args.append(self.text_index(part.language))
+                args.append(self.text_index(part))
             elif type(part) is Rule:
                 kinds.append(CALL)
                 args.append(self.rule_number(part.name))
@@ -181,7 +183,7 @@ class Positions:
     def place(self, part: Expression, end: int) -> int:
         """The node of a part before the node `end` if it is plain, or a sequence of plain parts; else NOT_PLAIN."""
         if type(part) is Embed:
-            return self.add(TEXT, self.text_index(part.language), end)
+            return self.add(TEXT, self.text_index(part), end)
         if type(part) is Rule:
             return self.add(CALL, self.rule_number(part.name), end)
         if type(part) is Literal:
@@ -200,11 +202,13 @@ class Positions:
         self.literals.append(data)
         return self.add(BYTE, 0, end)
 
-    def text_index(self, language: Language) -> int:
-        index = self.texts.get(language)
+    def text_index(self, part: Embed) -> int:
+        texts = self.key_texts if part.is_key else self.texts
+        self.owes_keys = self.owes_keys or part.is_owed
+        index = texts.get(part.language)
         if index is None:
-            index = self.texts[language] = len(self.text_tables)
-            self.text_tables.append(text_table(language))
+            index = texts[part.language] = len(self.text_tables)
+            self.text_tables.append(text_table(part.language))
         return index
 
     def rule_number(self, name: str) -> int:

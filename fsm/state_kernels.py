@@ -30,6 +30,7 @@ from .memory import (
     A_SEPARATOR,
     ALLOWANCE,
     ARG,
+    BEFORE_KEY,
     CAP_POOL,
     CAP_STATES,
     CAP_WORK,
@@ -41,6 +42,7 @@ from .memory import (
     FIRST_TEXT_STATE,
     FOUND,
     HAS_COUNTS,
+    IN_KEY,
     K_BYTE,
     K_BYTES,
     K_CALL,
@@ -60,6 +62,7 @@ from .memory import (
     NEVER,
     NEVER_A_ROW,
     NEXT,
+    NO_KEY,
     NO_ROW,
     NUM_STATES,
     OPTIONS,
@@ -68,6 +71,7 @@ from .memory import (
     S_ACCEPTS,
     S_BYTE,
     S_COST,
+    S_KEY,
     S_NEXT,
     S_OFFSET,
     S_ROW,
@@ -87,6 +91,7 @@ from .memory import (
     STATES,
     SUB_MASK,
     T_ACCEPTS,
+    T_IS_KEY,
     T_MAX,
     T_MIN,
     T_NODES,
@@ -401,7 +406,7 @@ def intern(memory: Any, size: Any, accepts: Any) -> Any:
     if state + 1 >= memory[CAP_STATES] or offset + size > memory[CAP_POOL]:
         return NEED_SPACE
     at = state * STATE_WIDTH
-    cost, row = np.int64(NEVER), NO_ROW
+    cost, row, key_place = np.int64(NEVER), NO_ROW, NO_KEY
     stacks, nodes_cost = i32(memory[STACKS]), i32(memory[COST])
     for i in range(size):
         key = found[i]
@@ -414,6 +419,8 @@ def intern(memory: Any, size: Any, accepts: Any) -> Any:
             total += counted_cost(text, (key >> STACK_BITS) & SUB_MASK, count) + nodes_cost[i32(memory[NEXT])[node]]
             if size == 1 and text[T_MAX] >= 0:
                 row = NEVER_A_ROW
+            if text[T_IS_KEY]:
+                key_place = BEFORE_KEY if (key >> STACK_BITS) & SUB_MASK == text[T_START] else IN_KEY
         elif i32(memory[KIND])[node] == K_KEY:
             place = ((key >> STACK_BITS) & SUB_MASK) - 1
             total = key_cost(memory, np.int64(i32(memory[ARG])[node]), key & STACK_ID_MASK, place)
@@ -424,7 +431,7 @@ def intern(memory: Any, size: Any, accepts: Any) -> Any:
         cost = min(cost, total)
     states[at + S_OFFSET], states[at + S_SIZE], states[at + S_ACCEPTS] = offset, size, accepts
     states[at + S_COST] = 0 if accepts else cost
-    states[at + S_ROW], states[at + S_BYTE], states[at + S_NEXT] = row, -1, -1
+    states[at + S_ROW], states[at + S_BYTE], states[at + S_NEXT], states[at + S_KEY] = row, -1, -1, key_place
     if size == 1:
         node = found[0] >> 43
         if i32(memory[KIND])[node] == K_BYTE:

@@ -36,15 +36,15 @@ class TextTable:
     """Arrays of one text automaton; Q table states, G classes, N template nodes, W words of G bits.
 
     Attributes:
-        fields: int64[23], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
+        fields: int64[24], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
             template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
             node_costs int32[N, G], is_wide uint8[G] (the kinds beyond ASCII that the class has characters of, see
             `wide_kinds`), num_ascii int32[G]
             (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q; then the
             least and the greatest length (-1: not counted), the address of least int32[Q, tail + period], tail and
             period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end; then
-            the address of plain int32[Q] (`safe_kernels.find_plain`); last that of the template again, for all nodes
-            but the first. May be longer, and hold arrays itself.
+            the address of plain int32[Q] (`safe_kernels.find_plain`), that of the template again, for all nodes but the
+            first, and a place for `Embed.is_key`, 0 here. May be longer, and hold arrays itself.
         arrays: the other arrays that `fields` points to, so that they live as long; `table` is the first.
         packed: the bytes of the fields.
         counted: the bounds and what is left, if lengths are counted.

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ..errors import ConfigError
 from . import memory as k
 from .alphabet import Ints
+from .key_tokens import KeyTokens
 from .token_pairs import TokenPairs
 from .trie import MAX_TOKEN_LEN, Trie, build_trie, plain_lens, token_ends
 
@@ -136,6 +137,11 @@ class Vocabulary:
         if self.encode is None:
             raise ConfigError("token pairs need Vocabulary.encode")
         return TokenPairs(self.tokens, self.ids, self.encode)
+
+    @cached_property
+    def key_tokens(self) -> KeyTokens:
+        """The tokens that write keys of JSON objects."""
+        return KeyTokens(self.tokens, self.token_bytes, self.token_offsets)
 
     @cached_property
     def has_byte_fallback(self) -> bool:

@@ -63,6 +63,7 @@ def _grammars() -> Iterator[tuple[Grammar, int]]:
     number = {"type": "number", "minimum": 0.5}
     yield schema_to_grammar({"type": "object", "properties": {"a": number, "é": {"enum": ["a", "b"]}}}), MANY_TOKENS
     yield schema_to_grammar({"type": "object", "properties": {"a": {"type": "null"}, "b": True}}), 1
+    yield schema_to_grammar({"type": "object", "minProperties": 2}), FEW_TOKENS
     yield schema_to_grammar({"type": "number", "multipleOf": 0.01}), 1  # as all amounts of money are
     for name in FORMATS:
         yield schema_to_grammar({"type": "string", "format": name}), 1
@@ -90,4 +91,8 @@ def _use_rarely(constraint: Constraint) -> None:
     automaton.advance_bytes(automaton.start, b"a")
     automaton.targets(automaton.start, constraint.vocabulary.eos_words)
     automaton.make_room(NEED_WORK)
+    if constraint.repeats is not None:
+        state, written = constraint.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
+        if written is not None:
+            constraint.repeats.row(written, state, constraint.masks.row(state).bits, lambda: b"a")
     keep_rows(automaton.memory, automaton.memory[CAP_ROWS])  # all of them

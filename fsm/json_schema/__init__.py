@@ -7,8 +7,8 @@
 
 Drafts 4 to 2020-12 by `$schema` (none: all keywords of all of them). What is written:
 
-- keys in the order of the schema, then keys it does not name (or all of them in any order, as asked for); never a
-  named key twice;
+- keys in the order of the schema, then keys it does not name (or all of them in any order, as asked for); no
+  object has a key twice;
 - white space as asked for: "compact", "spaced" or "flexible" (bounded);
 - strings as json.dumps(ensure_ascii=False) spells them; integers without fraction or exponent.
 

@@ -12,7 +12,7 @@ from ..expression import AnyOrder, Expression, Member, Sequence, alternation
 from ..record import record
 from .conditions import Mode, modes
 from .layout import Layout
-from .others import MAX_LISTED, Witnesses
+from .others import Cell, Witnesses, as_owed
 from .schema_order import SchemaOrder
 from .shape import Shape
 from .texts import error_at, string_text
@@ -57,7 +57,10 @@ class AnyKeyOrder:
         spare = None if shape.maximum is None else shape.maximum - len(mode.required) - len(witnesses)
         if spare is not None and spare < max(missing, 0):
             return None
-        self._check(shape, missing, witnesses)
+        if len(witnesses) > MAX_WITNESSES or (witnesses and missing > 0):
+            raise error_at(
+                UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
+            )
         keys = [(key, value) for key, value in shape.members if value is not None and key not in mode.forbidden]
         required, implied, excluded = mode.required, mode.implied, mode.excluded
         number = {key: index for index, (key, _) in enumerate(keys)} if required or implied or excluded else {}
@@ -77,26 +80,12 @@ class AnyKeyOrder:
         else:
             members = [Member(*head(string_text(key), value), key in required) for key, value in keys]
         for cells in witnesses:
-            members.append(Member(None, alternation(*self._cells(cells)), True))
-        others = self._cells(shape.others.cells) if spare != 0 else ()
+            members.append(Member(None, alternation(*self._cells(tuple(map(as_owed, cells)))), True))
+        cells = shape.others.cells if missing < 2 else tuple(map(as_owed, shape.others.cells))
+        others = self._cells(cells) if spare != 0 else ()
         if not members and not others:
             return None
         return AnyOrder(tuple(members), others, Sequence(self.layout.comma), shape.minimum, shape.maximum)
 
-    def _check(self, shape: Shape, missing: int, witnesses: Witnesses) -> None:
-        """Raises UnsupportedSchema where keys that could be the same would have to be counted."""
-        others = bool(shape.others.cells)
-        if len(witnesses) > MAX_WITNESSES or (witnesses and missing > 0):
-            raise error_at(
-                UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
-            )
-        if others and missing > 1:
-            raise error_at(
-                UnsupportedSchema,
-                shape.minimum_pointer,
-                f"at least {missing} keys beyond the named ones could not be told apart; name the keys, or "
-                f"bound them by a pattern with at most {MAX_LISTED} keys",
-            )
-
-    def _cells(self, cells: tuple[tuple[Expression, Expression], ...]) -> tuple[Expression, ...]:
+    def _cells(self, cells: tuple[Cell, ...]) -> tuple[Expression, ...]:
         return tuple(Sequence((key, *self.layout.colon, value)) for key, value in cells)

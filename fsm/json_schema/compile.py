@@ -23,7 +23,7 @@ from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, 
 from .plain import PlainArray, PlainObject, plain
 from .schema_order import SchemaOrder
 from .sites import Sites
-from .strings import ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
+from .strings import ANY_KEY, ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
 from .texts import error_at, is_writable, string_text
 
 MAX_RULES = 200_000
@@ -63,7 +63,7 @@ class SchemaCompiler:
         self._arrays = ArrayWriter(layout, self.value, self.texts, self._reserve, self._rules.__setitem__)
         in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__)
         written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
-        self._objects = ObjectWriter(layout, self.value, others, written, extra_keys == "never")
+        self._objects = ObjectWriter(layout, self.value, others, written, extra_keys == "never", key_order == "any")
 
     def grammar(self, goal: Goal | None = None) -> Grammar:
         """The grammar of all values that fulfil the whole text, or a goal of its own.
@@ -213,7 +213,7 @@ class SchemaCompiler:
 def _any_value(layout: Layout) -> CommonRule:
     """What `_ANY_VALUE` refers to: the same in almost every grammar."""
     items = layout.listed((_ANY_VALUE,), 0, None)
-    members = layout.listed((ANY_STRING_EXPRESSION, *layout.colon, _ANY_VALUE), 0, None)
+    members = layout.listed((ANY_KEY, *layout.colon, _ANY_VALUE), 0, None)
     assert items is not None and members is not None
     body = alternation(
         *(word for _, word in _WORD_LITERALS),

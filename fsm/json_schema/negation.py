@@ -130,9 +130,7 @@ def _negated_object(facet: ObjectFacet) -> list[ObjectFacet]:
             "the negation of unevaluatedProperties over a negation is not supported; say it directly",
         )
     if facet.minimum > 0:
-        fewer = facet.minimum - 1
-        options.append(ObjectFacet(pointer, {}, maximum=fewer, evaluates=False, maximum_name=facet.minimum_name))
+        options.append(ObjectFacet(pointer, {}, maximum=facet.minimum - 1, evaluates=False))
     if facet.maximum is not None:
-        more = facet.maximum + 1
-        options.append(ObjectFacet(pointer, {}, minimum=more, evaluates=False, minimum_name=facet.maximum_name))
+        options.append(ObjectFacet(pointer, {}, minimum=facet.maximum + 1, evaluates=False))
     return options

@@ -3,9 +3,9 @@
 Branches that differ only in which keys are there (`required`, `dependentRequired`, the negation of `required`) are
 one shape with conditions: clauses in conjunctive normal form. `schema_order` and `any_order` write shapes.
 
-Named keys are taken out of the language of the others, so no named key can be written twice. Others may be: a
-reader keeps the last, which is valid by itself; where a repetition could hide a violation (two or more keys still
-owed to `minProperties`), the schema is refused.
+Named keys are taken out of the language of the others, so no named key can be written twice. The others are remembered
+while a text is written (`Embed.is_key`), so none of them can, either. Where they are finitely many they are counted, or
+named, so that nothing asks for one more when all are there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..expression import Expression
 from ..record import record
 from .keys import goal_of_key
 from .layout import Layout
-from .others import NO_KEYS, Others
+from .others import MAX_BESIDE, NO_KEYS, Others
 from .parts import ANYTHING, Goal, ObjectFacet
 from .plain import PlainObject
 from .shape import Shape, required_of
@@ -34,6 +34,7 @@ class ObjectWriter:
         others: works out the keys not named.
         written: the objects of a shape; None if there are none.
         closes: whether objects that name keys have no others unless a schema says so (`is_closed`).
+        mixes: whether named keys and others may be written in any order.
     """
 
     layout: Layout
@@ -41,6 +42,7 @@ class ObjectWriter:
     others: Others
     written: Callable[[Shape], Expression | None]
     closes: bool = False
+    mixes: bool = False
 
     def objects(self, branches: list[tuple[ObjectFacet, ...]]) -> list[Expression]:
         """One expression per shape among the branches; none if no object at all is possible."""
@@ -63,7 +65,7 @@ class ObjectWriter:
         others = NO_KEYS if closed else self.others.simple(plain.additional, frozenset(names))
         goal_of, additional, value = plain.properties.get, plain.additional, self.value
         members = [(key, value(goal_of(key, additional)) if is_writable(key) else None) for key in names]
-        shape = Shape(plain.pointer, members, others, [], 0, None, plain.pointer, set(plain.required))
+        shape = Shape(plain.pointer, members, others, [], 0, None, set(plain.required))
         return self.written(shape)
 
     # ---------------------------------------------------------------- from branches to shapes
@@ -100,12 +102,11 @@ class ObjectWriter:
             maximum = min((facet.maximum for facet in first if facet.maximum is not None), default=None)
         if maximum is not None and maximum < minimum:
             return None
-        pointer = minimum_pointer = first[0].pointer if first else ""
-        if minimum:
-            asks = max(first, key=lambda facet: facet.minimum)
-            minimum_pointer = f"{asks.pointer}/{asks.minimum_name}"
+        pointer = first[0].pointer if first else ""
         names = _named_keys(alternatives)
-        others = NO_KEYS if closed else self.others.of(first, frozenset(names), minimum)
+        others = (
+            NO_KEYS if closed else self.others.of(first, frozenset(names), MAX_BESIDE if self.mixes and names else 0)
+        )
         if others.listed:
             names.update(dict.fromkeys(others.listed))
         members: list[tuple[str, Expression | None]] = []
@@ -117,7 +118,7 @@ class ObjectWriter:
                 possible = is_writable(key) and (free_names or self.others.is_name(first, key))
                 members.append((key, self.value(goal_of_key(first, key)) if possible else None))
         required = required_of(alternatives)
-        return Shape(pointer, members, others, alternatives, minimum, maximum, minimum_pointer, required)
+        return Shape(pointer, members, others, alternatives, minimum, maximum, required)
 
 
 def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:

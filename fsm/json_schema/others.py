@@ -13,15 +13,26 @@ from ..record import record
 from .key_trie import strings_but
 from .keys import is_matched, key_language
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
-from .strings import ANY_STRING, ANY_STRING_EXPRESSION, key_expression, pattern_language
+from .strings import ANY_KEY, ANY_STRING, key_expression, pattern_language
 from .texts import error_at
 
 MAX_LISTED = 64
-"""Most keys of a finite language that are treated as if they were named, where counting needs it."""
+"""Most keys of a finite language that are treated as if they were named, where witnesses need it."""
+MAX_BESIDE = 1024
+"""The same where they are written among named ones in any order; more cannot be used up in any text, so to speak."""
+MAX_COUNTED = 1 << 20
+"""From so many keys on a language counts as endless."""
 MAX_CELLS = 64
 
 Cell = tuple[Expression, Expression]
 """A set of keys as JSON strings, and the values they may have."""
+
+
+def as_owed(cell: Cell) -> Cell:
+    """The same cell, several keys of which must be written."""
+    key, value = cell
+    assert isinstance(key, Embed)
+    return replace(key, is_owed=True), value
 
 
 Witnesses = tuple[tuple[Cell, ...], ...]
@@ -34,11 +45,13 @@ class OtherKeys:
 
     Attributes:
         cells: disjoint sets of keys with their values.
+        count: how many keys there are in all cells; None: endlessly many, or as good as.
         choices: ways to have a key of every set that must have one; None if there is no such set.
         listed: keys that are few and hence to be treated as named (then they are in no cell).
     """
 
     cells: tuple[Cell, ...] = ()
+    count: int | None = None
     choices: tuple[Witnesses, ...] | None = None
     listed: tuple[str, ...] = ()
 
@@ -74,7 +87,8 @@ class Others:
         for facet in facets:
             named.update(dict.fromkeys(facet.properties))
         named.update(dict.fromkeys(key for facet in facets for clause in facet.clauses for key, _ in sorted(clause)))
-        few = self.of(tuple(replace(facet, witnesses=()) for facet in facets), frozenset(named), 2).listed
+        few = self.of(tuple(replace(facet, witnesses=()) for facet in facets), frozenset(named), MAX_LISTED).listed
+        few = few or self._few_witnesses(facets, frozenset(named))
         if few:
             named.update(dict.fromkeys(few))
             mentioned = tuple(frozenset(((key, True), (key, False))) for key in few)
@@ -102,6 +116,27 @@ class Others:
                     )
                     pending.append(((*before, replace(facet, witnesses=rest), *after, found), index))
 
+    def _few_witnesses(self, facets: tuple[ObjectFacet, ...], named: frozenset[str]) -> tuple[str, ...]:
+        """The keys that are not named of the conditions for which there are few keys: other members could use them up.
+
+        Raises:
+            UnsupportedSchema: they are too many to be named, and too few to be endless.
+        """
+        found: dict[str, None] = {}
+        for facet in facets:
+            for keys, _ in facet.witnesses:
+                language = _both(self._language(keys), key_language(named, (), ()))
+                texts = language.texts(MAX_LISTED)
+                if texts is None and language.num_texts(MAX_COUNTED) < MAX_COUNTED:
+                    raise error_at(
+                        UnsupportedSchema,
+                        facet.pointer,
+                        f"a condition “some key …” that more than {MAX_LISTED} keys can fulfil, but not any number of "
+                        "keys, is not supported; name the keys",
+                    )
+                found.update(dict.fromkeys(sorted(texts or ())))
+        return tuple(found)
+
     def _is_among(self, keys: Keys, key: str) -> bool:
         return (
             key not in keys.excluded
@@ -112,11 +147,11 @@ class Others:
 
     # ---------------------------------------------------------------- cells
 
-    def of(self, facets: tuple[ObjectFacet, ...], named: frozenset[str], minimum: int) -> OtherKeys:
+    def of(self, facets: tuple[ObjectFacet, ...], named: frozenset[str], most_listed: int) -> OtherKeys:
         """The keys besides the named ones.
 
         Args:
-            minimum: `minProperties`; from 2 on, keys that are few are listed.
+            most_listed: up to so many keys are listed (0: they never are).
         """
         if len(facets) == 1 and not (facets[0].patterns or facets[0].names or facets[0].witnesses):  # nearly always
             return self.simple(facets[0].additional, named)
@@ -134,13 +169,14 @@ class Others:
             if goal != NEVER:
                 known = languages.get(goal)
                 languages[goal] = language if known is None else known.union(language)
-        if minimum > 1 and not witnesses:
-            listed = _listed(languages, MAX_LISTED)
+        if most_listed and not witnesses:
+            listed = _listed(languages, most_listed)
             if listed is not None:
                 return OtherKeys(listed=listed)
         cells = self._cells(languages, ANYTHING)
+        count = _num_keys(languages) if cells else None
         if not witnesses:
-            return OtherKeys(cells)
+            return OtherKeys(cells, count)
         choices: list[Witnesses] = []
         wanted = [(_both(self._language(keys), allowed), goal) for keys, goal in witnesses]
         for apart in _apart(wanted, facets[0].pointer):
@@ -150,7 +186,7 @@ class Others:
                     for taken, goal in apart
                 )
             )
-        return OtherKeys(cells, tuple(choices))
+        return OtherKeys(cells, count, tuple(choices))
 
     def simple(self, goal: Goal, named: frozenset[str]) -> OtherKeys:
         """The same where no schema has patterns and the others have this goal: one cell at most."""
@@ -159,9 +195,7 @@ class Others:
         value = self.value(goal)
         if value is None:
             return NO_KEYS
-        key = ANY_STRING_EXPRESSION
-        if named:
-            key = Embed(strings_but(named))
+        key = Embed(strings_but(named), is_key=True) if named else ANY_KEY
         return OtherKeys(((key, value),))
 
     def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:
@@ -171,7 +205,7 @@ class Others:
                 continue
             value = self.value(goal | extra)
             if value is not None:
-                key: Embed = ANY_STRING_EXPRESSION if language is ANY_STRING else key_expression(language)
+                key = ANY_KEY if language is ANY_STRING else key_expression(language)
                 cells.append((key, value))
         return tuple(cells)
 
@@ -240,6 +274,16 @@ def _listed(languages: dict[Goal, Dfa], limit: int) -> tuple[str, ...] | None:
             return None
         keys += texts
     return tuple(sorted(keys)) if len(keys) <= limit else None
+
+
+def _num_keys(languages: dict[Goal, Dfa]) -> int | None:
+    """How many keys there are; None if they are endlessly many, or as good as."""
+    total = 0
+    for language in languages.values():
+        total += language.num_texts(MAX_COUNTED)
+        if total >= MAX_COUNTED:
+            return None
+    return total
 
 
 @functools.lru_cache(maxsize=64)

@@ -64,7 +64,6 @@ class ObjectFacet:
         clauses: conditions on which keys are there (a required key is a clause of one).
         names: goal that every key must fulfil as a string.
         minimum, maximum: bounds on the number of keys.
-        minimum_name, maximum_name: the keywords that these come from, the other way round where they are negated.
         witnesses: for each (keys, goal) there is a key of that set whose value fulfils the goal.
         evaluates: whether its keys count as evaluated for `unevaluatedProperties`.
         evaluates_rest: whether the additional ones do so too.
@@ -81,8 +80,6 @@ class ObjectFacet:
     witnesses: tuple[tuple[Keys, Goal], ...] = ()
     evaluates: bool = True
     evaluates_rest: bool = False
-    minimum_name: str = "minProperties"
-    maximum_name: str = "maxProperties"
 
 
 @record

@@ -13,7 +13,7 @@ from ..expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alterna
 from ..record import record
 from .conditions import Residue
 from .layout import Layout, Parts
-from .others import MAX_LISTED, Witnesses
+from .others import Witnesses, as_owed
 from .parts import Clause
 from .shape import Shape
 from .texts import error_at, string_text
@@ -48,7 +48,7 @@ class SchemaOrder:
         comma = layout.comma
         more: Parts = ()
         if shape.others.cells:
-            more = (Repeat(Sequence((*comma, self._other(shape))), 0, None),)
+            more = (Repeat(Sequence((*comma, self._other(shape))), 0, shape.others.count),)
         parts: list[Expression] = []
         after = False
         if not required:
@@ -82,15 +82,17 @@ class SchemaOrder:
                 rest = (Rule(name),)
         options.reverse()
         if more:
-            options.append(Sequence((self._other(shape), *more)))
+            other, count = self._other(shape), shape.others.count
+            others = layout.listed((other,), 1, count)
+            options += [] if others is None else [Sequence(others[0])]
         if not options:
             return layout.empty(b"{}")
         return layout.bracketed(b"{", (alternation(*options),), b"}", may_be_empty=True)
 
-    def _other(self, shape: Shape) -> Expression:
-        """One member with a key that is not named."""
-        colon = self.layout.colon
-        return alternation(*(Sequence((key, *colon, value)) for key, value in shape.others.cells))
+    def _other(self, shape: Shape, num_owed: int = 0) -> Expression:
+        """One member with a key that is not named; so many of them must be written."""
+        cells = shape.others.cells if num_owed < 2 else map(as_owed, shape.others.cells)
+        return alternation(*(Sequence((key, *self.layout.colon, value)) for key, value in cells))
 
     # ---------------------------------------------------------------- right-linear rules
 
@@ -131,41 +133,36 @@ class SchemaOrder:
             self.define(names[state], alternation(*options))
         return layout.bracketed(b"{", (Rule(names[start]),), b"}", may_be_empty=False)
 
-    def _rest(self, shape: Shape, written: bool, owed: int, left: int | None) -> list[Expression]:
+    def _rest(self, shape: Shape, written: bool, num_owed: int, left: int | None) -> list[Expression]:
         """What may follow after the last named key."""
         comma, others = self.layout.comma, shape.others
-        if left is not None and left < owed:
+        if others.count is not None:
+            left = others.count if left is None else min(left, others.count)
+        if left is not None and left < num_owed:
             return []
         if others.choices is not None:
             return [
                 option
                 for witnesses in others.choices
-                for option in self._witnessed(shape, witnesses, written, owed, left)
+                for option in self._witnessed(shape, witnesses, written, num_owed, left)
             ]
         if not others.cells or left == 0:
-            return [] if owed else [EMPTY_TEXT]
-        if owed > 1:
-            raise error_at(
-                UnsupportedSchema,
-                shape.minimum_pointer,
-                f"at least {owed} keys beyond the named ones could not be told apart; name the keys, or "
-                f"bound them by a pattern with at most {MAX_LISTED} keys",
-            )
-        other = self._other(shape)
+            return [] if num_owed else [EMPTY_TEXT]
+        other = self._other(shape, num_owed)
         if written:
-            return [Repeat(Sequence((*comma, other)), owed, left)]
-        listed = self.layout.listed((other,), owed, left)
+            return [Repeat(Sequence((*comma, other)), num_owed, left)]
+        listed = self.layout.listed((other,), num_owed, left)
         assert listed is not None
         some: Expression = Sequence(listed[0])
         return [Repeat(some, 0, 1) if listed[1] else some]
 
     def _witnessed(
-        self, shape: Shape, witnesses: Witnesses, written: bool, owed: int, left: int | None
+        self, shape: Shape, witnesses: Witnesses, written: bool, num_owed: int, left: int | None
     ) -> list[Expression]:
         """Other keys, and last of all the witnesses, so that no repetition can undo them; in any order."""
         comma, others, colon = self.layout.comma, shape.others, self.layout.colon
         num_witnesses = len(witnesses)
-        if owed > max(num_witnesses, 1) or num_witnesses > 4:
+        if num_owed > max(num_witnesses, 1) or num_witnesses > 4:
             raise error_at(
                 UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
             )
@@ -188,7 +185,7 @@ class SchemaOrder:
                 options: list[Expression] = [] if missing else [EMPTY_TEXT]
                 for index in sorted(missing):
                     rest = rule(missing - {index}, True)
-                    for key, value in witnesses[index]:
+                    for key, value in map(as_owed, witnesses[index]):
                         member = (key, *colon, value, rest)
                         options.append(Sequence((*comma, *member) if follows else member))
                 self.define(name, alternation(*options))

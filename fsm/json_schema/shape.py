@@ -17,7 +17,6 @@ class Shape:
         members: (key, value) in the order of the schema; value None: the key cannot be there.
         others: keys not named.
         alternatives: the facets of each alternative; they differ in their clauses only.
-        minimum_pointer: the keyword that asks for `minimum` keys.
         required: the keys that must be there if the clauses say nothing else, else None.
     """
 
@@ -27,7 +26,6 @@ class Shape:
     alternatives: list[tuple[ObjectFacet, ...]]
     minimum: int
     maximum: int | None
-    minimum_pointer: str
     required: set[str] | None
 
     @property

@@ -23,6 +23,7 @@ from .parts import Test
 
 ANY_STRING = Dfa.any_text()
 ANY_STRING_EXPRESSION = Embed(string_text())
+ANY_KEY = Embed(string_text(), is_key=True)
 
 DENSE_STATES = 8_000
 """Lengths are a part of the automaton up to so many states; beyond that they are counted beside it."""
@@ -136,8 +137,8 @@ def _lengths_apart(tests: tuple[Test, ...]) -> tuple[tuple[Test, ...], int, int 
 
 @functools.lru_cache(maxsize=1024)
 def key_expression(language: Dfa) -> Embed:
-    """The texts of an automaton as JSON literals."""
-    return Embed(language.json_string())
+    """The texts of an automaton as keys of an object."""
+    return Embed(language.json_string(), is_key=True)
 
 
 def literal_language(texts: Iterable[str]) -> Dfa:

@@ -12,11 +12,13 @@ is `blame`'s business.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ..constraint import Constraint
 from ..network import KEY, LOOP, SET, TEXT
+from ..written import Written, in_string
 from .graph import is_single
 from .labels import byte_class, quoted
 from .rules import nodes_of_rule
@@ -75,8 +77,12 @@ def step_through(constraint: Constraint, text: str, rule_names: dict[int, str]) 
     automaton = constraint.automaton
     data = text.encode(errors="surrogatepass")
     state, count = automaton.start, 0
+    keys: Written | None = None
     for byte in data:
         target = automaton.advance_bytes(state, bytes([byte]))
+        if target and constraint.repeats is not None:
+            before = partial(_begun_string, data[:count])
+            target, keys = constraint.repeats.read(keys, state, bytes([byte]), before)
         if target == 0:
             break
         state, count = target, count + 1
@@ -147,3 +153,8 @@ def rule_owners(constraint: Constraint, rule_names: dict[int, str]) -> dict[int,
         for node in nodes_of_rule(constraint.automaton.network, entry):
             found.setdefault(node, name)
     return found
+
+
+def _begun_string(text: bytes) -> bytes:
+    """What a string has so far in which a text ends."""
+    return in_string(text, True) or b""

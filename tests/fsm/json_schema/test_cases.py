@@ -13,7 +13,7 @@ from phloem import errors
 from phloem.fsm.json_schema import schema_to_grammar
 from phloem.fsm.network import build_network
 
-from .walks import accepts, automaton_of, judge_of, walk, written
+from .walks import accepts, constraint_of, judge_of, walk, written
 
 FOLDER = Path(__file__).parent.parent / "cases" / "json_schema"
 CASES = [
@@ -27,7 +27,7 @@ COMPILED = [case for case in CASES if "error" not in case.values[0]]
 
 @pytest.mark.parametrize("case", COMPILED)
 def test_valid_instances_are_let_through_and_invalid_ones_are_not(case: dict[str, Any]) -> None:
-    automaton = automaton_of(case["schema"])
+    automaton = constraint_of(case["schema"])
     for value in case.get("valid", []):
         assert accepts(automaton, written(value)), f"refused: {written(value)}"
     for value in case.get("invalid", []):
@@ -51,7 +51,7 @@ def test_the_judge_agrees_with_the_cases(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", COMPILED)
 def test_whatever_is_written_is_valid(case: dict[str, Any]) -> None:
     judge = judge_of(case["schema"])
-    automaton = automaton_of(case["schema"])
+    automaton = constraint_of(case["schema"])
     generator = random.Random(case["name"])
     for _ in range(10):
         text = walk(automaton, generator)
@@ -60,7 +60,7 @@ def test_whatever_is_written_is_valid(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", COMPILED)
 def test_spaced_and_flexible_layouts_take_the_same_values(case: dict[str, Any]) -> None:
-    spaced, flexible = automaton_of(case["schema"], "spaced"), automaton_of(case["schema"], "flexible")
+    spaced, flexible = constraint_of(case["schema"], "spaced"), constraint_of(case["schema"], "flexible")
     for value in case.get("valid", []):
         assert accepts(spaced, written(value, "spaced"))
         assert accepts(flexible, written(value)) and accepts(flexible, written(value, "spaced"))

@@ -15,7 +15,7 @@ from phloem.errors import ConstraintTooLarge
 from phloem.fsm.json_schema.conditions import modes
 
 from ..test_any_order import assert_costs_are_exact
-from .walks import accepts, automaton_of, compiled, judge_of, walk, written
+from .walks import accepts, compiled, constraint_of, judge_of, walk, written
 
 NAMES = ("a", "ab", "b", "c")
 EXTRA = ("x", "bb")
@@ -89,7 +89,7 @@ def test_the_cost_of_every_state_is_exact(schema: Any) -> None:
     schema["propertyNames"] = {"maxLength": 1, "pattern": "^[abcx]*$"}
     automaton = compiled(schema, "any")
     if automaton:
-        assert_costs_are_exact(automaton)
+        assert_costs_are_exact(automaton.automaton)
 
 
 clauses = st.lists(
@@ -127,9 +127,10 @@ DEPENDENT = {
 
 
 def test_twenty_dependent_pairs_are_one_mode() -> None:
-    automaton = automaton_of(DEPENDENT, key_order="any")
-    assert accepts(automaton, '{"a3":1,"a19":1,"b19":2,"b3":1}')
-    assert not accepts(automaton, '{"a3":1,"a19":1,"b19":2}')
+    constraint = constraint_of(DEPENDENT, key_order="any")
+    assert accepts(constraint, '{"a3":1,"a19":1,"b19":2,"b3":1}')
+    assert not accepts(constraint, '{"a3":1,"a19":1,"b19":2}')
+    automaton = constraint.automaton
     state = automaton.advance_bytes(automaton.start, b'{"a3":1')
     assert automaton.min_bytes(state) == len(',"b3":1}')
 
@@ -137,7 +138,7 @@ def test_twenty_dependent_pairs_are_one_mode() -> None:
 def test_named_keys_come_in_the_order_of_the_schema_unless_asked_otherwise() -> None:
     schema = {"properties": {"b": {"type": "integer"}, "a": {"type": "null"}}, "required": ["a"], "type": "object"}
     texts = ('{"b":1,"a":null,"z":1}', '{"a":null,"b":1,"z":1}', '{"z":1,"b":1,"a":null}', '{"b":1,"z":1,"a":null}')
-    ordered, free = automaton_of(schema), automaton_of(schema, key_order="any")
+    ordered, free = constraint_of(schema), constraint_of(schema, key_order="any")
     assert [accepts(ordered, text) for text in texts] == [True, False, False, False]
     assert all(accepts(free, text) for text in texts)
     for text in ('{"a":null,"a":null}', '{"a":null,"b":1,"b":1}', '{"b":1}', '{"z":1}', "{}"):
@@ -153,7 +154,7 @@ def test_any_order_in_every_layout(whitespace: Any) -> None:
         },
         "additionalProperties": False,
     }
-    automaton = automaton_of(schema, whitespace, "any")
+    automaton = constraint_of(schema, whitespace, "any")
     style = "compact" if whitespace == "compact" else "spaced"
     for value in ({}, {"a": {}}, {"a": {"y": 1, "x": 2}, "b": 1}, {"b": 1, "a": {"x": 2}}):
         assert accepts(automaton, written(value, style))
@@ -191,7 +192,7 @@ def test_orders_are_free_at_every_depth_of_a_recursive_schema() -> None:
     def tree(depth: int) -> dict[str, Any]:
         return {"value": depth} | ({"left": tree(depth - 1), "right": tree(depth - 2)} if depth > 1 else {})
 
-    automaton, rng = automaton_of(NESTED, key_order="any"), random.Random(3)
+    automaton, rng = constraint_of(NESTED, key_order="any"), random.Random(3)
     for _ in range(30):
         value = shuffled(tree(5), rng)
         assert accepts(automaton, written(value))
@@ -207,7 +208,7 @@ def test_three_hundred_keys_in_random_orders() -> None:
         "required": keys[::7],
         "additionalProperties": False,
     }
-    automaton = automaton_of(schema, key_order="any")
+    automaton = constraint_of(schema, key_order="any")
     for _ in range(5):
         chosen = {*rng.sample(keys, 100), *keys[::7]}
         text = written(shuffled(dict.fromkeys(chosen, True), rng))
@@ -223,7 +224,7 @@ def test_too_many_cases_of_conditions_are_refused_with_their_place() -> None:
         "properties": {f"{letter}{i}": {} for i in range(9) for letter in "ab"},
     }
     with pytest.raises(ConstraintTooLarge, match="any order"):
-        automaton_of({"properties": {"here": schema}, "required": ["here"]}, key_order="any")
+        constraint_of({"properties": {"here": schema}, "required": ["here"]}, key_order="any")
 
 
 def test_no_unnamed_key_follows_the_one_that_a_condition_demands() -> None:
@@ -232,7 +233,7 @@ def test_no_unnamed_key_follows_the_one_that_a_condition_demands() -> None:
         "not": {"additionalProperties": {"type": "string"}},
         "type": "object",
     }
-    automaton, judge = automaton_of(schema, key_order="any"), judge_of(schema)
+    automaton, judge = constraint_of(schema, key_order="any"), judge_of(schema)
     for keys in permutations(("a", "x", "y")):
         instance = {key: "s" if key != "x" else 0 for key in keys}
         assert judge.is_valid(instance)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from phloem.errors import EmptyLanguage
 from phloem.fsm.json_schema.digits import compared, multiples
 
-from .walks import accepts, automaton_of, judge_of, written
+from .walks import accepts, constraint_of, judge_of, written
 
 TEXTS = ["".join(text) for length in range(1, 6) for text in product("-.0123", repeat=length)]
 
@@ -64,7 +64,7 @@ def test_bounds_are_those_of_the_judge(schema: dict[str, Any], instances: list[i
     judge = judge_of(schema)
     bounds = [value for value in schema.values() if not isinstance(value, str)]
     try:
-        automaton = automaton_of(schema)
+        automaton = constraint_of(schema)
     except EmptyLanguage:
         automaton = None
     for instance in [*instances, *bounds, *(bound + 1 for bound in bounds), *(bound / 3 for bound in bounds)]:
@@ -84,7 +84,7 @@ def test_rounding_never_slips_over_an_exclusive_bound(bound: int | float, digits
     """Texts a hair away from the bound, with more digits than a float holds."""
     keyword = "exclusiveMinimum" if above else "exclusiveMaximum"
     schema = {"type": "number", keyword: bound}
-    automaton, judge = automaton_of(schema), judge_of(schema)
+    automaton, judge = constraint_of(schema), judge_of(schema)
     whole, point, fraction = f"{bound:.20f}".partition(".")
     for text in (
         f"{whole}{point}{fraction[:digits]}",
@@ -98,7 +98,7 @@ def test_rounding_never_slips_over_an_exclusive_bound(bound: int | float, digits
 @pytest.mark.parametrize(("step", "whole_digits"), [(0.01, 4), (0.1, 4), (0.05, 4), (0.001, 3), (0.3, 4), (0.0001, 2)])
 def test_uneven_steps_are_what_floats_and_decimals_both_take_for_multiples(step: float, whole_digits: int) -> None:
     schema = {"multipleOf": step}
-    automaton, judge = automaton_of(schema), judge_of(schema)
+    automaton, judge = constraint_of(schema), judge_of(schema)
     exact = Fraction(str(step))
     places = len(str(step).partition(".")[2]) if "e" not in str(step) else 4
     texts = [f"{index / 10**places:.{places}f}" for index in range(0, 10 ** (whole_digits + places), 97)]
@@ -116,28 +116,28 @@ def test_what_the_readings_judge_differently_is_neither_a_multiple_nor_none() ->
     for schema in ({"multipleOf": 0.01}, {"not": {"multipleOf": 0.01}}, {"enum": [0.07], "multipleOf": 0.01}):
         if "enum" in schema:
             with pytest.raises(EmptyLanguage):
-                automaton_of(schema)
+                constraint_of(schema)
         else:
-            assert not accepts(automaton_of(schema), "0.07")
+            assert not accepts(constraint_of(schema), "0.07")
 
 
 def test_many_steps_go_by_the_remainder() -> None:
     schema = {"multipleOf": 33, "not": {"anyOf": [{"multipleOf": step} for step in (8, 7, 5, 12)]}}
-    automaton, judge = automaton_of(schema), judge_of(schema)
+    automaton, judge = constraint_of(schema), judge_of(schema)
     for number in [*range(-3000, 3000), *range(10**9, 10**9 + 500)]:
         assert accepts(automaton, str(number)) == judge.is_valid(number), number
 
 
 def test_a_constant_is_written_as_the_schema_has_it_whatever_was_compiled_before() -> None:
     for value in (1, 1.0, 0, 0.0):
-        automaton = automaton_of({"allOf": [{"const": value}, {"type": "number"}]})
+        automaton = constraint_of({"allOf": [{"const": value}, {"type": "number"}]})
         assert accepts(automaton, json.dumps(value))
         assert accepts(automaton, "1.0" if value else "0.0") == (type(value) is float)
 
 
 def test_no_number_is_written_that_reads_as_infinity() -> None:
     for schema in ({}, {"type": "number"}, {"type": "array", "items": {}}):
-        automaton = automaton_of(schema)
+        automaton = constraint_of(schema)
         opening, closing = ("[", "]") if "items" in schema else ("", "")
         assert accepts(automaton, f"{opening}1e307{closing}")
         assert not accepts(automaton, f"{opening}1e999{closing}")

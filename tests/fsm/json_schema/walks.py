@@ -1,4 +1,4 @@
-"""What the tests of JSON Schema share: a byte automaton per schema, acceptance, random walks, the judge."""
+"""What the tests of JSON Schema share: a constraint over bytes per schema, acceptance, random walks, the judge."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ import numpy as np
 from jsonschema.validators import validator_for
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidSchema, UnsupportedSchema
-from phloem.fsm.automaton import Automaton
+from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.json_schema import ExtraKeys, KeyOrder, Whitespace, schema_to_grammar
-from phloem.fsm.network import build_network
-from phloem.fsm.vocabulary import Vocabulary
 
 BYTES = Vocabulary([bytes((byte,)) for byte in range(256)] + [b""], [256])
+COMPILER = Compiler(BYTES)
 SEPARATORS = {"compact": (",", ":"), "spaced": (", ", ": ")}
 MAX_ORDERS = 300
 """Instances with so many orders of keys are passed over."""
 
 
-def automaton_of(
+def constraint_of(
     schema: Any,
     whitespace: Whitespace = "compact",
     key_order: KeyOrder = "schema",
     extra_keys: ExtraKeys = "schema",
-) -> Automaton:
+) -> Constraint:
     grammar = schema_to_grammar(schema, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys)
-    return Automaton(build_network(grammar), BYTES)
+    return COMPILER.from_grammar(grammar)
 
 
 def compiled(schema: Any, key_order: KeyOrder = "schema", extra_keys: ExtraKeys = "schema") -> Any:
-    """The automaton; None if the schema is refused, False if it is said to have no valid instance."""
+    """The constraint; None if the schema is refused, False if it is said to have no valid instance."""
     try:
-        return automaton_of(schema, key_order=key_order, extra_keys=extra_keys)
+        return constraint_of(schema, key_order=key_order, extra_keys=extra_keys)
     except (UnsupportedSchema, ConstraintTooLarge):
         return None
     except InvalidSchema as error:
@@ -51,9 +50,11 @@ def written(value: Any, style: str = "compact") -> str:
     return json.dumps(value, separators=SEPARATORS[style], ensure_ascii=False)
 
 
-def accepts(automaton: Automaton, text: str) -> bool:
-    state = automaton.advance_bytes(automaton.start, text.encode())
-    return bool(state) and automaton.is_accepting(state)
+def accepts(constraint: Constraint, text: str) -> bool:
+    cursor = constraint.cursor()
+    is_taken = all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
+    assert constraint.accepts(text.encode()) == is_taken
+    return is_taken
 
 
 def orders(value: Any) -> Iterator[Any]:
@@ -69,25 +70,26 @@ def orders(value: Any) -> Iterator[Any]:
         yield value
 
 
-def walk(automaton: Automaton, generator: random.Random, num_free: int = 120) -> str:
+def walk(constraint: Constraint, generator: random.Random, num_free: int = 120) -> str:
     """A random text: live bytes at random, then the shortest way to an end."""
-    state, text = automaton.start, bytearray()
+    cursor, text = constraint.cursor(), bytearray()
+    automaton = constraint.automaton
     num_free = generator.randrange(4, num_free)
     while True:
         late = len(text) >= num_free
-        if automaton.is_accepting(state) and (late or generator.random() < 0.3):
+        if cursor.is_accepting and (late or generator.random() < 0.3):
             return text.decode()
-        live = np.flatnonzero(automaton.live_bytes(state)).tolist()
+        live = np.flatnonzero(np.unpackbits(cursor.row().view(np.uint8), bitorder="little")[:256]).tolist()
         if not live:
-            assert automaton.is_accepting(state), f"stuck after {bytes(text)!r}"
+            assert cursor.is_accepting, f"stuck after {bytes(text)!r}"
             return text.decode()
         if late:
-            byte = min(live, key=lambda b: automaton.min_bytes(automaton.advance_bytes(state, bytes((b,)))))
+            byte = min(live, key=lambda b: automaton.min_bytes(automaton.advance_bytes(cursor.state, bytes((b,)))))
         else:
             plain = [b for b in live if 32 <= b < 127]
             byte = generator.choice(plain if plain and generator.random() < 0.9 else live)
         text.append(byte)
-        state = automaton.advance_bytes(state, bytes((byte,)))
+        assert cursor.advance(byte)
 
 
 def judge_of(schema: Any) -> Any:
