@@ -95,6 +95,8 @@ class Positions:
         self.loops += other.loops
         self.byte_sets.update(other.byte_sets)
         self.texts.update(other.texts)
+        self.key_texts.update(other.key_texts)
+        self.owes_keys = self.owes_keys or other.owes_keys
         self.text_tables += other.text_tables
         self.entries = other.entries.copy()
         self.order += other.order
