@@ -245,6 +245,6 @@ def test_guesses_repeat_no_key(compiler: Compiler) -> None:
 def test_objects_deep_in_any_value_repeat_no_key_either(compiler: Compiler) -> None:
     for schema in ({"type": "object"}, {"properties": {"x": True}}, {"type": "object", "properties": {"d": {}}}, True):
         constraint = compiler.json_schema(schema)
-        assert constraint.accepts(b'{"x":1,"d":{"b":0,"c":{"b":1}}}')
+        assert constraint.accepts(b'{"d":{"b":0,"c":{"b":1}}}')
         assert not constraint.accepts(b'{"d":{"b":0,"b":1}}')
         assert not constraint.accepts(b'{"x":{"d":[{"a":{"b":0,"b":1}}]}}')
