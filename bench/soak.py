@@ -1,6 +1,6 @@
 """Twenty thousand mixed requests through a pool that is far too small: does memory stay flat, and is nothing lost?
 
-    python bench/soak.py [--requests 20000] [--blocks 96] [--seed 0]
+    python bench/soak.py [--requests 20000] [--blocks 64] [--seed 0] [--seconds …]
 
 Chats that grow and begin anew, n samples of one prompt, forks of requests under way, constraints, priorities, pins,
 explanations, scores with alternatives, deadlines, long outputs where short ones were expected, prompts that need nearly
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -230,10 +231,12 @@ class Soak:
         if request.chat_index is not None:
             self.busy.remove(request.chat_index)
 
-    def run(self, num_requests: int, num_reports: int) -> Iterator[int]:
-        """Starts and finishes so many; yields the number that have ended, `num_reports` times on the way."""
+    def run(self, num_requests: int, num_reports: int, seconds: float) -> Iterator[int]:
+        """Starts and finishes so many, or as many as `seconds` allow; yields the number that have ended, `num_reports`
+        times on the way."""
         due = num_requests // num_reports
-        while self.tally.num_ended < num_requests:
+        ends_at = time.monotonic() + seconds
+        while self.tally.num_ended < num_requests and time.monotonic() < ends_at:
             room = MAX_OPEN - len(self.open)
             for _ in range(min(room, num_requests - self.num_started)):
                 chance = self.random.random()
@@ -247,6 +250,8 @@ class Soak:
             if self.tally.num_ended >= due:
                 yield self.tally.num_ended
                 due += num_requests // num_reports
+        for request_id in list(self.open):
+            self.engine.abort(request_id)
 
 
 def main() -> None:
@@ -256,6 +261,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sampled", type=int, default=50, help="one request in so many is computed again")
     parser.add_argument("--reports", type=int, default=20, help="how often it looks at itself on the way")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--tolerance", type=float, default=0.03, help="growth of memory that is let pass")
     options = parser.parse_args()
     engine = ph.Engine(
@@ -272,7 +278,7 @@ def main() -> None:
     )
     print(" preemptions | evicted blocks | pinned | pins given up |")
     print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for num_ended in soak.run(options.requests, options.reports):
+    for num_ended in soak.run(options.requests, options.reports, options.seconds):
         engine.audit()
         now, evicted = engine.statistics(), engine.prefix_cache.tree.statistics.num_evicted_blocks
         kept, resident = engine.kept_bytes(), resident_bytes()
