@@ -30,8 +30,8 @@ class Cache:
     tokens_as = "bytes32"
     indices_as = "int32"
 
-    def __init__(self, page_size: int) -> None:
-        self.tree = RadixTree(page_size)
+    def __init__(self, capacity_tokens: int, page_size: int) -> None:
+        self.tree = RadixTree(page_size, room=min(capacity_tokens // page_size, 1 << 20))
         self.lock = self.tree.lease
         self.unlock = self.tree.release
         self._page_size = page_size
@@ -85,5 +85,5 @@ def compile_expand(page_size: int) -> Callable[[bytes, Indices], None]:
 
 
 def cache(capacity_tokens: int, page_size: int) -> Cache:
-    """The yardstick's entry point. The tree needs no capacity: the driver evicts."""
-    return Cache(page_size)
+    """The yardstick's entry point. The capacity is where the driver evicts; the tree would go on."""
+    return Cache(capacity_tokens, page_size)

@@ -81,11 +81,18 @@ class Memory:
         block_size: tokens per block.
         policy: a value of `POLICIES`.
         max_ghosts: evicted runs to be remembered.
+        room: for so many blocks there is room from the start.
         block_cost: gives the entries of the table of costs, by the end of a block in tokens; None if no policy asks.
     """
 
     def __init__(
-        self, block_size: int, *, policy: int, max_ghosts: int, block_cost: Callable[[int], float] | None
+        self,
+        block_size: int,
+        *,
+        policy: int,
+        max_ghosts: int,
+        room: int,
+        block_cost: Callable[[int], float] | None,
     ) -> None:
         self._block_size = block_size
         self._block_cost = block_cost
@@ -106,14 +113,14 @@ class Memory:
         self.found = np.zeros(0, np.int32)
         self.costs = np.zeros(0)
         self._place("ghosts", "ghost_tokens")
-        self.grow(16)
+        self.grow(max(room, 16))
 
     def grow(self, num_blocks: int = 0, end: int = 0) -> None:
         """Makes room for an insert of so many blocks that ends at token `end`, at least."""
         head = self.head
         nodes, cells = int(head["node_capacity"]), int(head["cell_capacity"])
         if head["num_nodes"] + 4 > nodes:
-            nodes = max(2 * nodes, 16)
+            nodes = max(2 * nodes, num_blocks, 16)
             for name in ("nodes", "forks", "queue"):
                 setattr(self, name, _extended(getattr(self, name), nodes))
         if head["num_cached_blocks"] + 1 + num_blocks > cells:

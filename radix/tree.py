@@ -76,6 +76,8 @@ class RadixTree:
         clock: seconds; read once per match, insert and eviction.
         max_pinned_blocks: budget of all pins together; with 0 there are no pins.
         max_ghosts: evicted runs to be remembered for `explain`.
+        room: how many blocks are expected, at most: so many come in without a stop to move to larger arrays. (Memory is
+            taken up when it is used.)
         on_event: told of every insertion and eviction, after the fact; None costs nothing.
 
     Attributes:
@@ -111,6 +113,7 @@ class RadixTree:
         clock: Callable[[], float] = time.monotonic,
         max_pinned_blocks: int = 0,
         max_ghosts: int = 4096,
+        room: int = 0,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         if block_size < 1:
@@ -124,6 +127,7 @@ class RadixTree:
             block_size,
             policy=POLICIES[policy],
             max_ghosts=max_ghosts,
+            room=room,
             block_cost=block_cost if POLICIES[policy] == COST else None,
         )
         self._address, self._head = self._memory.address, self._memory.head

@@ -39,7 +39,11 @@ class PrefixCache:
         self.enabled = enabled
         self.pool = BlockPool(num_blocks, block_size)
         self.tree = RadixTree(
-            block_size, policy=eviction_policy, block_cost=block_cost, max_pinned_blocks=max_pinned_blocks
+            block_size,
+            policy=eviction_policy,
+            block_cost=block_cost,
+            max_pinned_blocks=max_pinned_blocks,
+            room=num_blocks,
         )
         self._kv_cache = kv_cache
         self._scores = PromptScores(num_blocks, block_size)

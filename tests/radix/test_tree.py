@@ -235,3 +235,10 @@ def test_draw_shows_sizes_ages_and_leases() -> None:
         ]
     )
     assert "├─ 1 block · 61 s  <2>" in tree.draw(label=lambda token_ids: f"<{token_ids[0]}>")
+
+
+def test_a_tree_outgrows_the_room_it_was_given() -> None:
+    tree = make_tree(*(([token] * 3, [3 * token, 3 * token + 1, 3 * token + 2]) for token in range(100)), room=40)
+    assert tree.match(pack([0, 0, 0]), "").blocks == [0, 1, 2]
+    assert tree.num_cached_blocks == 300
+    tree.audit()
