@@ -42,7 +42,7 @@ class Figures:
 
     compiled: int = 0
     texts: int = 0
-    overstated: int = 0
+    overstated: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     least: list[int] = field(default_factory=list)
     least_bytes: list[int] = field(default_factory=list)
@@ -93,7 +93,8 @@ def write(
         if cursor.is_finished:
             break
         text += constraint.vocabulary.tokens[token_id]
-        figures.overstated += cursor.min_tokens_to_accept() > max_tokens - used - 1
+        if cursor.min_tokens_to_accept() > max_tokens - used - 1:
+            figures.overstated.append(f"after {used + 1} of {max_tokens}: {text[-100:].decode(errors='replace')}")
     return text, "" if cursor.is_accepting else f"not complete after {max_tokens}"
 
 
@@ -146,7 +147,10 @@ def run(
         figures.over_known.append((least, min(lens)))
     judge, rng = judge_of(group["schema"]), random.Random(f"{options.seed}/{name}")
     for max_tokens in (least, least + 1, least + 2, least + 5, 2 * least, min(4 * least + 50, least + 400)):
-        text, problem = write(constraint, max_tokens, dice, rng, figures)
+        try:
+            text, problem = write(constraint, max_tokens, dice, rng, figures)
+        except PhloemError as error:  # a text once begun must not end so
+            text, problem = b"", f"{type(error).__name__}: {error}"
         figures.texts += 1
         problem = problem or verdict(judge, text)
         if problem:
@@ -180,7 +184,7 @@ def main() -> int:
             if found is not None:
                 total.compiled += 1
                 total.texts += found.texts
-                total.overstated += found.overstated
+                total.overstated += [f"{name}: bound overstated {place}" for place in found.overstated]
                 for attribute in ("failures", "least", "least_bytes", "over_exact", "over_known", "find_us", "row_us"):
                     getattr(total, attribute).extend(getattr(found, attribute))
         show(Path(vocabulary_name).name, vocabulary, len(groups), total)
@@ -193,7 +197,7 @@ def show(name: str, vocabulary: Vocabulary, num_cases: int, total: Figures) -> N
     ratio = sum(total.least) / max(sum(total.least_bytes), 1)
     print(f"{name}, {vocabulary.size} tokens: {total.compiled} of {num_cases} cases compile")
     failures = len(total.failures)
-    print(f"  texts within a budget    {total.texts}, failures {failures}, bounds overstated {total.overstated}")
+    print(f"  texts within a budget    {total.texts}, failures {failures}, bounds overstated {len(total.overstated)}")
     median = statistics.median(total.least)
     print(f"  least tokens             median {median}, max {max(total.least)}; {ratio:.2f} per byte")
     pairs = total.over_known
@@ -211,7 +215,7 @@ def show(name: str, vocabulary: Vocabulary, num_cases: int, total: Figures) -> N
         times.sort()
         at = " / ".join(f"{times[min(len(times) - 1, len(times) * p // 1000)]:.0f}" for p in (500, 990, 999))
         print(f"  {label:24} p50 / p99 / p99.9 / max {at} / {times[-1]:.0f}")
-    for failure in total.failures[:20]:
+    for failure in (*total.failures[:20], *total.overstated[:20]):
         print("  " + failure)
 
 

@@ -156,6 +156,21 @@ def stack_below(memory: Any, row: Any, top: Any) -> Any:
     return top
 
 
+@inner_kernel
+def num_owed(memory: Any, row: Any, top: Any) -> Any:
+    """How many members must still be written at the least."""
+    at = row * SET_WIDTH
+    sets, stacks = i32(memory[SETS]), i32(memory[STACKS])
+    count = np.int64(0)
+    for _ in range(sets[at + A_NUM_WORDS]):
+        owed = np.int64(stacks[top * STACK_WIDTH + F_OWED])
+        while owed:
+            owed &= owed - 1
+            count += 1
+        top = np.int64(stacks[top * STACK_WIDTH + F_PARENT])
+    return count + stacks[top * STACK_WIDTH + F_OWED] if sets[at + A_IS_COUNTED] else count
+
+
 # ---------------------------------------------------------------- what may be written
 
 

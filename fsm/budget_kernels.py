@@ -10,8 +10,15 @@ which is the exact minimum over all shortest completions, and an upper bound of 
 are found forwards and settled backwards, in the order of their cost. A settled state keeps its number: `least` is
 int32[num_states], the number + 1, or 0 if it is not known yet.
 
-Where that graph is large (ten thousand characters of any kind) a single shortest completion is followed instead, one
-that repeats its characters where it may, and its tokens are counted: an upper bound as well.
+Two kinds of places would make that graph large, and there only one of the nearing bytes is followed (`ways`, int16 by
+state: the byte, or ALL): keys in any order are written in the order of the set, and of a text that needs many
+characters of any kind the first ones are all the same. That is an upper bound as well; and as the byte depends on the
+state alone, so does the number, whoever asks for it and when.
+
+Before a key from which more than MANY_OWED keys must be written, the graph ends (CUT), and each byte counts as a token:
+there are too many sets of keys that may be missing to follow all that any of them leads to.
+
+Where the graph is large all the same, a single shortest completion is followed, and its tokens are counted.
 """
 
 from __future__ import annotations
@@ -20,11 +27,12 @@ from typing import Any
 
 import numpy as np
 
+from .any_order_kernels import num_owed
 from .array_kernels import sort_beginning
 from .automaton_kernels import step
 from .compiled import inner_kernel, kernel
 from .counted_kernels import counted_cost, counted_step, next_count
-from .key_kernels import key_cost, mark_live_keys
+from .key_kernels import cheapest_byte, key_cost
 from .memory import (
     ARG,
     BYTE_SETS,
@@ -62,6 +70,7 @@ from .memory import (
     TRIE_DEPTHS,
     TRIE_ENDS,
     TRIE_ROOTS,
+    TRIE_SIZE,
     TRIE_TOKENS,
     WHOLE,
     i32,
@@ -76,14 +85,26 @@ EXHAUSTED = -17  # the graph is large
 NEED_LEAST = -18  # `least` is too short: another thread has made room for more states
 MAX_QUEUE = 1 << 17  # states of one completion; beyond that one byte counts as one token
 MAX_WORK = 1 << 20  # nodes of the trie and bytes looked at in one search of the graph, some milliseconds
-TOTAL_WORK = 8 * MAX_WORK  # and in all searches of one automaton
+TOTAL_WORK = 64 * MAX_WORK  # and in all searches of one automaton
+STATE_WORK = 64  # what the bytes that lead on from a configuration are charged
 LOW_BITS = 0xFFFFFFFF
+ALL = 256  # as the way of a state: whatever leads nearer to the end
+CUT = -1  # as the way of a state: nothing does, here the graph ends
+MANY_OWED = 12
+MANY_BYTES = 32  # so many may follow where a text needs many characters of any kind
+WIDE_WORK = (
+    MAX_WORK // 16
+)  # nodes of the trie: a text is written in all ways only so near to its end that this suffices
 
 
 @inner_kernel
 def nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
-    """Sets flags[b] (uint8[256]) to 1 for the bytes on a shortest way to acceptance (and a few more where a
-    member of a set begins), to 0 for all others."""
+    """Sets flags[b] (uint8[256]) to 1 for bytes on a shortest way to acceptance, to 0 for all others.
+
+    Returns the one that is to be followed, or ALL.
+    """
+    way, num_bytes = np.int64(ALL), np.int64(0)
+    levels, is_far = WIDE_WORK // memory[WHOLE + TRIE_SIZE], False
     states, pool, stacks = i32(memory[STATES]), i64(memory[POOL]), i32(memory[STACKS])
     kinds, args, nexts, costs = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT]), i32(memory[COST])
     for byte in range(256):
@@ -104,22 +125,47 @@ def nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
         elif kinds[node] == K_KEY:
             row, place = np.int64(args[node]), ((key >> STACK_BITS) & SUB_MASK) - 1
             if key_cost(memory, row, key & STACK_ID_MASK, place) <= states[at + S_COST]:
-                mark_live_keys(memory, row, key & STACK_ID_MASK, place, flags)
+                way = np.int64(cheapest_byte(memory, row, key & STACK_ID_MASK, place))
+                flags[way] = 1
         else:
             text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
             sub = (key >> STACK_BITS) & SUB_MASK
             count = np.int64(stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
             inside = np.int64(counted_cost(text, sub, count))
             if inside + costs[nexts[node]] <= left:
+                is_far |= inside > levels
                 for byte in range(256):
                     after = np.int64(counted_step(text, sub, byte, count)) if not flags[byte] else np.int64(0)
                     read = next_count(text, count) if after % text[T_NODES] == 0 else count
                     if after and counted_cost(text, after, read) < inside:
                         flags[byte] = 1
+    if way == ALL and is_far:
+        for byte in range(256):
+            num_bytes += flags[byte]
+        if num_bytes > MANY_BYTES:
+            way = np.int64(0x20)
+            while not flags[way & 0xFF]:
+                way += 1
+            way &= 0xFF
+    return way
 
 
 @inner_kernel
-def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any, work: Any) -> Any:
+def _is_cut(memory: Any, state: Any) -> Any:
+    """Whether a key of a set begins here, and very many must be written."""
+    states, pool, kinds = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND])
+    at = state * STATE_WIDTH
+    for i in range(states[at + S_OFFSET], states[at + S_OFFSET] + states[at + S_SIZE]):
+        key = pool[i]
+        if kinds[key >> 43] != K_KEY or (key >> STACK_BITS) & SUB_MASK != 1:
+            continue
+        if num_owed(memory, np.int64(i32(memory[ARG])[key >> 43]), key & STACK_ID_MASK) > MANY_OWED:
+            return True
+    return False
+
+
+@inner_kernel
+def _find_states(memory: Any, start: Any, least: Any, ways: Any, queue: Any, flags: Any, work: Any) -> Any:
     """Fills queue with cost << 32 | state of every state on a shortest way; their number, or a code for help."""
     states = i32(memory[STATES])
     queue[0] = np.int64(states[start * STATE_WIDTH + S_COST]) << 32 | start
@@ -133,19 +179,22 @@ def _find_states(memory: Any, start: Any, least: Any, queue: Any, flags: Any, wo
             continue
         only = np.int64(states[at + S_BYTE])
         if only < 0:
-            nearing_bytes(memory, state, flags)
-            work[0] -= 256 * np.int64(states[at + S_SIZE])
+            ways[state] = only = nearing_bytes(memory, state, flags)
+            work[0] -= STATE_WORK * np.int64(states[at + S_SIZE])
         if work[0] < 0:
             target = np.int64(EXHAUSTED)
             break
-        for byte in range(only if only >= 0 else 0, only + 1 if only >= 0 else 256):
-            if only < 0 and not flags[byte]:
+        for byte in range(only if only < ALL else 0, only + 1 if only < ALL else 256):
+            if only == ALL and not flags[byte]:
                 continue
             target = np.int64(step(memory, state, np.int64(byte)))
             if target < 0:
                 break
             cost = np.int64(states[target * STATE_WIDTH + S_COST])
             if target == 0 or least[target] != 0 or cost >= states[at + S_COST]:
+                continue
+            if _is_cut(memory, target):
+                least[target], ways[target] = cost + 1, CUT
                 continue
             if count >= queue.shape[0]:
                 target = np.int64(NEED_QUEUE if count < MAX_QUEUE else EXHAUSTED)
@@ -167,16 +216,20 @@ def _unmark(least: Any, queue: Any, begin: Any, end: Any) -> None:
 
 
 @inner_kernel
-def _nearer(memory: Any, state: Any, byte: Any, num_forgotten: Any) -> Any:
-    """The state after a byte if that is known and nearer to the end, else 0; or a code for help.
+def _nearer(memory: Any, state: Any, byte: Any, ways: Any, num_forgotten: Any) -> Any:
+    """The state after a byte if that is known, followed and nearer to the end, else 0; or a code for help.
 
     Known is what was found since `num_forgotten` was that of the memory; if rows have given way since, it is looked up.
     """
     states = i32(memory[STATES])
     at = state * STATE_WIDTH
     only = states[at + S_BYTE]
+    if ways[state] == CUT:
+        return 0
     if only >= 0:
         target = np.int64(states[at + S_NEXT]) if only == byte else np.int64(0)
+    elif ways[state] != ALL and ways[state] != byte:
+        return 0
     else:
         row = np.int64(states[at + S_ROW])
         target = np.int64(row_at(i64(memory[ROWS]), row)[byte]) if row >= 0 else np.int64(-1)
@@ -190,7 +243,7 @@ def _nearer(memory: Any, state: Any, byte: Any, num_forgotten: Any) -> Any:
 
 
 @inner_kernel
-def _settle(memory: Any, state: Any, least: Any, path: Any, work: Any, num_forgotten: Any) -> Any:
+def _settle(memory: Any, state: Any, least: Any, ways: Any, path: Any, work: Any, num_forgotten: Any) -> Any:
     """1 + least(state), once it is known for all states nearer to the end; or a code for help."""
     data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
     ends, tokens = i32(memory[WHOLE + TRIE_ENDS]), i32(memory[WHOLE + TRIE_TOKENS])
@@ -200,9 +253,11 @@ def _settle(memory: Any, state: Any, least: Any, path: Any, work: Any, num_forgo
     best = np.int64(states[at + S_COST])  # as many bytes, each of them a token
     path[0] = state
     only = np.int64(states[at + S_BYTE])
-    for byte in range(only if only >= 0 else 0, only + 1 if only >= 0 else 256):
+    if only < 0:
+        only = np.int64(ways[state])
+    for byte in range(only if only < ALL else 0, only + 1 if only < ALL else 256):
         node = np.int64(roots[byte])
-        first = np.int64(_nearer(memory, state, byte, num_forgotten)) if node >= 0 else np.int64(0)
+        first = np.int64(_nearer(memory, state, byte, ways, num_forgotten)) if node >= 0 else np.int64(0)
         if first < 0:
             return first
         if first == 0:
@@ -211,7 +266,7 @@ def _settle(memory: Any, state: Any, least: Any, path: Any, work: Any, num_forgo
         while node < end:
             work[0] -= 1
             depth = np.int64(depths[node])
-            target = np.int64(_nearer(memory, np.int64(path[depth - 1]), np.int64(data[node]), num_forgotten))
+            target = np.int64(_nearer(memory, np.int64(path[depth - 1]), np.int64(data[node]), ways, num_forgotten))
             if target < 0:
                 return target
             if target == 0:
@@ -225,7 +280,7 @@ def _settle(memory: Any, state: Any, least: Any, path: Any, work: Any, num_forgo
 
 
 @inner_kernel
-def _follow(memory: Any, start: Any, least: Any, queue: Any, flags: Any) -> Any:
+def _follow(memory: Any, start: Any, least: Any, ways: Any, queue: Any, flags: Any) -> Any:
     """Settles the states on one shortest completion; 0, or a code for help."""
     states = i32(memory[STATES])
     state, count, byte = np.int64(start), np.int64(0), np.int64(0)
@@ -246,12 +301,14 @@ def _follow(memory: Any, start: Any, least: Any, queue: Any, flags: Any) -> Any:
             byte = only
         target = np.int64(step(memory, state, byte))
         if only < 0 and target >= 0 and (target == 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]):
-            nearing_bytes(memory, state, flags)
-            byte = np.int64(0x20)
-            while byte < 0x11F and not flags[byte & 0xFF]:
-                byte += 1
-            byte &= 0xFF
+            byte = np.int64(nearing_bytes(memory, state, flags))
+            if byte == ALL:
+                byte = np.int64(0x20)
+                while byte < 0x11F and not flags[byte & 0xFF]:
+                    byte += 1
+                byte &= 0xFF
             target = np.int64(step(memory, state, byte))
+        ways[state] = byte
         queue[count] = byte << 32 | state
         count += 1
         if target < 0:
@@ -290,40 +347,18 @@ def _count_tokens(memory: Any, end: Any, least: Any, queue: Any, count: Any) -> 
 
 
 @inner_kernel
-def _refine(memory: Any, state: Any, least: Any, path: Any, flags: Any, work: Any) -> Any:
-    """Takes tokens into account that lead off the one completion, where what they lead to is known; 0, or a code.
-
-    So a state never needs more than another from which the same tokens lead to the same states.
-    """
-    states = i32(memory[STATES])
-    at = state * STATE_WIDTH
-    if states[at + S_ACCEPTS]:
-        return np.int64(0)
-    result = np.int64(0)
-    if states[at + S_BYTE] < 0:
-        nearing_bytes(memory, state, flags)
-        for byte in range(256):
-            if flags[byte] and result >= 0:
-                result = min(np.int64(step(memory, state, np.int64(byte))), np.int64(0))
-    if result >= 0:
-        result = np.int64(_settle(memory, state, least, path, work, np.int64(0)))
-    if result < 0:
-        least[state] = 0
-        return result
-    least[state] = min(np.int64(least[state]), result)
-    return np.int64(0)
-
-
-@inner_kernel
-def find_least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
+def find_least(memory: Any, start: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
     """See `least_tokens`."""
     if least[start] > 0:
         return least[start] - 1
     states = i32(memory[STATES])
+    if _is_cut(memory, start):
+        least[start], ways[start] = states[start * STATE_WIDTH + S_COST] + 1, CUT
+        return least[start] - 1
     work[0] = min(np.int64(MAX_WORK), work[1])
     given = work[0]
     num_forgotten = memory[NUM_FORGOTTEN]
-    count = _find_states(memory, start, least, queue, flags, work)
+    count = _find_states(memory, start, least, ways, queue, flags, work)
     if count > 0:
         sort_beginning(queue, count)
         for index in range(count):
@@ -333,7 +368,7 @@ def find_least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags
             state = queue[index] & LOW_BITS
             settled = np.int64(1)
             if not states[state * STATE_WIDTH + S_ACCEPTS]:
-                settled = np.int64(_settle(memory, state, least, path, work, num_forgotten))
+                settled = np.int64(_settle(memory, state, least, ways, path, work, num_forgotten))
             if settled < 0:
                 _unmark(least, queue, np.int64(index), count)
                 return settled
@@ -341,21 +376,19 @@ def find_least(memory: Any, start: Any, least: Any, queue: Any, path: Any, flags
     if count > 0 or count == EXHAUSTED:  # a search that has to be begun anew is not charged
         work[1] -= given - max(work[0], np.int64(0))
     if least[start] <= 0 and (count > 0 or count == EXHAUSTED):
-        count = _follow(memory, start, least, queue, flags)
-        if count >= 0:
-            count = _refine(memory, start, least, path, flags, work)
+        count = _follow(memory, start, least, ways, queue, flags)
     return count if count < 0 else least[start] - 1
 
 
 @kernel
-def least_tokens(memory: Any, state: Any, least: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
+def least_tokens(memory: Any, state: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
     """A number of tokens that surely suffices to reach acceptance, or a negative code for help.
 
     Args:
-        least: int32; NEED_LEAST if it is shorter than there is room for states.
+        least, ways: int32, int16; NEED_LEAST if they are shorter than there is room for states.
         queue: int64[n], path: int32[256], flags: uint8[256]; scratch.
         work: int64[2], the second being what is left of TOTAL_WORK.
     """
     if least.shape[0] < memory[CAP_STATES]:
         return np.int64(NEED_LEAST)
-    return find_least(memory, state, least, queue, path, flags, work)
+    return find_least(memory, state, least, ways, queue, path, flags, work)

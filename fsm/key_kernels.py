@@ -119,21 +119,40 @@ def key_cost(memory: Any, row: Any, top: Any, place: Any) -> Any:
     record = (np.int64(sets[row * SET_WIDTH + A_TRIE]) + place) * TRIE_WIDTH
     first, end = np.int64(tries[record + K_FIRST]) + tries[record + K_ENDS], np.int64(tries[record + K_END])
     read = np.int64(sets[row * SET_WIDTH + A_SEPARATOR_COST]) + tries[record + K_DEPTH]
-    return np.int64(stacks[top * STACK_WIDTH + F_COST]) - read + _least_extra(memory, row, top, first, end)
+    return np.int64(stacks[top * STACK_WIDTH + F_COST]) - read + _least_extra(memory, row, top, first, end)[0]
+
+
+@inner_kernel
+def cheapest_byte(memory: Any, row: Any, top: Any, place: Any) -> Any:
+    """The byte that the text of a member goes on with, of those that `key_cost` is about the first one."""
+    tries, edges = i32(memory[TRIES]), i32(memory[EDGES])
+    record = (np.int64(i32(memory[SETS])[row * SET_WIDTH + A_TRIE]) + place) * TRIE_WIDTH
+    first, end = np.int64(tries[record + K_FIRST]) + tries[record + K_ENDS], np.int64(tries[record + K_END])
+    member = _least_extra(memory, row, top, first, end)[1]
+    edge = np.int64(tries[record + K_EDGES])
+    while True:
+        target = np.int64(edges[2 * edge + 1])
+        if target < 0 and ~target == member:
+            break
+        if target >= 0 and tries[target * TRIE_WIDTH + K_FIRST] <= member < tries[target * TRIE_WIDTH + K_END]:
+            break
+        edge += 1
+    return np.int64(edges[2 * edge])
 
 
 @inner_kernel
 def _least_extra(memory: Any, row: Any, top: Any, first: Any, end: Any) -> Any:
-    """The least number of bytes by which writing one of the members first .. end - 1 exceeds what must be written."""
+    """The least number of bytes by which writing one of the members first .. end - 1 exceeds what must be written, and
+    the first of the members for which that is so (-1: there is none)."""
     unpack(memory, row, top)
     scratch, members = i32(memory[SCRATCH]), i32(memory[MEMBERS])
     base = np.int64(i32(memory[SETS])[row * SET_WIDTH + A_MEMBERS])
     for member in range(first, end):
         if scratch[3 + 2 * (member // WORD_BITS)] >> (member % WORD_BITS) & 1:
-            return np.int64(0)
-    best = np.int64(NEVER)
+            return np.int64(0), np.int64(member)
+    best, cheapest = np.int64(NEVER), np.int64(-1)
     if scratch[0] == 0:
-        return best
+        return best, cheapest
     replaced = cost_of_missing(memory, row)[1]
     lists = i32(memory[LISTS])
     for member in range(first, end):
@@ -147,8 +166,9 @@ def _least_extra(memory: Any, row: Any, top: Any, first: Any, end: Any) -> Any:
             at, implied_bit = 2 + 2 * (np.int64(lists[j]) // WORD_BITS), lists[j] % WORD_BITS
             if not (scratch[at] | scratch[at + 1]) >> implied_bit & 1:
                 extra += members[(base + lists[j]) * MEMBER_WIDTH + M_COST]
-        best = min(best, extra)
-    return best
+        if extra < best:
+            best, cheapest = extra, np.int64(member)
+    return best, cheapest
 
 
 @inner_kernel
@@ -156,7 +176,7 @@ def cost_of_going_on(memory: Any, row: Any, top: Any) -> Any:
     """Bytes to the end of the text once a separator has been written, so that something must follow."""
     at = row * SET_WIDTH
     sets = i32(memory[SETS])
-    extra = _least_extra(memory, row, top, np.int64(0), np.int64(sets[at + A_NUM_MEMBERS]))
+    extra = _least_extra(memory, row, top, np.int64(0), np.int64(sets[at + A_NUM_MEMBERS]))[0]
     if extra > 0 and may_write_others(memory, row, top):
         others = np.int64(sets[at + A_OTHERS_COST])
         extra = min(extra, others - min(others, cost_of_missing(memory, row)[1]))

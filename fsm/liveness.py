@@ -32,6 +32,7 @@ MAX_VISITED = 20_000
 FIRST_QUEUE = 256
 
 _NOTHING, _NO_QUEUE, _NO_FLAGS = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8)
+_NO_WAYS = np.empty(0, np.int16)
 
 
 class Liveness:
@@ -43,12 +44,14 @@ class Liveness:
         self._bounds: dict[int, int] = {0: NEVER}
         # room for searches, made when there is one
         self._least = self._path = _NOTHING
+        self._ways = _NO_WAYS
         self._queue, self._flags, self._work = _NO_QUEUE, _NO_FLAGS, _NO_QUEUE
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is known so far."""
-        return self._least.nbytes + self._queue.nbytes + 100 * (len(self._bounds) - 1)  # of the dead state all know
+        found = self._least.nbytes + self._ways.nbytes + self._queue.nbytes
+        return found + 100 * (len(self._bounds) - 1)  # of the dead state all know
 
     def bound(self, state: int) -> int:
         """A number of tokens that surely suffices to reach acceptance; NEVER (1 << 29) if none does."""
@@ -102,9 +105,10 @@ class Liveness:
         while True:
             missing = self._automaton.max_states - len(self._least)
             if missing > 0:
+                self._ways = np.concatenate((self._ways, np.zeros(missing, np.int16)))
                 self._least = np.concatenate((self._least, np.zeros(missing, np.int32)))
             memory = self._automaton.memory
-            result = int(function(memory, self._least, self._queue, self._path, self._flags, self._work))
+            result = int(function(memory, self._least, self._ways, self._queue, self._path, self._flags, self._work))
             if result >= 0:
                 return result
             if result == budget_kernels.NEED_QUEUE:
