@@ -141,6 +141,11 @@ class Automaton:
         return self._lasting_bytes
 
     @property
+    def is_half_full(self) -> bool:
+        """Whether half of the bound on memory is used up: what can be done without new states should be, from now on."""
+        return 2 * self._lasting_bytes > self._max_bytes
+
+    @property
     def num_forgotten(self) -> int:
         """How many rows have given way to others so far."""
         return int(self._memory[k.NUM_FORGOTTEN])
@@ -338,7 +343,8 @@ class Automaton:
             memory = self._memory
             if need == k.TOO_LARGE or self.num_lasting_bytes > self._max_bytes:
                 raise ConstraintTooLarge(
-                    f"the automaton of the constraint has passed its bound of {self._max_bytes >> 20} MiB"
+                    f"the automaton of the constraint has passed its bound of {self._max_bytes >> 20} MiB "
+                    "(max_constraint_bytes)"
                 )
             if need == k.NEED_WORK:
                 if work not in (0, memory[k.CAP_WORK]):

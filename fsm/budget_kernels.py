@@ -98,7 +98,7 @@ WIDE_WORK = (
 
 
 @inner_kernel
-def nearing_bytes(memory: Any, state: Any, flags: Any) -> None:
+def nearing_bytes(memory: Any, state: Any, flags: Any) -> Any:
     """Sets flags[b] (uint8[256]) to 1 for bytes on a shortest way to acceptance, to 0 for all others.
 
     Returns the one that is to be followed, or ALL.

@@ -15,12 +15,14 @@ from typing import Any
 
 from ..errors import (
     ConstraintError,
+    ConstraintTooLarge,
     EmptyLanguage,
     InvalidGrammar,
     InvalidSchema,
     InvalidStructuralTag,
 )
 from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
+from .compile_time import CompileTime
 from .constraint import Constraint
 from .expression import Alternation, Grammar, Literal
 from .grammars import Syntax, text_to_grammar
@@ -34,16 +36,22 @@ from .warm_up import warm_up
 
 MAX_SOURCE_LEN = 4 << 20
 
+GrammarMaker = Callable[[CompileTime], Grammar]
+"""Makes a grammar in a certain time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds on one constraint.
 
     Attributes:
-        max_automaton_bytes: memory of the states that a constraint's requests have visited; see `Automaton`.
+        max_automaton_bytes: memory of the states that a constraint's requests have visited (see `Automaton`), and of
+            the network that they are states of.
+        max_compile_seconds: CPU time of compiling it; None: only the work is bounded, by counting it.
     """
 
     max_automaton_bytes: int = 64 << 20
+    max_compile_seconds: float | None = 10.0
 
 
 class Compiler:
@@ -68,14 +76,14 @@ class Compiler:
 
     def regex(self, pattern: str) -> Constraint:
         """Texts that match a pattern from end to end (Python's dialect; see `regex_syntax`)."""
-        return self._compile("regex", pattern, lambda: Grammar({"text": regex_to_expression(pattern)}, "text"))
+        return self._compile("regex", pattern, lambda _: Grammar({"text": regex_to_expression(pattern)}, "text"))
 
     def choice(self, options: Sequence[str]) -> Constraint:
         """One of the given texts."""
         if not options:
             raise EmptyLanguage("a choice needs at least one option", param="choice")
 
-        def grammar() -> Grammar:
+        def grammar(_: CompileTime) -> Grammar:
             return Grammar({"text": Alternation(tuple(Literal(option.encode()) for option in options))}, "text")
 
         return self._compile("choice", json.dumps(list(options), ensure_ascii=False), grammar)
@@ -99,8 +107,10 @@ class Compiler:
         loaded = _load_schema(schema)
         schema_to_grammar, place_of_contradiction = _json_schema()
 
-        def grammar() -> Grammar:
-            return schema_to_grammar(loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys)
+        def grammar(compile_time: CompileTime) -> Grammar:
+            return schema_to_grammar(
+                loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys, compile_time=compile_time
+            )
 
         try:
             return self._compile("json_schema", packed(loaded), grammar, f"{whitespace}/{key_order}/{extra_keys}")
@@ -111,17 +121,17 @@ class Compiler:
 
     def json_object(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON object."""
-        return self._compile("json_object", "", lambda: json_grammar("object", whitespace), whitespace)
+        return self._compile("json_object", "", lambda _: json_grammar("object", whitespace), whitespace)
 
     def json_value(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON value."""
-        return self._compile("json_value", "", lambda: json_grammar("value", whitespace), whitespace)
+        return self._compile("json_value", "", lambda _: json_grammar("value", whitespace), whitespace)
 
     def grammar(self, text: str, syntax: Syntax = "auto") -> Constraint:
         """Sentences of a grammar given as text, in one of the notations of `grammars`."""
         if len(text) > MAX_SOURCE_LEN:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
-        return self._compile("grammar", text, lambda: text_to_grammar(text, syntax), syntax)
+        return self._compile("grammar", text, lambda _: text_to_grammar(text, syntax), syntax)
 
     def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:
         """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""
@@ -133,7 +143,7 @@ class Compiler:
         return self._compile(
             "structural_tag",
             packed(loaded),
-            lambda: structural_tag_to_grammar(
+            lambda _: structural_tag_to_grammar(
                 loaded, whitespace=whitespace, spell_special=self.vocabulary.spell_special
             ),
             whitespace,
@@ -141,7 +151,7 @@ class Compiler:
 
     def from_grammar(self, grammar: Grammar, *, source: str = "") -> Constraint:
         """A grammar built by hand; not cached."""
-        return self._build("grammar", source, grammar)
+        return self._build("grammar", source, lambda _: grammar)
 
     def warm_up(self) -> None:
         """Does once what the first constraints would otherwise wait for.
@@ -165,23 +175,30 @@ class Compiler:
 
     # ---------------------------------------------------------------- the cache
 
-    def _compile(self, kind: str, source: Source, grammar: Callable[[], Grammar], option: str = "") -> Constraint:
+    def _compile(self, kind: str, source: Source, grammar: GrammarMaker, option: str = "") -> Constraint:
         if source == NOT_PACKED:
-            return self._build(kind, source, grammar())
+            return self._build(kind, source, grammar)
         key = (f"{kind}/{option}", source)
         with self._lock:
             kept = self._kept.find(key)
             # one that is half full is left to those who use it: a text that nests deeply must not spoil it for others
             if kept is not None and 2 * kept.automaton.num_lasting_bytes <= self.limits.max_automaton_bytes:
                 return kept
-        constraint = self._build(kind, source, grammar())
+        constraint = self._build(kind, source, grammar)
         with self._lock:
             self._kept.put(key, constraint)
         return constraint
 
-    def _build(self, kind: str, source: Source, grammar: Grammar) -> Constraint:
-        network = build_network(grammar)
-        return Constraint(network, kind, source, self._store, self.limits.max_automaton_bytes)
+    def _build(self, kind: str, source: Source, grammar: GrammarMaker) -> Constraint:
+        limits = self.limits
+        compile_time = CompileTime(limits.max_compile_seconds)
+        network = build_network(grammar(compile_time), compile_time)
+        if network.num_bytes > limits.max_automaton_bytes:
+            raise ConstraintTooLarge(
+                f"the constraint takes {network.num_bytes >> 10} KiB, and may take "
+                f"{limits.max_automaton_bytes >> 10} KiB; make it smaller, or raise max_constraint_bytes"
+            )
+        return Constraint(network, kind, source, self._store, limits.max_automaton_bytes)
 
 
 @functools.cache

@@ -235,9 +235,8 @@ class Cursor:
         """As `bitmask`, but only tokens after which `remaining - 1` further tokens surely suffice.
 
         As long as `min_tokens_to_accept() <= remaining` holds before, the mask is not empty and it holds after any
-        allowed token with `remaining - 1`: so a text begun with enough budget always ends complete. One known exception
-        to the second half: where very many orders of keys lead to the end, only some of them are followed, and
-        the number may come out too high after a token (never too low; `bench/budget.py` counts such cases).
+        allowed token with `remaining - 1`: so a text begun with enough budget always ends complete. (`bench/budget.py`
+        counts where the second half fails: nowhere, unless searches have filled half of the constraint's memory.)
         """
         out[:] = self.row_within(remaining)
 

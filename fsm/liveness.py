@@ -3,7 +3,7 @@
 Where every byte is a token, whatever can be finished in n bytes can be finished in n tokens, and usually in a third
 of that: `budget_kernels` counts the tokens of the shortest completions exactly. It is asked only where bytes do not
 settle the matter, so it costs nothing while plenty of tokens are left; then some microseconds for each state that a
-shortest completion passes through, once.
+shortest completion passes through, once. Searches leave half of the automaton's memory to the text.
 
 A vocabulary without byte fallback is different: a state may be alive byte by byte and still have no token that leads
 on. Then the tokens themselves are searched, best first by the bytes that are left, and what was found is kept: a way
@@ -115,6 +115,8 @@ class Liveness:
                 self._queue = np.empty(2 * len(self._queue), np.int64)
             elif result != budget_kernels.NEED_LEAST:
                 self._automaton.make_room(result)
+                if self._automaton.is_half_full:  # the other half is for the text itself
+                    self._work[1] = 0
 
     def _search(self, start: int) -> int:
         automaton, bounds = self._automaton, self._bounds

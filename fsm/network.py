@@ -32,6 +32,7 @@ from ..errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from . import memory as k
 from .alphabet import Ints
 from .any_order import SetTables
+from .compile_time import CompileTime
 from .expression import Grammar
 from .memory import NEVER
 from .network_kernels import lay_out
@@ -152,17 +153,20 @@ class Network:
         return {name: int(self.rule_entries[number]) for name, number in self.rule_numbers.items()}
 
 
-def build_network(grammar: Grammar) -> Network:
-    """Compiles a grammar.
+def build_network(grammar: Grammar, compile_time: CompileTime | None = None) -> Network:
+    """Compiles a grammar, in a certain time if one is given.
 
     Raises:
         InvalidGrammar: a rule is referred to that does not exist, or a rule begins with itself.
         EmptyLanguage: no text at all satisfies the start rule.
-        ConstraintTooLarge: more than 2**20 positions, or no text short enough to be written.
+        ConstraintTooLarge: more than 2**20 positions, no text short enough to be written, or the time is over.
     """
     made = Positions(grammar)
     while made.pending_rules:
-        made.build_rule(made.pending_rules.pop())
+        name = made.pending_rules.pop()
+        if compile_time is not None:
+            compile_time.check("", f"rule {name}")
+        made.build_rule(name)
     literals = b"".join(made.literals)
     if len(made.kind) + len(literals) - len(made.literals) > MAX_NODES:
         raise too_large()

@@ -50,6 +50,10 @@ class EngineConfig:
         jump: what to do with text that the constraint forces. "verified": draft it, and likely text, and keep what the
             model would have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
         max_draft_tokens: longest draft in tokens.
+        max_compile_seconds: CPU time that compiling one constraint may take; None: only its work is bounded, by
+            counting it. Constraints are compiled on the thread that brings the request, never on the one that steps.
+        max_constraint_bytes: memory of one constraint, with the states that all its requests have visited. A request
+            that needs more ends with an error, and the next one finds the constraint compiled anew.
         cuda_graphs: on a GPU, capture steps of up to 256 tokens and replay them: one launch instead of hundreds.
         num_threads: CPU threads of torch, set for the whole process; None: one for models so small that sharing a
             step costs more than it saves, else torch's own choice. Of no effect on a GPU.
@@ -78,6 +82,8 @@ class EngineConfig:
     reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
     max_draft_tokens: int = 64
+    max_compile_seconds: float | None = 10.0
+    max_constraint_bytes: int = 64 << 20
     cuda_graphs: bool = True
     num_threads: int | None = None
     check_invariants: bool = False
@@ -86,6 +92,9 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for name in ("block_size", "max_batch_tokens", "max_running_requests", "max_waiting_requests"):
             _check_positive(name, getattr(self, name))
+        _check_positive("max_constraint_bytes", self.max_constraint_bytes)
+        if self.max_compile_seconds is not None and not self.max_compile_seconds > 0:
+            raise ConfigError(f"max_compile_seconds: {self.max_compile_seconds} is out of range; it must be above 0")
         for name in ("num_blocks", "kv_memory_bytes", "max_model_len", "num_threads"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ..errors import EngineStopped, QueueFull, RequestError
-from ..fsm import Compiler
+from ..fsm import Compiler, Limits
 from ..radix import Visit
 from .cache_report import CacheReport
 from .config import EngineConfig
@@ -48,7 +48,8 @@ class EngineCore:
         self.config = config
         self.model_config = model
         self.tokenizer = loaded.tokenizer
-        self.compiler = Compiler(loaded.tokenizer.vocabulary())
+        limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
+        self.compiler = Compiler(loaded.tokenizer.vocabulary(), limits=limits)
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
         self.prefix_cache = PrefixCache(
             num_blocks=kv_cache.num_blocks,

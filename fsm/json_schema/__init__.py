@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from ...errors import InvalidSchema
 from ..any_json import ExtraKeys, KeyOrder, Whitespace
+from ..compile_time import CompileTime
 from ..expression import Grammar
 from .compile import SchemaCompiler
 from .contradiction import place_of_contradiction
@@ -40,6 +41,7 @@ def schema_to_grammar(
     extra_keys: ExtraKeys = "schema",
     annotations: list[Annotation] | None = None,
     places: dict[str, str] | None = None,
+    compile_time: CompileTime | None = None,
 ) -> Grammar:
     """The grammar of all JSON texts that are valid under a schema, in the documented spelling.
 
@@ -51,18 +53,19 @@ def schema_to_grammar(
             the schema says what they may be, or names no key at all (`objects.is_closed`).
         annotations: receives the keywords that are there and not enforced, because they demand nothing.
         places: receives the JSON pointer of the schema behind each rule that has one, by the rule's name.
+        compile_time: how long this may take; None: without end.
 
     Raises:
         InvalidSchema: it is not a JSON Schema; `pointer` says where.
         UnsupportedSchema: a keyword cannot be enforced exactly; `pointer` says which.
         EmptyLanguage: no value at all is valid.
-        ConstraintTooLarge: it passes a bound on depth, cases or states.
+        ConstraintTooLarge: it passes a bound on depth, cases, states or time.
     """
     if type(schema) is not dict and type(schema) is not bool:
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
     evaluates, is_dynamic = check_size(schema)
     sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic)
-    compiler = SchemaCompiler(sites, LAYOUTS[whitespace], key_order, extra_keys)
+    compiler = SchemaCompiler(sites, LAYOUTS[whitespace], key_order, extra_keys, compile_time)
     grammar = compiler.grammar()
     if places is not None:
         places.update(compiler.places())

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import ConstraintTooLarge, InvalidSchema
+from ..compile_time import CompileTime
 from .disjointness import Disjointness, Effort
 from .keys import forbidden_keys, goal_of_key, required_keys
 from .negation import negated
@@ -85,8 +86,9 @@ class _Sheet:
 class Branching:
     """Branches and parts of the goals of one schema text, each worked out once."""
 
-    def __init__(self, sites: Sites) -> None:
+    def __init__(self, sites: Sites, compile_time: CompileTime) -> None:
         self.sites = sites
+        self._time = compile_time
         self._parts: dict[int, Part] = {}
         self._branches: dict[Goal, tuple[Branch, ...]] = {}
         self._evaluating: dict[Goal, tuple[Branch, ...]] = {}  # the same for `unevaluated…`
@@ -169,6 +171,7 @@ class Branching:
         num_sheets = 1
         while pending:
             sheet = pending.pop()
+            self._time.check(self.sites.table[min(goal) >> 1].pointer)
             if not self._absorb(sheet) or self._is_void(sheet):
                 continue
             if not sheet.disjunctions:
@@ -265,6 +268,7 @@ class Branching:
             if position == index:
                 continue
             self._effort.spend(option.pointer)
+            self._time.check(option.pointer)
             if not proofs.within(context, goal, frozenset(other.atoms)):
                 atoms = tuple(Part(other.pointer, atoms=(atom ^ 1,)) for atom in other.atoms)
                 refused.append(Disjunction(atoms))

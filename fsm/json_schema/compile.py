@@ -10,6 +10,7 @@ import functools
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..any_json import ExtraKeys, KeyOrder
+from ..compile_time import CompileTime
 from ..dfa import Dfa
 from ..expression import CommonRule, Expression, Grammar, Literal, Rule, alternation
 from .any_order import AnyKeyOrder
@@ -47,9 +48,15 @@ class SchemaCompiler:
     """Compiles the goals of one schema text. Used once."""
 
     def __init__(
-        self, sites: Sites, layout: Layout, key_order: KeyOrder = "schema", extra_keys: ExtraKeys = "schema"
+        self,
+        sites: Sites,
+        layout: Layout,
+        key_order: KeyOrder = "schema",
+        extra_keys: ExtraKeys = "schema",
+        compile_time: CompileTime | None = None,
     ) -> None:
-        self._branching = Branching(sites)
+        self._time = compile_time or CompileTime()
+        self._branching = Branching(sites, self._time)
         self._layout = layout
         self._sites = sites
         self._rules: dict[str, Expression] = {}
@@ -76,6 +83,7 @@ class SchemaCompiler:
             raise EmptyLanguage("no value at all is valid under the schema")
         while self._pending:
             name, goal = self._pending.pop()
+            self._time.check(self._sites.table[min(goal) >> 1].pointer if goal else "")
             self._rules[name] = alternation(*self._options(goal))
         del self._arrays, self._objects  # they refer to this object: circles wait for the garbage collector
         if start is _ANY_VALUE:

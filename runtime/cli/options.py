@@ -170,6 +170,24 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = 30.0,
+    max_compile_seconds: Annotated[
+        float | None,
+        option(
+            "--max-compile-seconds",
+            help="CPU time that compiling one constraint may take.",
+            env="MAX_COMPILE_SECONDS",
+            panel=PANEL,
+        ),
+    ] = 10.0,
+    max_constraint_bytes: Annotated[
+        int,
+        option(
+            "--max-constraint-bytes",
+            help="Memory of one constraint, with the states that its requests have visited.",
+            env="MAX_CONSTRAINT_BYTES",
+            panel=PANEL,
+        ),
+    ] = 64 << 20,
     prefix_cache: Annotated[
         bool,
         option(

@@ -1,0 +1,54 @@
+"""Budgets of one compilation: what runs out, where, and how to raise it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from phloem.errors import ConstraintTooLarge
+from phloem.fsm import Compiler, Limits
+from phloem.fsm.compile_time import CompileTime
+from phloem.fsm.json_schema import schema_to_grammar
+from phloem.fsm.network import build_network
+
+from .vocabularies import BYTES
+
+SCHEMA: dict[str, Any] = {
+    "properties": {f"k{n}": {"anyOf": [{"type": "integer"}, {"items": {"minimum": n}}]} for n in range(9)}
+}
+
+
+def after(num_questions: int) -> CompileTime:
+    """Time that is over once it has been asked for so often."""
+    return CompileTime(num_questions, clock=itertools.count().__next__)
+
+
+def test_a_schema_is_left_off_at_the_part_that_comes_next() -> None:
+    pointers = set()
+    for num_questions in itertools.count(1):
+        try:
+            build_network(schema_to_grammar(SCHEMA, compile_time=after(num_questions)))
+            break
+        except ConstraintTooLarge as error:
+            pointers.add(error.pointer)
+            assert "raise max_compile_seconds" in str(error)
+    assert {"/properties/k0", "/properties/k8"} <= {pointer[:14] for pointer in pointers}
+
+
+def test_rules_of_a_grammar_are_left_off_at_their_name() -> None:
+    grammar = schema_to_grammar({"items": {"items": {"type": "null"}}})
+    with pytest.raises(ConstraintTooLarge, match=r"rule \S+: compiling took 1 s"):
+        build_network(grammar, after(1))
+
+
+def test_a_compiler_is_told_how_long_it_may_take() -> None:
+    with pytest.raises(ConstraintTooLarge, match="raise max_compile_seconds"):
+        Compiler(BYTES, limits=Limits(max_compile_seconds=1e-9)).json_schema(SCHEMA)
+    assert Compiler(BYTES, limits=Limits(max_compile_seconds=None)).json_schema(SCHEMA)
+
+
+def test_a_compiler_is_told_how_much_memory_it_may_take() -> None:
+    with pytest.raises(ConstraintTooLarge, match="raise max_constraint_bytes"):
+        Compiler(BYTES, limits=Limits(max_automaton_bytes=1 << 10)).json_schema(SCHEMA)
