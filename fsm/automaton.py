@@ -142,7 +142,7 @@ class Automaton:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether half of the bound on memory is used up: what can be done without new states should be, from now on."""
+        """Whether half of the bound on memory is used up: what can be done without new states should be then."""
         return 2 * self._lasting_bytes > self._max_bytes
 
     @property

@@ -9,7 +9,8 @@ request that begins with enough tokens never meets an empty row, and ends comple
 
 Inside a text, where a row is wide, most tokens are settled together: those that stay inside and leave at most n
 bytes to its end need no more than n tokens and the bound of what comes after the text. (With that state alone; where
-other positions are possible as well, bytes are counted for all of it, which is more, never less.)
+other positions are possible as well, or bounds are not exact any more, bytes are counted for all of it, which is more,
+never less.)
 Invariant: a row within a budget is a subset of the row, and holds EOS iff the row does.
 """
 
@@ -36,6 +37,7 @@ class Budget:
         self._masks = masks
         self._worst: dict[int, int] = {}
         self._rows: dict[tuple[int, int], Ints] = {}
+        self._is_exact = True  # what is kept was found while searches were exact
 
     @property
     def num_bytes(self) -> int:
@@ -62,6 +64,10 @@ class Budget:
         row = found.bits
         if found.worst <= limit:
             return row
+        if self._is_exact and not self._liveness.is_exact:
+            self._is_exact = False
+            self._worst.clear()
+            self._rows.clear()
         tight = self._rows.get((state, limit))  # requests that began together come to their ends together
         if tight is not None:
             return tight
@@ -92,7 +98,8 @@ class Budget:
             table = network.texts[text]
             after = automaton.after_text(state, configuration)
             is_alone = len(texts) == 1 and not is_elsewhere
-            least = self._liveness.bound(after) if is_alone else automaton.min_bytes(after)
+            by_tokens = is_alone and self._liveness.is_exact
+            least = self._liveness.bound(after) if by_tokens else automaton.min_bytes(after)
             if least > limit:
                 continue
             if limit == NO_LIMIT:

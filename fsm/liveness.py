@@ -53,6 +53,11 @@ class Liveness:
         found = self._least.nbytes + self._ways.nbytes + self._queue.nbytes
         return found + 100 * (len(self._bounds) - 1)  # of the dead state all know
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether shortest completions are still searched for: what was found is then true of all states alike."""
+        return not len(self._work) or bool(self._work[1] > 0)
+
     def bound(self, state: int) -> int:
         """A number of tokens that surely suffices to reach acceptance; NEVER (1 << 29) if none does."""
         if self.is_by_bytes:
