@@ -45,6 +45,7 @@ NO_LIMIT = walk_kernels.NO_LIMIT
 ENDLESS = opening_kernels.ENDLESS
 IN_TEXT = walk_kernels.IN_TEXT
 LARGE_STEP = 1 << 20  # bytes
+LEAST_HALVED = 8 << 20  # a bound on memory below which nothing is saved
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
 FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_SEGMENTS = 64, 128, 512, 16  # room at the beginning
 FIRST_BYTES = 4 * (k.STACK_WIDTH + 2) * FIRST_STACKS + 4 * (k.STATE_WIDTH + 2) * FIRST_STATES + 8 * FIRST_CONFIGURATIONS
@@ -142,8 +143,8 @@ class Automaton:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether half of the bound on memory is used up: what can be done without new states should be then."""
-        return 2 * self._lasting_bytes > self._max_bytes
+        """Whether half of the bound on memory (and some) is used up: then states should be made for the text alone."""
+        return 2 * self._lasting_bytes > max(self._max_bytes, LEAST_HALVED)
 
     @property
     def num_forgotten(self) -> int:

@@ -171,7 +171,7 @@ class Branching:
         num_sheets = 1
         while pending:
             sheet = pending.pop()
-            self._time.check(self.sites.table[min(goal) >> 1].pointer)
+            self._time.check(self.sites.table[min(goal) >> 1].pointer if goal else "")
             if not self._absorb(sheet) or self._is_void(sheet):
                 continue
             if not sheet.disjunctions:
