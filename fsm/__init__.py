@@ -4,6 +4,6 @@ from .compiler import Compiler, Limits
 from .constraint import Constraint, Cursor
 from .flat_automaton import FlatAutomaton, flatten
 from .guess import Guess
-from .vocabulary import Vocabulary
+from .vocabulary.vocabulary import Vocabulary
 
 __all__ = ["Compiler", "Constraint", "Cursor", "FlatAutomaton", "Guess", "Limits", "Vocabulary", "flatten"]

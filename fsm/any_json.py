@@ -12,8 +12,7 @@ from __future__ import annotations
 import functools
 from typing import Literal as OneOf
 
-from .dfa import Dfa
-from .expression import (
+from .network.expression import (
     Alternation,
     Embed,
     Expression,
@@ -25,8 +24,9 @@ from .expression import (
     alternation,
     literal,
 )
-from .json_strings import JsonStrings
-from .regex import regex_to_dfa
+from .regex.regex import regex_to_dfa
+from .text.dfa import Dfa
+from .text.json_strings import JsonStrings
 
 Whitespace = OneOf["compact", "spaced", "flexible"]
 KeyOrder = OneOf["schema", "any"]

@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 
 def _source_hash() -> str:
     found = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         if path.stem.endswith("kernels") or path.stem in ("memory", "trie"):
             found.update(path.read_bytes())
     return found.hexdigest()

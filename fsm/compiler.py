@@ -24,14 +24,14 @@ from ..errors import (
 from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
 from .compile_time import CompileTime
 from .constraint import Constraint
-from .expression import Alternation, Grammar, Literal
 from .grammars import Syntax, text_to_grammar
 from .kept_constraints import KeptConstraints
-from .mask_store import MaskStore
-from .network import build_network
-from .regex import regex_to_expression
+from .masks.mask_store import MaskStore
+from .network.expression import Alternation, Grammar, Literal
+from .network.network import build_network
+from .regex.regex import regex_to_expression
 from .source import NOT_PACKED, Source, packed
-from .vocabulary import Vocabulary
+from .vocabulary.vocabulary import Vocabulary
 from .warm_up import warm_up
 
 MAX_SOURCE_LEN = 4 << 20
@@ -135,7 +135,7 @@ class Compiler:
 
     def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:
         """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""
-        from .structural_tags import structural_tag_to_grammar
+        from .tags.structural_tags import structural_tag_to_grammar
 
         loaded = description
         if isinstance(description, str):

@@ -23,24 +23,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import EmptyLanguage
-from .alphabet import Ints
-from .automaton import END, UNUSED_AUTOMATON_BYTES, Automaton
-from .budget import Budget
+from .automaton.automaton import END, UNUSED_AUTOMATON_BYTES, Automaton
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess, guess_from
 from .habits import FREE, NEW, Habits
 from .jump import MAX_TAIL_TOKENS, Drafts
-from .key_budget import KeyBudget, Place
-from .liveness import Liveness
-from .mask_store import MaskStore
-from .masks import Masks
+from .keys.key_budget import KeyBudget, Place
+from .keys.repeats import Repeats
+from .keys.written import Written, in_string, since
+from .masks.budget import Budget
+from .masks.liveness import Liveness
+from .masks.mask_store import MaskStore
+from .masks.masks import Masks
 from .memory import IN_KEY, NEVER
 from .moves import Moves
-from .network import Network
-from .repeats import Repeats
+from .network.network import Network
 from .source import Source, unpacked
-from .text_table import TextTable
+from .text.alphabet import Ints
+from .text.text_table import TextTable
 from .trail import Trail
-from .written import Written, in_string, since
 
 OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
 FINISHED = -1  # as a cursor's state: EOS was taken

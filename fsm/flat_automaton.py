@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .alphabet import Ints
 from .constraint import Constraint
+from .text.alphabet import Ints
 
 MAX_STATES = 4096
 MAX_ROW_BYTES = 64 << 20

@@ -38,8 +38,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .automaton import Automaton
-from .vocabulary import SPECIAL, Vocabulary
+from .automaton.automaton import Automaton
+from .vocabulary.vocabulary import SPECIAL, Vocabulary
 
 MAX_RUN_LEN = 4096
 MAX_TAIL_TOKENS = 8

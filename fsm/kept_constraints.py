@@ -23,7 +23,7 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable
 
 from .constraint import Constraint
-from .text_table import TextTable
+from .text.text_table import TextTable
 
 TURNS = 16
 SOON = 32  # turns, a multiple of TURNS; most requests are done by then

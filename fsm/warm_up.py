@@ -13,14 +13,14 @@ import numpy as np
 
 from ..errors import ConstraintError
 from .any_json import json_grammar
-from .automaton_kernels import keep_rows
+from .automaton.automaton_kernels import keep_rows
 from .constraint import Constraint
-from .counted import counted
-from .dfa import Dfa
-from .expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from .memory import CAP_ROWS, NEED_WORK
-from .regex import regex_to_dfa, regex_to_expression
-from .unicode_sets import ignoring_case
+from .network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
+from .regex.regex import regex_to_dfa, regex_to_expression
+from .text.counted import counted
+from .text.dfa import Dfa
+from .text.unicode_sets import ignoring_case
 
 MANY_TOKENS = 200  # enough for an automaton to outgrow its first memory
 FEW_TOKENS = 4

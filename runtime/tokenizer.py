@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError, RequestError
-from ..fsm.vocabulary import Vocabulary
+from ..fsm.vocabulary.vocabulary import Vocabulary
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .models.json_file import Fields, read_json_object

@@ -1,9 +1,9 @@
-"""Writes `fsm/unicode_properties.txt`: which characters have which script, block or binary property.
+"""Writes `fsm/regex/unicode_properties.txt`: which characters have which script, block or binary property.
 
     python scripts/unicode_tables.py
 
 The facts are those of the installed `regex` package, which carries the Unicode Character Database; Python's own
-`unicodedata` knows neither scripts nor blocks. `fsm/unicode_properties.py` reads the file and describes its form.
+`unicodedata` knows neither scripts nor blocks. `fsm/regex/unicode_properties.py` reads the file and describes its form.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = [p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py")]
     assert {f"phloem/{module}" for module in modules} <= names
-    assert {"phloem/py.typed", "phloem/errors.py", "phloem/fsm/unicode_properties.txt"} <= names
+    assert {"phloem/py.typed", "phloem/errors.py", "phloem/fsm/regex/unicode_properties.txt"} <= names
     assert "phloem/runtime/assets/nano/model.safetensors" in names
     assert all(name.startswith(("phloem/", "phloem-")) for name in names)
     assert not any(name.startswith(("phloem/tests", "phloem/bench", "phloem/examples")) for name in names)

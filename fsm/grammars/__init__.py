@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal as OneOf
 
-from ..expression import Grammar
+from ..network.expression import Grammar
 from .ebnf import ebnf_to_grammar
 from .lark import lark_to_grammar
 

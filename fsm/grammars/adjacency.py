@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..expression import Alternation, Expression, Literal, Repeat, Rule, Sequence
+from ..network.expression import Alternation, Expression, Literal, Repeat, Rule, Sequence
 from .left_recursion import nullable_rules
 from .walks import rule_names
 

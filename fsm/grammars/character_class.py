@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from ..determinise import determinise
-from ..expression import Embed
-from ..regex_tree import CharSet
-from ..unicode_sets import Intervals
+from ..network.expression import Embed
+from ..regex.determinise import determinise
+from ..regex.regex_tree import CharSet
+from ..text.unicode_sets import Intervals
 
 
 @functools.lru_cache(maxsize=512)

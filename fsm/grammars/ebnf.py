@@ -21,12 +21,12 @@ import re
 from collections.abc import Iterator
 
 from ...errors import InvalidGrammar
-from ..alphabet import complement, normalised
-from ..expression import Expression, Grammar, Literal, Repeat, Rule
-from ..language import Language
-from ..nfa import ANY
-from ..regex_tree import CharSet, Node
-from ..unicode_sets import Intervals
+from ..network.expression import Expression, Grammar, Literal, Repeat, Rule
+from ..regex.nfa import ANY
+from ..regex.regex_tree import CharSet, Node
+from ..text.alphabet import complement, normalised
+from ..text.language import Language
+from ..text.unicode_sets import Intervals
 from .character_class import character_class
 from .factoring import factored
 from .fusing import fused

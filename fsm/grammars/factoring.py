@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..expression import Alternation, Expression, Repeat, Sequence
+from ..network.expression import Alternation, Expression, Repeat, Sequence
 
 Parts = tuple[Expression, ...]
 

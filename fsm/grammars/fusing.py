@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...errors import ConstraintTooLarge
-from ..determinise import determinise
-from ..expression import Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
-from ..language import Language
-from ..regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
-from ..regex_tree import Concat, Either, Node, Plain, Times
+from ..network.expression import Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..regex.determinise import determinise
+from ..regex.regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
+from ..regex.regex_tree import Concat, Either, Node, Plain, Times
+from ..text.language import Language
 from .walks import children, rule_names, strong_components
 
 Sized = tuple[Node, int, bool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..expression import Expression, alternation, sequence
+from ..network.expression import Expression, alternation, sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ import re
 from collections.abc import Iterator
 
 from ...errors import ConstraintError, InvalidGrammar, InvalidRegex
-from ..expression import Alternation, Expression, Grammar, Repeat, Rule
 from ..json_schema import schema_to_grammar
-from ..regex_syntax import parse
-from ..regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from ..network.expression import Alternation, Expression, Grammar, Repeat, Rule
+from ..regex.regex_syntax import parse
+from ..regex.regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 from .factoring import factored
 from .group import Group, Token
 from .lark_common import COMMON

@@ -25,8 +25,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import ConstraintTooLarge
-from ..dfa import Dfa
-from ..expression import EMPTY_TEXT, Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..network.expression import EMPTY_TEXT, Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..text.dfa import Dfa
 from .walks import children, rule_names, strong_components
 
 MAX_CIRCLE = 64  # rules that begin with one another; the ways between them are as many as their square

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import ConstraintTooLarge
-from ..alphabet import Alphabet
-from ..determinise import determinise
-from ..dfa import Dfa
-from ..expression import NOTHING, Embed, Expression, Literal, Rule
-from ..regex_tree import Node, Plain
+from ..network.expression import NOTHING, Embed, Expression, Literal, Rule
+from ..regex.determinise import determinise
+from ..regex.regex_tree import Node, Plain
+from ..text.alphabet import Alphabet
+from ..text.dfa import Dfa
 
 MAX_STATES = 20_000  # of a terminal beside its obligations
 Obligations = frozenset[tuple[str, int]]

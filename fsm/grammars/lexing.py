@@ -26,8 +26,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
 from ...errors import ConstraintTooLarge
-from ..expression import EMPTY_TEXT, NOTHING, Alternation, Expression, Grammar, Repeat, Rule, Sequence, sequence
-from ..regex_tree import Either, Times
+from ..network.expression import EMPTY_TEXT, NOTHING, Alternation, Expression, Grammar, Repeat, Rule, Sequence, sequence
+from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
 from .left_recursion import with_filled_turns
 from .lexemes import NONE, Lexemes, Obligations, Terminal

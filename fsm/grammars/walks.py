@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ..expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Literal, Repeat, Rule, Sequence
+from ..network.expression import (
+    Alternation,
+    AnyOrder,
+    ByteSet,
+    Embed,
+    Expression,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    Sequence,
+)
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:

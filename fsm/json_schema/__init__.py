@@ -22,7 +22,7 @@ from __future__ import annotations
 from ...errors import InvalidSchema
 from ..any_json import ExtraKeys, KeyOrder, Whitespace
 from ..compile_time import CompileTime
-from ..expression import Grammar
+from ..network.expression import Grammar
 from .compile import SchemaCompiler
 from .contradiction import place_of_contradiction
 from .layout import LAYOUTS

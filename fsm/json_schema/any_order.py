@@ -8,7 +8,7 @@ repetition of its key can undo it.
 from __future__ import annotations
 
 from ...errors import UnsupportedSchema
-from ..expression import AnyOrder, Expression, Member, Sequence, alternation
+from ..network.expression import AnyOrder, Expression, Member, Sequence, alternation
 from ..record import record
 from .conditions import Mode, modes
 from .layout import Layout

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import product
 
 from ...errors import ConstraintError, ConstraintTooLarge, UnsupportedSchema
-from ..expression import EMPTY_TEXT, AnyOrder, Expression, Literal, Member, Repeat, Rule, Sequence, alternation
+from ..network.expression import EMPTY_TEXT, AnyOrder, Expression, Literal, Member, Repeat, Rule, Sequence, alternation
 from ..record import record
 from .disjointness import goal_of_item
 from .layout import Layout, Parts

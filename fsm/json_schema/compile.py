@@ -11,8 +11,8 @@ import functools
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..any_json import ExtraKeys, KeyOrder
 from ..compile_time import CompileTime
-from ..dfa import Dfa
-from ..expression import CommonRule, Expression, Grammar, Literal, Rule, alternation
+from ..network.expression import CommonRule, Expression, Grammar, Literal, Rule, alternation
+from ..text.dfa import Dfa
 from .any_order import AnyKeyOrder
 from .arrays import ArrayWriter
 from .branching import Branching

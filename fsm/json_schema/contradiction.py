@@ -17,7 +17,7 @@ from itertools import islice
 
 from ...errors import ConstraintError, EmptyLanguage
 from ..any_json import ExtraKeys
-from ..network import build_network
+from ..network.network import build_network
 from .compile import SchemaCompiler
 from .layout import COMPACT
 from .resolve import Site, check_size

@@ -15,10 +15,10 @@ from typing import Any
 
 from ...errors import ConstraintError
 from ..any_json import KeyOrder
-from ..counted import Counted
-from ..expression import Embed
-from ..json_strings import JsonStrings
+from ..network.expression import Embed
 from ..record import value_record
+from ..text.counted import Counted
+from ..text.json_strings import JsonStrings
 from .numbers import number_expressions
 from .parts import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Part, Test
 from .reading import read

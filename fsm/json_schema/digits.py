@@ -16,8 +16,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..alphabet import Alphabet, Ints
-from ..dfa import Dfa
+from ..text.alphabet import Alphabet, Ints
+from ..text.dfa import Dfa
 from .digit_kernels import EQUAL, GREATER, LESS, START, comparison
 
 _SYMBOLS = "-.0123456789"

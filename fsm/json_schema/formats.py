@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import functools
 
-from ..dfa import Dfa
-from ..regex import regex_to_dfa
+from ..regex.regex import regex_to_dfa
+from ..text.dfa import Dfa
 from .idn import idn_hostname
 
 _DAY = (

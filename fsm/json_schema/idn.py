@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import unicodedata
 
-from ..dfa import Dfa
-from ..regex import regex_to_dfa
+from ..regex.regex import regex_to_dfa
+from ..text.dfa import Dfa
 
 MAX_WIDE = 14
 MAX_NARROW = 62

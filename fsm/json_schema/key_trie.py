@@ -17,13 +17,13 @@ import struct
 
 import numpy as np
 
-from ..alphabet import Alphabet, Ints
 from ..any_json import string_text
-from ..dfa import Dfa
-from ..json_strings import JsonStrings
 from ..memory import T_NODES, T_STATES
-from ..text_table import TextTable, text_table
-from ..text_trie_kernels import FIELDS_HEAD, base_of_strings, strings_except, trie_except
+from ..text.alphabet import Alphabet, Ints
+from ..text.dfa import Dfa
+from ..text.json_strings import JsonStrings
+from ..text.text_table import TextTable, text_table
+from ..text.text_trie_kernels import FIELDS_HEAD, base_of_strings, strings_except, trie_except
 from .texts import is_writable
 
 FIELDS = struct.Struct(f"{FIELDS_HEAD}q")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from ..dfa import Dfa
+from ..text.dfa import Dfa
 from .key_trie import any_text_except
 from .parts import NEVER, Clause, Goal, ObjectFacet
 from .strings import ANY_STRING, pattern_language

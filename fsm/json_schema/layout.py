@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from ..any_json import BLANK
-from ..expression import EMPTY_TEXT, Embed, Expression, Literal, Repeat, Sequence, alternation
+from ..network.expression import EMPTY_TEXT, Embed, Expression, Literal, Repeat, Sequence, alternation
 from ..record import record
-from ..regex import regex_to_dfa
+from ..regex.regex import regex_to_dfa
 
 Parts = tuple[Expression, ...]
 

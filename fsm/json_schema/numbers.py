@@ -23,10 +23,10 @@ from typing import Any, cast
 
 from ...errors import ConstraintTooLarge
 from ..any_json import number_text
-from ..dfa import Dfa
-from ..expression import Embed
-from ..literals import literal_dfa
-from ..regex import regex_to_dfa
+from ..network.expression import Embed
+from ..regex.regex import regex_to_dfa
+from ..text.dfa import Dfa
+from ..text.literals import literal_dfa
 from .digit_kernels import EQUAL, GREATER, LESS
 from .digits import compared, multiples
 from .parts import Test

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ...errors import ConstraintTooLarge
-from ..expression import Expression
+from ..network.expression import Expression
 from ..record import record
 from .keys import goal_of_key
 from .layout import Layout

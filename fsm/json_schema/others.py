@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
-from ..dfa import Dfa
-from ..expression import Embed, Expression
+from ..network.expression import Embed, Expression
 from ..record import record
+from ..text.dfa import Dfa
 from .key_trie import strings_but
 from .keys import is_matched, key_language
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..alphabet import Bools
-from ..dfa import Dfa
+from ..text.alphabet import Bools
+from ..text.dfa import Dfa
 from .digits import DIGITS, NUMERIC, SIGN
 from .parts import Test
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
-from ..expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alternation
+from ..network.expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alternation
 from ..record import record
 from .conditions import Residue
 from .layout import Layout, Parts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..expression import Expression
+from ..network.expression import Expression
 from ..record import record
 from .conditions import Residue
 from .others import OtherKeys

@@ -18,11 +18,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..alphabet import Ints
-from ..dfa import Dfa
-from ..regex import regex_to_dfa
-from ..step_kernels import grouped, tried
+from ..regex.regex import regex_to_dfa
+from ..text.alphabet import Ints
+from ..text.dfa import Dfa
 from .digits import DIGITS, NUMERIC, POINT, SIGN, multiples
+from .step_kernels import grouped, tried
 
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4

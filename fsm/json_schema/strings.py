@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from ...errors import ConstraintTooLarge
 from ..any_json import string_text
-from ..counted import counted
-from ..dfa import Dfa
-from ..expression import Embed, Expression
-from ..literals import literal_dfa
-from ..regex import long_run, regex_to_dfa
+from ..network.expression import Embed, Expression
+from ..regex.regex import long_run, regex_to_dfa
+from ..text.counted import counted
+from ..text.dfa import Dfa
+from ..text.literals import literal_dfa
 from .formats import format_language
 from .parts import Test
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from ...errors import ConstraintError
 from ..any_json import KeyOrder, Whitespace
-from ..automaton import Automaton
+from ..automaton.automaton import Automaton
 from ..json_schema import schema_to_grammar
 from ..json_schema.place import BLANKS, Place, Stop, in_place, options, place_of, referred, sites_at
 from ..json_schema.resolve import Site, check_size
 from ..json_schema.sites import KEYWORDS, Sites
-from ..network import build_network
-from ..vocabulary import Vocabulary
+from ..network.network import build_network
+from ..vocabulary.vocabulary import Vocabulary
 
 MAX_ASKED = 200
 MAX_NAMES = 6

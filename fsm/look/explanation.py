@@ -16,17 +16,17 @@ from typing import Any, cast
 from ..any_json import KeyOrder, Whitespace, json_grammar
 from ..compiler import Compiler
 from ..constraint import Constraint
-from ..expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from ..grammars import Syntax, text_to_grammar
 from ..json_schema import schema_to_grammar
 from ..json_schema.demands import Demand, demands
 from ..json_schema.sites import Annotation
-from ..mask_store import MaskStore
-from ..network import Network, build_network
-from ..regex import regex_to_expression
-from ..structural_tags import SpellSpecial, structural_tag_to_grammar
-from ..text_table import text_table
-from ..vocabulary import Vocabulary
+from ..masks.mask_store import MaskStore
+from ..network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
+from ..network.network import Network, build_network
+from ..regex.regex import regex_to_expression
+from ..tags.structural_tags import SpellSpecial, structural_tag_to_grammar
+from ..text.text_table import text_table
+from ..vocabulary.vocabulary import Vocabulary
 from . import report
 from .blame import blame
 from .exploring import explore

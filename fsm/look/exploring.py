@@ -10,8 +10,8 @@ It makes states in the automaton that it looks at. Cost: about 2 µs per byte th
 
 from __future__ import annotations
 
-from ..automaton import Automaton
-from ..network import TEXT
+from ..automaton.automaton import Automaton
+from ..network.network import TEXT
 from .graph import Edge, Graph, Word
 
 MAX_NODES = 1500

@@ -17,9 +17,9 @@ import unicodedata
 from collections.abc import Iterable
 
 from ..any_json import number_text, string_text
-from ..counted import Counted
-from ..dfa import Dfa
 from ..json_schema.numbers import ANY_INTEGER, ANY_NUMBER
+from ..text.counted import Counted
+from ..text.dfa import Dfa
 from .graph import Edge, Graph, Kind, Word, is_single
 
 Ranges = list[tuple[int, int]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..network import BYTE, BYTES, CALL, LOOP, NEVER, RETURN, SET, SPLIT, TEXT, Network
+from ..network.network import BYTE, BYTES, CALL, LOOP, NEVER, RETURN, SET, SPLIT, TEXT, Network
 from .graph import Edge, Graph, Kind, Word
 
 MAX_POSITIONS = 4000

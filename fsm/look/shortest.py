@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..automaton import Automaton
+from ..automaton.automaton import Automaton
 from ..constraint import Constraint
 
 MAX_LEN = 20_000

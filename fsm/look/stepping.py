@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 
 from ..constraint import Constraint
-from ..network import KEY, LOOP, SET, TEXT
-from ..written import Written, in_string
+from ..keys.written import Written, in_string
+from ..network.network import KEY, LOOP, SET, TEXT
 from .graph import is_single
 from .labels import byte_class, quoted
 from .rules import nodes_of_rule

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from phloem.errors import ConstraintError, ConstraintTooLarge, InvalidRegex, InvalidSchema
-from phloem.fsm.automaton import Automaton
+from phloem.fsm.automaton.automaton import Automaton
 from phloem.fsm.compiler import Compiler
 from phloem.fsm.json_schema import schema_to_grammar
-from phloem.fsm.network import build_network
+from phloem.fsm.network.network import build_network
 
 from .vocabularies import BYTES
 

@@ -11,7 +11,7 @@ from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Limits
 from phloem.fsm.compile_time import CompileTime
 from phloem.fsm.json_schema import schema_to_grammar
-from phloem.fsm.network import build_network
+from phloem.fsm.network.network import build_network
 
 from .vocabularies import BYTES
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.fsm import Compiler
-from phloem.fsm.automaton import Automaton
+from phloem.fsm.automaton.automaton import Automaton
 from phloem.fsm.json_schema import schema_to_grammar
-from phloem.fsm.network import build_network
+from phloem.fsm.network.network import build_network
 
 from .vocabularies import BYTES
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phloem.fsm import Compiler, Constraint, Vocabulary
-from phloem.fsm.expression import Grammar
+from phloem.fsm.network.expression import Grammar
 
 BYTES = Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [256])
 

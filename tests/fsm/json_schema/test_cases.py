@@ -11,7 +11,7 @@ import pytest
 
 from phloem import errors
 from phloem.fsm.json_schema import schema_to_grammar
-from phloem.fsm.network import build_network
+from phloem.fsm.network.network import build_network
 
 from .walks import accepts, constraint_of, judge_of, walk, written
 

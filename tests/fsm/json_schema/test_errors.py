@@ -15,7 +15,7 @@ from phloem.errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, In
 from phloem.fsm import Compiler
 from phloem.fsm.json_schema import schema_to_grammar
 from phloem.fsm.json_schema.sites import KEYWORDS
-from phloem.fsm.network import build_network
+from phloem.fsm.network.network import build_network
 
 from .walks import BYTES
 

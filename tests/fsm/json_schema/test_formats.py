@@ -8,8 +8,8 @@ import re
 import jsonschema
 import pytest
 
-from phloem.fsm.dfa import Dfa
 from phloem.fsm.json_schema.formats import FORMATS, format_language, is_format
+from phloem.fsm.text.dfa import Dfa
 
 CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
 NUM_TEXTS = 200

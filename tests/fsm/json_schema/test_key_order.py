@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm.json_schema.conditions import modes
 
-from ..test_any_order import assert_costs_are_exact
+from ..network.test_any_order import assert_costs_are_exact
 from .walks import accepts, compiled, constraint_of, judge_of, walk, written
 
 NAMES = ("a", "ab", "b", "c")

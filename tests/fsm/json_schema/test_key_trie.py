@@ -7,10 +7,10 @@ import json
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from phloem.fsm.automaton import Automaton
-from phloem.fsm.expression import Embed, Grammar
+from phloem.fsm.automaton.automaton import Automaton
 from phloem.fsm.json_schema.key_trie import any_text_except, strings_but
-from phloem.fsm.network import build_network
+from phloem.fsm.network.expression import Embed, Grammar
+from phloem.fsm.network.network import build_network
 
 from ..vocabularies import BYTES
 

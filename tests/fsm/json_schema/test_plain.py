@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from phloem.errors import ConstraintError, EmptyLanguage, InvalidSchema
 from phloem.fsm import Compiler
 from phloem.fsm.json_schema import ExtraKeys, KeyOrder, schema_to_grammar
-from phloem.fsm.network import Network, build_network
+from phloem.fsm.network.network import Network, build_network
 
 from ..vocabularies import BYTES
 

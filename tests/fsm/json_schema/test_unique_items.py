@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import EmptyLanguage, UnsupportedSchema
 
-from ..test_any_order import assert_costs_are_exact
+from ..network.test_any_order import assert_costs_are_exact
 from .walks import accepts, constraint_of, judge_of, written
 
 VALUES = (1, 12, 123, 2, "a", "ab", "", None, True, False, "1", -1, 1.5)

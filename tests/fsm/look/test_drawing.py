@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Constraint, Limits
-from phloem.fsm.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, Sequence, byte_set
 from phloem.fsm.look import Edge, Graph
 from phloem.fsm.look.exploring import explore
 from phloem.fsm.look.folding import fold
@@ -22,6 +21,7 @@ from phloem.fsm.look.layout import layout
 from phloem.fsm.look.rules import entries, is_recursive, rule_graphs
 from phloem.fsm.look.svg import picture
 from phloem.fsm.look.terminal import draw
+from phloem.fsm.network.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, Sequence, byte_set
 
 from ..vocabularies import BYTES
 from .reading import accepts, rules_accept

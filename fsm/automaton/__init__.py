@@ -1,0 +1,1 @@
+"""A network run as a byte automaton whose states are found when they are first needed."""

@@ -1,0 +1,265 @@
+"""KeyBudget: how many tokens complete a text in which some keys must not be written again.
+
+`Liveness` knows the shortest completions of a state, whatever was written before. One of them may end a key as one that
+its object has already; then the text needs a character more, or a few.
+
+    far from the end of the budget       that makes no difference
+    no key is owed (nearly always)       the shortest completions write no further keys: only states before or inside a
+                                         key can be worse off than they look, and of them only those from which a key
+                                         of the object can be reached. What they need is found token by token.
+    keys are owed (`minProperties` ..)   as many bytes as the shortest completion has, and for each of its keys as many
+                                         more as there have to be for a key that nobody has written
+
+Either way a number is a promise, as in `Liveness`: from a place with the number n > 0 some token that repeats no key
+leads to a place with a number below n.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from .. import memory as k
+from ..automaton.automaton import Automaton
+from ..masks.budget import Budget
+from ..masks.liveness import Liveness
+from ..text.alphabet import Ints
+from ..text.text_table import TextTable
+from . import written_kernels
+from .repeats import QUOTE, Repeats
+from .written import OpenObject, Written
+
+PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
+WIDEST = 6  # bytes of a character
+MAX_EXTRA = 64
+MAX_KEPT = 65_536
+MAX_LONGER = 1 << 10  # tokens, where no key is owed: nobody looks further for a key that is left
+
+Known = dict[tuple[int, bytes, OpenObject], int]
+Place = tuple[Written | None, int, bytes]
+"""Memory, state, and what is written of the key that the state stands in."""
+
+
+class KeyBudget:
+    """The bounds of one automaton whose network has keys to be remembered."""
+
+    def __init__(self, automaton: Automaton, liveness: Liveness, budget: Budget, repeats: Repeats) -> None:
+        self._automaton = automaton
+        self._liveness = liveness
+        self._budget = budget
+        self._repeats = repeats
+        self._owes = automaton.network.owes_keys
+        self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
+        self._keys_to_go: dict[int, int] = {}
+        self._extras: dict[int, int] = {}
+        self._flags = np.empty(256, np.uint8)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept."""
+        return 100 * len(self._keys_to_go)
+
+    def slack(self, written: Written | None, num_bytes: int) -> int:
+        """By how much a completion may be longer than the automaton knows, which knows of no more than `num_bytes`."""
+        objects, num_keys, longest = None if written is None else written.objects, _num_written(written), 0
+        while objects is not None:
+            longest = max(longest, objects.keys.longest)
+            objects = objects.below
+        most = self._automaton.vocabulary.max_token_len
+        if self._owes:
+            return self._most_bytes + longest + most + num_bytes * self._extra(num_keys + most + num_bytes)
+        if self._is_wide and num_keys + most < PLAIN_CHARACTERS:
+            return self._most_bytes + 1
+        return longest + most + self._most_bytes + 1
+
+    def bound(self, place: Place, limit: int) -> int:
+        """A number of tokens that surely suffices to complete the text; some number beyond `limit` if that is less."""
+        return self._bound(place, limit, {})
+
+    def row(self, place: Place, left: Ints, limit: int) -> Ints:
+        """The tokens after which `limit` further tokens suffice.
+
+        Args:
+            left: those after which they would, were no key forbidden, and which repeat no key.
+        """
+        return self._row(place, left, limit, {})
+
+    # ---------------------------------------------------------------- token by token
+
+    def _bound(self, place: Place, limit: int, known: Known) -> int:
+        written, state, begun = place
+        least = self._liveness.bound(state)
+        if self._owes:
+            num_keys = self._num_keys(state)
+            if num_keys > 1 or (num_keys and written is not None and written.objects is not None):
+                return max(least, self._by_bytes(place, num_keys))
+            return least
+        innermost = None if written is None else written.innermost
+        key_place = self._repeats.place(state)
+        if innermost is None or key_place == k.NO_KEY or least > limit:
+            return least
+        limit = min(limit, least + MAX_LONGER)
+        if key_place == k.IN_KEY and not innermost.beginning_with(begun):
+            return least
+        same = (state, begun, innermost)
+        number = known.get(same, max(least, 1))
+        while number <= limit:
+            row = self._budget.row(state, number - 1) & ~self._automaton.vocabulary.eos_words
+            left = row if written is None else self._repeats.row(written, state, row, lambda: begun)
+            if self._row(place, left, number - 1, known).any():
+                break
+            number += 1
+        known[same] = number
+        return number
+
+    def _row(self, place: Place, left: Ints, limit: int, known: Known) -> Ints:
+        written, state, _ = place
+        candidates = left if self._owes else left & self._beginners(place)
+        targets = self._automaton.targets(state, candidates)
+        bounds: dict[int, int] = {}  # by state, where only that matters
+        cleared = np.zeros(32 * len(left), np.bool_)
+        for token_id in np.flatnonzero(targets).tolist():
+            target = int(targets[token_id])
+            if self._changes(place, token_id, target):
+                after = self._after(place, token_id)
+                cleared[token_id] = self._bound(after, limit, known) > limit
+            elif self._owes:
+                if target not in bounds:
+                    bounds[target] = self._bound((written, target, b""), limit, known)
+                cleared[token_id] = bounds[target] > limit
+        return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
+
+    def _beginners(self, place: Place) -> Ints:
+        """The tokens that may lead to a place before or inside a key (and others)."""
+        written, state, begun = place
+        found = self._repeats.beginners
+        innermost = None if written is None else written.innermost
+        if innermost is None or self._repeats.place(state) != k.IN_KEY:
+            return found
+        vocabulary, found = self._automaton.vocabulary, found.copy()
+        for text in innermost.beginning_with(begun):
+            for end in range(len(begun) + 1, len(text) + 1):
+                token_id = vocabulary.ids.get(text[len(begun) : end], -1)
+                while token_id >= 0:
+                    found[token_id >> 5] |= np.uint32(1 << (token_id & 31)).astype(np.int32)
+                    token_id = int(vocabulary.trie.next_same[token_id])
+        return found
+
+    def _changes(self, place: Place, token_id: int, target: int) -> bool:
+        """Whether there is more to know of the place behind a token than its state."""
+        key_place = self._repeats.place(target)
+        if not self._owes:
+            return key_place != k.NO_KEY
+        return key_place == k.IN_KEY or bool(self._repeats.tokens.has_structure[token_id])
+
+    def _after(self, place: Place, token_id: int) -> Place:
+        """The place behind a token that repeats no key."""
+        written, state, begun = place
+        target, after, text = self._repeats.follow(written, state, token_id, 0, lambda: begun)
+        return after, target, text
+
+    # ---------------------------------------------------------------- byte by byte
+
+    def _num_keys(self, state: int) -> int:
+        """How many keys a shortest completion writes."""
+        found = self._keys_to_go.get(state)
+        if found is None:
+            found = -1
+            while found < 0:
+                found = int(written_kernels.keys_to_go(self._automaton.memory, state, self._flags))
+                if found < 0:
+                    self._automaton.make_room(found)
+            if len(self._keys_to_go) >= MAX_KEPT:
+                self._keys_to_go.clear()
+            self._keys_to_go[state] = found
+        return found
+
+    def _by_bytes(self, place: Place, num_keys: int) -> int:
+        """A number of bytes that suffices."""
+        written, state, begun = place
+        innermost = None if written is None else written.innermost
+        extra = self._extra(num_keys + _num_written(written))
+        if self._repeats.place(state) != k.IN_KEY:
+            return self._automaton.min_bytes(state) + extra * num_keys
+        texts = [text + QUOTE for text in innermost.beginning_with(begun)] if innermost is not None else []
+        if not texts:
+            return self._automaton.min_bytes(state) + extra * (num_keys - 1)
+        best = 1 << 29
+        pending = [(state, texts, len(begun))]
+        while pending:
+            here, below, position = pending.pop()
+            for byte in np.flatnonzero(self._automaton.live_bytes(here)).tolist():
+                group = [text for text in below if text[position] == byte]
+                if any(len(text) == position + 1 for text in group):
+                    continue
+                after = self._automaton.advance_bytes(here, bytes([byte]))
+                if group:
+                    pending.append((after, group, position + 1))
+                else:
+                    later = self._num_keys(after) - (self._repeats.place(after) == k.IN_KEY)
+                    best = min(best, position + 1 - len(begun) + self._automaton.min_bytes(after) + extra * later)
+        return best
+
+    def _extra(self, num_keys: int) -> int:
+        """By how many bytes a key that is none of so many may be longer than a shortest one."""
+        num_bits = num_keys.bit_length()
+        found = self._extras.get(num_bits)
+        if found is None:
+            found = self._extras[num_bits] = max(_extra_bytes(table, 1 << num_bits) for table in self._tables)
+        return found
+
+    @cached_property
+    def _is_wide(self) -> bool:
+        """Whether a key may go on with any character, whatever it has begun with."""
+        return all(map(_is_wide, self._tables))
+
+    @cached_property
+    def _most_bytes(self) -> int:
+        """No beginning of a key is further away from an end."""
+        return max(table.max_bytes for table in self._tables) + WIDEST
+
+
+def _num_written(written: Written | None) -> int:
+    """How many keys are remembered."""
+    objects, count = None if written is None else written.objects, 0
+    while objects is not None:
+        count += objects.count
+        objects = objects.below
+    return count
+
+
+def _text_states(table: TextTable) -> Ints:
+    """The states inside the quotes."""
+    start, is_text = int(table.fields[k.T_START]) // table.num_nodes, table.arrays[1] == 0
+    is_text[[0, start]] = False
+    return np.flatnonzero(is_text).astype(np.int32)
+
+
+def _is_wide(table: TextTable) -> bool:
+    """Whether any character may follow anywhere inside the quotes; nothing else has no arrays: any string but some."""
+    return not table.arrays or bool(table.arrays[0][_text_states(table), 1:-1].all())
+
+
+def _extra_bytes(table: TextTable, num_keys: int) -> int:
+    """By how many bytes a key that is none of so many may be longer than a shortest one."""
+    shortest, extra = table.min_bytes - 2, 0
+    if _is_wide(table):
+        while PLAIN_CHARACTERS ** (shortest + extra) <= num_keys + table.num_states:
+            extra += 1
+        return extra
+    states, following = _text_states(table), table.arrays[0]
+    quote = following.shape[1] - 1
+    start = int(following[int(table.fields[k.T_START]) // table.num_nodes, quote])
+    ends, ways, found, num_chars = following[:, quote] != 0, {start: 1}, 0, 0
+    while ways and num_chars <= shortest + MAX_EXTRA * (num_keys + 1):
+        found += sum(count for state, count in ways.items() if ends[state])
+        if found > num_keys:
+            return max(WIDEST * num_chars - shortest, 0)
+        after: dict[int, int] = {}
+        for state, count in ways.items():
+            for target in following[state, 1:quote].tolist():
+                if target:
+                    after[target] = min(after.get(target, 0) + count, num_keys + 1)
+        ways, num_chars = after, num_chars + 1
+    return WIDEST * len(states) + table.max_bytes

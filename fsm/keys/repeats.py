@@ -1,0 +1,314 @@
+"""Repeats: what the keys that were written forbid.
+
+A row of the automaton does not know which keys an object has (`written`). Of its tokens these are left out:
+
+    inside a key       tokens that end it as a key that the object has: those below a few nodes of the trie
+    before a key,      tokens that write such a key as a whole: few in any vocabulary, known by the key (`key_tokens`)
+    or anywhere else
+    in all of these    tokens behind which no key is left: where a language of keys ends in few ways (`^[ab]$`), it is
+                       not the quote alone that is forbidden, but every byte from which only such keys can be reached
+
+The last one needs a look at the automaton only where some key of the language may be all that is left. It needs none if
+whatever has begun can go on without end (`is_endless`), as in "any string", or "any string but these".
+
+Invariant: a token is left out iff no text without a repeated key goes on from it. That an object always may end, or has
+keys left, is seen to by the compiler: it never lets more keys be written than there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import memory as k
+from ..automaton.automaton import Automaton
+from ..masks.liveness import Liveness
+from ..record import record
+from ..text.alphabet import Ints
+from ..text.text_table import TextTable
+from . import written_kernels
+from .written import OpenObject, Written, added
+from .written_kernels import KEY_ENDS, OPENS, UNKNOWN
+
+if TYPE_CHECKING:
+    from .key_tokens import KeyTokens
+
+QUOTE = b'"'
+MAX_KEPT = 1 << 13
+STEP_BYTES = 400
+
+
+@record
+class Step:
+    """What a token does from a state.
+
+    Attributes:
+        target: the state behind it; 0: it is refused.
+        mode, events, begin: as `written_kernels.follow` has them.
+        place: `Automaton.key_place` of the target.
+    """
+
+    target: int
+    mode: int = UNKNOWN
+    events: tuple[tuple[int, int, int], ...] = ()
+    begin: int = -1
+    place: int = k.NO_KEY
+
+
+REFUSED = Step(0)
+
+
+class Repeats:
+    """What is forbidden under one automaton whose network has keys to be remembered."""
+
+    def __init__(self, automaton: Automaton, liveness: Liveness) -> None:
+        self._automaton = automaton
+        self._liveness = liveness
+        self._vocabulary = automaton.vocabulary
+        self._steps: dict[int, Step] = {}
+        self._places: dict[int, int] = {}
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept, roughly."""
+        return STEP_BYTES * len(self._steps) + 100 * len(self._places)
+
+    @cached_property
+    def tokens(self) -> KeyTokens:
+        """The tokens that write keys."""
+        return self._vocabulary.key_tokens
+
+    @cached_property
+    def is_endless(self) -> bool:
+        """Whether every beginning of a key can become endlessly many keys."""
+        network = self._automaton.network
+        return all(_is_endless(network.texts[index]) for index in network.key_texts)
+
+    @property
+    def at_first(self) -> Written | None:
+        """The memory at the beginning: none, unless single tokens can repeat a key, or several keys are owed."""
+        return Written(0, None, None) if self._automaton.network.owes_keys or self.tokens.twice else None
+
+    @cached_property
+    def beginners(self) -> Ints:
+        """The row of tokens behind which a text may stand before a key, or in one that they have begun."""
+        found = np.zeros(32 * self._vocabulary.num_words, np.bool_)
+        found[[*self.tokens.before, *(token_id for ids in self.tokens.begun.values() for token_id in ids)]] = True
+        return np.packbits(found, bitorder="little").view(np.int32)
+
+    # ---------------------------------------------------------------- moving
+
+    def follow(
+        self, written: Written | None, state: int, token_id: int, num_tokens: int, typed: Callable[[], bytes]
+    ) -> tuple[int, Written | None, bytes]:
+        """The state and the memory after a token; state 0 if it is refused.
+
+        The third is what is written of the key in which a text that is only tried stands then.
+
+        Args:
+            num_tokens: of the text with it; 0: it is only tried.
+            typed: what has been written since the last quote that opened a string, the text being in that string.
+        """
+        mode = UNKNOWN if written is None or written.objects is None else written.mode
+        same = (state << 24 | token_id) << 2 | mode
+        step = self._steps.get(same)
+        if step is None:
+            step = self._step(state, self._vocabulary.tokens[token_id], mode)
+            if len(self._steps) >= MAX_KEPT:
+                self._steps.clear()
+            self._steps[same] = step
+        if not step.target:
+            return 0, written, b""
+        return self._after(written, step, self._vocabulary.tokens[token_id], num_tokens, typed)
+
+    def read(
+        self, written: Written | None, state: int, text: bytes, typed: Callable[[], bytes]
+    ) -> tuple[int, Written | None]:
+        """As `follow`, for any bytes."""
+        mode = UNKNOWN if written is None or written.objects is None else written.mode
+        step = self._step(state, text, mode)
+        return self._after(written, step, text, 0, typed)[:2] if step.target else (0, written)
+
+    def allows(self, text: bytes) -> bool:
+        """Whether a text that the automaton lets through repeats no key."""
+        return not text or bool(self.read(None, self._automaton.start, text, bytes)[0])
+
+    def stepper(self) -> Callable[[npt.NDArray[np.int64], int, int], int]:
+        """f(memory, state, token_id) -> state if no key ends in the token (0: refused; -1: ask `follow`)."""
+        if self._liveness.is_by_bytes:
+            step: Callable[[npt.NDArray[np.int64], int, int], int] = written_kernels.advance_without_key
+            return step
+        return lambda memory, state, token_id: -1
+
+    def advance(self, state: int, token_id: int) -> int:
+        """The state after a token, whatever was written before; 0 if it is not allowed."""
+        if self._liveness.is_by_bytes:
+            return self._automaton.advance(state, token_id)
+        return self._liveness.advance(state, token_id)
+
+    def is_quiet(self, written: Written, target: int, token_id: int) -> bool:
+        """Whether a token in which no key ends leaves the memory as it is, and repeats nothing."""
+        if written.objects is None:
+            return True
+        if self.tokens.has_structure[token_id]:
+            return False
+        return self.is_endless or self.place(target) == k.NO_KEY
+
+    def place(self, state: int) -> int:
+        """`Automaton.key_place`, kept."""
+        found = self._places.get(state)
+        if found is None:
+            if len(self._places) >= MAX_KEPT:
+                self._places.clear()
+            found = self._places[state] = self._automaton.key_place(state)
+        return found
+
+    def _step(self, state: int, text: bytes, mode: int) -> Step:
+        memory, data = self._automaton.memory, np.frombuffer(text, np.uint8)
+        events = np.empty(3 * len(text), np.int32)
+        target, mode_after, count, begin = written_kernels.follow(memory, state, data, mode, events)
+        while target < 0:
+            self._automaton.make_room(target)
+            target, mode_after, count, begin = written_kernels.follow(memory, state, data, mode, events)
+        if not target or not self._liveness.is_possible(target):
+            return REFUSED
+        numbers = events[: 3 * count].tolist()
+        kinds = tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
+        return Step(int(target), int(mode_after), kinds, int(begin), self.place(int(target)))
+
+    def _after(
+        self, written: Written | None, step: Step, token: bytes, num_tokens: int, typed: Callable[[], bytes]
+    ) -> tuple[int, Written | None, bytes]:
+        """See `follow`."""
+        objects, depth = (None, 0) if written is None else (written.objects, written.depth)
+        was_empty = objects is None
+        for kind, first, last in step.events:
+            if kind == KEY_ENDS:
+                text = token[first:last] if first >= 0 else typed() + token[:last]
+                objects = added(objects, depth, text, self.tokens.whole)
+                if objects is None:
+                    return 0, written, b""
+                depth = 0
+            elif objects is None:
+                continue
+            elif kind == OPENS:
+                depth += 1
+            elif depth:
+                depth -= 1
+            else:
+                depth = max(objects.gap - 1, 0)
+                objects = objects.below
+        begun = b""
+        if step.place == k.IN_KEY and (num_tokens == 0 or not self.is_endless):
+            begun = token[step.begin :] if step.begin >= 0 else typed() + token
+        if objects is not None and not depth and step.place and not self.is_endless:
+            is_alive = self._is_alive(objects, step.target, begun)
+            if not is_alive:
+                return 0, written, b""
+        if objects is None and was_empty:
+            return step.target, written, begun
+        if step.events or written is None or step.mode != written.mode:
+            written = Written(num_tokens, written, objects, depth, step.mode)
+        return step.target, written, begun
+
+    # ---------------------------------------------------------------- what is left out
+
+    def row(self, written: Written, state: int, bits: Ints, typed: Callable[[], bytes]) -> Ints:
+        """The tokens of a row that repeat no key: the row itself, or an array of the caller's own."""
+        left = bits
+        objects = written.objects
+        if objects is not None and not written.depth:
+            place = self.place(state)
+            if place == k.IN_KEY or (place and not self.is_endless):
+                for path in self._cuts(objects, state, typed() if place == k.IN_KEY else b""):
+                    left = bits.copy() if left is bits else left
+                    written_kernels.clear_below(self._automaton.memory, np.frombuffer(path, np.uint8), left)
+        if not self.tokens.twice and (objects is None or (self.is_endless and not objects.has_tokens)):
+            return left  # nearly always
+        for token_id in self._suspects(written):
+            word, bit = token_id >> 5, token_id & 31
+            if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:
+                left = bits.copy() if left is bits else left
+                left[word] &= ~np.int32(np.uint32(1 << bit).astype(np.int32))
+        return left
+
+    def _suspects(self, written: Written) -> Iterator[int]:
+        """Tokens that may be forbidden though they begin elsewhere than inside a key."""
+        yield from self.tokens.twice
+        objects, begun = written.objects, self.tokens.begun
+        while objects is not None:
+            yield from objects.tokens()
+            if not self.is_endless:
+                texts = objects.beginning_with(b"")
+                for beginning in {text[:end] for text in texts for end in range(len(text) + 1)}:
+                    yield from begun.get(beginning, ())
+            objects = objects.below
+
+    def _cuts(self, innermost: OpenObject, state: int, begun: bytes) -> list[bytes]:
+        """The shortest bytes from a state before or inside a key that lead to keys of the object only."""
+        texts = [text + QUOTE for text in innermost.beginning_with(begun)]
+        if not texts:
+            return []
+        if self.place(state) == k.IN_KEY:
+            if self.is_endless:
+                return [text[len(begun) :] for text in texts]
+            return self._explored(state, texts, len(begun))[1]
+        inside = 0 if self.is_endless else self._automaton.advance_bytes(state, QUOTE)
+        return [QUOTE + cut for cut in self._explored(inside, texts, 0)[1]] if inside else []
+
+    def _is_alive(self, innermost: OpenObject, state: int, begun: bytes) -> bool:
+        """Whether some key that the object does not have can be reached."""
+        texts = [text + QUOTE for text in innermost.beginning_with(begun)]
+        if not texts:
+            return True
+        if self.place(state) == k.IN_KEY:
+            return self._explored(state, texts, len(begun))[0]
+        inside = self._automaton.advance_bytes(state, QUOTE)
+        return not inside or self._explored(inside, texts, 0)[0]
+
+    def _explored(self, state: int, texts: list[bytes], depth: int) -> tuple[bool, list[bytes]]:
+        """Whether something else than some texts can be written from a state, and the shortest ways to nothing else.
+
+        Args:
+            texts: forbidden keys with the quote behind them, all alike in their first `depth` bytes.
+        """
+        automaton = self._automaton
+        nodes = [(state, texts, depth, -1)]  # of the trie of the texts, with the state there; and the node above
+        is_alive: list[bool] = []
+        ends: list[tuple[int, bytes]] = []  # a node, and the forbidden text that ends behind it
+        for number, (here, below, position, _) in enumerate(nodes):  # grows meanwhile
+            groups: dict[int, list[bytes]] = {}
+            for text in below:
+                groups.setdefault(text[position], []).append(text)
+            live = np.flatnonzero(automaton.live_bytes(here)).tolist()
+            is_alive.append(any(byte not in groups for byte in live))
+            for byte in live:
+                group = groups.get(byte, [])
+                ends += [(number, text) for text in group if len(text) == position + 1]
+                if group and len(group[0]) > position + 1:
+                    after = automaton.advance_bytes(here, bytes([byte]))
+                    nodes.append((after, group, position + 1, number))
+        for number in range(len(nodes) - 1, 0, -1):
+            if is_alive[number]:
+                is_alive[nodes[number][3]] = True
+        cuts = [text[depth:] for number, text in ends if is_alive[number]]
+        for number in range(1, len(nodes)):
+            _, below, position, above = nodes[number]
+            if not is_alive[number] and is_alive[above]:
+                cuts.append(below[0][depth:position])
+        return is_alive[0], cuts
+
+
+def _is_endless(table: TextTable) -> bool:
+    """Whether every text that has begun can go on without end."""
+    if table.counted is not None:
+        return False
+    if not table.arrays:
+        return True  # any string but some
+    next_states, no_more = table.arrays[0], table.arrays[1].astype(np.bool_)
+    no_more[0] = True
+    return bool((no_more[next_states].all(axis=1) == no_more).all())

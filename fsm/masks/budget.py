@@ -1,0 +1,129 @@
+"""Budget: the rows of tokens after which the text can still be finished in the tokens that are left.
+
+A token is allowed iff `Liveness.bound(state after it) <= tokens left`. As some token always lowers the bound, a
+request that begins with enough tokens never meets an empty row, and ends complete.
+
+    tokens left    many                               few                                   at the end
+                   every state's cost in bytes        no token of the row needs more:       token by token
+                   is less: the row itself            the row itself (`worst`, kept)
+
+Inside a text, where a row is wide, most tokens are settled together: those that stay inside and leave at most n
+bytes to its end need no more than n tokens and the bound of what comes after the text. (With that state alone; where
+other positions are possible as well, or bounds are not exact any more, bytes are counted for all of it, which is more,
+never less.)
+Invariant: a row within a budget is a subset of the row, and holds EOS iff the row does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..automaton.automaton import NO_LIMIT, Automaton
+from ..text.alphabet import Ints
+from ..text.text_table import TextTable
+from .liveness import Liveness
+from .masks import NO_EXITS, Masks
+
+MAX_KEPT = 65_536
+MAX_ROW_BYTES = 128 << 10  # of tight rows
+
+
+class Budget:
+    """The rows of one automaton under a budget."""
+
+    def __init__(self, automaton: Automaton, liveness: Liveness, masks: Masks) -> None:
+        self._automaton = automaton
+        self._liveness = liveness
+        self._masks = masks
+        self._worst: dict[int, int] = {}
+        self._rows: dict[tuple[int, int], Ints] = {}
+        self._is_exact = True  # what is kept was found while searches were exact
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept."""
+        return 100 * (len(self._worst) + len(self._rows)) + sum(row.nbytes for row in list(self._rows.values()))
+
+    def is_free(self, state: int, limit: int) -> bool:
+        """Whether `limit` tokens suffice after every token of the row, so that the budget forbids nothing."""
+        if self._masks.row(state).worst <= limit:
+            return True
+        worst = self._worst.get(state)
+        if worst is None:
+            inside, least = self._inside(state, NO_LIMIT)
+            rest = self._masks.row(state).bits & ~(inside | self._automaton.vocabulary.eos_words)
+            worst = max(least, self._liveness.worst(state, rest))
+            if len(self._worst) >= MAX_KEPT:
+                self._worst.clear()
+            self._worst[state] = worst
+        return worst <= limit
+
+    def row(self, state: int, limit: int) -> Ints:
+        """The tokens after which `limit` further tokens surely suffice; EOS as in the row. Read-only, shared."""
+        found, eos = self._masks.row(state), self._automaton.vocabulary.eos_words
+        row = found.bits
+        if found.worst <= limit:
+            return row
+        if self._is_exact and not self._liveness.is_exact:
+            self._is_exact = False
+            self._worst.clear()
+            self._rows.clear()
+        tight = self._rows.get((state, limit))  # requests that began together come to their ends together
+        if tight is not None:
+            return tight
+        if limit < 0:
+            return row & eos
+        if limit >= self._liveness.bound(state) and self.is_free(state, limit):
+            return row  # below its own bound a state is hardly ever free: not worth finding out
+        inside, _ = self._inside(state, limit)
+        rest = row & ~(inside | eos)
+        self._liveness.keep_within(state, rest, limit)
+        tight = inside & row | rest | row & eos
+        tight.flags.writeable = False
+        if len(self._rows) >= max(1, MAX_ROW_BYTES // row.nbytes):
+            self._rows.clear()
+        self._rows[state, limit] = tight
+        return tight
+
+    def _inside(self, state: int, limit: int) -> tuple[Ints, int]:
+        """Tokens that stay inside a text and surely leave enough, and how many tokens are enough for all of them."""
+        automaton, network = self._automaton, self._automaton.network
+        bits = np.zeros(automaton.vocabulary.num_words, np.int32)
+        worst = -1
+        if not self._liveness.is_by_bytes:
+            return bits, worst
+        texts, is_elsewhere = automaton.texts(state)
+        scratch = np.empty(automaton.vocabulary.num_words, np.int32)
+        for configuration, text, sub, count in texts:
+            table = network.texts[text]
+            after = automaton.after_text(state, configuration)
+            is_alone = len(texts) == 1 and not is_elsewhere
+            by_tokens = is_alone and self._liveness.is_exact
+            least = self._liveness.bound(after) if by_tokens else automaton.min_bytes(after)
+            if least > limit:
+                continue
+            if limit == NO_LIMIT:
+                mask = self._masks.text_mask(table, sub, False, count)
+                inside, most = mask.bits, mask.worst
+            elif table.counted is not None:
+                self._inside_counted(table, sub, count, limit - least, scratch)
+                inside, most = scratch, limit - least
+            else:
+                _, most, _ = automaton.walk_text(table.fields, sub, 0, limit - least, scratch, NO_EXITS)
+                inside = scratch
+            bits |= inside
+            worst = max(worst, most + least)
+        return bits, worst
+
+    def _inside_counted(self, table: TextTable, sub: int, count: int, limit: int, bits: Ints) -> None:
+        """Sets the bits of tokens that stay inside a counted text and surely leave at most `limit` bytes to its end.
+
+        Far from the bounds the language itself is asked. Its bytes are at least as many as the characters, each of
+        which counts as a widest one.
+        """
+        counted, uncounted = table.counted, table.uncounted
+        assert counted is not None and uncounted is not None
+        if counted.is_free(count, self._automaton.vocabulary.max_token_len):
+            self._automaton.walk_text(uncounted.fields, sub, 0, limit // table.widest, bits, NO_EXITS)
+        else:
+            self._automaton.walk_text(table.fields, sub, count, limit, bits, NO_EXITS)

@@ -1,0 +1,115 @@
+"""Compiled: which of the tokens that may come next leave few enough to complete the text.
+
+Few tokens are tried one by one, many by a walk through the trie, in which they share the bytes that they begin with.
+How many more each of them needs is asked of `budget_kernels`, and only where bytes alone do not settle the matter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..automaton.automaton_kernels import advance, step
+from ..compiled import inner_kernel, kernel
+from ..memory import (
+    CAP_STATES,
+    NEXT_SAME,
+    PATH,
+    S_COST,
+    STATE_WIDTH,
+    STATES,
+    TRIE_BYTES,
+    TRIE_DEPTHS,
+    TRIE_ENDS,
+    TRIE_SIZE,
+    TRIE_TOKENS,
+    WHOLE,
+    i32,
+    u8,
+)
+from .budget_kernels import LOW_BITS, NEED_LEAST, find_least
+
+MANY_TOKENS = 4096  # beyond that the trie is walked instead of each token
+
+
+@kernel
+def keep_within(
+    memory: Any, state: Any, bits: Any, limit: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any
+) -> Any:
+    """Clears the bits of the tokens after which `limit` tokens do not suffice; all of them may follow the state.
+
+    With a limit below zero nothing is cleared. Returns 1 + the greatest `least_tokens` met, if the limit is below zero;
+    else some number that is not negative. Or the negative code for help; it is then called again.
+    """
+    if least.shape[0] < memory[CAP_STATES]:
+        return np.int64(NEED_LEAST)
+    num_tokens = np.int64(0)
+    for index in range(bits.shape[0]):
+        word = np.int64(bits[index]) & LOW_BITS
+        while word:
+            word &= word - 1
+            num_tokens += 1
+    if num_tokens > MANY_TOKENS:
+        return _keep_by_walk(memory, state, bits, limit, least, ways, queue, path, flags, work)
+    worst = np.int64(0)
+    for index in range(bits.shape[0]):
+        word = np.int64(bits[index]) & LOW_BITS
+        for bit in range(32 if word else 0):
+            if word >> bit & 1:
+                target = np.int64(advance(memory, state, 32 * index + bit))
+                if target < 0:
+                    return target
+                tokens = _least_beyond(memory, target, limit, least, ways, queue, path, flags, work)
+                if tokens < 0:
+                    return tokens
+                worst = max(worst, tokens + 1)
+                if 0 <= limit < tokens:
+                    bits[index] &= ~(np.int32(1) << np.int32(bit))
+    return worst
+
+
+@inner_kernel
+def _least_beyond(
+    memory: Any, state: Any, limit: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any
+) -> Any:
+    """`least_tokens`, or 0 if the bytes alone are within the limit."""
+    if i32(memory[STATES])[state * STATE_WIDTH + S_COST] <= limit:
+        return np.int64(0)
+    return np.int64(find_least(memory, state, least, ways, queue, path, flags, work))
+
+
+@inner_kernel
+def _keep_by_walk(
+    memory: Any, state: Any, bits: Any, limit: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any
+) -> Any:
+    """`keep_within` by a walk through the trie, its states in i32(memory[PATH])."""
+    data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
+    ends, tokens = i32(memory[WHOLE + TRIE_ENDS]), i32(memory[WHOLE + TRIE_TOKENS])
+    same, states = i32(memory[NEXT_SAME]), i32(memory[PATH])
+    states[0] = state
+    worst, node = np.int64(0), np.int64(0)
+    while node < memory[WHOLE + TRIE_SIZE]:
+        depth = np.int64(depths[node])
+        target = np.int64(step(memory, np.int64(states[depth - 1]), np.int64(data[node])))
+        if target < 0:
+            return target
+        if target == 0:
+            node = np.int64(ends[node])
+            continue
+        states[depth] = target
+        token = np.int64(tokens[node])
+        node += 1
+        if token < 0:
+            continue
+        needed = _least_beyond(memory, target, limit, least, ways, queue, path, flags, work)
+        if needed < 0:
+            return needed
+        while token >= 0:
+            bit = np.int32(1) << np.int32(token & 31)
+            if bits[token >> 5] & bit:
+                worst = max(worst, needed + 1)
+                if 0 <= limit < needed:
+                    bits[token >> 5] &= ~bit
+            token = np.int64(same[token])
+    return worst

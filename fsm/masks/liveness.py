@@ -1,0 +1,161 @@
+"""Liveness: can the text be finished in tokens, and in how many?
+
+Where every byte is a token, whatever can be finished in n bytes can be finished in n tokens, and usually in a third
+of that: `budget_kernels` counts the tokens of the shortest completions exactly. It is asked only where bytes do not
+settle the matter, so it costs nothing while plenty of tokens are left; then some microseconds for each state that a
+shortest completion passes through, once. Searches leave half of the automaton's memory to the text.
+
+A vocabulary without byte fallback is different: a state may be alive byte by byte and still have no token that leads
+on. Then the tokens themselves are searched, best first by the bytes that are left, and what was found is kept: a way
+for the states on it, "never" for everything that was seen if there is none. A search looks at all tokens of each
+state it visits, usually one state per token of the way out.
+
+Either way `bound` is a promise: from a state whose bound is n > 0 some token leads to a state whose bound is below n.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConstraintTooLarge
+from ..automaton.automaton import Automaton
+from ..memory import NEVER
+from ..text.alphabet import Ints
+from ..vocabulary.trie import MAX_TOKEN_LEN
+from . import budget_kernels, keep_kernels
+
+MAX_VISITED = 20_000
+FIRST_QUEUE = 256
+
+_NOTHING, _NO_QUEUE, _NO_FLAGS = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8)
+_NO_WAYS = np.empty(0, np.int16)
+
+
+class Liveness:
+    """Bounds on the number of tokens to acceptance, for the states of one automaton."""
+
+    def __init__(self, automaton: Automaton) -> None:
+        self._automaton = automaton
+        self.is_by_bytes = automaton.vocabulary.is_complete
+        self._bounds: dict[int, int] = {0: NEVER}
+        # room for searches, made when there is one
+        self._least = self._path = _NOTHING
+        self._ways = _NO_WAYS
+        self._queue, self._flags, self._work = _NO_QUEUE, _NO_FLAGS, _NO_QUEUE
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is known so far."""
+        found = self._least.nbytes + self._ways.nbytes + self._queue.nbytes
+        return found + 100 * (len(self._bounds) - 1)  # of the dead state all know
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether shortest completions are still searched for: what was found is then true of all states alike."""
+        return not len(self._work) or bool(self._work[1] > 0)
+
+    def bound(self, state: int) -> int:
+        """A number of tokens that surely suffices to reach acceptance; NEVER (1 << 29) if none does."""
+        if self.is_by_bytes:
+            if state < len(self._least) and self._least[state] > 0:
+                return int(self._least[state]) - 1
+            return self._call(lambda *room: budget_kernels.least_tokens(room[0], state, *room[1:])) if state else NEVER
+        found = self._bounds.get(state)
+        return self._search(state) if found is None else found
+
+    def is_within(self, state: int, limit: int) -> bool:
+        """Whether `limit` tokens surely suffice to reach acceptance."""
+        if self.is_by_bytes and self._automaton.min_bytes(state) <= limit:
+            return True
+        return self.bound(state) <= limit
+
+    def is_possible(self, state: int) -> bool:
+        """Whether acceptance can be reached at all."""
+        return state > 0 if self.is_by_bytes else self.bound(state) < NEVER
+
+    def advance(self, state: int, token_id: int) -> int:
+        """As `Automaton.advance`, but 0 if the text could not be finished any more."""
+        target = self._automaton.advance(state, token_id)
+        return target if target and self.bound(target) < NEVER else 0
+
+    def keep_within(self, state: int, bits: Ints, limit: int) -> None:
+        """Clears the bits of the tokens after which `limit` further tokens are not known to suffice."""
+        if self.is_by_bytes:
+            self._call(lambda *room: keep_kernels.keep_within(room[0], state, bits, limit, *room[1:]))
+            return
+        targets = self._automaton.targets(state, bits)
+        bounds = {target: self.bound(target) for target in np.unique(targets[targets > 0]).tolist()}
+        for token_id in np.flatnonzero(targets).tolist():
+            if bounds[int(targets[token_id])] > limit:
+                bits[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).astype(np.int32)
+
+    def worst(self, state: int, bits: Ints) -> int:
+        """The greatest bound after one of the tokens, all of which may follow; -1 without tokens."""
+        if self.is_by_bytes:
+            return self._call(lambda *room: keep_kernels.keep_within(room[0], state, bits, -1, *room[1:])) - 1
+        targets = self._automaton.targets(state, bits)
+        return max((self.bound(target) for target in np.unique(targets[targets > 0]).tolist()), default=-1)
+
+    def _call(self, function: Callable[..., Any]) -> int:
+        """Calls with memory and scratch until nothing more is needed."""
+        if not len(self._queue):
+            self._queue = np.empty(FIRST_QUEUE, np.int64)
+            self._path = np.empty(MAX_TOKEN_LEN + 1, np.int32)
+            self._flags = np.empty(256, np.uint8)
+            self._work = np.array([0, budget_kernels.TOTAL_WORK])
+        while True:
+            missing = self._automaton.max_states - len(self._least)
+            if missing > 0:
+                self._ways = np.concatenate((self._ways, np.zeros(missing, np.int16)))
+                self._least = np.concatenate((self._least, np.zeros(missing, np.int32)))
+            memory = self._automaton.memory
+            result = int(function(memory, self._least, self._ways, self._queue, self._path, self._flags, self._work))
+            if result >= 0:
+                return result
+            if result == budget_kernels.NEED_QUEUE:
+                self._queue = np.empty(2 * len(self._queue), np.int64)
+            elif result != budget_kernels.NEED_LEAST:
+                self._automaton.make_room(result)
+                if self._automaton.is_half_full:  # the other half is for the text itself
+                    self._work[1] = 0
+
+    def _search(self, start: int) -> int:
+        automaton, bounds = self._automaton, self._bounds
+        parents = {start: -1}
+        frontier = [(automaton.min_bytes(start), start)]
+        while frontier:
+            _, state = heapq.heappop(frontier)
+            known = bounds.get(state)
+            if known is None and automaton.is_accepting(state):
+                known = 0
+            if known is not None:
+                if known < NEVER:
+                    self._note_way(state, known, parents)
+                    return bounds[start]
+                continue
+            row = np.zeros(automaton.vocabulary.num_words, np.int32)
+            automaton.walk(state, NEVER, row)
+            for target in np.unique(automaton.targets(state, row)).tolist():
+                if target and target not in parents:
+                    parents[target] = state
+                    heapq.heappush(frontier, (automaton.min_bytes(target), target))
+            if len(parents) > MAX_VISITED:
+                raise ConstraintTooLarge(
+                    "this vocabulary has no token for some bytes, and no way to finish the text was found in time"
+                )
+        for state in parents:
+            bounds[state] = NEVER
+        return NEVER
+
+    def _note_way(self, state: int, bound: int, parents: dict[int, int]) -> None:
+        """Notes the bounds of the states on the way that ends at `state`."""
+        while state >= 0:
+            known = self._bounds.get(state, NEVER)
+            bound = min(bound, known)
+            self._bounds[state] = bound
+            bound += 1
+            state = parents[state]

@@ -1,0 +1,306 @@
+"""The store of known mask rows: equal rows are one array, the least recently used entries go first, bytes are bounded.
+
+Two kinds of entries, each in the dictionary ("shelf") of its owner, which looks it up without asking the store:
+
+    owner       key              entry
+    Masks       state            Row: a finished row of one constraint
+    TextTable   text state       TextMask: the tokens inside a text, for all constraints that have the text
+
+    entries ──► arrays of bits, one per distinct content
+
+A shelf goes with its owner: the store keeps no constraint and no text automaton alive. It knows no automata, it is told
+what the rows are.
+
+Least recently used is told by a second chance, so that a hit costs one assignment: entries stand in line in the order
+they were made; a hit marks its entry; an entry that is marked when its turn comes loses the mark and goes to the end.
+
+Invariant: `num_bytes` is the sum over all entries and distinct arrays, at most `max_bytes` but for the newest entry.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Hashable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..automaton.text_walk_kernels import alike
+from ..text.alphabet import Ints
+from ..text.text_table import TextTable
+from ..vocabulary.vocabulary import Vocabulary
+from .row_kernels import hash_row, is_same_row
+
+ENTRY_BYTES = 320  # an entry with its places in its shelf and in line
+MAX_CHANCES = 64  # marks taken away for one entry: a long line of marked ones must not hold up whoever needs room
+SHARE_STATES = 16  # automata with fewer states are not searched for states that behave alike
+NUM_RECENT = 4  # states of one automaton that a new one is compared with
+MAX_PAIRS = 512  # pairs of states looked at in one comparison
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A finished row.
+
+    Attributes:
+        bits: int32[num_words], the tokens that may follow, EOS included; shared by all rows of this content.
+        worst: the greatest cost after one of them.
+        hash: of the bits, as the store knows them; 0: not known yet.
+        is_recent: looked up since the store last looked.
+    """
+
+    bits: Ints
+    worst: int
+    hash: int = 0
+    is_recent: bool = False
+
+    @property
+    def num_bytes(self) -> int:
+        """Beside the bits."""
+        return ENTRY_BYTES
+
+
+@dataclass(slots=True, eq=False)
+class TextMask:
+    """The tokens that stay inside a text, and the places where they could leave it.
+
+    Attributes:
+        bits: int32[num_words]; shared as in `Row`.
+        worst: no token of the row leaves more bytes than this to the end of the text.
+        exits, starts: the trie nodes that may follow an end of the text, grouped by byte; see `walk_exits`.
+            None: not asked for yet.
+        trie: WHOLE or REST, the trie that they belong to.
+        hash, is_recent: as in `Row`.
+    """
+
+    bits: Ints
+    worst: int
+    exits: Ints | None
+    starts: Ints | None
+    trie: int
+    hash: int = 0
+    is_recent: bool = False
+
+    @property
+    def num_bytes(self) -> int:
+        """Beside the bits."""
+        num_bytes = ENTRY_BYTES
+        for array in (self.exits, self.starts):
+            num_bytes += array.nbytes if array is not None else 0
+        return num_bytes
+
+
+Entry = Row | TextMask
+Shelf = MutableMapping[Any, Any]
+
+
+@dataclass(slots=True, eq=False)
+class Bits:
+    """One distinct array and the number of entries that share it."""
+
+    array: Ints
+    num_entries: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class TextShelf:
+    """What is known of one text automaton.
+
+    Attributes:
+        masks: by text state.
+        counted: by (text state, number of characters), near the bounds of a counted text.
+        recent: by template node, the last table states that were met.
+    """
+
+    masks: dict[int, TextMask] = field(default_factory=dict)
+    counted: dict[tuple[int, int], TextMask] = field(default_factory=dict)
+    recent: dict[int, list[int]] = field(default_factory=dict)
+
+
+class MaskStore:
+    """Rows and text masks of one vocabulary. Shared by all constraints of a compiler; thread-safe.
+
+    A dropped entry is simply made again.
+
+    Attributes:
+        scratch: int32[num_words], all zero whenever nobody holds `scratch_lock`.
+        exits: int32[number of trie nodes + 1], for whoever holds `scratch_lock`.
+        row, row_lock: int32[num_words] and who may write to it. Most rows turn out to be known ones: they are made
+            here, so that only a new one needs memory.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, max_bytes: int) -> None:
+        self.vocabulary = vocabulary
+        self.max_bytes = max_bytes
+        self.scratch = np.zeros(vocabulary.num_words, np.int32)
+        self.exits = np.empty(vocabulary.trie.num_nodes + 1, np.int32)
+        self.scratch_lock = threading.Lock()
+        self.row = np.zeros(vocabulary.num_words, np.int32)
+        self.row_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._num_bytes = 0
+        self._num_entries = 0
+        self._line: deque[tuple[Shelf, Hashable]] = deque()
+        self._distinct: dict[int, Bits] = {}
+        self._left: deque[Shelf] = deque()  # shelves whose owners are gone
+        self._owners: set[weakref.ref[object]] = set()
+        self._texts: weakref.WeakKeyDictionary[TextTable, TextShelf] = weakref.WeakKeyDictionary()
+        self._pairs = np.empty((MAX_PAIRS, 2), np.int32)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of all entries and arrays."""
+        with self._lock:
+            self._clear_left()
+            return self._num_bytes
+
+    @property
+    def num_entries(self) -> int:
+        """Rows and text masks that are known."""
+        with self._lock:
+            self._clear_left()
+            return self._num_entries
+
+    @property
+    def num_distinct(self) -> int:
+        """Arrays that they share."""
+        with self._lock:
+            self._clear_left()
+            return len(self._distinct)
+
+    # ---------------------------------------------------------------- shelves and entries
+
+    def shelf_of(self, owner: object) -> dict[int, Row]:
+        """A new shelf for the rows of `owner`, which goes when the owner does."""
+        shelf: dict[int, Row] = {}
+        self._leave_with(owner, shelf)
+        return shelf
+
+    def _leave_with(self, owner: object, shelf: Shelf) -> None:
+        # The owner may go at any moment, also while this thread holds the lock: the shelf is cleared later.
+        left, owners = self._left, self._owners
+
+        def leave(reference: weakref.ref[object]) -> None:
+            left.append(shelf)
+            owners.discard(reference)
+
+        owners.add(weakref.ref(owner, leave))
+
+    def keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
+        """Puts an entry on a shelf; its bits become those of an equal entry if there is one."""
+        entry.hash = entry.hash or hash_row(entry.bits)
+        with self._lock:
+            self._keep(shelf, key, entry)
+
+    def keep_copy(self, shelf: Shelf, key: Hashable, bits: Ints, worst: int) -> Row:
+        """Puts a row of these bits on a shelf: an equal array that is known, or a copy."""
+        hash_of_bits = hash_row(bits)
+        with self._lock:
+            known = self._distinct.get(hash_of_bits)
+            array = known.array if known is not None and is_same_row(known.array, bits) else bits.copy()
+            row = Row(array, worst, hash_of_bits)
+            self._keep(shelf, key, row)
+        return row
+
+    def _keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
+        if self._left:
+            self._clear_left()
+        bits = self._distinct.get(entry.hash)
+        if bits is None:
+            entry.bits.setflags(write=False)
+            bits = self._distinct[entry.hash] = Bits(entry.bits)
+            self._num_bytes += entry.bits.nbytes
+        elif bits.array is not entry.bits and is_same_row(bits.array, entry.bits):
+            entry.bits = bits.array
+        if bits.array is entry.bits:
+            bits.num_entries += 1
+        else:  # another row with the same hash has come first
+            entry.bits.setflags(write=False)
+            self._num_bytes += entry.bits.nbytes
+        before = shelf.get(key)
+        if before is not None:
+            self._forget(before)
+        shelf[key] = entry
+        self._num_bytes += entry.num_bytes
+        self._num_entries += 1
+        self._line.append((shelf, key))
+        if self._num_bytes > self.max_bytes:
+            self._make_room()
+        if len(self._line) > 2 * self._num_entries + 1024:
+            self._close_ranks()
+
+    def _forget(self, entry: Entry) -> None:
+        """Takes an entry that has left its shelf out of the accounts."""
+        self._num_entries -= 1
+        self._num_bytes -= entry.num_bytes
+        bits = self._distinct.get(entry.hash)
+        if bits is None or bits.array is not entry.bits:
+            self._num_bytes -= entry.bits.nbytes
+            return
+        bits.num_entries -= 1
+        if not bits.num_entries:
+            del self._distinct[entry.hash]
+            self._num_bytes -= entry.bits.nbytes
+
+    def _make_room(self) -> None:
+        """Drops entries from the front of the line until the rest fits; the newest stays."""
+        chances = MAX_CHANCES
+        while self._num_bytes > self.max_bytes and len(self._line) > 1:
+            shelf, key = self._line.popleft()
+            entry = shelf.get(key)
+            if entry is None:
+                continue
+            if entry.is_recent and chances:
+                entry.is_recent = False
+                chances -= 1
+                self._line.append((shelf, key))
+                continue
+            del shelf[key]
+            self._forget(entry)
+            chances = MAX_CHANCES
+
+    def _clear_left(self) -> None:
+        while self._left:
+            shelf = self._left.popleft()
+            for entry in shelf.values():
+                self._forget(entry)
+            shelf.clear()
+
+    def _close_ranks(self) -> None:
+        """Takes those out of the line that have left by another way, or stand in it twice."""
+        standing: set[tuple[int, Hashable]] = set()
+        line: deque[tuple[Shelf, Hashable]] = deque()
+        for shelf, key in reversed(self._line):
+            if key in shelf and (id(shelf), key) not in standing:
+                standing.add((id(shelf), key))
+                line.appendleft((shelf, key))
+        self._line = line
+
+    # ---------------------------------------------------------------- text masks
+
+    def text_shelf(self, table: TextTable) -> TextShelf:
+        """The shelf of a text automaton."""
+        with self._lock:
+            shelf = self._texts.get(table)
+            if shelf is None:
+                shelf = self._texts[table] = TextShelf()
+                self._leave_with(table, shelf.masks)
+                self._leave_with(table, shelf.counted)
+            return shelf
+
+    def stand_in(self, table: TextTable, shelf: TextShelf, sub: int) -> int:
+        """The text state whose mask stands for that of `sub`: the first one met that behaves alike."""
+        if table.num_states < SHARE_STATES:
+            return sub
+        state, node = divmod(sub, table.num_nodes)
+        with self._lock:
+            recent = shelf.recent.setdefault(node, [])
+            for other in recent:
+                if alike(table.fields, state, other, self.vocabulary.max_token_len, self._pairs):
+                    return other * table.num_nodes + node
+            recent.insert(0, state)
+            del recent[NUM_RECENT:]
+            return sub

@@ -1,0 +1,255 @@
+"""Masks: which tokens may come next in a state, as a row of bits.
+
+A token may follow a state if it may follow one of its configurations, so a row is an OR over configurations (those that
+stand alike in a text being one, and what may follow it one state):
+
+    inside a text automaton     tokens that stay inside: depends on (automaton, text state) alone, hence known once
+                                for all constraints of the process; plus tokens that leave it: a walk below the
+                                few trie nodes at which the text may end
+    anywhere else               a walk through the trie, a few hundred nodes, since literals are narrow
+
+So a wide row (inside a JSON string: 128,000 of 131,000 tokens) is one copy and a short walk, never a walk through
+the vocabulary. Long bounded texts share rows as well: states that behave alike for as many characters as the
+longest token has (`alike`) have the same tokens inside.
+
+What was made is kept in a `MaskStore`, where equal rows are one array. A row that takes long can be made in parts, so
+that who has others to serve is not held up by it.
+
+Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-only arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from ...errors import ConstraintTooLarge
+from ..automaton.automaton import ENDLESS, IN_TEXT, NO_LIMIT, Automaton, OutOfWork
+from ..memory import NEVER
+from ..text.alphabet import Ints
+from ..text.counted import Counted
+from ..text.text_table import TextTable
+from .liveness import Liveness
+from .mask_store import MaskStore, Row, TextMask, TextShelf
+
+NOTHING = np.empty(0, np.int32)
+NO_EXITS = np.empty(0, np.int32)
+MAX_CHARACTER_LEN = 5  # bytes that may be missing of a character (or of an escape) that has begun
+FEW_TEXTS = 12  # texts after which their work is charged
+TEXT_WORK = 400  # what one of them is charged: about 30 µs
+MAX_ATTEMPTS = 500  # of one walk
+MAX_BEGUN = 64  # rows that have been begun and wait for more work to be allowed
+
+Result = TypeVar("Result")
+
+
+class Masks:
+    """The rows of one automaton."""
+
+    def __init__(self, automaton: Automaton, liveness: Liveness, store: MaskStore) -> None:
+        self.automaton = automaton
+        self.liveness = liveness
+        self.store = store
+        self.rows = store.shelf_of(self)
+        self._begun: dict[int, Generator[None, None, Row]] = {}
+
+    def row(self, state: int) -> Row:
+        """The row of a state, from the store if it is known."""
+        found = self.rows.get(state) or self._at_once(state)
+        if found is None:
+            found = _finished(self._continued(state))
+            self.store.keep(self.rows, state, found)
+        found.is_recent = True
+        return found
+
+    def make(self, state: int, work: int) -> bool:
+        """Makes a row, or a part of it if that takes more than `work` (`Automaton.allow`). Whether it is known now.
+
+        Raises:
+            ConstraintTooLarge: it was asked for too often, or the automaton has grown too large.
+        """
+        self.automaton.allow(work)
+        try:
+            if self._at_once(state) is not None:
+                return True
+            making = self._continued(state)
+            next(making)
+        except StopIteration as end:
+            self.store.keep(self.rows, state, end.value)
+            return True
+        finally:
+            self.automaton.allow(ENDLESS)
+        if len(self._begun) >= MAX_BEGUN:
+            self._begun.pop(next(iter(list(self._begun))), None)
+        self._begun[state] = making
+        return False
+
+    def _at_once(self, state: int) -> Row | None:
+        """Makes and keeps the row of a state the ordinary way; None if that is not possible, or not allowed.
+
+        The same as `_steps` for those with few texts and every byte as a token, without memory of its own.
+        """
+        if state in self._begun or not self.liveness.is_by_bytes:
+            return None
+        automaton = self.automaton
+        with self.store.row_lock:
+            try:
+                cost = automaton.row_outside_texts(state, self.store.row)
+            except OutOfWork:
+                return None  # what was found out makes the other way shorter
+            if cost != IN_TEXT:
+                return self.store.keep_copy(self.rows, state, self.store.row, max(cost - 1, 0))
+        texts, is_elsewhere = automaton.texts(state)
+        if len(texts) > FEW_TEXTS:
+            return None
+        masks = [self._text_at(state, *text) for text in texts]
+        with self.store.row_lock:
+            bits, worst = self.store.row, 0
+            bits[:] = masks[0][0].bits
+            try:
+                for index, (mask, after) in enumerate(masks):
+                    if index:
+                        np.bitwise_or(bits, mask.bits, out=bits)
+                    worst = max(worst, mask.worst + automaton.min_bytes(after))
+                    if mask.exits is not None and mask.starts is not None and automaton.has_bytes(after):
+                        cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, bits)
+                        worst = max(worst, cost - 1)
+                if is_elsewhere:
+                    worst = max(worst, automaton.walk(automaton.without_texts(state), NO_LIMIT, bits) - 1)
+            except OutOfWork:
+                return None
+            if automaton.is_accepting(state):
+                np.bitwise_or(bits, self.store.vocabulary.eos_words, out=bits)
+            return self.store.keep_copy(self.rows, state, bits, worst)
+
+    def _text_at(self, state: int, configuration: int, text: int, sub: int, count: int) -> tuple[TextMask, int]:
+        """The mask of one of `Automaton.texts`, and the state once that has ended."""
+        after = self.automaton.after_text(state, configuration)
+        table = self.automaton.network.texts[text]
+        return self.text_mask(table, sub, self.automaton.has_bytes(after), count), after
+
+    def _continued(self, state: int) -> Generator[None, None, Row]:
+        """The making of a row, from where it stopped."""
+        begun = self._begun.pop(state, None)
+        return self._steps(state) if begun is None else begun
+
+    def fresh_row(self, state: int) -> Row:
+        """The row of a state, made anew."""
+        return _finished(self._steps(state))
+
+    def _steps(self, state: int) -> Generator[None, None, Row]:
+        """Makes the row of a state; stops wherever the allowance is used up."""
+        automaton, vocabulary = self.automaton, self.store.vocabulary
+        bits = np.zeros(vocabulary.num_words, np.int32)
+        worst = 0
+        texts, is_elsewhere = automaton.texts(state)
+        for number, text in enumerate(texts, 1):
+            mask, after = self._text_at(state, *text)
+            worst = max(worst, mask.worst + automaton.min_bytes(after))
+            np.bitwise_or(bits, mask.bits, out=bits)
+            if automaton.has_bytes(after):
+                leaving, cost = yield from self._patiently(partial(self._leaving, mask, after))
+                if cost:
+                    np.bitwise_or(bits, leaving, out=bits)
+                worst = max(worst, cost - 1)
+            if number % FEW_TEXTS == 0 and not automaton.charge(FEW_TEXTS * TEXT_WORK):
+                yield
+        if is_elsewhere:
+            rest = automaton.without_texts(state) if texts else state
+            worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, NO_LIMIT, bits))) - 1)
+        if not self.liveness.is_by_bytes:
+            worst = NO_LIMIT
+            yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1))
+        if automaton.is_accepting(state):
+            np.bitwise_or(bits, vocabulary.eos_words, out=bits)
+        return Row(bits, worst)
+
+    def _patiently(self, call: Callable[[], Result]) -> Generator[None, None, Result]:
+        """What `call` returns, called again whenever more work is allowed; it may be called any number of times."""
+        num_forgotten = self.automaton.num_forgotten
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                return call()
+            except OutOfWork:
+                if self.automaton.num_forgotten == num_forgotten:
+                    yield
+                else:  # it may begin anew for ever, as what it found is forgotten: once it goes on to its end
+                    self.automaton.allow(ENDLESS)
+        raise ConstraintTooLarge("which tokens may come next takes too much work to find out; nest fewer repetitions")
+
+    def _leaving(self, mask: TextMask, after: int) -> tuple[Ints, int]:
+        """Tokens that leave a text for the state `after` (nothing if none does), and 1 + the greatest cost then."""
+        if mask.exits is None or mask.starts is None:
+            raise AssertionError("the mask has no exits")
+        with self.store.scratch_lock:
+            scratch = self.store.scratch
+            try:
+                cost = self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, scratch)
+                return (scratch.copy() if cost else NOTHING), cost
+            finally:
+                scratch[:] = 0
+
+    def text_mask(self, table: TextTable, sub: int, with_exits: bool, count: int = 0) -> TextMask:
+        """The mask inside a text automaton in byte state `sub`, after `count` characters if they are counted."""
+        if table.counted is not None:
+            return self._counted_mask(table, table.counted, sub, with_exits, count)
+        shelf = self.store.text_shelf(table)
+        found = shelf.masks.get(sub)
+        if found is None or (with_exits and found.exits is None):
+            stand_in = self.store.stand_in(table, shelf, sub)
+            found = self._make_text_mask(table, shelf, stand_in, with_exits)
+            if stand_in != sub:  # which goes on alike for a while, but may be nearer to the end or further off
+                found = replace(found, worst=table.max_bytes + MAX_CHARACTER_LEN)
+                self.store.keep(shelf.masks, sub, found)
+        found.is_recent = True
+        return found
+
+    def _counted_mask(self, table: TextTable, counted: Counted, sub: int, with_exits: bool, count: int) -> TextMask:
+        """Far from the bounds that of the language itself; far below the least length the same for all counts."""
+        vocabulary = self.store.vocabulary
+        longest = vocabulary.max_token_len
+        worst = counted.most_left(count) * table.widest + MAX_CHARACTER_LEN
+        if table.uncounted is not None and counted.is_free(count, longest):
+            return replace(self.text_mask(table.uncounted, sub, with_exits), worst=worst)
+        if counted.is_far_below(count, longest) and counted.is_far_below(0, longest):
+            count = 0
+        shelf = self.store.text_shelf(table)
+        found = shelf.counted.get((sub, count))
+        if found is None or (with_exits and found.exits is None):
+            bits = np.empty(vocabulary.num_words, np.int32)
+            with self.store.scratch_lock:
+                scratch = self.store.exits if with_exits else NO_EXITS
+                num_exits, _, trie = self.automaton.walk_text(table.fields, sub, count, NO_LIMIT, bits, scratch)
+                exits, starts = self.automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
+            found = TextMask(bits, worst, exits, starts, trie)
+            self.store.keep(shelf.counted, (sub, count), found)
+        found.is_recent = True
+        return replace(found, worst=worst)
+
+    def _make_text_mask(self, table: TextTable, shelf: TextShelf, sub: int, with_exits: bool) -> TextMask:
+        known = shelf.masks.get(sub)
+        if known is not None and (known.exits is not None or not with_exits):
+            return known
+        automaton, vocabulary = self.automaton, self.store.vocabulary
+        bits = np.empty(vocabulary.num_words, np.int32)
+        with self.store.scratch_lock:
+            scratch = self.store.exits if with_exits else NO_EXITS
+            num_exits, worst, trie = automaton.walk_text(table.fields, sub, 0, NO_LIMIT, bits, scratch)
+            exits, starts = automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
+        mask = TextMask(bits, worst, exits, starts, trie)
+        self.store.keep(shelf.masks, sub, mask)
+        return mask
+
+
+def _finished(making: Generator[None, None, Row]) -> Row:
+    """The row, however much work it takes."""
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            row: Row = end.value
+            return row

@@ -1,0 +1,40 @@
+"""Comparing mask rows, compiled: by a hash first, and word by word only where that is equal.
+
+Both loops are plain sums over the words, which the compiler turns into vector instructions: a row of 131,072 tokens
+takes less than a microsecond.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..compiled import kernel
+
+
+@kernel
+def hash_row(words: Any) -> Any:
+    """A hash of int32[n], 62 bits: the sum of (word + key) * (word + key) over pairs of words, as in NH.
+
+    NH is the inner hash of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, 1999); the keys here are no secret, since
+    equal hashes are always followed by a comparison.
+    """
+    half = words.shape[0] >> 1
+    total = np.uint64(words.shape[0])
+    for i in range(half):
+        a = np.uint32(np.uint32(words[i]) + np.uint32(np.uint32(i) * np.uint32(0x9E3779B1)))
+        b = np.uint32(np.uint32(words[half + i]) + np.uint32(np.uint32(i) * np.uint32(0x85EBCA77) + np.uint32(1)))
+        total += np.uint64(a) * np.uint64(b)
+    if words.shape[0] & 1:
+        total += np.uint64(np.uint32(words[2 * half])) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((total ^ (total >> np.uint64(32))) & np.uint64(0x3FFFFFFFFFFFFFFF))
+
+
+@kernel
+def is_same_row(left: Any, right: Any) -> Any:
+    """Whether int32[n] and int32[n] are equal; all words are looked at."""
+    differing = np.int32(0)
+    for i in range(left.shape[0]):
+        differing |= left[i] ^ right[i]
+    return differing == 0

@@ -1,0 +1,1 @@
+"""Grammars: expressions and rules, laid out as one flat network of positions."""

@@ -1,0 +1,107 @@
+"""The tables behind `AnyOrder`: which member a text belongs to, and what has to be known of each of them.
+
+A set of members that have been written is a run of frames on the stack, 31 members to a frame: a bit for "cannot be
+written (any more)" and a bit for "must still be written"; below them one with two counts if their number is bounded.
+Frames are interned, so only the sets that somebody has met exist. Where a member begins, its text is read with a trie:
+
+::
+
+    members  "id": ..  "name": ..  "note": ..       (their texts sorted, numbered from 0)
+
+    root --"--> . --i--> member 0 (d": follows)
+                  --n--> . --a--> member 1 (me": follows)
+                           --o--> member 2 (te": follows)
+
+A node of the trie stands for a range of members, first .. end - 1; a byte is let through if one of these can still be
+written. So the place in the trie and the set are all there is to know, however many members there are. Behind the node
+at which a member is alone it is a plain chain of positions, as everywhere else.
+
+This module only builds; `any_order_kernels` and `key_kernels` run. Costs a few microseconds per member.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..memory import A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS, M_ENTRY
+from ..text.alphabet import Ints
+from .expression import AnyOrder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetTables:
+    """All `AnyOrder`s of a network.
+
+    Attributes:
+        sets: int32[num_sets, SET_WIDTH]; members: int32[num_members, MEMBER_WIDTH].
+        tries: int32[num_trie_nodes, TRIE_WIDTH]; edges: int32[num_edges, 2], byte and trie node or ~member.
+        lists: members that are implied or excluded, and first words of sets.
+    """
+
+    sets: Ints
+    members: Ints
+    tries: Ints
+    edges: Ints
+    lists: Ints
+
+    def entries(self, row: int) -> list[int]:
+        """The nodes at which the members of a set go on once their head is read."""
+        first, count = self.sets[row, (A_MEMBERS, A_NUM_MEMBERS)].tolist()
+        return self.members[first : first + count, M_ENTRY].tolist()  # type: ignore[no-any-return]  # numpy's
+
+    def label(self, row: int) -> str:
+        """The set in a few words, for people to read."""
+        count, others = self.sets[row, (A_NUM_MEMBERS, A_NUM_OTHERS)].tolist()
+        return f"{count} members{' and others' if others else ''}, in any order"
+
+
+class SetBuilder:
+    """Collects the sets of a network, as `set_trie_kernels` reads them.
+
+    Attributes:
+        sets: for each BUILT_WIDTH numbers: where among the network's options its nodes will be (the set itself, its
+            key, the separator, the others, and what follows the text of each member); how many members there are, how
+            many of these have texts, how many others; minimum and maximum (-1: none); the literal that is the first
+            member's text, which those of the others follow.
+        required: by member, whether it must be written.
+        relations: nothing, or by member how many it implies and excludes, and these, by their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.num_sets = 0
+        self.sets: list[int] = []
+        self.required: list[int] = []
+        self.relations: list[int] = []
+
+    def add(self, expression: AnyOrder, first_option: int, first_literal: int) -> list[int]:
+        """Adds a set; its members in the order in which they are numbered: by their texts, then those without."""
+        members = expression.members
+        texts = [member.text for member in members]
+        num_texts = len(texts)
+        order = list(range(num_texts))
+        if None in texts:
+            order = [index for index in order if texts[index] is not None]
+            num_texts = len(order)
+            order.sort(key=texts.__getitem__)  # type: ignore[arg-type]  # none of these is None
+            order += [index for index, text in enumerate(texts) if text is None]
+        else:
+            order.sort(key=texts.__getitem__)  # type: ignore[arg-type]
+        if self.relations or any(member.implied or member.excluded for member in members):
+            self._relate(expression, order)
+        required = self.required
+        for index in order:
+            required.append(members[index].is_required)
+        maximum = -1 if expression.maximum is None else expression.maximum
+        self.sets += (first_option, len(members), num_texts, len(expression.others), expression.minimum, maximum)
+        self.sets.append(first_literal)
+        self.num_sets += 1
+        return order
+
+    def _relate(self, expression: AnyOrder, order: list[int]) -> None:
+        if not self.relations:
+            self.relations = [0, 0] * len(self.required)
+        numbers = {index: number for number, index in enumerate(order)}
+        for index in order:
+            member = expression.members[index]
+            self.relations += (len(member.implied), len(member.excluded))
+            self.relations += [numbers[other] for other in (*member.implied, *member.excluded)]

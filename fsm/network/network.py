@@ -1,0 +1,237 @@
+"""Network: a grammar compiled to flat arrays, one node per position.
+
+::
+
+    kind    arg                    next            meaning
+    BYTE    the byte               node            read it
+    BYTES   index into byte_sets   node            read one byte of the set
+    TEXT    index into texts       node            run that text automaton, go on wherever it accepts
+    SPLIT   first index, options   num_options     any of the nodes options[arg : arg + next]
+    CALL    entry node of a rule   node            write the rule, then go on at next
+    LOOP    index into loops       node            the item entry .. RETURN, minimum to maximum times, then next
+    SET     index into sets        node            at least one of its members, in any order, then next
+    KEY     index into sets        -               where a member of the set begins, and inside its text
+    RETURN  -                      -               the rule (or one turn of the loop, or one member) is done
+
+`cost[node]` is the least number of bytes from the node to the end of its rule, `NEVER` if it cannot end: such nodes
+are unreachable by construction of the automaton, so whatever it lets through can be completed.
+It does not know tokens. `positions` builds the nodes, one compiled loop lays them out; linear in the size of the
+expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from struct import pack
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
+from .. import memory as k
+from ..compile_time import CompileTime
+from ..memory import NEVER
+from ..text.alphabet import Ints
+from ..text.text_table import TextTable
+from .any_order import SetTables
+from .expression import Grammar
+from .network_kernels import lay_out
+from .positions import (
+    BYTE,
+    BYTES,
+    CALL,
+    KEY,
+    LOOP,
+    MAX_NODES,
+    MAX_SHORTEST,
+    RETURN,
+    SET,
+    SPLIT,
+    TEXT,
+    Positions,
+    too_large,
+)
+
+__all__ = [
+    "BYTE", "BYTES", "CALL", "KEY", "LOOP", "NEVER", "RETURN", "SET", "SPLIT", "TEXT", "Network", "build_network",
+]  # fmt: skip
+
+
+class Network:
+    """See the module's docstring. Immutable.
+
+    Args:
+        data: int32, all arrays with a head that says where they are (`memory.N_KIND` ..).
+        byte_sets: uint64[num_sets, 4].
+        texts: the text automata.
+        rule_numbers: the numbers of the rules by name.
+        key_texts: which of the texts are keys to be remembered (`Embed.is_key`).
+        owes_keys: whether several of them may have to be written (`Embed.is_owed`).
+
+    `start` is the entry node. The arrays are views of `data`, made when somebody asks: kind, arg, next_node, cost (by
+    node), options, loops (int32[num_loops, 4]: entry node, minimum, maximum (-1: none), cost of one item),
+    rule_entries (by number).
+    """
+
+    def __init__(
+        self,
+        data: Ints,
+        byte_sets: npt.NDArray[np.uint64],
+        texts: tuple[TextTable, ...],
+        rule_numbers: Mapping[str, int],
+        key_texts: tuple[int, ...] = (),
+        owes_keys: bool = False,
+    ) -> None:
+        self.data = data
+        self.byte_sets = byte_sets
+        self.texts = texts
+        self.key_texts = key_texts
+        self.owes_keys = owes_keys
+        self.rule_numbers = rule_numbers
+        self.head: list[int] = data[: k.NETWORK_HEAD].tolist()
+
+    @property
+    def start(self) -> int:
+        return self.head[k.N_START]
+
+    def array(self, index: int) -> Ints:
+        """A flat array by its place in the head."""
+        return self.data[self.head[index] : self.head[index + 1]]
+
+    @cached_property
+    def kind(self) -> Ints:
+        return self.array(k.N_KIND)
+
+    @cached_property
+    def arg(self) -> Ints:
+        return self.array(k.N_ARG)
+
+    @cached_property
+    def next_node(self) -> Ints:
+        return self.array(k.N_NEXT)
+
+    @cached_property
+    def cost(self) -> Ints:
+        return self.array(k.N_COST)
+
+    @cached_property
+    def options(self) -> Ints:
+        return self.array(k.N_OPTIONS)
+
+    @cached_property
+    def loops(self) -> Ints:
+        return self.array(k.N_LOOPS).reshape(-1, 4)
+
+    @cached_property
+    def rule_entries(self) -> Ints:
+        return self.array(k.N_ENTRIES)
+
+    @cached_property
+    def sets(self) -> SetTables:
+        """The sets of members in any order."""
+        return SetTables(
+            self.array(k.N_SETS).reshape(-1, k.SET_WIDTH),
+            self.array(k.N_MEMBERS).reshape(-1, k.MEMBER_WIDTH),
+            self.array(k.N_TRIES).reshape(-1, k.TRIE_WIDTH),
+            self.array(k.N_EDGES).reshape(-1, 2),
+            self.array(k.N_LISTS),
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        return self.head[k.N_ARG] - k.NETWORK_HEAD
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the arrays, and roughly of the names."""
+        return self.data.nbytes + self.byte_sets.nbytes + 200 * len(self.rule_numbers)
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entry node of every rule by its name."""
+        return {name: int(self.rule_entries[number]) for name, number in self.rule_numbers.items()}
+
+
+def build_network(grammar: Grammar, compile_time: CompileTime | None = None) -> Network:
+    """Compiles a grammar, in a certain time if one is given.
+
+    Raises:
+        InvalidGrammar: a rule is referred to that does not exist, or a rule begins with itself.
+        EmptyLanguage: no text at all satisfies the start rule.
+        ConstraintTooLarge: more than 2**20 positions, no text short enough to be written, or the time is over.
+    """
+    made = Positions(grammar)
+    while made.pending_rules:
+        name = made.pending_rules.pop()
+        if compile_time is not None:
+            compile_time.check("", f"rule {name}")
+        made.build_rule(name)
+    literals = b"".join(made.literals)
+    if len(made.kind) + len(literals) - len(made.literals) > MAX_NODES:
+        raise too_large()
+    packed = _packed(made)
+    # `struct` takes a third of the time that any way from a list to an array takes
+    data = lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
+    byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
+    texts, key_texts = tuple(made.text_tables), tuple(made.key_texts.values())
+    network = Network(data, byte_sets, texts, made.numbers, key_texts, made.owes_keys)
+    shortest = network.head[k.N_SHORTEST]
+    if shortest >= NEVER:
+        raise EmptyLanguage("nothing at all satisfies the constraint")
+    if shortest > MAX_SHORTEST:
+        raise ConstraintTooLarge(f"the shortest text has more than {MAX_SHORTEST >> 20} MiB; use smaller counts")
+    if network.head[k.N_NUM_CYCLES]:
+        _refuse_left_recursion(list(made.numbers), data[network.head[k.N_END] :].reshape(-1, 2).tolist())
+    return network
+
+
+def _packed(made: Positions) -> list[int]:
+    """Everything but the bytes of the literals, in the order in which `lay_out` reads it."""
+    sets = made.sets
+    packed = [len(made.kind), len(made.literals), len(made.options), len(made.loops), len(made.entries)]
+    packed += (len(made.text_tables), sets.num_sets, len(sets.required), len(sets.relations))
+    packed += made.kind
+    packed += made.arg
+    packed += made.next_node
+    packed += map(len, made.literals)
+    packed += made.options
+    for loop in made.loops:
+        packed += loop
+    packed += made.entries
+    packed += made.firsts
+    packed.append(len(made.kind))
+    packed += made.order
+    packed += [text.min_bytes for text in made.text_tables]
+    packed += sets.sets
+    packed += sets.required
+    packed += sets.relations
+    return packed
+
+
+def _words_of(masks: Iterable[int]) -> npt.NDArray[np.uint64]:
+    """uint64[num_masks, 4]: the bits of each mask."""
+    return np.array([[mask >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)] for mask in masks], np.uint64)
+
+
+_NO_BYTE_SETS = _words_of([0])
+
+
+def _refuse_left_recursion(names: list[str], calls: list[list[int]]) -> None:
+    """InvalidGrammar: a rule can begin with itself; its states would have endless stacks.
+
+    Args:
+        names: of the rules, by number.
+        calls: (rule, rule that it may begin with), so that every rule here begins with another one here.
+    """
+    begins_with = {caller: called for caller, called in calls}
+    path = {calls[0][0]: None}
+    rule = begins_with[calls[0][0]]
+    while rule not in path:
+        path[rule] = None
+        rule = begins_with[rule]
+    cycle = [names[number] for number in [*list(path)[list(path).index(rule) :], rule]]
+    raise InvalidGrammar(
+        f"the rule {names[rule]!r} can begin with itself ({' -> '.join(cycle)}); "
+        "write the repetition with * or +, or put the recursion last"
+    )

@@ -1,0 +1,398 @@
+"""Positions: the nodes of a network in the making, a literal still being one node.
+
+Everything is built from its end to its beginning, so a node has a greater number than what follows it (a loop back
+aside), and the nodes of a rule lie together: that makes the costs of most networks a matter of one sweep.
+
+What is plain (`place`) is built at once. The rest goes through a stack of (operand, verb), so that no depth of an
+expression can exhaust Python's:
+
+    parts, n >= 0     put the first n parts before the node on top of `results`
+    node, PUSH        put a node on top of `results`
+    what, JOIN        make one node of the entries of several options
+    split, TIE        make a repetition of an item
+    loop, CLOSE_LOOP  make a counted repetition of an item
+    what, CLOSE_SET   make a set of members in any order
+
+Linear in the size of the expressions. What the kinds of nodes mean is told in `network`, which finishes them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence as Seq
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConstraintTooLarge, InvalidGrammar
+from ..text.text_table import TextTable, text_table
+from .any_order import SetBuilder
+from .expression import (
+    Alternation,
+    AnyOrder,
+    ByteSet,
+    CommonRule,
+    Embed,
+    Expression,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    Sequence,
+)
+
+if TYPE_CHECKING:
+    from ..text.language import Language
+
+BYTE, BYTES, TEXT, SPLIT, CALL, LOOP, RETURN, SET, KEY = range(9)
+MAX_NODES = 1 << 20
+MAX_SHORTEST = 1 << 27  # bytes
+MAX_TURNS = 1 << 30
+UNROLL_UP_TO = 3  # repetitions; beyond that a counter on the stack is smaller
+TRIE_FROM = 4  # literals in one alternation; beyond that common beginnings are shared
+NOT_PLAIN = -1
+
+Parts = tuple[Expression, ...]
+# the builder's verbs; every number from 0 on means: build that many of the parts
+PUSH, JOIN, TIE, CLOSE_LOOP, CLOSE_SET = -1, -2, -3, -4, -5
+
+_SIMPLE = frozenset((Literal, Embed, Rule, ByteSet))
+
+
+class Positions:
+    """The nodes made so far; `build_rule` every rule of `pending_rules`, which grows meanwhile."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.rules = grammar.rules
+        self.kind: list[int] = []
+        self.arg: list[int] = []
+        self.next_node: list[int] = []
+        self.literals: list[bytes] = []  # of the nodes of kind BYTE, in their order
+        self.options: list[int] = []
+        self.loops: list[tuple[int, int, int]] = []
+        self.byte_sets: dict[int, int] = {}
+        self.texts: dict[Language, int] = {}
+        self.key_texts: dict[Language, int] = {}
+        self.owes_keys = False
+        self.text_tables: list[TextTable] = []
+        self.numbers = {grammar.start: 0}  # of the rules, which stand for their entries until everything is built
+        self.entries = [0]  # by number of the rule
+        self.order: list[int] = []  # the numbers in the order in which the rules were built, and their first nodes
+        self.firsts: list[int] = []
+        self.pending_rules = [grammar.start]
+        self.sets = SetBuilder()
+        self.tasks: list[Any] = []  # pairs of operand and verb
+        self.results: list[int] = []
+        if grammar.common is not None:
+            self.begin_with(_positions_of(grammar.common))
+            self.numbers[grammar.common.name] = 1
+
+    def begin_with(self, other: Positions) -> None:
+        """Takes over what another has built; before anything else is built."""
+        self.kind += other.kind
+        self.arg += other.arg
+        self.next_node += other.next_node
+        self.literals += other.literals
+        self.options += other.options
+        self.loops += other.loops
+        self.byte_sets.update(other.byte_sets)
+        self.texts.update(other.texts)
+        self.key_texts.update(other.key_texts)
+        self.owes_keys = self.owes_keys or other.owes_keys
+        self.text_tables += other.text_tables
+        self.entries = other.entries.copy()
+        self.order += other.order
+        self.firsts += other.firsts
+
+    def add(self, kind: int, arg: int, next_node: int) -> int:
+        self.kind.append(kind)
+        self.arg.append(arg)
+        self.next_node.append(next_node)
+        return len(self.kind) - 1
+
+    def build_rule(self, name: str) -> None:
+        if name not in self.rules:
+            raise InvalidGrammar(f"the rule {name!r} is referred to, but not defined")
+        number = self.numbers[name]
+        self.firsts.append(len(self.kind))
+        self.order.append(number)
+        self.results.append(self.add(RETURN, 0, 0))
+        self.run((self.rules[name],))
+        self.entries[number] = self.results.pop()
+
+    def run(self, parts: Parts) -> None:
+        """Replaces the node on top of `results` by the entry of the parts followed by that node."""
+        tasks, results = self.tasks, self.results
+        tasks += (parts, len(parts))
+        while tasks:
+            verb = tasks.pop()
+            what = tasks.pop()
+            if verb >= 0:
+                self.build(what, verb)
+            elif verb == TIE:
+                self.tie(what)
+            elif verb == PUSH:
+                results.append(what)
+            elif verb == JOIN:
+                self.join(what)
+            elif verb == CLOSE_LOOP:
+                self.close_loop(what)
+            else:
+                self.close_set(what)
+            if len(self.kind) > MAX_NODES:
+                raise too_large()
+
+    def build(self, parts: Parts, count: int) -> None:
+        """Puts parts before the node on top of `results`, from the last one to the first that needs a stack."""
+        kinds, args, nexts = self.kind, self.arg, self.next_node
+        node = self.results[-1]
+        while count:
+            count -= 1
+            part = parts[count]
+            if type(part) is Literal:
+                if not part.data:
+                    continue
+                self.literals.append(part.data)
+                kinds.append(BYTE)
+                args.append(0)
+            elif type(part) is Embed:
+                kinds.append(TEXT)
+                args.append(self.text_index(part))
+            elif type(part) is Rule:
+                kinds.append(CALL)
+                args.append(self.rule_number(part.name))
+            elif type(part) is ByteSet:
+                kinds.append(BYTES)
+                args.append(self.byte_sets.setdefault(part.mask, len(self.byte_sets)))
+            else:
+                if count:
+                    self.tasks += (parts, count)
+                if type(part) is Sequence:
+                    parts = part.parts
+                    count = len(parts)
+                    continue
+                self.results[-1] = node
+                if type(part) is Alternation:
+                    self.expand_alternation(part)
+                elif type(part) is AnyOrder:
+                    self.expand_set(part)
+                else:
+                    assert type(part) is Repeat, part
+                    self.expand_repeat(part)
+                return
+            nexts.append(node)
+            node = len(kinds) - 1
+        self.results[-1] = node
+
+    def place(self, part: Expression, end: int) -> int:
+        """The node of a part before the node `end` if it is plain, or a sequence of plain parts; else NOT_PLAIN."""
+        if type(part) is Embed:
+            return self.add(TEXT, self.text_index(part), end)
+        if type(part) is Rule:
+            return self.add(CALL, self.rule_number(part.name), end)
+        if type(part) is Literal:
+            return self.add_literal(part.data, end)
+        if type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
+            for inner in reversed(part.parts):
+                end = self.place(inner, end)
+            return end
+        if type(part) is ByteSet:
+            return self.add(BYTES, self.byte_sets.setdefault(part.mask, len(self.byte_sets)), end)
+        return NOT_PLAIN
+
+    def add_literal(self, data: bytes, end: int) -> int:
+        if not data:
+            return end
+        self.literals.append(data)
+        return self.add(BYTE, 0, end)
+
+    def text_index(self, part: Embed) -> int:
+        texts = self.key_texts if part.is_key else self.texts
+        self.owes_keys = self.owes_keys or part.is_owed
+        index = texts.get(part.language)
+        if index is None:
+            index = texts[part.language] = len(self.text_tables)
+            self.text_tables.append(text_table(part.language))
+        return index
+
+    def rule_number(self, name: str) -> int:
+        number = self.numbers.get(name)
+        if number is None:
+            number = self.numbers[name] = len(self.entries)
+            self.entries.append(0)
+            self.pending_rules.append(name)
+        return number
+
+    # ---------------------------------------------------------------- what needs the stack
+
+    def expand_alternation(self, expression: Alternation) -> None:
+        literals = [option.data for option in expression.options if type(option) is Literal]
+        others = expression.options
+        if len(literals) >= TRIE_FROM:
+            others = tuple(option for option in expression.options if type(option) is not Literal)
+        else:
+            literals = []
+        if len(others) == 1 and not literals:
+            self.tasks += (others, 1)
+            return
+        end = self.results[-1]
+        nodes = [self.place(option, end) for option in others]
+        open_nodes = [index for index, node in enumerate(nodes) if node == NOT_PLAIN]
+        if not open_nodes:
+            self.join((nodes, open_nodes, literals))
+            return
+        self.tasks += ((nodes, open_nodes, literals), JOIN)
+        for index in open_nodes:
+            self.tasks += ((others[index],), 1, end, PUSH)
+
+    def join(self, what: tuple[list[int], list[int], list[bytes]]) -> None:
+        """results: end, open option n, .., open option 1 -> entry."""
+        nodes, open_nodes, literals = what
+        for index in open_nodes:
+            nodes[index] = self.results.pop()
+        end = self.results[-1]
+        if literals:
+            nodes.extend(self.add_trie(sorted(set(literals)), end))
+        self.results[-1] = nodes[0] if len(nodes) == 1 else self.add_split(nodes)
+
+    def add_split(self, nodes: Seq[int]) -> int:
+        first = len(self.options)
+        self.options.extend(nodes)
+        return self.add(SPLIT, first, len(nodes))
+
+    def add_trie(self, literals: list[bytes], end: int) -> list[int]:
+        """Nodes that together spell exactly these sorted literals, common beginnings shared; returns the entries."""
+        # frames: (depth, nodes for the texts that pass this point); built from the last literal to the first
+        frames: list[tuple[int, list[int]]] = [(0, [])]
+        previous = b""
+        for literal in reversed(literals):
+            shared = _common_len(previous, literal)
+            self._fold(frames, previous, shared)
+            if frames[-1][0] != len(literal):
+                frames.append((len(literal), []))
+            frames[-1][1].append(end)
+            previous = literal
+        self._fold(frames, previous, 0)
+        return frames[0][1]
+
+    def _fold(self, frames: list[tuple[int, list[int]]], text: bytes, depth: int) -> None:
+        """Turns the frames deeper than `depth` into chains that end at it."""
+        while frames[-1][0] > depth:
+            below, nodes = frames.pop()
+            node = nodes[0] if len(nodes) == 1 else self.add_split(nodes[::-1])
+            upper = max(depth, frames[-1][0])
+            entry = self.add_literal(text[upper:below], node)
+            if frames[-1][0] < upper:
+                frames.append((upper, []))
+            frames[-1][1].append(entry)
+
+    def expand_repeat(self, expression: Repeat) -> None:
+        minimum, maximum, item = expression.minimum, expression.maximum, expression.item
+        results, tasks = self.results, self.tasks
+        if maximum == 0:
+            return
+        if minimum > MAX_SHORTEST:
+            raise ConstraintTooLarge(f"a repetition of at least {minimum} times is too long; use smaller counts")
+        if maximum is not None and maximum > MAX_TURNS:
+            maximum = None  # nobody can write so much
+        unrolls = UNROLL_UP_TO if type(item) in _SIMPLE else 1
+        once = ((item,), 1)
+        if minimum == 0 and maximum == 1:
+            node = self.place(item, results[-1])
+            if node != NOT_PLAIN:
+                results[-1] = self.add_split((node, results[-1]))
+                return
+            results.append(results[-1])
+            tasks += (-1, TIE, *once)
+        elif maximum is None and minimum <= unrolls - 1:
+            split = self.add_split((-1, results[-1]))  # option 0 will be the item, followed by the split itself
+            results[-1] = split
+            results.append(split)
+            tasks += once * minimum
+            tasks += (split, TIE, *once)
+        elif maximum is not None and maximum <= unrolls:
+            tasks += once * minimum
+            nested: Expression = Literal(b"")
+            for _ in range(maximum - minimum):
+                nested = Repeat(Sequence((item, nested)), 0, 1)
+            tasks += ((nested,), 1)
+        else:
+            self.loops.append((-1, minimum, -1 if maximum is None else maximum))
+            results.append(self.add(RETURN, 0, 0))
+            tasks += (len(self.loops) - 1, CLOSE_LOOP, *once)
+
+    def tie(self, split: int) -> None:
+        """results: .., end, entry of the item -> .., entry (`split` -1: a new split of item and end)."""
+        item = self.results.pop()
+        if split < 0:
+            self.results[-1] = self.add_split([item, self.results[-1]])
+        else:
+            self.options[self.arg[split]] = item
+
+    def close_loop(self, loop: int) -> None:
+        """results: .., end, entry of the item -> .., entry."""
+        _, minimum, maximum = self.loops[loop]
+        self.loops[loop] = (self.results.pop(), minimum, maximum)
+        self.results[-1] = self.add(LOOP, loop, self.results[-1])
+
+    def expand_set(self, expression: AnyOrder) -> None:
+        """Like bodies (most are "any string") are one node, as all of them end at the same one."""
+        end = self.add(RETURN, 0, 0)
+        parts = {id(member.body): member.body for member in expression.members}
+        for part in (expression.separator, *expression.others):
+            parts[id(part)] = part
+        nodes = {key: self.place(part, end) for key, part in parts.items()}
+        open_parts = [key for key, node in nodes.items() if node == NOT_PLAIN]
+        if not open_parts:
+            self.close_set((expression, nodes, open_parts))
+            return
+        self.tasks += ((expression, nodes, open_parts), CLOSE_SET)
+        for key in open_parts:
+            self.tasks += ((parts[key],), 1, end, PUSH)
+
+    def close_set(self, what: tuple[AnyOrder, dict[int, int], list[int]]) -> None:
+        """results: .., end, what was open among separator, others and bodies, from last to first -> .., entry."""
+        expression, nodes, open_parts = what
+        results, kinds, args, nexts = self.results, self.kind, self.arg, self.next_node
+        for key in open_parts:
+            nodes[key] = results.pop()
+        members, literals = expression.members, self.literals
+        row = self.sets.num_sets
+        first = len(kinds)
+        begun: list[int] = []
+        for index in self.sets.add(expression, len(self.options), len(literals)):
+            member = members[index]
+            node = nodes[id(member.body)]
+            if member.text is not None:
+                literals.append(member.text)
+                kinds.append(BYTE)
+                args.append(0)
+                nexts.append(node)
+                node = first
+                first += 1
+            begun.append(node)
+        key = self.add(KEY, row, 0)
+        results[-1] = node = self.add(SET, row, results[-1])
+        self.options += (node, key, nodes[id(expression.separator)])
+        self.options += [nodes[id(other)] for other in expression.others]
+        self.options += begun
+
+
+@functools.lru_cache(maxsize=16)
+def _positions_of(common: CommonRule) -> Positions:
+    """A common rule built as the rule of number 1 of a grammar of which nothing else has been built yet."""
+    made = Positions(Grammar({common.name: common.body}, ""))
+    made.rule_number(common.name)
+    made.build_rule(common.name)
+    return made
+
+
+def too_large() -> ConstraintTooLarge:
+    """There are too many positions."""
+    return ConstraintTooLarge(f"the constraint unfolds to more than {MAX_NODES} positions")
+
+
+def _common_len(a: bytes, b: bytes) -> int:
+    limit = min(len(a), len(b))
+    for position in range(limit):
+        if a[position] != b[position]:
+            return position
+    return limit

@@ -1,0 +1,1 @@
+"""Regular expressions: read into a tree, made into automata over text."""

@@ -1,0 +1,1 @@
+"""Structural tags: free text, and spans in it whose form is fixed."""

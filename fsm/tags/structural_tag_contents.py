@@ -1,0 +1,69 @@
+"""Contents of structural tags: JSON under a schema, and free text up to its end. Knows nothing of tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from ...errors import InvalidStructuralTag
+from ..any_json import Whitespace
+from ..json_schema import ExtraKeys, KeyOrder, schema_to_grammar
+from ..network.expression import Embed, Expression, Grammar, alternation
+from ..text.dfa import Dfa
+from ..text.free_text import first_marks, free_text, text_until
+from .structural_tag_parts import Strings, read_flag, read_required, read_strings, unsupported, within
+
+
+def schema_grammar(form: Mapping[str, Any], place: str, whitespace: Whitespace) -> Grammar:
+    """JSON under the schema of a format."""
+    if form.get("style", "json") != "json":
+        raise unsupported(form, "style", place, 'write arguments as JSON ("json")')
+    order: KeyOrder = "any" if read_flag(form, "any_order", place) else "schema"
+    extra = form.get("extra_keys", "schema")
+    if extra not in get_args(ExtraKeys):
+        raise unsupported(form, "extra_keys", place, 'choose "schema" or "never"')
+    schema = read_required(form, "json_schema", place)
+
+    def grammar() -> Grammar:
+        return schema_to_grammar(schema, whitespace=whitespace, key_order=order, extra_keys=extra)
+
+    found: Grammar = within(f"{place}/json_schema", grammar)
+    return found
+
+
+def any_text(form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    """Free text, and one of `ends` where it first occurs."""
+    if form.get("max_tokens") is not None:
+        raise unsupported(form, "max_tokens", place, "max_chars counts characters")
+    excludes = read_strings(form, "excludes", place)
+    longest = form.get("max_chars")
+    if longest is None:
+        return alternation(*map(Embed, up_to_end(ends, excludes)))
+    if isinstance(longest, bool) or not isinstance(longest, int) or longest < 0:
+        raise InvalidStructuralTag(
+            f"structural tag, {place}/max_chars: expected a number of characters, not {longest!r}",
+            pointer=f"{place}/max_chars",
+        )
+    if not ends:
+        return Embed(without_marks(excludes).intersect(Dfa.length(0, longest)))
+    options: list[Expression] = []
+    for end in ends:
+        enough = Dfa.length(0, longest + len(end))
+        others = (*excludes, *(other for other in ends if other != end))
+        options.extend(Embed(text.intersect(enough)) for text in up_to_end((end,), others))
+    return alternation(*options)
+
+
+def without_marks(marks: Sequence[str]) -> Dfa:
+    """Free text in which no mark occurs."""
+    return free_text(tuple(dict.fromkeys(marks)))
+
+
+def up_to_end(ends: Strings, excludes: Strings) -> list[Dfa]:
+    """Free text with its end: at the first of `ends`, if there are any, and without `excludes`."""
+    if not ends:
+        return [without_marks(excludes)]
+    marks = tuple(dict.fromkeys((*ends, *excludes)))
+    # an end that is excluded is still the end; another exclusion that is complete at the same character forbids it
+    forbidden = frozenset(excludes) - frozenset(ends)
+    return [text_until(marks, ended) for ended in first_marks(marks) if ended.isdisjoint(forbidden)]

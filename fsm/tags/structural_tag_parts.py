@@ -1,0 +1,89 @@
+"""Reading a description of structural tags: its parts by kind, and errors that name the place of what is wrong.
+
+`place` is always the JSON pointer of the object that is read. Knows no grammars.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...errors import ConstraintError, InvalidStructuralTag
+
+MAX_REPEAT = 100_000
+Strings = tuple[str, ...]
+
+
+def within(place: str, compile_content: Callable[[], Any]) -> Any:
+    """Compiles a content; its errors get the place of the content in front of their own."""
+    try:
+        return compile_content()
+    except ConstraintError as error:
+        pointer = f"{place}{error.pointer}" if error.pointer[:1] in ("", "/") else f"{place}, {error.pointer}"
+        raise type(error)(f"structural tag, {place}: {error}", pointer=pointer, param=error.param) from error
+
+
+def read_object(value: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidStructuralTag(f"structural tag, {place or 'top'}: expected an object", pointer=place)
+    return value
+
+
+def read_required(form: Mapping[str, Any], key: str, place: str) -> Any:
+    if form.get(key) is None:
+        raise InvalidStructuralTag(f"structural tag, {place}/{key}: it is missing", pointer=f"{place}/{key}")
+    return form[key]
+
+
+def read_array(form: Mapping[str, Any], key: str, place: str) -> Sequence[Any]:
+    value = read_required(form, key, place)
+    if not isinstance(value, (list, tuple)) or not value:
+        raise InvalidStructuralTag(
+            f"structural tag, {place}/{key}: expected an array that is not empty", pointer=f"{place}/{key}"
+        )
+    return value
+
+
+def read_string(form: Mapping[str, Any], key: str, place: str) -> str:
+    value = read_required(form, key, place)
+    if not isinstance(value, str):
+        raise InvalidStructuralTag(
+            f"structural tag, {place}/{key}: expected a text, not {json.dumps(value, default=str)[:40]} "
+            "(a token can be named as the begin and the end of a tag, and as a format of its own)",
+            pointer=f"{place}/{key}",
+        )
+    return value
+
+
+def read_strings(form: Mapping[str, Any], key: str, place: str) -> Strings:
+    values = form.get(key) or []
+    if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
+        raise InvalidStructuralTag(f"structural tag, {place}/{key}: expected texts", pointer=f"{place}/{key}")
+    if key != "end" and "" in values:
+        raise InvalidStructuralTag(f"structural tag, {place}/{key}: a text is empty", pointer=f"{place}/{key}")
+    return tuple(values)
+
+
+def read_flag(form: Mapping[str, Any], key: str, place: str, default: bool = False) -> bool:
+    value = form.get(key, default)
+    if not isinstance(value, bool):
+        raise InvalidStructuralTag(f"structural tag, {place}/{key}: expected true or false", pointer=f"{place}/{key}")
+    return value
+
+
+def read_count(form: Mapping[str, Any], key: str, place: str) -> int:
+    value = read_required(form, key, place)
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= MAX_REPEAT:
+        raise InvalidStructuralTag(
+            f"structural tag, {place}/{key}: expected a number from 0 to {MAX_REPEAT}, or -1 for no bound",
+            pointer=f"{place}/{key}",
+        )
+    return value
+
+
+def unsupported(form: Mapping[str, Any], key: str, place: str, remedy: str) -> InvalidStructuralTag:
+    shown = json.dumps(form[key], default=str)[:40]
+    return InvalidStructuralTag(
+        f"structural tag, {place}/{key}: {shown} is not supported; {remedy}", pointer=f"{place}/{key}"
+    )

@@ -1,0 +1,402 @@
+"""Structural tags: free text, and spans in it whose form is fixed, each announced by a trigger.
+
+::
+
+    Let me look. <function=get_weather>{"city":"Oslo"}</function> And now …
+    free text    trigger              |content        |end       free text
+                 '--- begin ---------'
+
+Two forms are read, as SGLang, vLLM and XGrammar write them::
+
+    {"structures": [{"begin": "<function=f>", "schema": {…}, "end": "</function>"}], "triggers": ["<function="]}
+    {"format": {"type": "triggered_tags", "triggers": […], "tags": […]}}       see `_FORMATS`
+
+Exact: free text is any text without a trigger, and once a trigger is complete the text is committed to the tags that
+begin with it. Free text before an `end` stops at the first occurrence of it. Where JSON is written it is compact unless
+asked otherwise. Other styles of JSON arguments are refused.
+
+Many models open and close calls with special tokens, which spell nothing::
+
+    [TOOL_CALLS]   get_weather   [ARGS]   {"city":"Oslo"}
+    special        text          special  text
+
+Such a token is named as `{"type": "token", "token": text or id}`, as the begin or the end of a tag or as a format of
+its own, and as a trigger by `token_triggered_tags` and `token_dispatch`. It is matched by that token alone, never by
+the text of its name, and free text holds no special tokens. What an ordinary token spells is written as text.
+
+A format becomes an expression together with the strings that must follow it, because free text stops at them. Python's
+recursion follows the nesting of formats, which is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...errors import InvalidStructuralTag
+from ..any_json import Whitespace
+from ..grammars import text_to_grammar
+from ..grammars.walks import renamed
+from ..network.expression import (
+    EMPTY_TEXT,
+    Embed,
+    Expression,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    alternation,
+    literal,
+    optional,
+    sequence,
+)
+from ..regex.regex import regex_to_expression
+from ..text.free_text import first_marks, text_until
+from .structural_tag_contents import any_text, schema_grammar, up_to_end, without_marks
+from .structural_tag_parts import (
+    Strings,
+    read_array,
+    read_count,
+    read_flag,
+    read_object,
+    read_required,
+    read_string,
+    read_strings,
+    within,
+)
+
+MAX_NESTING = 32
+START = "text"
+_SCHEMA_OPTIONS = ("any_order", "extra_keys")
+SpellSpecial = Callable[[int | str], bytes | None]
+
+
+def structural_tag_to_grammar(
+    description: object, *, whitespace: Whitespace = "compact", spell_special: SpellSpecial = lambda _: None
+) -> Grammar:
+    """The grammar of a structural tag.
+
+    Args:
+        description: a dict in one of the two forms, as json.loads gives it.
+        whitespace: layout of JSON contents.
+        spell_special: what stands for a special token, by its text or id (`Vocabulary.spell_special`).
+
+    Raises:
+        InvalidStructuralTag: something is missing, of the wrong form or not supported; `pointer` says where.
+        ConstraintError: a schema, pattern or grammar in it cannot be enforced; `pointer` begins with its place.
+    """
+    return _Compiler(whitespace, spell_special).grammar(description)
+
+
+class _Compiler:
+    def __init__(self, whitespace: Whitespace, spell_special: SpellSpecial) -> None:
+        self.whitespace: Whitespace = whitespace
+        self.spell_special = spell_special
+        self.rules: dict[str, Expression] = {}
+        self.depth = 0
+
+    def grammar(self, description: object) -> Grammar:
+        top = read_object(description, "")
+        if "structures" in top:
+            self.rules[START] = self.structures(top)
+        elif "format" in top:
+            self.rules[START] = self.format(top["format"], "/format", ())
+        else:
+            raise InvalidStructuralTag("structural tag: it has neither 'format' nor 'structures'", pointer="")
+        return Grammar(self.rules, START)
+
+    def structures(self, top: Mapping[str, Any]) -> Expression:
+        """The older form."""
+        tags = []
+        for index, entry in enumerate(read_array(top, "structures", "")):
+            place = f"/structures/{index}"
+            entry = read_object(entry, place)
+            schema = read_required(entry, "schema", place)
+            own = {key: entry[key] for key in _SCHEMA_OPTIONS if key in entry}
+            content = {"type": "json_schema", "json_schema": schema, **own}
+            tags.append({"type": "tag", "content": content, **{key: entry.get(key) for key in ("begin", "end")}})
+        flags = {key: top[key] for key in ("at_least_one", "stop_after_first") if key in top}
+        form = {"tags": tags, "triggers": top.get("triggers"), **flags}
+        return self.triggered_tags(form, "", (), tags_key="structures")
+
+    # ---------------------------------------------------------------- formats
+
+    def format(self, value: object, place: str, ends: Strings) -> Expression:
+        """A format followed by one of `ends` (by nothing in particular if there are none)."""
+        form = read_object(value, place)
+        kind = form.get("type")
+        compile_format = _FORMATS.get(kind) if isinstance(kind, str) else None
+        if compile_format is None:
+            known = ", ".join(_FORMATS)
+            raise InvalidStructuralTag(
+                f"structural tag, {place}/type: {kind!r} is not one of {known}", pointer=f"{place}/type"
+            )
+        if self.depth >= MAX_NESTING:
+            raise InvalidStructuralTag(f"structural tag, {place}: nested deeper than {MAX_NESTING}", pointer=place)
+        self.depth += 1
+        expression = compile_format(self, form, place, ends)
+        self.depth -= 1
+        return expression
+
+    def json_schema(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        return _followed(self.adopted(schema_grammar(form, place, self.whitespace)), ends)
+
+    def regex(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        pattern = read_string(form, "pattern", place)
+        return _followed(within(f"{place}/pattern", lambda: regex_to_expression(pattern)), ends)
+
+    def text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        text = read_string(form, "grammar", place)
+        return _followed(self.adopted(within(f"{place}/grammar", lambda: text_to_grammar(text))), ends)
+
+    def sequence(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        elements = read_array(form, "elements", place)
+        last = len(elements) - 1
+        parts = [
+            self.format(element, f"{place}/elements/{index}", ends if index == last else ())
+            for index, element in enumerate(elements)
+        ]
+        return sequence(*parts) if parts else _followed(EMPTY_TEXT, ends)
+
+    def either(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        elements = read_array(form, "elements", place)
+        return alternation(*(self.format(e, f"{place}/elements/{i}", ends) for i, e in enumerate(elements)))
+
+    def repeated(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        if form["type"] == "repeat":
+            minimum, maximum = read_count(form, "min", place), read_count(form, "max", place)
+            if minimum < 0 or -1 != maximum < minimum:
+                raise InvalidStructuralTag(f"structural tag, {place}: min and max do not fit", pointer=place)
+        else:
+            minimum, maximum = {"optional": (0, 1), "star": (0, -1), "plus": (1, -1)}[form["type"]]
+        item = self.format(read_required(form, "content", place), f"{place}/content", ())
+        return _followed(Repeat(item, minimum, None if maximum < 0 else maximum), ends)
+
+    def token(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        if form.get("type", "token") != "token":
+            raise InvalidStructuralTag(
+                f"structural tag, {place}: expected a text or a token, not {form['type']!r}", pointer=f"{place}/type"
+            )
+        return _followed(self.special(read_required(form, "token", place), f"{place}/token"), ends)
+
+    def special(self, token: object, place: str) -> Expression:
+        """A special token, by its text or id."""
+        is_name = isinstance(token, (int, str)) and not isinstance(token, bool)
+        spelling = self.spell_special(token) if is_name else None  # type: ignore[arg-type]
+        if spelling is None:
+            raise InvalidStructuralTag(
+                f"structural tag, {place}: {token!r} is no special token of this tokenizer, or ends every text; what "
+                "an ordinary token spells is written as text",
+                pointer=place,
+            )
+        return Literal(spelling)
+
+    def tag(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        return _followed(sequence(self.begin(form, place), self.behind_begin(form, place)), ends)
+
+    def begin(self, form: Mapping[str, Any], place: str) -> Expression:
+        begin = form.get("begin")
+        if isinstance(begin, Mapping):
+            return self.token(begin, f"{place}/begin", ())
+        return literal(read_string(form, "begin", place))
+
+    def behind_begin(self, form: Mapping[str, Any], place: str) -> Expression:
+        """Content and end of a tag, as a rule: a tag can be reached by several ways."""
+        end = form.get("end")
+        if isinstance(end, Mapping):
+            return self.before_token(form, end, place)
+        ends = read_strings(form, "end", place) if isinstance(end, list) else (read_string(form, "end", place),)
+        name = f"tag {place}"
+        if name not in self.rules:
+            content = read_required(form, "content", place)
+            if "" in ends:  # nothing marks the end
+                followed = [self.format(content, f"{place}/content", ())]
+                others = tuple(other for other in ends if other)
+                followed += [self.format(content, f"{place}/content", others)] if others else []
+                self.rules[name] = alternation(*followed)
+            else:
+                self.rules[name] = self.format(content, f"{place}/content", ends)
+        return Rule(name)
+
+    def before_token(self, form: Mapping[str, Any], end: Mapping[str, Any], place: str) -> Expression:
+        """Content, and a special token that ends it: as free text cannot hold one, nothing else is needed."""
+        name = f"tag {place}"
+        if name not in self.rules:
+            content = self.format(read_required(form, "content", place), f"{place}/content", ())
+            self.rules[name] = sequence(content, self.token(end, f"{place}/end", ()))
+        return Rule(name)
+
+    def token_triggered_tags(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        triggers = [
+            self.special(token, f"{place}/trigger_tokens/{index}")
+            for index, token in enumerate(read_array(form, "trigger_tokens", place))
+        ]
+        tags = []
+        for index, entry in enumerate(read_array(form, "tags", place)):
+            inner = f"{place}/tags/{index}"
+            tag = read_object(entry, inner)
+            begin = self.begin(tag, inner)
+            if begin not in triggers:
+                raise InvalidStructuralTag(
+                    f"structural tag, {inner}/begin: expected one of the trigger tokens", pointer=f"{inner}/begin"
+                )
+            tags.append(sequence(begin, self.behind_begin(tag, inner)))
+        at_least_one = read_flag(form, "at_least_one", place)
+        loops = not read_flag(form, "stop_after_first", place)
+        return self.token_dispatched(form, tags, place, ends, at_least_one=at_least_one, loops=loops)
+
+    def token_dispatch(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        tags = []
+        for index, rule in enumerate(read_array(form, "rules", place)):
+            inner = f"{place}/rules/{index}"
+            if not (isinstance(rule, (list, tuple)) and len(rule) == 2):
+                raise InvalidStructuralTag(f"structural tag, {inner}: expected [a token, a format]", pointer=inner)
+            begin = self.special(rule[0], f"{inner}/0")
+            tags.append(sequence(begin, self.format(rule[1], f"{inner}/1", ())))
+        loops = read_flag(form, "loop", place, True)
+        return self.token_dispatched(form, tags, place, ends, at_least_one=False, loops=loops)
+
+    def token_dispatched(
+        self,
+        form: Mapping[str, Any],
+        tags: Sequence[Expression],
+        place: str,
+        ends: Strings,
+        *,
+        at_least_one: bool,
+        loops: bool,
+    ) -> Expression:
+        """Free text, again and again interrupted by what begins with a special token.
+
+        Excluded tokens are special ones, and no free text holds any.
+        """
+        for index, token in enumerate(form.get("exclude_tokens") or ()):
+            self.special(token, f"{place}/exclude_tokens/{index}")
+        excludes = read_strings(form, "excludes", place)
+        name = f"free text {place} {len(self.rules)}"
+        after = Rule(name) if loops else _followed(EMPTY_TEXT, ends)
+        until_token = Embed(without_marks((*ends, *excludes)))
+        self.rules[name] = alternation(
+            *map(Embed, up_to_end(ends, excludes)), sequence(until_token, alternation(*tags), after)
+        )
+        return sequence(alternation(*tags), after) if at_least_one else Rule(name)
+
+    def triggered_tags(
+        self, form: Mapping[str, Any], place: str, ends: Strings, *, tags_key: str = "tags"
+    ) -> Expression:
+        tags = [read_object(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(read_array(form, "tags", place))]
+        begins = [read_string(tag, "begin", f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
+        triggers = tuple(dict.fromkeys(read_strings(form, "triggers", place)))
+        if not triggers:
+            raise InvalidStructuralTag(f"structural tag, {place}/triggers: it is empty", pointer=f"{place}/triggers")
+        for index, begin in enumerate(begins):
+            if not begin.startswith(triggers):
+                raise InvalidStructuralTag(
+                    f"structural tag, {place}/{tags_key}/{index}/begin: {begin!r} begins with no trigger",
+                    pointer=f"{place}/{tags_key}/{index}/begin",
+                )
+        bodies = [self.behind_begin(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
+
+        def behind(completed: frozenset[str]) -> Expression:
+            starts = sorted(trigger for trigger in completed if trigger in triggers)
+            options = dict.fromkeys(
+                (begin[len(start) :], body)
+                for start in starts
+                for begin, body in zip(begins, bodies, strict=True)
+                if begin.startswith(start)
+            )
+            return alternation(*(sequence(literal(rest), body) for rest, body in options))
+
+        first = alternation(*(sequence(literal(b), body) for b, body in zip(begins, bodies, strict=True)))
+        return self.dispatched(
+            triggers,
+            behind,
+            place,
+            ends,
+            read_strings(form, "excludes", place),
+            at_once=first if read_flag(form, "at_least_one", place) else None,
+            loops=not read_flag(form, "stop_after_first", place),
+        )
+
+    def dispatch(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        bodies: dict[str, Expression] = {}
+        for index, rule in enumerate(read_array(form, "rules", place)):
+            inner = f"{place}/rules/{index}"
+            if not (isinstance(rule, (list, tuple)) and len(rule) == 2 and isinstance(rule[0], str) and rule[0]):
+                raise InvalidStructuralTag(
+                    f"structural tag, {inner}: expected [a text that is not empty, a format]", pointer=inner
+                )
+            name = f"rule {inner}"
+            self.rules[name] = self.format(rule[1], f"{inner}/1", ())
+            bodies[rule[0]] = Rule(name)
+
+        def behind(completed: frozenset[str]) -> Expression:
+            return alternation(*(bodies[mark] for mark in sorted(completed) if mark in bodies))
+
+        loops = read_flag(form, "loop", place, True)
+        return self.dispatched(tuple(bodies), behind, place, ends, read_strings(form, "excludes", place), None, loops)
+
+    def dispatched(
+        self,
+        triggers: Strings,
+        behind: Callable[[frozenset[str]], Expression],
+        place: str,
+        ends: Strings,
+        excludes: Strings,
+        at_once: Expression | None,
+        loops: bool,
+    ) -> Expression:
+        """Free text, again and again interrupted by a trigger and what must stand behind it."""
+        name = f"free text {place} {len(self.rules)}"
+        after = Rule(name) if loops else _followed(EMPTY_TEXT, ends)
+        marks = (*triggers, *ends, *excludes)
+        options: list[Expression] = [Embed(text) for text in up_to_end(ends, (*triggers, *excludes))]
+        for completed in first_marks(tuple(dict.fromkeys(marks))):
+            if completed.isdisjoint((*ends, *excludes)):
+                until = Embed(text_until(tuple(dict.fromkeys(marks)), completed))
+                options.append(sequence(until, behind(completed), after))
+        self.rules[name] = alternation(*options)
+        return Rule(name) if at_once is None else sequence(at_once, after)
+
+    def tags_with_separator(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        tags = [read_object(tag, f"{place}/tags/{i}") for i, tag in enumerate(read_array(form, "tags", place))]
+        tag = alternation(*(self.tag(tag, f"{place}/tags/{i}", ()) for i, tag in enumerate(tags)))
+        separator = literal(read_string(form, "separator", place))
+        more = EMPTY_TEXT if read_flag(form, "stop_after_first", place) else Repeat(sequence(separator, tag), 0, None)
+        listed = sequence(tag, more)
+        return _followed(listed if read_flag(form, "at_least_one", place) else optional(listed), ends)
+
+    def adopted(self, grammar: Grammar) -> Expression:
+        """A rule of ours that writes what another grammar writes."""
+        prefix = f"{len(self.rules)} "
+        for name, body in grammar.rules.items():
+            self.rules[prefix + name] = renamed(body, prefix)
+        return Rule(prefix + grammar.start)
+
+
+_FORMATS: dict[str, Callable[[_Compiler, Mapping[str, Any], str, Strings], Expression]] = {
+    "const_string": lambda _, form, place, ends: _followed(literal(read_string(form, "value", place)), ends),
+    "json_schema": _Compiler.json_schema,
+    "regex": _Compiler.regex,
+    "grammar": _Compiler.text_grammar,
+    "any_text": lambda _, form, place, ends: any_text(form, place, ends),
+    "sequence": _Compiler.sequence,
+    "or": _Compiler.either,
+    "optional": _Compiler.repeated,
+    "star": _Compiler.repeated,
+    "plus": _Compiler.repeated,
+    "repeat": _Compiler.repeated,
+    "tag": _Compiler.tag,
+    "triggered_tags": lambda self, form, place, ends: self.triggered_tags(form, place, ends),
+    "tags_with_separator": _Compiler.tags_with_separator,
+    "token": _Compiler.token,
+    "token_triggered_tags": _Compiler.token_triggered_tags,
+    "token_dispatch": _Compiler.token_dispatch,
+    "dispatch": _Compiler.dispatch,
+}
+
+
+def _followed(expression: Expression, ends: Strings) -> Expression:
+    if not ends:
+        return expression
+    return sequence(expression, alternation(*map(literal, dict.fromkeys(ends))))

@@ -1,0 +1,1 @@
+"""Regular languages of texts: characters in classes, tables over them, and their algebra; no grammar, no tokens."""

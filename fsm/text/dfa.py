@@ -1,0 +1,400 @@
+"""Dfa: a regular language of texts as a table over characters, and the algebra on it.
+
+Two faces of one object. Inwards it is a table over *classes of characters*, so that lengths are counted in
+characters, complements stay within valid Unicode, and products stay small. Outwards it is a `Language`: an
+automaton over UTF-8 *bytes*, whose states are pairs (table state, node of the alphabet's template)::
+
+    state = table_state * num_nodes + node         node 0: at a character boundary
+
+Invariants: table state 0 is dead, class 0 (surrogates) is dead everywhere, and every other state can reach an
+accepting one, so a byte that is not refused can always be completed.
+It does not know patterns, JSON Schema or tokens. Nothing here is written to after it is built.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ...errors import ConstraintTooLarge
+from .alphabet import MAX_CODE_POINT, Alphabet, Bools, Ints
+from .dfa_kernels import BOTH, EITHER, FIRST, distances, joined_classes, meet, product, trimmed
+from .json_strings import JsonStrings
+from .language import byte_row
+from .minimal_kernels import alike_states
+
+Node = TypeVar("Node", bound=Hashable)
+
+MAX_STATES = 50_000
+MAX_LENGTH = 250_000  # of a bounded text, in characters
+
+
+class Dfa:
+    """A set of texts. Immutable; shared freely between threads and constraints.
+
+    Args:
+        alphabet: the classes of characters that the table tells apart.
+        table: int32[num_states, num_classes]; row 0 and column 0 are 0.
+        accepting: bool[num_states]; False for state 0.
+        start: the first state (0: the empty language).
+        distance: int32[num_states], least number of characters to acceptance; computed if not given.
+
+    Build one with the class methods below or `regex.regex_to_dfa`; the constructor wants a trimmed table.
+    """
+
+    __slots__ = ("__dict__", "accepting", "alphabet", "distance", "start_state", "table")
+
+    def __init__(
+        self, alphabet: Alphabet, table: Ints, accepting: Bools, start: int, distance: Ints | None = None
+    ) -> None:
+        self.alphabet = alphabet
+        self.table = table
+        self.accepting = accepting
+        self.start_state = start
+        self.distance = distances(table, accepting) if distance is None else distance
+
+    # ---------------------------------------------------------------- building
+
+    @classmethod
+    def from_table(cls, alphabet: Alphabet, table: Ints, accepting: Bools, start: int) -> Dfa:
+        """Takes any table with dead state 0, drops what cannot be reached or cannot end, joins like classes."""
+        if accepting[0]:
+            raise AssertionError("state 0 is dead")
+        table = np.ascontiguousarray(table, np.int32)
+        table, accepting, distance, start = trimmed(table, np.ascontiguousarray(accepting), start)
+        if not start:
+            return cls._nothing(alphabet)
+        alphabet, table = _join_classes(alphabet, table)
+        return cls(alphabet, table, accepting, int(start), distance)
+
+    @classmethod
+    def _nothing(cls, alphabet: Alphabet) -> Dfa:
+        alphabet = alphabet.coarsen(np.minimum(np.arange(alphabet.num_classes), 1).astype(np.int32), 2)
+        return cls(alphabet, np.zeros((1, 2), np.int32), np.zeros(1, np.bool_), 0)
+
+    @classmethod
+    def nothing(cls) -> Dfa:
+        """The empty language."""
+        return cls._nothing(Alphabet.from_sets([])[0])
+
+    @classmethod
+    def of_live_table(cls, alphabet: Alphabet, table: Ints, accepting: Bools, start: int) -> Dfa:
+        """Takes a table all of whose states but 0 can be reached and can end; joins like classes."""
+        alphabet, table = _join_classes(alphabet, table)
+        return cls(alphabet, table, np.ascontiguousarray(accepting), start)
+
+    @staticmethod
+    def any_text() -> Dfa:
+        """Every valid UTF-8 text (one shared object)."""
+        return _any_text()
+
+    @staticmethod
+    def length(minimum: int, maximum: int | None) -> Dfa:
+        """Every text of `minimum` to `maximum` Unicode characters (code points). Shared by its bounds."""
+        return _length(minimum, maximum)
+
+    # ---------------------------------------------------------------- the byte automaton (Language)
+
+    @property
+    def num_states(self) -> int:
+        """Number of table states, the dead one included."""
+        return len(self.table)
+
+    @functools.cached_property
+    def num_nodes(self) -> int:
+        """Number of nodes of the alphabet's template."""
+        return len(self.alphabet.spelling.template)
+
+    @property
+    def start(self) -> int:
+        """The first byte state."""
+        return self.start_state * self.num_nodes
+
+    def row(self, state: int) -> Ints:
+        """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
+        return byte_row(self.alphabet.spelling, self.table, state)
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text may end in this byte state."""
+        table_state, node = divmod(state, self.num_nodes)
+        return node == 0 and bool(self.accepting[table_state])
+
+    def accepts(self, text: bytes | str) -> bool:
+        """Whether the text (bytes: UTF-8, anything else is refused) belongs to the language."""
+        if isinstance(text, bytes):
+            try:
+                text = text.decode()
+            except UnicodeDecodeError:
+                return False
+        state = self.start_state
+        for class_id in self.alphabet.classes_of(text):
+            state = int(self.table[state, class_id])
+        return bool(self.accepting[state])
+
+    # ---------------------------------------------------------------- questions
+
+    def is_empty(self) -> bool:
+        """Whether no text at all belongs to the language."""
+        return self.start_state == 0
+
+    def is_subset_of(self, other: Dfa) -> bool:
+        """Whether every text of `self` belongs to `other`."""
+        return self.difference(other).is_empty()
+
+    def is_disjoint_from(self, other: Dfa) -> bool:
+        """Whether no text belongs to both: no automaton is made to find that out."""
+        if self.is_empty() or other.is_empty():
+            return True
+        _, mine, theirs = self.alphabet.refine(other.alphabet)
+        start = np.array([self.start_state, other.start_state], np.int32)
+        found = meet(self.table, self.accepting, other.table, other.accepting, mine, theirs, start, MAX_STATES)
+        if found < 0:
+            raise ConstraintTooLarge(f"to compare two patterns takes more than {MAX_STATES} states; simplify them")
+        return not found
+
+    def is_finite(self) -> bool:
+        """Whether the language has finitely many texts."""
+        return self._order() is not None
+
+    def num_texts(self, limit: int) -> int:
+        """Number of texts, or `limit` if there are at least that many."""
+        order = self._order()
+        if order is None:
+            return limit
+        sizes = self._class_sizes()
+        totals = [0] * self.num_states
+        for state in order:
+            total = int(self.accepting[state])
+            for class_id, target in enumerate(self.table[state].tolist()):
+                if target:
+                    total += sizes[class_id] * totals[target]
+            totals[state] = min(total, limit)
+        return totals[self.start_state]
+
+    def texts(self, limit: int) -> list[str] | None:
+        """All texts in no special order, or None if there are more than `limit`."""
+        if self.num_texts(limit + 1) > limit:
+            return None
+        ends = [*self.alphabet.starts[1:].tolist(), MAX_CODE_POINT + 1]
+        characters: dict[int, list[str]] = {}
+        for first, end, class_id in zip(
+            self.alphabet.starts.tolist(), ends, self.alphabet.classes.tolist(), strict=True
+        ):
+            if end - first <= limit:
+                characters.setdefault(class_id, []).extend(map(chr, range(first, end)))
+        found: list[str] = []
+        pending = [(self.start_state, "")]
+        while pending:
+            state, text = pending.pop()
+            if self.accepting[state]:
+                found.append(text)
+            for class_id, target in enumerate(self.table[state].tolist()):
+                if target:
+                    pending.extend((target, text + c) for c in characters[class_id])
+        return found
+
+    def shortest(self) -> bytes:
+        """A text with the fewest characters; ValueError if the language is empty."""
+        if self.is_empty():
+            raise ValueError("the empty language has no text")
+        state, text = self.start_state, ""
+        names = self.alphabet.representatives
+        while self.distance[state]:
+            targets = self.table[state]
+            steps = np.where(targets > 0, self.distance[targets], np.iinfo(np.int32).max)
+            best = min(np.flatnonzero(steps == steps.min()).tolist(), key=lambda c: _plainness(names[c]))
+            text += chr(names[best])
+            state = int(targets[best])
+        return text.encode()
+
+    def max_length(self) -> int | None:
+        """The greatest number of characters of a text; None if unbounded; -1 if the language is empty."""
+        order = self._order()
+        if order is None:
+            return None
+        longest = [-1] * self.num_states
+        for state in order:
+            best = 0 if self.accepting[state] else -1
+            for target in set(self.table[state].tolist()) - {0}:
+                best = max(best, longest[target] + 1)
+            longest[state] = best
+        return longest[self.start_state] if self.start_state else -1
+
+    def _class_sizes(self) -> list[int]:
+        ends = np.append(self.alphabet.starts[1:], MAX_CODE_POINT + 1)
+        sizes = np.bincount(
+            self.alphabet.classes, weights=ends - self.alphabet.starts, minlength=self.alphabet.num_classes
+        )
+        return [int(size) for size in sizes]
+
+    def _order(self) -> list[int] | None:
+        """The states, each after all its successors; None if there is a cycle."""
+        order: list[int] = []
+        mark = [0] * self.num_states
+        if self.start_state == 0:
+            return order
+        stack = [(self.start_state, iter(set(self.table[self.start_state].tolist()) - {0}))]
+        mark[self.start_state] = 1
+        while stack:
+            state, successors = stack[-1]
+            for target in successors:
+                if mark[target] == 1:
+                    return None
+                if mark[target] == 0:
+                    mark[target] = 1
+                    stack.append((target, iter(set(self.table[target].tolist()) - {0})))
+                    break
+            else:
+                mark[state] = 2
+                order.append(state)
+                stack.pop()
+        return order
+
+    # ---------------------------------------------------------------- algebra
+
+    def intersect(self, other: Dfa) -> Dfa:
+        """Texts that belong to both."""
+        return self._product(other, BOTH, np.logical_and)
+
+    def union(self, other: Dfa) -> Dfa:
+        """Texts that belong to either."""
+        return self._product(other, EITHER, np.logical_or)
+
+    def difference(self, other: Dfa) -> Dfa:
+        """Texts that belong to `self` and not to `other`."""
+        return self._product(other, FIRST, lambda mine, theirs: mine & ~theirs)
+
+    def complement_utf8(self) -> Dfa:
+        """All valid UTF-8 texts that do not belong to the language."""
+        return _any_text().difference(self)
+
+    def _product(self, other: Dfa, alive: int, accept: Callable[[Bools, Bools], Any]) -> Dfa:
+        alphabet, mine, theirs = self.alphabet.refine(other.alphabet)
+        starts = np.array([self.start_state, other.start_state], np.int32)
+        needed = {BOTH: starts.all(), EITHER: starts.any(), FIRST: starts[0] > 0}[alive]
+        if not needed:
+            return self._nothing(alphabet)
+        table, pairs = product(self.table, other.table, mine, theirs, starts, alive, MAX_STATES)
+        if len(table) == 0:
+            raise ConstraintTooLarge(
+                f"a combination of patterns or lengths needs more than {MAX_STATES} states; simplify it"
+            )
+        accepting = accept(self.accepting[pairs[:, 0]], other.accepting[pairs[:, 1]])
+        return self.from_table(alphabet, table, accepting, 1)
+
+    def concatenate(self, other: Dfa) -> Dfa:
+        """Texts of `self` followed by texts of `other`."""
+        alphabet, mine, theirs = self.alphabet.refine(other.alphabet)
+        left, right = self.table[:, mine].tolist(), other.table[:, theirs].tolist()
+        first_right = frozenset((other.start_state,) if other.start_state else ())
+
+        def entered(state: int, others: frozenset[int]) -> tuple[int, frozenset[int]]:
+            return state, others | first_right if self.accepting[state] else others
+
+        def step(node: tuple[int, frozenset[int]]) -> list[tuple[int, frozenset[int]]]:
+            state, others = node
+            return [
+                entered(left[state][c], frozenset(right[o][c] for o in others) - {0})
+                for c in range(alphabet.num_classes)
+            ]
+
+        def accept(node: tuple[int, frozenset[int]]) -> bool:
+            return any(bool(other.accepting[o]) for o in node[1])
+
+        return explore(alphabet, entered(self.start_state, frozenset()), (0, frozenset()), step, accept)
+
+    def minimised(self) -> Dfa:
+        """The same language with the fewest states."""
+        blocks, members = alike_states(self.table, self.accepting)
+        if len(members) == self.num_states:
+            return self
+        table = blocks[self.table[members]]
+        alphabet, table = _join_classes(self.alphabet, table)
+        start = int(blocks[self.start_state])
+        return Dfa(alphabet, table, self.accepting[members], start, self.distance[members])
+
+    def json_string(self) -> JsonStrings:
+        """The texts as JSON strings, each spelt in exactly one way, that of json.dumps(ensure_ascii=False)."""
+        return JsonStrings(self)
+
+
+def explore(
+    alphabet: Alphabet,
+    start: Node,
+    dead: Node,
+    step: Callable[[Node], list[Node]],
+    accept: Callable[[Node], bool],
+    max_states: int = MAX_STATES,
+) -> Dfa:
+    """The Dfa whose states are hashable nodes found by `step(node) -> successor per class`."""
+    numbers: dict[Node, int] = {dead: 0, start: 1}
+    if start == dead:
+        return Dfa._nothing(alphabet)
+    nodes = [dead, start]
+    rows = [[0] * alphabet.num_classes]
+    for node in iter(_Growing(nodes)):
+        row = []
+        for target in step(node):
+            number = numbers.get(target)
+            if number is None:
+                number = numbers[target] = len(nodes)
+                nodes.append(target)
+                if number > max_states:
+                    raise ConstraintTooLarge(f"the pattern needs more than {max_states} states; simplify it")
+            row.append(number)
+        rows.append(row)
+    accepting = np.array([False, *map(accept, nodes[1:])], np.bool_)
+    table = np.array(rows, np.int32)
+    table[:, 0] = 0
+    return Dfa.from_table(alphabet, table, accepting, 1)
+
+
+class _Growing(Generic[Node]):
+    """Iterates over a list from index 1 while it grows."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+
+    def __iter__(self) -> Iterator[Node]:
+        index = 1
+        while index < len(self.nodes):
+            yield self.nodes[index]
+            index += 1
+
+
+def _plainness(code_point: int) -> int:
+    return code_point if code_point >= 0x61 else code_point + 0x110000
+
+
+def _join_classes(alphabet: Alphabet, table: Ints) -> tuple[Alphabet, Ints]:
+    """Joins the classes whose columns are equal."""
+    numbers, joined = joined_classes(table)
+    if joined.shape == table.shape:
+        return alphabet, table
+    return alphabet.coarsen(numbers, joined.shape[1]), joined
+
+
+@functools.cache
+def _any_text() -> Dfa:
+    alphabet, _ = Alphabet.from_sets([])
+    return Dfa(alphabet, np.array([[0, 0], [0, 1]], np.int32), np.array([False, True]), 1)
+
+
+@functools.lru_cache(maxsize=256)
+def _length(minimum: int, maximum: int | None) -> Dfa:
+    if maximum is not None and maximum < minimum:
+        return Dfa.nothing()
+    last = minimum if maximum is None else maximum
+    if last > MAX_LENGTH:
+        raise ConstraintTooLarge(f"a length of {last} characters passes the bound of {MAX_LENGTH}")
+    alphabet, _ = Alphabet.from_sets([])
+    table = np.zeros((last + 2, 2), np.int32)
+    table[1:, 1] = np.arange(2, last + 3)
+    table[last + 1, 1] = last + 1 if maximum is None else 0
+    accepting = np.arange(last + 2) > minimum
+    distance = np.maximum(minimum - np.arange(last + 2) + 1, 0).astype(np.int32)
+    distance[0] = -1
+    return Dfa(alphabet, table, accepting, 1, distance)

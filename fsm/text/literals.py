@@ -1,0 +1,46 @@
+"""Literals: a finite set of texts as its smallest automaton.
+
+Knows no patterns and no JSON. Cost: the number of characters times the number of different ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from ...errors import ConstraintTooLarge
+from .alphabet import SURROGATES, Alphabet
+from .dfa import Dfa
+from .literal_kernels import minimal_acyclic
+
+MAX_CELLS = 1 << 24  # entries of the table
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def fits_a_table(texts: Collection[str]) -> bool:
+    """Whether `literal_dfa` surely can hold the texts."""
+    return (sum(map(len, texts)) + 2) * (len(set().union(*texts)) + 2) <= MAX_CELLS
+
+
+def literal_dfa(texts: Iterable[str]) -> Dfa:
+    """Exactly these texts; those with lone surrogates cannot be written and are left out.
+
+    Raises:
+        ConstraintTooLarge: they need a table of more than 2**24 entries.
+    """
+    ordered = sorted(set(texts))
+    used = np.array(sorted(map(ord, set().union(*ordered))), np.int64)
+    if ((used >= SURROGATES[0]) & (used <= SURROGATES[1])).any():
+        return literal_dfa(text for text in ordered if _SURROGATE.search(text) is None)
+    if not ordered:
+        return Dfa.nothing()
+    points = np.frombuffer("".join(ordered).encode("utf-32-le"), np.uint32).astype(np.int64)
+    offsets = np.zeros(len(ordered) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, ordered), np.int64, len(ordered)), out=offsets[1:])
+    symbols = (np.searchsorted(used, points) + 1).astype(np.int32)
+    table, accepting, start = minimal_acyclic(symbols, offsets, len(used) + 2, MAX_CELLS)
+    if len(table) == 0:
+        raise ConstraintTooLarge(f"{len(ordered)} texts with {len(used)} different characters are too many for a table")
+    return Dfa.of_live_table(Alphabet.apart("".join(map(chr, used))), table, accepting, start)

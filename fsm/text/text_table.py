@@ -1,0 +1,162 @@
+"""TextTable: a text automaton laid out for the compiled loops.
+
+`Dfa` keeps what its algebra needs; the loops want a few flat arrays and their addresses. A state of the byte
+automaton is `state * num_nodes + node`, as in `Dfa`; 0 is dead. Built once per language and kept with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ConstraintTooLarge
+from ..memory import NEVER
+from .alphabet import Bools, Ints, Spelling
+from .counted import Counted
+from .dfa import Dfa
+from .dfa_kernels import distances
+from .json_strings import JsonStrings
+from .text_table_kernels import bits_of_rows, character_kinds, pack_text
+from .wide_kinds import wide_kinds
+
+if TYPE_CHECKING:
+    from .language import Language
+
+MAX_STATES = 1 << 23  # byte states of one language: they share an integer with a position and a stack
+MAX_EXPANDED = 20_000  # states of a language that is not a Dfa
+ENDLESS = 1 << 40  # as the greatest length: there is none
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class TextTable:
+    """Arrays of one text automaton; Q table states, G classes, N template nodes, W words of G bits.
+
+    Attributes:
+        fields: int64[24], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
+            template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
+            node_costs int32[N, G], is_wide uint8[G] (the kinds beyond ASCII that the class has characters of, see
+            `wide_kinds`), num_ascii int32[G]
+            (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q; then the
+            least and the greatest length (-1: not counted), the address of least int32[Q, tail + period], tail and
+            period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end; then
+            the address of plain int32[Q] (`safe_kernels.find_plain`), that of the template again, for all nodes but the
+            first, and a place for `Embed.is_key`, 0 here. May be longer, and hold arrays itself.
+        arrays: the other arrays that `fields` points to, so that they live as long; `table` is the first.
+        packed: the bytes of the fields.
+        counted: the bounds and what is left, if lengths are counted.
+        uncounted: the table of the language itself, if lengths are counted.
+        widest: the number of bytes of the widest character, if lengths are counted.
+        min_bytes: length of the shortest text; max_bytes: greatest distance of any table state from an end.
+        num_nodes: N; num_states: Q.
+    """
+
+    fields: npt.NDArray[np.int64]
+    arrays: tuple[npt.NDArray[Any], ...]
+    packed: bytes
+    min_bytes: int
+    max_bytes: int
+    num_nodes: int
+    num_states: int
+    counted: Counted | None = None
+    uncounted: TextTable | None = None
+    widest: int = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the arrays."""
+        own = self.fields.nbytes + sum([array.nbytes for array in self.arrays])
+        return own + (self.uncounted.num_bytes if self.uncounted is not None else 0)
+
+
+def text_table(language: Language) -> TextTable:
+    """The table of a language, from the language itself if it was made before."""
+    kept = getattr(language, "_text_table", None)
+    if kept is None:
+        if isinstance(language, Counted):
+            kept = _counted(language)
+        elif isinstance(language, (Dfa, JsonStrings)):
+            spelling = language.alphabet.spelling if isinstance(language, Dfa) else language.spelling
+            kept = _pack(language.table, language.accepting, spelling, language.start_state)
+        else:
+            return _expanded(language)
+        language.__dict__["_text_table"] = kept
+    return cast(TextTable, kept)
+
+
+def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> TextTable:
+    template, byte_costs = spelling.template, spelling.byte_costs
+    if len(table) * len(template) > MAX_STATES:
+        raise ConstraintTooLarge(f"a pattern needs more than {MAX_STATES} byte states; simplify it")
+    reach_bits, is_wide, num_ascii = _spelling_arrays(spelling)
+    accepts, live_bits, costs, plain, fields, max_bytes = pack_text(
+        table, accepting, template, reach_bits, byte_costs, is_wide, num_ascii, start
+    )
+    arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii, plain)
+    min_bytes = int(costs[start])
+    return TextTable(fields, arrays, fields.tobytes(), min_bytes, int(max_bytes), len(template), len(table))
+
+
+def _counted(language: Counted) -> TextTable:
+    """The table of the language behind it, with the bounds in the last fields."""
+    base, lengths = text_table(language.language), language.lengths
+    fields = base.fields.copy()
+    used = (base.arrays[0] > 0).any(axis=0)
+    widest = int(base.arrays[6][0][used].max(initial=1))
+    maximum = ENDLESS if language.maximum is None else language.maximum
+    fields[14:18] = (language.minimum, maximum, lengths.least.ctypes.data, lengths.tail)
+    fields[18:21] = (lengths.period, widest, lengths.longest_way)
+    shortest = lengths.from_state(language.language.start_state, language.minimum)
+    min_bytes = NEVER if language.is_empty() else min(shortest * widest, NEVER - 1)
+    return replace(
+        base,
+        arrays=(*base.arrays, lengths.least),
+        fields=fields,
+        packed=fields.tobytes(),
+        min_bytes=min_bytes,
+        max_bytes=NEVER - 1,
+        counted=language,
+        uncounted=base,
+        widest=widest,
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _spelling_arrays(spelling: Spelling) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]:
+    """What only depends on the spelling: `reach` as words of bits, `is_wide` and `num_ascii` as in `TextTable`."""
+    wide = wide_kinds()
+    is_wide, num_ascii = character_kinds(spelling.template, spelling.reach, wide.template, wide.kinds, wide.below)
+    return bits_of_rows(spelling.reach), is_wide, num_ascii
+
+
+@functools.lru_cache(maxsize=64)
+def _expanded(language: Language) -> TextTable:
+    """Any language as a table over bytes: one template node, one class per kind of byte."""
+    numbers = {0: 0, language.start: 1} if language.start else {0: 0}
+    states = list(numbers)
+    rows: list[Ints] = [np.zeros(256, np.int32)]
+    index = 1
+    while index < len(states):
+        row = np.zeros(256, np.int32)
+        for byte, target in enumerate(language.row(states[index]).tolist()):
+            number = numbers.get(target)
+            if number is None:
+                number = numbers[target] = len(states)
+                states.append(target)
+                if number > MAX_EXPANDED:
+                    raise ConstraintTooLarge(f"a language needs more than {MAX_EXPANDED} states")
+            row[byte] = number
+        rows.append(row)
+        index += 1
+    columns, classes = np.unique(np.stack(rows), axis=1, return_inverse=True)
+    table = np.zeros((len(rows), columns.shape[1] + 1), np.int32)
+    table[:, 1:] = columns
+    accepting = np.array([False, *(language.is_accepting(state) for state in states[1:])], np.bool_)
+    table[distances(table, accepting)[table] < 0] = 0
+    template = -(classes.reshape(1, 256).astype(np.int32) + 1)
+    reach = np.ones((1, table.shape[1]), np.bool_)
+    spelling = Spelling(template, reach, np.ones(reach.shape, np.int32))
+    return _pack(table, accepting, spelling, min(1, len(rows) - 1))

@@ -1,0 +1,56 @@
+"""Kinds of characters beyond ASCII: those that patterns tell apart, unions of which are `\\p{L}`, `\\w`, `\\d`, `\\s`.
+
+A sub-tree of the trie says which kinds occur in it, a state of a text which kinds it lets through as a whole; so a walk
+in the state of a `\\w+` leaves out all sub-trees of letters, in any script. A class of characters that cuts through a
+kind is merely slower.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..memory import WIDE_DIGITS, WIDE_LETTERS, WIDE_NUMERALS, WIDE_OTHERS, WIDE_SEPARATORS, WIDE_SPACES
+from .alphabet import Alphabet, Ints, complement
+from .unicode_sets import Intervals, general_category, unicode_digits, unicode_space, unicode_word
+
+SEPARATORS: Intervals = ((0x2028, 0x2029),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WideKinds:
+    """The kinds, spelt in UTF-8.
+
+    Attributes:
+        template: int32[num_nodes, 256], as in `alphabet`.
+        kinds: uint8[num_classes], the bit of the kind that a class of the template belongs to.
+        below: uint8[num_nodes], the bits of all kinds that can be completed from a node.
+    """
+
+    template: Ints
+    kinds: npt.NDArray[np.uint8]
+    below: npt.NDArray[np.uint8]
+
+
+@functools.cache
+def wide_kinds() -> WideKinds:
+    """Made once per process: some 60 ms, most of it to ask Python which characters are letters."""
+    digits, spaces = unicode_digits(), _without(unicode_space(), SEPARATORS)
+    letters = general_category("L") or ()
+    numerals = _without(unicode_word(), (*letters, *digits))
+    alphabet, members = Alphabet.from_sets([letters, numerals, digits, spaces, SEPARATORS])
+    kinds = np.full(alphabet.num_classes, WIDE_OTHERS, np.uint8)
+    names = WIDE_LETTERS, WIDE_NUMERALS, WIDE_DIGITS, WIDE_SPACES, WIDE_SEPARATORS
+    for kind, classes in zip(names, members, strict=True):
+        kinds[classes] = kind
+    kinds[0] = 0
+    below = np.bitwise_or.reduce(np.where(alphabet.spelling.reach, kinds, np.uint8(0)), axis=1)
+    return WideKinds(alphabet.template, kinds, below)
+
+
+def _without(intervals: Intervals, others: Intervals) -> Intervals:
+    """The characters of one set that are not in another."""
+    return tuple(complement((*complement(intervals), *others)))

@@ -1,0 +1,171 @@
+"""The network: its costs and its refusal of left recursion against slow, obvious definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
+from phloem.fsm.network.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, Sequence
+from phloem.fsm.network.network import BYTE, CALL, LOOP, NEVER, RETURN, SPLIT, Network, build_network
+
+NAMES = ("a", "b", "c", "d")
+
+
+def expressions() -> st.SearchStrategy[Expression]:
+    """Small expressions over the rules of `NAMES`."""
+    leaves: st.SearchStrategy[Expression] = st.one_of(
+        st.builds(Literal, st.sampled_from((b"", b"x", b"yz"))), st.builds(Rule, st.sampled_from(NAMES))
+    )
+
+    def larger(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+        some = st.lists(inner, min_size=1, max_size=3).map(tuple)
+        bounds = st.sampled_from(((0, 1), (0, None), (1, None), (2, 2), (0, 5), (4, 6), (7, None)))
+        return st.one_of(
+            some.map(Sequence),
+            some.map(Alternation),
+            st.builds(lambda item, pair: Repeat(item, *pair), inner, bounds),
+        )
+
+    return st.recursive(leaves, larger, max_leaves=6)
+
+
+GRAMMARS = st.fixed_dictionaries({name: expressions() for name in NAMES}).map(lambda rules: Grammar(rules, "a"))
+
+
+def shortest(expression: Expression, known: dict[str, float]) -> float:
+    """The length of the shortest text of an expression, given that of the rules."""
+    if isinstance(expression, Literal):
+        return len(expression.data)
+    if isinstance(expression, Rule):
+        return known[expression.name]
+    if isinstance(expression, Sequence):
+        return sum(shortest(part, known) for part in expression.parts)
+    if isinstance(expression, Alternation):
+        return min((shortest(option, known) for option in expression.options), default=float("inf"))
+    assert isinstance(expression, Repeat)
+    return expression.minimum * shortest(expression.item, known) if expression.minimum else 0
+
+
+def shortest_of_rules(grammar: Grammar) -> dict[str, float]:
+    """The length of the shortest text of each rule, by going round until nothing changes."""
+    known = dict.fromkeys(grammar.rules, float("inf"))
+    while True:
+        after = {name: shortest(body, known) for name, body in grammar.rules.items()}
+        if after == known:
+            return known
+        known = after
+
+
+def beginnings(expression: Expression, known: dict[str, float]) -> set[str]:
+    """The rules with which a text of the expression can begin, as far as texts can be completed."""
+    if shortest(expression, known) == float("inf"):
+        return set()
+    if isinstance(expression, Rule):
+        return {expression.name}
+    if isinstance(expression, Alternation):
+        return set().union(*(beginnings(option, known) for option in expression.options))
+    if isinstance(expression, Repeat):
+        return beginnings(expression.item, known)
+    found: set[str] = set()
+    if isinstance(expression, Sequence):
+        for part in expression.parts:
+            found |= beginnings(part, known)
+            if shortest(part, known) > 0:
+                break
+    return found
+
+
+def called(expression: Expression) -> set[str]:
+    """The rules that an expression refers to."""
+    if isinstance(expression, Rule):
+        return {expression.name}
+    if isinstance(expression, Repeat):
+        return called(expression.item)
+    inner = expression.parts if isinstance(expression, Sequence) else getattr(expression, "options", ())
+    return set().union(*map(called, inner))
+
+
+def closure(start: set[str], step: dict[str, set[str]]) -> set[str]:
+    """All that can be reached by one step or more."""
+    found: set[str] = set()
+    pending = [target for name in start for target in step[name]]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(step[name])
+    return found
+
+
+def costs_by_definition(network: Network) -> list[float]:
+    """`Network.cost`, by going round all nodes until nothing changes."""
+    cost = [float("inf")] * network.num_nodes
+    kind, arg, following = network.kind.tolist(), network.arg.tolist(), network.next_node.tolist()
+    while True:
+        before = cost.copy()
+        for node in range(len(cost)):
+            if kind[node] == RETURN:
+                cost[node] = 0
+            elif kind[node] == SPLIT:
+                options = network.options[arg[node] : arg[node] + following[node]]
+                cost[node] = min(cost[option] for option in options.tolist())
+            elif kind[node] == CALL:
+                cost[node] = cost[arg[node]] + cost[following[node]]
+            elif kind[node] == LOOP:
+                item, minimum = network.loops[arg[node], :2].tolist()
+                cost[node] = cost[following[node]] + (minimum * cost[item] if minimum else 0)
+            else:
+                assert kind[node] == BYTE
+                cost[node] = 1 + cost[following[node]]
+        if cost == before:
+            return cost
+
+
+@settings(deadline=None)
+@given(GRAMMARS)
+def test_costs_are_the_shortest_ways_and_left_recursion_is_refused(grammar: Grammar) -> None:
+    known = shortest_of_rules(grammar)
+    reached = {"a"} | closure({"a"}, {name: called(body) for name, body in grammar.rules.items()})
+    begins = {name: beginnings(body, known) for name, body in grammar.rules.items()}
+    try:
+        network = build_network(grammar)
+    except EmptyLanguage:
+        assert known["a"] == float("inf")
+        return
+    except InvalidGrammar as error:
+        assert "can begin with itself" in str(error)
+        assert any(name in closure({name}, begins) for name in reached if known[name] < float("inf"))
+        return
+    assert not any(name in closure({name}, begins) for name in reached if known[name] < float("inf"))
+    assert network.cost[network.start] == known["a"]
+    expected = [NEVER if cost == float("inf") else cost for cost in costs_by_definition(network)]
+    assert np.minimum(network.cost, NEVER).tolist() == expected
+    assert network.loops[:, 3].tolist() == network.cost[network.loops[:, 0]].tolist()
+
+
+def test_a_chain_of_many_rules_in_either_direction_is_built() -> None:
+    count = 20_000
+    for order in (range(count), range(count - 1, -1, -1)):
+        rules: dict[str, Expression] = {
+            str(i): Alternation((Sequence((Literal(b"x"), Rule(str(i + 1)))), Sequence((Rule(str(i + 1)),))))
+            for i in order
+        }
+        rules[str(count)] = Literal(b"end")
+        assert build_network(Grammar(rules, "0")).cost.max() == 4
+
+
+def test_deep_expressions_are_built_without_recursion() -> None:
+    deep: Expression = Literal(b"a")
+    for turn in range(30_000):
+        deep = Sequence((deep, Literal(b"b"))) if turn % 2 else Repeat(deep, 0, 1)
+    assert build_network(Grammar({"s": deep}, "s")).num_nodes > 30_000
+
+
+def test_a_network_of_too_many_positions_is_refused() -> None:
+    with pytest.raises(ConstraintTooLarge, match="positions"):
+        build_network(Grammar({"s": Literal(b"a" * (1 << 21))}, "s"))
+    with pytest.raises(ConstraintTooLarge, match="positions"):
+        build_network(Grammar({"s": Sequence((Rule("t"),) * (1 << 20)), "t": Literal(b"a")}, "s"))

@@ -1,0 +1,120 @@
+"""The algebra of text automata against sets of texts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import ConstraintTooLarge
+from phloem.fsm.regex.regex import regex_to_dfa
+from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.literals import literal_dfa
+
+LETTERS = 'ab"\\\né中😀\x01'
+UNIVERSE = ["".join(t) for n in range(4) for t in itertools.product('ab"é', repeat=n)]
+words = st.sets(st.text(alphabet=LETTERS, max_size=4), max_size=8)
+texts = st.text(alphabet=LETTERS, max_size=5)
+
+
+def of(found: set[str]) -> Dfa:
+    return literal_dfa(found)
+
+
+@settings(deadline=None)
+@given(words, words, texts)
+def test_algebra_is_that_of_sets(left: set[str], right: set[str], text: str) -> None:
+    a, b = of(left), of(right)
+    for probe in (text, *left, *right):
+        mine, theirs = probe in left, probe in right
+        assert a.intersect(b).accepts(probe) == (mine and theirs)
+        assert a.union(b).accepts(probe) == (mine or theirs)
+        assert a.difference(b).accepts(probe) == (mine and not theirs)
+        assert a.complement_utf8().accepts(probe) == (not mine)
+    assert a.is_subset_of(b) == (left <= right)
+    assert a.is_disjoint_from(b) == left.isdisjoint(right)
+    assert a.union(b).num_texts(100) == len(left | right)
+    assert sorted(a.texts(100) or []) == sorted(left)
+    assert a.is_empty() == (not left)
+    assert a.max_length() == max((len(word) for word in left), default=-1)
+
+
+@settings(deadline=None)
+@given(words, words)
+def test_concatenation_is_that_of_sets(left: set[str], right: set[str]) -> None:
+    found = of(left).concatenate(of(right)).texts(1000)
+    assert set(found or []) == {a + b for a in left for b in right}
+
+
+@settings(deadline=None)
+@given(words)
+def test_minimised_is_the_same_language(found: set[str]) -> None:
+    dfa = of(found)
+    small = dfa.minimised()
+    assert small.num_states <= dfa.num_states
+    assert small.is_subset_of(dfa) and dfa.is_subset_of(small)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 4), st.one_of(st.none(), st.integers(0, 5)), texts)
+def test_length_counts_code_points(minimum: int, maximum: int | None, text: str) -> None:
+    expected = minimum <= len(text) and (maximum is None or len(text) <= maximum)
+    assert Dfa.length(minimum, maximum).accepts(text) == expected
+
+
+@settings(deadline=None)
+@given(texts, texts)
+def test_json_strings_are_spelt_as_json_dumps_does(member: str, other: str) -> None:
+    language = of({member}).json_string()
+    for text in (member, other):
+        assert language.accepts(json.dumps(text, ensure_ascii=False)) == (text == member)
+    assert language.accepts(json.dumps(member)) == (json.dumps(member) == json.dumps(member, ensure_ascii=False))
+
+
+@settings(deadline=None)
+@given(texts)
+def test_byte_automaton_agrees_with_the_character_automaton(text: str) -> None:
+    raw = regex_to_dfa(r"[a\\é]*[^b]?|中+")
+    for language, data in ((raw, text.encode()), (raw.json_string(), json.dumps(text, ensure_ascii=False).encode())):
+        state = language.start
+        for byte in data:
+            state = int(language.row(state)[byte])
+        assert language.is_accepting(state) == raw.accepts(text)
+
+
+def test_bytes_that_are_not_utf8_lead_nowhere() -> None:
+    any_text = Dfa.any_text()
+    for data in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xe0\x80\x80", b"\xf4\x90\x80\x80", b"a\x80"):
+        state = any_text.start
+        for byte in data:
+            state = int(any_text.row(state)[byte])
+        assert state == 0
+        assert not any_text.accepts(data)
+
+
+def test_shortest_is_a_member_and_no_longer_than_any() -> None:
+    for pattern in ("a{3}|bb", "x*y", "[^a]{2}", ""):
+        dfa = regex_to_dfa(pattern)
+        assert dfa.accepts(dfa.shortest())
+        assert all(not dfa.accepts(text) for text in UNIVERSE if len(text) < len(dfa.shortest().decode()))
+    with pytest.raises(ValueError, match="empty"):
+        Dfa.nothing().shortest()
+
+
+def test_infinite_languages_are_known_as_such() -> None:
+    assert not regex_to_dfa("a*").is_finite()
+    assert regex_to_dfa("a*").num_texts(50) == 50
+    assert regex_to_dfa("a*").texts(50) is None
+    assert regex_to_dfa("a{0,9}").num_texts(50) == 10
+    assert regex_to_dfa(".").num_texts(10**9) == 0x110000 - 2048 - 4
+
+
+def test_too_large_products_are_refused() -> None:
+    left, right = regex_to_dfa("(?:a{401})*"), regex_to_dfa("(?:a{403})*")
+    with pytest.raises(ConstraintTooLarge):
+        left.intersect(right)
+    with pytest.raises(ConstraintTooLarge):
+        Dfa.length(0, 10**9)
