@@ -22,7 +22,7 @@ from typing import Any
 import phloem
 from phloem.errors import PhloemError
 from phloem.fsm import Compiler, Constraint
-from phloem.runtime.tokenizer import Tokenizer
+from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 MEBIBYTE = 1 << 20
 MOST_MEMORY = 8 << 30

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from phloem.kernels import ops
-from phloem.runtime.kv_cache import KVCache
+from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.models import Decoder, resolve_model
 
 BLOCK_SIZE = 16

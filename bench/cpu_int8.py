@@ -28,7 +28,7 @@ from cpu_decode import SMOLLM_135M, Sequences, best_of, machine, run_phloem
 
 from phloem.kernels import FP8
 from phloem.runtime.models import Decoder, resolve_model
-from phloem.runtime.tokenizer import Tokenizer
+from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 

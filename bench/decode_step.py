@@ -32,8 +32,8 @@ import torch
 
 from phloem.kernels import pack_linear
 from phloem.runtime.batch import Batch
+from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.decode_graphs import CudaRecorder, Recorder
-from phloem.runtime.kv_cache import KVCache
 from phloem.runtime.model_runner import ModelRunner
 from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.models.decoder import LayerWeights

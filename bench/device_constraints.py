@@ -22,7 +22,7 @@ import torch
 from phloem.fsm import Compiler, Constraint, Vocabulary, flatten
 from phloem.kernels import advance_states, lay_out_automata, sample
 from phloem.runtime.models import resolve_model
-from phloem.runtime.tokenizer import Tokenizer
+from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 PATTERNS = {
     "a date": r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])",

@@ -22,7 +22,7 @@ import torch
 
 import phloem as ph
 from phloem.runtime.models import resolve_model
-from phloem.runtime.tokenizer import Tokenizer
+from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

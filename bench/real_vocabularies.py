@@ -14,7 +14,7 @@ from typing import Any
 
 import phloem as ph
 from phloem.fsm import Vocabulary
-from phloem.runtime.tokenizer import Tokenizer
+from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 NANO = Path(ph.__file__).parent / "runtime" / "assets" / "nano"
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, TypeGuard, TypeVar, Unpack, cast, overlo
 
 from ..errors import ConfigError
 from ..radix import Pin
-from .cache_report import CacheReport, what_if
+from .cache.cache_report import CacheReport, what_if
 from .collector import Collector, scoring_params
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec

@@ -14,7 +14,11 @@ from typing import Any, Unpack
 from ..errors import EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler, Limits
 from ..radix import Visit
-from .cache_report import CacheReport
+from .cache.cache_report import CacheReport
+from .cache.prefix_cache import PrefixCache
+from .cache.recompute_cost import recompute_cost
+from .cache.reply_memory import Conversation, ReplyMemory
+from .cache.traffic_record import TrafficRecord
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .decode_graphs import CudaRecorder
@@ -22,15 +26,11 @@ from .draft import Drafter
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .model_runner import ModelRunner
-from .prefix_cache import PrefixCache
-from .recompute_cost import recompute_cost
-from .reply_memory import Conversation, ReplyMemory
 from .request import Delta, FinishReason, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
-from .scheduler import Scheduler
+from .schedule.scheduler import Scheduler
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
-from .traffic_record import TrafficRecord
 
 
 class EngineCore:

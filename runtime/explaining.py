@@ -18,7 +18,7 @@ from ..fsm.look import Explanation
 from ..fsm.look import explain as explain_source
 from .constraint_spec import ConstraintSpec
 from .models import resolve_model
-from .tokenizer import Tokenizer
+from .tokenizer.tokenizer import Tokenizer
 
 JSON_KINDS = ("json_schema", "structural_tag")
 

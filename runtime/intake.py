@@ -20,7 +20,7 @@ from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .output import OutputText
 from .request import Request, RequestOptions, SamplingParams
-from .tokenizer import Tokenizer
+from .tokenizer.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
 

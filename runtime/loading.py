@@ -8,10 +8,10 @@ import torch
 
 from ..errors import ConfigError
 from ..kernels import FP8
+from .cache.kv_cache import KVCache
 from .config import EngineConfig
-from .kv_cache import KVCache
 from .models import Decoder, ModelConfig, resolve_model
-from .tokenizer import Tokenizer
+from .tokenizer.tokenizer import Tokenizer
 
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..kernels import AttentionPlan, WorkBuffers, num_programs_at_once, plan_attention
 from .batch import Batch
+from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder
-from .kv_cache import KVCache
 from .models import ModelConfig
 
 

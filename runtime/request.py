@@ -24,7 +24,7 @@ from ..errors import RequestError
 if TYPE_CHECKING:
     from ..fsm import Cursor
     from ..radix import Explanation, Node
-    from .cache_explanation import CacheExplanation
+    from .cache.cache_explanation import CacheExplanation
     from .odds import Attempt, Odds
     from .output import OutputText
 

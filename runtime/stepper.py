@@ -18,15 +18,15 @@ from contextlib import suppress
 from ..errors import RequestError
 from ..radix import PinBudgetExceeded
 from .batch import Batch, Extend
-from .cache_explanation import explain_to_caller
+from .cache.cache_explanation import explain_to_caller
+from .cache.prefix_cache import PrefixCache
 from .draft import Drafter, num_accepted
 from .model_runner import ModelRunner
-from .prefix_cache import PrefixCache
 from .request import Delta, FinishReason, Phase, Request
 from .sampler import Choice, Sampler
-from .scheduler import Scheduler
+from .schedule.scheduler import Scheduler
 from .stopping import append_decided
-from .tokenizer import Tokenizer
+from .tokenizer.tokenizer import Tokenizer
 
 
 class Stepper:

@@ -55,7 +55,7 @@ def _torch() -> str:
 
 def _tokenizer() -> str:
     from ..models import resolve_model
-    from ..tokenizer import Tokenizer
+    from ..tokenizer.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.from_folder(resolve_model("nano"))
     text = "Phloem, 1 tree – many branches."

@@ -102,8 +102,8 @@ def inspect(
 
 def _checkpoint(model: str) -> str:
     from ..models import ModelConfig, resolve_model
-    from ..planner import count_parameters
-    from ..tokenizer import Tokenizer
+    from ..schedule.planner import count_parameters
+    from ..tokenizer.tokenizer import Tokenizer
 
     folder = resolve_model(model)
     config = ModelConfig.from_folder(folder)

@@ -8,7 +8,7 @@ import urllib.request
 from typing import Any
 
 from ...errors import ConfigError
-from ..cache_report import CacheReport
+from ..cache.cache_report import CacheReport
 
 
 def cache_of(url: str, api_key: str | None) -> str:

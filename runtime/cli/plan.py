@@ -39,8 +39,8 @@ def plan(
     """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token."""
     if memory is not None and kv_memory is not None:
         raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
-    from .. import planner
     from ..models import ModelConfig, resolve_model
+    from ..schedule import planner
 
     config = ModelConfig.from_folder(resolve_model(model))
     device_bytes = size(memory) if memory is not None else None

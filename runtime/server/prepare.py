@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...errors import RequestError
+from ..cache.reply_memory import Conversation
 from ..constraint_spec import ConstraintSpec
-from ..reply_memory import Conversation
 from ..request import RequestOptions, SamplingParams
 from .constraints import Wanted, constraint_of
 from .errors import ApiError, api_error, invalid

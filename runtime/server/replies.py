@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from ..cache_explanation import CacheExplanation
+from ..cache.cache_explanation import CacheExplanation
 from ..request import FinishReason, TokenLogprob, Usage
 
 LOWEST_LOGPROB = -9999.0  # JSON has no -Infinity; OpenAI sends this number

@@ -23,8 +23,8 @@ from phloem.kernels.cuda_work import plan_cuda_work
 from phloem.kernels.launch import SharingCosts
 from phloem.kernels.work_buffers import CudaWork
 from phloem.runtime.batch import Batch
+from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.decode_graphs import Recorder
-from phloem.runtime.kv_cache import KVCache
 from phloem.runtime.model_runner import ModelRunner
 from phloem.runtime.models import Decoder
 

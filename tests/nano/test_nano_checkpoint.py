@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import phloem as ph
 from phloem.runtime.models import resolve_model
-from phloem.runtime.tokenizer import Tokenizer
+from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 

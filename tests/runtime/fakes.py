@@ -14,9 +14,9 @@ import torch
 
 from phloem.fsm import Vocabulary
 from phloem.kernels import AttentionPlan
+from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine import Engine
-from phloem.runtime.kv_cache import KVCache
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
 from phloem.runtime.request import SamplingParams

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from phloem.kernels import AttentionPlan
 from phloem.runtime.batch import Batch
+from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.decode_graphs import SIZES, Step
-from phloem.runtime.kv_cache import KVCache
 from phloem.runtime.model_runner import ModelRunner
 
 from .fakes import VOCAB_SIZE, FakeModelConfig, logits_after

@@ -15,7 +15,7 @@ import torch
 
 from phloem.kernels import ops
 from phloem.runtime.models import Decoder, ModelConfig, resolve_model
-from phloem.runtime.tokenizer import Tokenizer
+from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 SMALL: dict[str, Any] = {
     "vocab_size": 131,

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from phloem.errors import PromptTooLong, RequestError
-from phloem.runtime.cache_report import CacheReport
+from phloem.runtime.cache.cache_report import CacheReport
+from phloem.runtime.cache.reply_memory import Conversation
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constraint_spec import ConstraintSpec
-from phloem.runtime.reply_memory import Conversation
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.statistics import EngineStatistics
 

@@ -1,0 +1,89 @@
+"""Why a prompt was not cached further, told to whoever sent it.
+
+The tree knows why its knowledge ends (`radix.explain`); here that becomes an answer about one request: its own
+numbers, its own text, and never anybody else's. What it gives away: whether the caller's namespace holds a prefix,
+which `cached_tokens` tells as well, or held it lately. That another namespace has it is looked up for operators only
+(`EngineConfig.explain_namespaces`), and even then that namespace is not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ...radix import Explanation
+
+CacheReason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen", "disabled"]
+SHOWN_TOKENS = 24  # looked at on each side of the divergence …
+SHOWN_CHARS = 40  # … of which so many characters are shown
+
+
+@dataclass(frozen=True, slots=True)
+class CacheExplanation:
+    """Where the longest match of a prompt ended when the request was admitted, and why there.
+
+    Attributes:
+        reason: "complete": all of the prompt was there (but its last token, which is computed for its logits).
+            "never_seen": from there on nobody has sent these tokens, or longer ago than the record reaches.
+            "evicted": they were here, and went `seconds_since_eviction` ago.
+            "other_namespace": they are here, but in a namespace that this request may not read (salt, key).
+            "block_rounding": part of the next block agrees, but there was no room to copy it.
+            "disabled": the engine runs without a prefix cache.
+        num_cached_tokens: prompt tokens that were not computed.
+        num_agreeing_tokens: how far the cache agreed with the prompt; at least `num_cached_tokens`.
+        seconds_since_eviction: for "evicted".
+        agreed_text: the last characters of the prompt that agreed.
+        differing_text: the first that did not; "" if all agreed.
+    """
+
+    reason: CacheReason
+    num_cached_tokens: int
+    num_agreeing_tokens: int
+    seconds_since_eviction: float | None
+    agreed_text: str
+    differing_text: str
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if self.reason == "disabled":
+            return "There is no prefix cache."
+        if self.reason == "complete":
+            return "All of the prompt was cached; its last token is always computed, for what comes next."
+        more = self.num_agreeing_tokens - self.num_cached_tokens
+        follows = {
+            "never_seen": "what follows was never seen, or too long ago to know",
+            "evicted": f"what follows was too, but made room for others {self.seconds_since_eviction or 0.0:.1f} s ago",
+            "other_namespace": "what follows is cached for others (another salt or key) and not shared",
+            "block_rounding": f"what follows is for {more} tokens, but there was no room to copy their block",
+        }
+        tokens = "token was" if self.num_cached_tokens == 1 else "tokens were"
+        return f"The first {self.num_cached_tokens} {tokens} cached; {follows[self.reason]}."
+
+
+def explain_to_caller(
+    found: Explanation | None, prompt: Sequence[int], num_cached_tokens: int, show: Callable[[Sequence[int]], str]
+) -> CacheExplanation:
+    """`found`: what the tree said of the tokens that might have been reused; None if there is no tree."""
+    reason: CacheReason = "disabled"
+    agreeing = num_cached_tokens
+    seconds = None
+    if found is not None:
+        agreeing = max(agreeing, found.num_agreeing_tokens)
+        if num_cached_tokens >= found.num_tokens:
+            reason = "complete"
+        elif found.num_agreeing_tokens > num_cached_tokens:
+            reason = "block_rounding"
+        elif found.reason == "evicted" and found.evicted_at is not None:
+            reason = "evicted"
+            seconds = round(max(0.0, found.asked_at - found.evicted_at), 3)
+        elif found.reason == "other_namespace":
+            reason = "other_namespace"
+        else:
+            reason = "never_seen"
+    agreed = show(prompt[max(0, agreeing - SHOWN_TOKENS) : agreeing])
+    differing = "" if reason == "complete" else show(prompt[agreeing : agreeing + SHOWN_TOKENS])
+    return CacheExplanation(
+        reason, num_cached_tokens, agreeing, seconds, agreed[-SHOWN_CHARS:], differing[:SHOWN_CHARS]
+    )

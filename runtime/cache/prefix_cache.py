@@ -1,0 +1,290 @@
+"""Tree and pool joined into leases: which blocks a request may read, and which it may write.
+
+Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in two cases only: the
+copy of a partly matching block on admission (copy-on-write), and the change of a duplicate block for the tree's own.
+
+Invariant, checked by `audit`: every block of the pool is free, in the tree, or in exactly one request's own range
+`[lease.num_tokens, …)`; nothing is in two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack
+from ..request import Lease, Request, TokenLogprob
+from .kv_cache import KVCache
+from .prompt_scores import PromptScores
+
+
+class PrefixCache:
+    """Leases blocks to requests and takes their KV back into the tree.
+
+    With `enabled=False` nothing is ever shared and `release` frees at once: the same code path, no tree.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_blocks: int,
+        block_size: int,
+        kv_cache: KVCache,
+        enabled: bool = True,
+        eviction_policy: str = "lru",
+        block_cost: BlockCost = equal_cost,
+        explain_namespaces: bool = False,
+        max_pinned_blocks: int = 0,
+    ) -> None:
+        self.block_size = block_size
+        self.enabled = enabled
+        self.pool = BlockPool(num_blocks, block_size)
+        self.tree = RadixTree(
+            block_size,
+            policy=eviction_policy,
+            block_cost=block_cost,
+            max_pinned_blocks=max_pinned_blocks,
+            room=num_blocks,
+        )
+        self._kv_cache = kv_cache
+        self._scores = PromptScores(num_blocks, block_size)
+        self._explain_namespaces = explain_namespaces
+        self._count_needed: Callable[[str, bytes], int] | None = None
+
+    def spare_what(self, count_needed: Callable[[str, bytes], int]) -> None:
+        """From now on evictions spare the first `count_needed(namespace, packed tokens)` tokens of a prefix."""
+        self._count_needed = count_needed
+
+    @property
+    def num_available_blocks(self) -> int:
+        """Blocks that are free or could be evicted now."""
+        return self.pool.num_free + self.tree.num_evictable_blocks
+
+    @property
+    def num_score_bytes(self) -> int:
+        """Memory of the log-probabilities that are kept."""
+        return self._scores.num_bytes
+
+    def explain(self, request: Request) -> Explanation | None:
+        """Where a `lease` of the request would end, and why; None without a tree."""
+        if not self.enabled:
+            return None
+        tokens = pack(request.token_ids[: self._match_limit(request)])
+        return self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
+
+    def lease(self, request: Request, running: Iterable[Request] = ()) -> int:
+        """Gives an admitted request the longest cached prefix; returns its length in tokens.
+
+        At least one token (more where prompt log-probabilities are wanted) stays uncomputed, since logits come
+        from computing. If the next block agrees in part, it is copied, so that hits are exact to the token: from the
+        tree, or from one of the `running` requests, whose last block is not in the tree yet.
+        """
+        assert not request.blocks and request.lease is None
+        request.num_computed_tokens = 0
+        if not self.enabled:
+            return 0
+        self._recall_scores(request)
+        limit = self._match_limit(request)
+        match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
+        if match.num_tokens:
+            self.tree.lease(match.node)
+            request.lease = Lease(match.node, match.num_tokens)
+            request.blocks = list(match.blocks)
+        request.num_computed_tokens = match.num_tokens
+        donor, num_donated = match.partial_block, match.num_partial_tokens
+        if num_donated and self.tree.is_tail(match.partial_node):
+            self.tree.touch(match.partial_node)
+        if num_donated < min(self.block_size, limit - match.num_tokens):
+            for other in running:
+                num_shared = self._num_shared_behind(request, other, limit)
+                if num_shared > num_donated:
+                    donor, num_donated = other.blocks[len(request.blocks)], num_shared
+        if num_donated and self._grow(request, match.num_tokens + 1):
+            # The donor may just have been evicted to make room: its KV is untouched until the next forward.
+            self._kv_cache.copy_block(donor, request.blocks[-1])
+            self._scores.copy(donor, request.blocks[-1], num_donated)
+            request.num_computed_tokens += num_donated
+        return request.num_computed_tokens
+
+    def _num_shared_behind(self, request: Request, other: Request, limit: int) -> int:
+        """Tokens behind the matched blocks of `request` that `other` has computed in a block of its own."""
+        start, index = request.num_computed_tokens, len(request.blocks)
+        end = min(limit, other.num_computed_tokens, start + self.block_size)
+        if other is request or end <= start or other.namespace != request.namespace:
+            return 0
+        if index and other.blocks[index - 1] != request.blocks[-1]:
+            return 0  # equal block ids up to here: equal tokens up to here
+        pairs = zip(request.token_ids[start:end], other.token_ids[start:end], strict=True)
+        return next((number for number, (mine, its) in enumerate(pairs) if mine != its), end - start)
+
+    def reserve(self, request: Request, num_tokens: int) -> bool:
+        """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.
+
+        Returns False, and changes nothing the request holds, if the blocks cannot be had.
+        """
+        return self._grow(request, num_tokens)
+
+    def pin(self, token_ids: Iterable[int], ttl: float, namespace: str) -> Pin:
+        """Keeps what is cached of a prefix (whole blocks) for `ttl` seconds; see `RadixTree.pin`."""
+        return self.tree.pin(pack(token_ids), ttl, namespace)
+
+    def end_expired_pins(self) -> float:
+        """From the moment a pin expires its prefix is one like any other; returns when that is next the case."""
+        return self.tree.end_expired_pins()
+
+    def num_sole_blocks(self, request: Request) -> int:
+        """Blocks that would become free or evictable if the request left now."""
+        if request.lease is None:
+            return len(request.blocks)
+        held = -(-request.lease.num_tokens // self.block_size)
+        return len(request.blocks) - held + self.tree.num_sole_blocks(request.lease.node)
+
+    def fork(self, parent: Request, child: Request) -> bool:
+        """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what is behind them.
+
+        Computes nothing. Returns False, and leaves the child with nothing, if there is no block for the copy.
+        """
+        assert not child.blocks and child.lease is None
+        self.commit(parent)
+        if parent.lease is not None:
+            self.tree.lease(parent.lease.node)
+            child.lease = parent.lease
+        shared = child.lease.num_tokens // self.block_size if child.lease else 0
+        child.blocks = parent.blocks[:shared]
+        if not self._grow(child, parent.num_computed_tokens):
+            self.release(child, keep=False)
+            return False
+        for source, target in zip(parent.blocks[shared:], child.blocks[shared:], strict=False):
+            self._kv_cache.copy_block(source, target)
+            self._scores.copy(source, target, self.block_size)
+        child.num_computed_tokens = parent.num_computed_tokens
+        return True
+
+    def shrink(self, request: Request, num_tokens: int) -> None:
+        """Frees the request's own blocks behind token `num_tokens` (a rejected draft's)."""
+        keep = -(-num_tokens // self.block_size)
+        if keep < len(request.blocks):
+            self.pool.free(request.blocks[keep:])
+            del request.blocks[keep:]
+
+    def commit(self, request: Request) -> None:
+        """Puts the request's whole computed blocks into the tree and moves its lease to their end."""
+        num_blocks = request.num_computed_tokens // self.block_size
+        duplicates = self._hand_over(request, num_blocks, num_blocks * self.block_size)
+        if duplicates:
+            tokens = pack(request.token_ids[: num_blocks * self.block_size])
+            kept = self.tree.match(tokens, request.namespace).blocks
+            self._hand_on_scores(request, kept, num_blocks * self.block_size)
+            request.blocks[:num_blocks] = kept
+            self.pool.free(duplicates)
+
+    def release(self, request: Request, *, keep: bool = True) -> None:
+        """Takes everything back: computed KV goes into the tree (`keep`), the rest is freed, the lease ends.
+
+        A last block that is not full goes in as a tail, so whoever continues the text hits every token of it.
+        """
+        if keep:
+            num_blocks = -(-request.num_computed_tokens // self.block_size)
+            duplicates = self._hand_over(request, num_blocks, request.num_computed_tokens)
+            if duplicates and request.prompt_logprobs:
+                match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
+                self._hand_on_scores(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
+            self.pool.free(duplicates)
+        held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
+        self.pool.free(request.blocks[held:])
+        if request.lease is not None:
+            self.tree.release(request.lease.node)
+        request.lease = None
+        request.blocks = []
+        request.num_computed_tokens = 0
+
+    def _hand_over(self, request: Request, num_blocks: int, num_tokens: int) -> list[int]:
+        """Gives the tree the first blocks, which hold `num_tokens`, and leases them; the ids it had no use for."""
+        lease = request.lease
+        start = lease.num_tokens if lease else 0
+        if not self.enabled or num_tokens <= start:
+            return []
+        inserted = self.tree.insert(
+            pack(request.token_ids[start:num_tokens]),
+            request.blocks[start // self.block_size : num_blocks],
+            request.namespace,
+            after=lease.node if lease else NOTHING,
+        )
+        self.tree.lease(inserted.node)
+        if lease is not None:
+            self.tree.release(lease.node)
+        request.lease = Lease(inserted.node, num_tokens)
+        return inserted.duplicates
+
+    def flush(self, *, pinned: bool = False) -> int:
+        """Evicts everything that no request holds, `pinned` or not; returns the number of blocks freed."""
+        freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
+        self.pool.free(freed)
+        return len(freed)
+
+    def audit(self, requests: Iterable[Request]) -> None:
+        """Raises AssertionError if a block is lost, held twice, or held and free."""
+        self.tree.audit()
+        own: list[int] = []
+        for request in requests:
+            held = request.lease.num_tokens // self.block_size if request.lease else 0
+            own += request.blocks[held:]
+            capacity = len(request.blocks) * self.block_size
+            assert request.num_computed_tokens <= capacity, f"request {request.request_id}: KV beyond its blocks"
+        assert len(own) == len(set(own)), "a block is held by two requests"
+        total = self.pool.num_free + self.tree.num_cached_blocks + len(own)
+        assert total == self.pool.num_blocks, (
+            f"{self.pool.num_free} free + {self.tree.num_cached_blocks} in tree + {len(own)} held"
+            f" != {self.pool.num_blocks} blocks"
+        )
+
+    def keep_scores(self, request: Request, start: int) -> None:
+        """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
+        wanted = request.sampling.prompt_logprobs_from
+        if wanted is None or not self.enabled:
+            return
+        start = max(start, wanted)
+        scored = request.prompt_logprobs[start - wanted : request.num_computed_tokens - wanted]
+        if scored:
+            self._scores.write(request.blocks, start, [one.logprob for one in scored], [one.top for one in scored])
+
+    def _recall_scores(self, request: Request) -> None:
+        """Gives a waiting request the log-probabilities of its prompt that are kept, from the next it needs on."""
+        wanted = request.sampling.prompt_logprobs_from
+        if wanted is None or not self.enabled:
+            return
+        start = wanted + len(request.prompt_logprobs)
+        prompt = request.token_ids[: request.num_prompt_tokens]
+        if start < len(prompt):
+            match = self.tree.match(pack(prompt), request.namespace)
+            end = match.num_tokens + match.num_partial_tokens
+            blocks, num_top = [*match.blocks, match.partial_block], request.sampling.logprobs or 0
+            for score, top in self._scores.read(blocks, start, end, num_top):
+                token_id = prompt[wanted + len(request.prompt_logprobs)]
+                request.prompt_logprobs.append(TokenLogprob(token_id, score, top))
+
+    def _hand_on_scores(self, request: Request, kept: list[int], num_tokens: int) -> None:
+        """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""
+        for index, (source, target) in enumerate(zip(request.blocks, kept, strict=False)):
+            if source != target and target >= 0:
+                self._scores.merge(source, target, min(self.block_size, num_tokens - index * self.block_size))
+
+    def _match_limit(self, request: Request) -> int:
+        """How many tokens may come from the cache: the next one that is wanted is decided from computed logits."""
+        wanted = request.sampling.prompt_logprobs_from
+        if wanted is None or wanted + len(request.prompt_logprobs) >= request.num_prompt_tokens:
+            return request.num_tokens - 1
+        return wanted + len(request.prompt_logprobs) - 1
+
+    def _grow(self, request: Request, num_tokens: int) -> bool:
+        missing = -(-num_tokens // self.block_size) - len(request.blocks)
+        if missing <= 0:
+            return True
+        short = missing - self.pool.num_free
+        if short > 0:
+            if short > self.tree.num_evictable_blocks:
+                return False
+            self.pool.free(self.tree.evict(short, spare=self._count_needed))
+        blocks = self.pool.allocate(missing)
+        self._scores.forget(blocks)
+        request.blocks += blocks
+        return True

@@ -1,0 +1,43 @@
+"""What it costs to compute a cached block again: the measure by which the eviction policy "cost" weighs blocks.
+
+Floating-point operations of one forward over the block's tokens, from the model's shape alone. The matrices cost the
+same for every token; attention grows with what is before it, up to a layer's window::
+
+    FLOPs │            ╱  attention: 4 · heads · head_dim per key that a token sees, and layer
+          │        ╱
+          │    ╱
+          │╱━━━━━━━━━━━━━ matrices: 2 · weights
+          └──────────────► position of the block
+
+The head that makes logits is left out: nobody wants the logits of a token that was cached. Knows no cache.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from ..models import ModelConfig
+from ..schedule.planner import count_layer_weights
+
+
+def recompute_cost(config: ModelConfig, block_size: int) -> Callable[[int], float]:
+    """FLOPs of the block that ends at a given token. Never falls with the position; O(distinct windows)."""
+    matrices = 2.0 * block_size * config.num_layers * count_layer_weights(config)
+    per_key = 4.0 * config.num_heads * config.head_dim
+    num_layers = tuple(Counter(layer.window for layer in config.layers).items())
+
+    def cost(end: int) -> float:
+        keys = sum(
+            number * (_num_keys(end, window) - _num_keys(max(0, end - block_size), window))
+            for window, number in num_layers
+        )
+        return matrices + per_key * keys
+
+    return cost
+
+
+def _num_keys(num_tokens: int, window: int) -> int:
+    """How many keys the first tokens of a sequence see together, each itself and those before it in the window."""
+    inside = min(num_tokens, window) if window else num_tokens
+    return inside * (inside + 1) // 2 + (num_tokens - inside) * window

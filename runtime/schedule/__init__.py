@@ -1,0 +1,1 @@
+"""Who goes next, with how many tokens, and who waits."""

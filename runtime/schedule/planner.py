@@ -1,0 +1,200 @@
+"""How many tokens and requests fit, answered from `config.json` and the memory alone, before anything is loaded.
+
+The sums are exact where the code is: bytes of every tensor that the decoder will hold, bytes of a KV block, whole
+blocks per request. Only the share of a device that is left to activations is a rule (`loading.GPU_POOL_SHARE`).
+
+::
+
+    memory  │ weights │ KV pool = share × rest                         │ activations, libraries │
+    pool    │ block │ block │ …      block = 2 · layers · kv_heads · head_dim · block_size · bytes
+    request │ whole blocks of its context; blocks of a shared prefix are counted once for all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ...errors import ConfigError
+from ..cache.kv_cache import KVCache
+from ..config import Quantisation
+from ..loading import GPU_POOL_SHARE
+from ..models import ModelConfig
+
+CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthPlan:
+    """What fits of requests of one length (prompt and output together).
+
+    Attributes:
+        num_blocks: blocks of one request.
+        num_requests: requests at the same time, each with all blocks of its own.
+        num_sharing_requests: requests at the same time that share the plan's prefix.
+    """
+
+    context_len: int
+    num_blocks: int
+    num_requests: int
+    num_sharing_requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityPlan:
+    """What fits where. Bytes are bytes; lengths are tokens.
+
+    Attributes:
+        num_parameters, weight_bytes: of the model; a tied embedding counts once.
+        kv_bytes_per_token: 2 · layers · kv_heads · bytes of a head in the KV type, its scale included.
+        memory_bytes: of the device; None: the pool was given.
+        pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used.
+        prefix_len: the shared prefix assumed by `num_sharing_requests`; only its whole blocks are shared.
+    """
+
+    architecture: str
+    num_parameters: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    block_size: int
+    memory_bytes: int | None
+    pool_bytes: int
+    num_blocks: int
+    prefix_len: int
+    lengths: tuple[LengthPlan, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens whose KV the pool holds."""
+        return self.num_blocks * self.block_size
+
+
+def plan(
+    config: ModelConfig,
+    *,
+    device_memory_bytes: int | None = None,
+    pool_bytes: int | None = None,
+    block_size: int = 16,
+    weight_dtype: torch.dtype | None = None,
+    kv_dtype: torch.dtype | None = None,
+    quantise: Quantisation = "none",
+    context_lens: Sequence[int] | None = None,
+    prefix_len: int = 2000,
+) -> CapacityPlan:
+    """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
+
+    quantise: "int8" counts weights as the engine's setting of that name keeps them, with a scale per output. Types
+    default to the checkpoint's; context_lens to powers of two up to the model's own context; prefix_len is the
+    prefix that requests are assumed to share (0: none). A model that does not fit gives a plan with 0 blocks.
+
+    Raises:
+        ConfigError: not exactly one of the two sizes, or a size or length below 1.
+    """
+    if (device_memory_bytes is None) == (pool_bytes is None):
+        raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
+    longest = config.max_position_embeddings
+    if context_lens is None:
+        context_lens = sorted({*(n for n in CONTEXT_LENS if n <= longest), longest})
+    sizes = [device_memory_bytes or pool_bytes or 0, block_size, *context_lens]
+    if min(sizes) < 1 or prefix_len < 0:
+        raise ConfigError("plan: sizes and lengths must be at least 1, and prefix_len at least 0")
+    num_norms, num_others = count_parameters(config)
+    kv_dtype = kv_dtype or config.dtype
+    weight_bytes = 4 * num_norms + num_others * (weight_dtype or config.dtype).itemsize
+    if quantise == "int8":
+        num_outputs, num_biases = count_outputs(config)
+        weight_bytes = 4 * num_norms + (num_others - num_biases) + 4 * (num_outputs + num_biases)
+    if device_memory_bytes is not None:
+        pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * GPU_POOL_SHARE)
+    shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
+    block_bytes = KVCache.bytes_per_block(**shape, block_size=block_size, dtype=kv_dtype)
+    num_blocks = (pool_bytes or 0) // block_bytes
+    return CapacityPlan(
+        architecture=config.architecture,
+        num_parameters=num_norms + num_others,
+        weight_bytes=weight_bytes,
+        kv_bytes_per_token=block_bytes // block_size,
+        block_size=block_size,
+        memory_bytes=device_memory_bytes,
+        pool_bytes=pool_bytes or 0,
+        num_blocks=num_blocks,
+        prefix_len=prefix_len,
+        lengths=tuple(_length(n, num_blocks, block_size, prefix_len) for n in context_lens),
+    )
+
+
+def count_parameters(config: ModelConfig) -> tuple[int, int]:
+    """(Numbers in norms, which the decoder keeps as fp32; numbers in all other tensors)."""
+    hidden = config.hidden_size
+    norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + 2 * config.head_dim * config.options.qk_norm
+    embeddings = config.vocab_size * hidden * (1 if config.tie_word_embeddings else 2)
+    layers = config.num_layers * count_layer_weights(config) + count_outputs(config)[1]
+    return config.num_layers * norms + hidden, layers + embeddings
+
+
+def count_outputs(config: ModelConfig) -> tuple[int, int]:
+    """(Rows of all matrices, which have a scale each where weights are int8; numbers in biases)."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    rows = config.num_layers * (config.qkv_size + 2 * inner + 2 * hidden)
+    biases = config.qkv_size * config.qkv_bias + hidden * config.o_bias + (2 * inner + hidden) * config.mlp_bias
+    return rows + config.vocab_size * (1 if config.tie_word_embeddings else 2), config.num_layers * biases
+
+
+def count_layer_weights(config: ModelConfig) -> int:
+    """Numbers in the matrices of one layer: each is one multiplication and one addition per token."""
+    heads_size = config.num_heads * config.head_dim
+    return config.hidden_size * (config.qkv_size + heads_size + 3 * config.intermediate_size)
+
+
+def table(capacity: CapacityPlan) -> str:
+    """The plan as text for a terminal, one fact per line and one line per length."""
+    facts = [
+        ("model", f"{capacity.architecture}, {_parameters(capacity.num_parameters)} parameters"),
+        ("weights", _bytes(capacity.weight_bytes)),
+        ("KV per token", f"{_bytes(capacity.kv_bytes_per_token)} (2 × layers × kv_heads × head_dim × bytes)"),
+        ("memory", "not given" if capacity.memory_bytes is None else _bytes(capacity.memory_bytes)),
+        ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),
+        ("tokens", f"{capacity.num_tokens:,}"),
+    ]
+    lines = [f"{name:<14}{value}" for name, value in facts]
+    if capacity.num_blocks == 0:
+        return "\n".join([*lines, "", _shortage(capacity)])
+    sharing = f"sharing {capacity.prefix_len:,}"
+    lines += ["", f"{'context':>10}{'blocks':>10}{'requests':>12}{sharing:>18}"]
+    for row in capacity.lengths:
+        shared = f"{row.num_sharing_requests:,}" if row.context_len > capacity.prefix_len > 0 else "-"
+        lines.append(f"{row.context_len:>10,}{row.num_blocks:>10,}{row.num_requests:>12,}{shared:>18}")
+    return "\n".join(lines)
+
+
+def _length(context_len: int, num_blocks: int, block_size: int, prefix_len: int) -> LengthPlan:
+    each = -(-context_len // block_size)
+    # at least one block is a request's own: the last token's KV is never shared
+    shared = min(prefix_len // block_size, each - 1)
+    sharing = max(0, num_blocks - shared) // (each - shared)
+    return LengthPlan(context_len, each, num_blocks // each, sharing)
+
+
+def _shortage(capacity: CapacityPlan) -> str:
+    if capacity.memory_bytes is not None and capacity.weight_bytes >= capacity.memory_bytes:
+        missing = _bytes(capacity.weight_bytes - capacity.memory_bytes)
+        return f"The weights alone do not fit: {missing} are missing. Take a smaller model or a narrower type."
+    return "The pool does not hold a single block. Give it more memory."
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:,.2f} GiB"
+
+
+def _parameters(count: int) -> str:
+    for limit, unit in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if count >= limit:
+            return f"{count / limit:.2f}{unit}"
+    return str(count)

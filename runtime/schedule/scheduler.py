@@ -1,0 +1,337 @@
+"""Who runs in the next step, with how many tokens and which blocks.
+
+Continuous batching under one token budget: every running request decodes first (one token and its draft), what is left
+goes to prompts, in chunks. Waiting requests are admitted in the order of their tokens (a depth-first walk of the tree
+they would form, which reaches the best possible hit rate: SGLang, arXiv 2312.07104, theorem 3.1), continuing where the
+last admission stood, so that neighbours follow one another while their prefix is warm. Four bounds keep that fair:
+
+* those that later arrivals have overtaken `max_overtakes` times are admitted before any other that waits;
+* so are those that have waited for `max_wait_seconds`, whatever their priority (see `waiting_line` for both);
+* what was preempted comes back before anything new is admitted, oldest first;
+* the oldest running request is never preempted, so every step brings something nearer to its end.
+
+A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing). Who is
+admitted is decided by a forecast of the pool (see `admission`). When blocks run out nevertheless, the running request
+that is cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were needed. What
+somebody waits for is evicted last.
+
+Knows requests and the prefix cache; it knows no tensors.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterator
+
+from ...errors import DeadlineExceeded
+from ...radix import common_prefix, pack
+from ..batch import Batch, Extend
+from ..cache.prefix_cache import PrefixCache
+from ..request import Phase, Request
+from .admission import Outlook, OutputForecast, peak_demand
+from .waiting_line import Key, Waiting, WaitingLine
+
+
+class Scheduler:
+    """Holds every unfinished request, waiting or running.
+
+    Attributes:
+        running: requests that hold blocks, oldest first.
+        num_preemptions: how often a running request had to give its blocks back.
+        num_pins_given_up: pins that ended early, since a request could not have run beside them.
+    """
+
+    def __init__(
+        self,
+        prefix_cache: PrefixCache,
+        *,
+        max_batch_tokens: int,
+        max_running_requests: int,
+        max_overtakes: int | None,
+        max_wait_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._prefix_cache = prefix_cache
+        self._max_batch_tokens = max_batch_tokens
+        self._max_running_requests = min(max_running_requests, max_batch_tokens)
+        self._waiting = WaitingLine(max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock)
+        self._preempted: list[Request] = []
+        self._preempted_tokens: dict[int, bytes] = {}
+        self._next_ticket = 0
+        self._forecast = OutputForecast()
+        self._failed: list[tuple[Request, Exception]] = []
+        self.running: list[Request] = []
+        self.num_preemptions = 0
+        self.num_pins_given_up = 0
+        prefix_cache.spare_what(self._count_needed)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting) + len(self._preempted)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.running or self._preempted or len(self._waiting))
+
+    def requests(self) -> Iterator[Request]:
+        """Every unfinished request."""
+        yield from self.running
+        yield from self._preempted
+        yield from self._waiting
+
+    def add(self, request: Request) -> None:
+        """Enqueues a request that fits the pool on its own (the engine has checked)."""
+        request.ticket = self._next_ticket
+        self._next_ticket += 1
+        self._waiting.add(request)
+
+    def fork(self, parent: Request, child: Request) -> None:
+        """Takes in a copy of an unfinished request.
+
+        If the parent is past its prompt the child leases what is computed and runs beside it, or waits like someone
+        preempted where it finds no seat and no room. Else it waits in the line, and shares the prompt from there.
+        """
+        child.ticket = self._next_ticket
+        self._next_ticket += 1
+        is_past_prompt = parent.phase is Phase.RUNNING and parent.num_computed_tokens >= parent.num_prompt_tokens
+        if is_past_prompt and self._seat_beside(parent, child):
+            child.phase = Phase.RUNNING
+            self.running.append(child)
+        elif is_past_prompt or parent in self._preempted:
+            self._wait_to_resume(child)
+        else:
+            self._waiting.add(child)
+
+    def _seat_beside(self, parent: Request, child: Request) -> bool:
+        if len(self.running) >= self._max_running_requests:
+            return False
+        try:
+            if not self._prefix_cache.fork(parent, child):
+                return False
+            if self._has_room([self._outlook(request) for request in (*self.running, child)]):
+                return True
+        except Exception:
+            self._let_go(child, keep=False)
+            raise
+        self._let_go(child, keep=False)
+        return False
+
+    def remove(self, request: Request, *, keep: bool = True) -> None:
+        """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
+        if request.phase is Phase.RUNNING:
+            self.running.remove(request)
+            self._let_go(request, keep=keep)
+            if not request.length_is_known:
+                self._forecast.observe(request.num_output_tokens, request.max_tokens)
+        elif request in self._preempted:
+            self._preempted.remove(request)
+            del self._preempted_tokens[request.ticket]
+        elif request in self._waiting:
+            self._waiting.remove(request)
+        request.phase = Phase.FINISHED
+
+    def take_failed(self) -> list[tuple[Request, Exception]]:
+        """Requests that failed in planning, or passed their deadline, since the last call, and why.
+
+        They are still queued or running: remove them.
+        """
+        failed, self._failed = self._failed, []
+        return failed
+
+    def plan(self) -> Batch | None:
+        """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
+        for request in self._waiting.begin_step():
+            late = f"deadline_seconds: not begun within {request.deadline_seconds:g} s; the server is busy"
+            self._failed.append((request, DeadlineExceeded(late, param="deadline_seconds")))
+        budget = self._max_batch_tokens
+        extends: list[Extend] = []
+        decodes_first = sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
+        for request in decodes_first:
+            if request.phase is not Phase.RUNNING:
+                continue  # it had to make room for one before it
+            extend = self._extend(request, budget)
+            if extend is None:
+                break
+            num_planned = len(extends)
+            try:
+                has_room = self._make_room(extend, extends)
+            except Exception as error:
+                self._failed.append((request, error))
+                continue
+            if len(extends) < num_planned:  # victims gave their shares back
+                budget = self._max_batch_tokens - sum(other.end - other.start for other in extends)
+            if has_room:
+                extends.append(extend)
+                budget -= extend.end - extend.start
+        for request in self._admit(budget):
+            extend = self._extend(request, budget)
+            try:
+                if extend is None or not self._prefix_cache.reserve(request, extend.end):
+                    break
+            except Exception as error:
+                self._failed.append((request, error))
+                break
+            extends.append(extend)
+            budget -= extend.end - extend.start
+            if budget <= 0:
+                break
+        if not extends:
+            return None
+        return Batch.from_extends(extends, self._prefix_cache.block_size)
+
+    def _extend(self, request: Request, budget: int) -> Extend | None:
+        """The request's share of the budget; None if nothing is left."""
+        num_tokens = min(request.num_uncomputed_tokens, budget)
+        if num_tokens <= 0:
+            return None
+        start = request.num_computed_tokens
+        draft: list[int] = []
+        if num_tokens == request.num_uncomputed_tokens:
+            draft = request.draft[: min(budget - num_tokens, max(0, request.remaining_tokens - 1))]
+        logits_from = request.num_tokens - 1
+        wanted = request.sampling.prompt_logprobs_from
+        if wanted is not None and len(request.prompt_logprobs) < request.num_prompt_tokens - wanted:
+            logits_from = min(logits_from, wanted + len(request.prompt_logprobs) - 1)
+        return Extend(request, start, num_tokens, draft, logits_from)
+
+    def _make_room(self, extend: Extend, extends: list[Extend]) -> bool:
+        """Reserves the extend's blocks, giving up its draft first and other requests next.
+
+        Victims that have been planned already are taken out of `extends`. Returns False if the request itself was
+        the one to go.
+        """
+        request = extend.request
+        if self._prefix_cache.reserve(request, extend.end):
+            return True
+        extend.draft = []
+        while not self._prefix_cache.reserve(request, extend.end):
+            if len(self.running) == 1:
+                assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
+                self.num_pins_given_up += 1
+                continue
+            victim = self._victim(request)
+            self._preempt(victim)
+            if victim is request:
+                return False
+            extends[:] = [other for other in extends if other.request is not victim]
+        return True
+
+    def _victim(self, in_need: Request) -> Request:
+        """The request that is cheapest to resume: of the lowest priority, the one with the fewest blocks of its own.
+
+        The oldest running request is spared, and so is whoever gains nothing by going.
+        """
+        oldest = self.running[0]
+        candidates = [request for request in self.running if request is not oldest]
+        useful = [
+            (request.priority, num_blocks, -request.ticket, request)
+            for request in candidates
+            if (num_blocks := self._prefix_cache.num_sole_blocks(request)) > 0
+        ]
+        # If nobody has a block for itself, the youngest go until what they share is free.
+        return min(useful)[3] if useful else candidates[-1]
+
+    def _let_go(self, request: Request, *, keep: bool) -> None:
+        """Releases a request's blocks. If its KV cannot be kept it is dropped: nothing else depends on it."""
+        try:
+            self._prefix_cache.release(request, keep=keep)
+        except Exception:
+            self._prefix_cache.release(request, keep=False)
+
+    def _preempt(self, victim: Request) -> None:
+        self.running.remove(victim)
+        self._let_go(victim, keep=True)
+        victim.phase = Phase.WAITING
+        victim.draft = []
+        victim.usage.num_preemptions += 1
+        self.num_preemptions += 1
+        self._forecast.was_wrong()
+        self._wait_to_resume(victim)
+
+    def _wait_to_resume(self, request: Request) -> None:
+        insort(self._preempted, request, key=lambda other: other.ticket)
+        self._preempted_tokens[request.ticket] = pack(request.token_ids)
+
+    # -- admission ---------------------------------------------------------------------------------------------
+
+    def _admit(self, budget: int) -> Iterator[Request]:
+        """Yields newly running requests, their lease taken, while budget, seats and blocks last.
+
+        The caller plans each before it asks for the next, so a request sees what those before it will compute.
+        """
+        outlooks: list[Outlook] | None = None
+        while budget > 0 and len(self.running) < self._max_running_requests:
+            found = self._next_request()
+            if found is None:
+                return
+            request, resume_at = found
+            try:
+                if outlooks is None:
+                    outlooks = [self._outlook(other) for other in self.running]
+                if request.explain_cache and not request.admitted_before:
+                    request.found = self._prefix_cache.explain(request)
+                self._prefix_cache.lease(request, self.running)
+                outlooks.append(self._outlook(request))
+            except Exception as error:
+                self._let_go(request, keep=False)
+                self._failed.append((request, error))
+                return
+            if self.running and not self._has_room(outlooks):
+                self._let_go(request, keep=False)
+                return
+            self._start(request, resume_at)
+            budget -= min(budget, request.num_uncomputed_tokens)
+            yield request
+
+    def _has_room(self, outlooks: list[Outlook]) -> bool:
+        """Whether all of them can grow to their expected ends."""
+        return peak_demand(outlooks, self._prefix_cache.block_size) <= self._prefix_cache.num_available_blocks
+
+    def _outlook(self, request: Request) -> Outlook:
+        remaining = request.remaining_tokens
+        if not request.length_is_known:
+            remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
+        missing = request.num_tokens - len(request.blocks) * self._prefix_cache.block_size
+        return Outlook(remaining, missing, self._prefix_cache.num_sole_blocks(request))
+
+    def _start(self, request: Request, resume_at: Key | None) -> None:
+        if resume_at is None:
+            self._preempted.pop(0)
+            del self._preempted_tokens[request.ticket]
+        else:
+            self._waiting.admit(request, resume_at)
+        if not request.admitted_before:
+            request.usage.cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
+            request.admitted_before = True
+        request.phase = Phase.RUNNING
+        insort(self.running, request, key=lambda running: running.ticket)
+
+    def _count_needed(self, namespace: str, tokens: bytes) -> int:
+        """With how many of these tokens somebody begins who waits, or was preempted."""
+        preempted = [self._preempted_tokens[one.ticket] for one in self._preempted if one.namespace == namespace]
+        counts = [common_prefix(tokens, other, 0) >> 2 for other in preempted]
+        return max([self._waiting.count_needed(namespace, tokens), *counts])
+
+    def _next_request(self) -> tuple[Request, Key | None] | None:
+        """Whom to admit next, and where in the line to go on after that: the preempted, then the first who need not
+        wait for a prefix that is being computed. The line goes on with the first of those who must.
+        """
+        if self._preempted:
+            return self._preempted[0], None
+        prefilling = [request for request in self.running if request.num_uncomputed_tokens > 1]
+        first_to_wait: Waiting | None = None
+        for entry in self._waiting.in_order():
+            if not any(self._shares_next_block(entry, other) for other in prefilling):
+                return entry.request, (first_to_wait or entry).key
+            first_to_wait = first_to_wait or entry
+        return None
+
+    def _shares_next_block(self, entry: Waiting, other: Request) -> bool:
+        """Whether `other` is about to compute a whole block that the waiting request needs too."""
+        if not self._prefix_cache.enabled or entry.request.namespace != other.namespace:
+            return False
+        block_size = self._prefix_cache.block_size
+        end = (other.num_computed_tokens // block_size + 1) * block_size
+        if end > min(other.num_tokens, entry.request.num_tokens - 1):
+            return False
+        return entry.tokens.startswith(pack(other.token_ids[:end]))

@@ -1,0 +1,107 @@
+"""A sentencepiece `tokenizer.model`, with and without the space that some models put before a text.
+
+The second view is the same model with two switches of its normaliser overridden. A protobuf message may be given in
+parts, later scalars win, so that appending six bytes to the file's is all it takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sentencepiece import SentencePieceProcessor
+
+from ...errors import ModelError
+from .token_pieces import SPACE, byte_of_piece, looks_like_control
+
+# ModelProto.normalizer_spec (field 3): add_dummy_prefix (3) = false, remove_extra_whitespaces (4) = false
+_NO_DUMMY_PREFIX = bytes([0x1A, 4, 0x18, 0, 0x20, 0])
+
+
+class SentencePieceModel:
+    """Encodes with a sentencepiece model; control tokens never come from text.
+
+    Attributes:
+        token_bytes: bytes of every token, b"" for control, unknown and unused ones.
+        special_ids: text of every special token → id.
+    """
+
+    def __init__(self, path: Path, added: Mapping[int, str]) -> None:
+        """added: special tokens that the folder's other files declare, by id; they may lie beyond the model's own.
+
+        Raises:
+            ModelError: the file is missing or no sentencepiece model, or `added` contradicts it.
+        """
+        try:
+            content = path.read_bytes()
+            self._at_start = SentencePieceProcessor(model_proto=content)
+            self._inside = SentencePieceProcessor(model_proto=content + _NO_DUMMY_PREFIX)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            raise ModelError(f"{path}: not a sentencepiece model ({reason}); download it again") from None
+        self._read_pieces(path, added)
+        breakers = sorted(self.special_ids, key=len, reverse=True)
+        alternatives = "|".join(map(re.escape, breakers)) or "(?!)"
+        self._special_pattern = re.compile(alternatives)
+        # a look-ahead finds overlapping occurrences too
+        self._break_pattern = re.compile(f"(?={alternatives})")
+        bos = self._at_start.bos_id()
+        self.bos_id = bos if bos >= 0 else -1
+        eos = self._at_start.eos_id()
+        self.eos_id = eos if eos >= 0 else -1
+
+    def encode_inside(self, text: str) -> list[int]:
+        """`text` as it is tokenised in the middle of a text; special tokens in it stay text."""
+        return self._as_text(text, at_start=False)
+
+    def encode_at_start(self, text: str) -> list[int]:
+        """`text` as the beginning of a sequence: with the model's dummy prefix, without bos."""
+        return self._as_text(text, at_start=True)
+
+    def encode_template(self, text: str, *, at_start: bool) -> list[int]:
+        """`text` with every special token in it as its id."""
+        ids: list[int] = []
+        position = 0
+        for match in self._special_pattern.finditer(text):
+            ids += self._plain(text[position : match.start()], at_start=at_start and position == 0)
+            ids.append(self.special_ids[match[0]])
+            position = match.end()
+        return ids + self._plain(text[position:], at_start=at_start and position == 0)
+
+    def _as_text(self, text: str, *, at_start: bool) -> list[int]:
+        """sentencepiece itself finds user-defined pieces in text; cutting one in two keeps it text."""
+        ids: list[int] = []
+        position = 0
+        for match in self._break_pattern.finditer(text):
+            middle = match.start() + 1
+            ids += self._plain(text[position:middle], at_start=at_start and position == 0)
+            position = middle
+        return ids + self._plain(text[position:], at_start=at_start and position == 0)
+
+    def _plain(self, text: str, *, at_start: bool) -> list[int]:
+        if not text:
+            return []
+        ids: list[int] = (self._at_start if at_start else self._inside).encode(text)
+        return ids
+
+    def _read_pieces(self, path: Path, added: Mapping[int, str]) -> None:
+        model = self._at_start
+        size = max([model.get_piece_size(), *(token_id + 1 for token_id in added)])
+        self.token_bytes: list[bytes] = [b""] * size
+        self.special_ids: dict[str, int] = {}
+        for token_id in range(model.get_piece_size()):
+            piece: str = model.id_to_piece(token_id)
+            if model.is_control(token_id) or looks_like_control(piece):
+                self.special_ids[piece] = token_id
+            elif model.is_byte(token_id):
+                self.token_bytes[token_id] = byte_of_piece(piece) or b""
+            elif not (model.is_unknown(token_id) or model.is_unused(token_id)):
+                self.token_bytes[token_id] = piece.replace(SPACE, " ").encode()
+        for token_id, text in added.items():
+            if token_id < model.get_piece_size() and model.id_to_piece(token_id) != text:
+                piece = model.id_to_piece(token_id)
+                raise ModelError(f"{path}: token {token_id} is {piece!r}, but the folder declares it as {text!r}")
+            self.token_bytes[token_id] = b""
+            if not (token_id < model.get_piece_size() and model.is_unknown(token_id)):
+                self.special_ids[text] = token_id

@@ -1,0 +1,244 @@
+"""Text ↔ token ids of one checkpoint, with the exact bytes of every token.
+
+Three ways in, because a text means different tokens in different places:
+
+* `encode(text)`: as in the middle of a text. Exact inverse of `decode` (up to the normaliser that some models have,
+  such as NFC): no bos, no prefix space. Special-token text stays text.
+* `encode_prompt(text)`: as the beginning of a sequence, with bos and prefix space where the model wants them, as
+  transformers' `tokenizer(text)` does. Special-token text stays text.
+* `encode(text, special=True)`: a rendered template; special-token text becomes its id. Never for user input.
+
+One way out: a token is a byte string, and text is the bytes of its tokens. Special tokens have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...errors import ModelError, RequestError
+from ...fsm.vocabulary.vocabulary import Vocabulary
+from ..models.json_file import Fields, read_json_object
+from .chat_template import ChatTemplate
+from .detokenizer import Detokenizer
+from .sentencepiece_model import SentencePieceModel
+from .tokenizer_json import TokenizerJson
+
+MAX_TOKENS = 1 << 24  # ten times the largest vocabulary; a larger id is a broken file
+
+
+class Tokenizer:
+    """A checkpoint's tokenizer. Thread-safe; all methods are read-only.
+
+    Attributes:
+        vocab_size: rows of the model's embedding, or the number of ids where the folder has no config.json.
+        eos_ids: tokens that end a generation, from all files that name one.
+        bos_id: -1: there is none.
+        special_ids: text of every special token → id.
+        chat_template: the checkpoint's own, or ChatML (`chat_template.is_default`).
+    """
+
+    def __init__(
+        self,
+        backend: SentencePieceModel | TokenizerJson,
+        *,
+        vocab_size: int,
+        eos_ids: Iterable[int],
+        start_ids: Sequence[int],
+        bos_id: int,
+        chat_template: ChatTemplate,
+    ) -> None:
+        """start_ids: what `encode_prompt` puts before every text."""
+        missing = vocab_size - len(backend.token_bytes)
+        self._backend = backend
+        self._token_bytes = backend.token_bytes + [b""] * missing
+        self._start_ids = tuple(start_ids)
+        self.vocab_size = vocab_size
+        self.eos_ids = tuple(sorted(set(eos_ids)))
+        self.bos_id = bos_id
+        self.chat_template = chat_template
+        self.special_ids: Mapping[str, int] = backend.special_ids
+        self._special_texts = {token_id: text for text, token_id in backend.special_ids.items()}
+
+    @staticmethod
+    def from_folder(path: str | Path) -> Tokenizer:
+        """Reads `tokenizer.json`, or else `tokenizer.model`, and the files beside it that name special tokens.
+
+        Raises:
+            ModelError: no tokenizer, one that is broken or of an unsupported kind, or one with more tokens than
+                the model's vocabulary.
+        """
+        folder = Path(path)
+        files = {name: _read_if_there(folder / name) for name in ("config.json", "generation_config.json")}
+        settings = _read_if_there(folder / "tokenizer_config.json")
+        if (folder / "tokenizer.json").exists():
+            backend: SentencePieceModel | TokenizerJson = TokenizerJson(folder / "tokenizer.json")
+        elif (folder / "tokenizer.model").exists():
+            backend = SentencePieceModel(folder / "tokenizer.model", _added_tokens(folder, settings))
+        else:
+            raise ModelError(f"{folder}: has neither tokenizer.json nor tokenizer.model")
+        ids = backend.special_ids
+        bos_id = _named_id(settings, "bos_token", ids, getattr(backend, "bos_id", -1))
+        eos_ids = {_named_id(settings, "eos_token", ids, getattr(backend, "eos_id", -1))}
+        eos_ids |= {token_id for fields in files.values() for token_id in fields.ids("eos_token_id")}
+        num_ids = len(backend.token_bytes)
+        vocab_size = files["config.json"].integer("vocab_size", num_ids)
+        if num_ids > vocab_size:
+            raise ModelError(
+                f"{folder}: the tokenizer has {num_ids} tokens, but config.json says vocab_size {vocab_size}"
+            )
+        return Tokenizer(
+            backend,
+            vocab_size=vocab_size,
+            eos_ids=(token_id for token_id in eos_ids if 0 <= token_id < vocab_size),
+            start_ids=_start_ids(backend, settings, bos_id),
+            bos_id=bos_id,
+            chat_template=ChatTemplate.from_folder(folder, ids),
+        )
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """Token ids of `text` as a continuation. special=True: special-token text becomes ids (templates only).
+
+        Raises:
+            RequestError: the text cannot be UTF-8 (a lone surrogate).
+        """
+        _check_utf8(text)
+        return self._backend.encode_template(text, at_start=True) if special else self._backend.encode_inside(text)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Token ids of `text` as the beginning of a sequence: bos and prefix space where the model wants them."""
+        _check_utf8(text)
+        return [*self._start_ids, *self._backend.encode_at_start(text)]
+
+    def encode_pieces(self, pieces: Iterable[str], *, at_start: bool = True) -> list[int]:
+        """A rendered template cut into pieces: special tokens count within a piece, never across a cut.
+
+        `at_start`: the first piece begins the sequence.
+        """
+        ids: list[int] = []
+        for index, piece in enumerate(pieces):
+            _check_utf8(piece)
+            ids += self._backend.encode_template(piece, at_start=at_start and index == 0)
+        return ids
+
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Token ids of a conversation; see `ChatTemplate.render` for arguments and errors."""
+        pieces = self.chat_template.render(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            continue_final=continue_final,
+            tools=tools,
+            options=options,
+        )
+        return self.encode_pieces(pieces)
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """The text of `token_ids`: their bytes as UTF-8, ill-formed ones as U+FFFD; special tokens are silent."""
+        return b"".join(self._token_bytes[token_id] for token_id in token_ids).decode("utf-8", "replace")
+
+    def show(self, token_ids: Iterable[int]) -> str:
+        """The text of `token_ids` for people: special tokens by their names."""
+        names, token_bytes = self._special_texts, self._token_bytes
+        parts = (names[one].encode() if one in names else token_bytes[one] for one in token_ids)
+        return b"".join(parts).decode("utf-8", "replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The exact bytes of one token; b"" for special and unused ones."""
+        return self._token_bytes[token_id]
+
+    def token_text(self, token_id: int) -> str:
+        """One token for people and logprobs: special tokens by their name, ill-formed bytes as U+FFFD."""
+        special = self._special_texts.get(token_id)
+        return self._token_bytes[token_id].decode("utf-8", "replace") if special is None else special
+
+    def vocabulary(self) -> Vocabulary:
+        """The tokens as constraints see them. Built anew on each call (0.2 s for 131,072).
+
+        Raises:
+            ModelError: no file of the folder names an end-of-sequence token, so that no output could ever end.
+        """
+        if not self.eos_ids:
+            raise ModelError(
+                "no end-of-sequence token: name eos_token_id in generation_config.json or config.json, or eos_token "
+                "in tokenizer_config.json"
+            )
+        backend = self._backend
+        pieces = backend.pieces if isinstance(backend, TokenizerJson) and backend.has_pattern else None
+        return Vocabulary(self._token_bytes, self.eos_ids, self.encode, pieces, self.special_ids)
+
+    def detokenizer(self, *, shows_special: bool = False) -> Detokenizer:
+        """A fresh incremental decoder for one output. Special tokens are silent, or shown by their names.
+
+        End-of-sequence tokens are always silent.
+        """
+        return Detokenizer(self._bytes_with_special if shows_special else self._token_bytes)
+
+    @cached_property
+    def _bytes_with_special(self) -> list[bytes]:
+        token_bytes = list(self._token_bytes)
+        for text, token_id in self.special_ids.items():
+            if token_id not in self.eos_ids:
+                token_bytes[token_id] = text.encode()
+        return token_bytes
+
+
+def _check_utf8(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = f"U+{ord(text[error.start]):04X}"
+        raise RequestError(
+            f"the text has a lone surrogate ({found}) at position {error.start}; send valid Unicode", param="prompt"
+        ) from None
+
+
+def _read_if_there(path: Path) -> Fields:
+    return Fields(read_json_object(path) if path.exists() else {}, str(path))
+
+
+def _token_text(value: Any) -> str | None:
+    """A token is written as a string or as an object with `content`."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _named_id(settings: Fields, key: str, ids: Mapping[str, int], default: int) -> int:
+    text = _token_text(settings.values.get(key))
+    return default if text is None else ids.get(text, default)
+
+
+def _start_ids(backend: SentencePieceModel | TokenizerJson, settings: Fields, bos_id: int) -> list[int]:
+    if isinstance(backend, TokenizerJson) and "add_bos_token" not in settings:
+        return backend.start_ids
+    return [bos_id] if bos_id >= 0 and settings.boolean("add_bos_token", True) else []
+
+
+def _added_tokens(folder: Path, settings: Fields) -> dict[int, str]:
+    """Special tokens declared beside a `tokenizer.model`: `added_tokens_decoder`, or the older added_tokens.json."""
+    added: dict[int, str] = {}
+    for key, value in settings.section("added_tokens_decoder").values.items():
+        text = _token_text(value)
+        if text is None or not key.isdecimal():
+            raise settings.odd("added_tokens_decoder", "an object of ids and tokens")
+        if value.get("special", False):
+            added[_token_id(int(key), settings.place)] = text
+    for text, token_id in _read_if_there(folder / "added_tokens.json").values.items():
+        added.setdefault(_token_id(token_id, str(folder / "added_tokens.json")), text)
+    return added
+
+
+def _token_id(value: object, place: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_TOKENS:
+        raise ModelError(f"{place}: expected token ids from 0 to {MAX_TOKENS - 1}, found {value!r}")
+    return value

@@ -1,0 +1,170 @@
+"""A Hugging Face `tokenizer.json`: byte-level BPE (GPT-2's alphabet) or sentencepiece-like with ▁ and byte fallback.
+
+Three views of one file, each made when it is first needed: `inside` (no prefix space, special tokens stay text),
+`start` (as the file says, special tokens stay text), `template` (as the file says, special tokens become ids).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from ...errors import ModelError
+from ..models.json_file import read_json_object
+from .token_pieces import SPACE, byte_alphabet, byte_level_bytes, byte_of_piece, looks_like_control
+
+
+class TokenizerJson:
+    """Encodes with a `tokenizer.json`; same face as `SentencePieceModel`.
+
+    Attributes:
+        token_bytes: bytes of every token, b"" for special ones and for ids without a token.
+        special_ids: text of every special token → id.
+        start_ids: what the file's post-processor puts before a text (bos, usually).
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises ModelError: broken, of a kind whose tokens are not byte strings, or no tokenizer at all."""
+        self._path = path
+        self._spec = read_json_object(path)
+        for token in self._added():
+            token["special"] = token.get("special") is True or looks_like_control(token["content"])
+        inside_spec = _without_prefix_space(self._spec)
+        self._has_prefix_space = inside_spec != self._spec
+        self._inside = self._build(inside_spec, text_only=True)
+        self.special_ids: dict[str, int] = {t["content"]: t["id"] for t in self._added() if t["special"]}
+        self._special_pattern = re.compile("|".join(map(re.escape, self.special_ids)) or "(?!)")
+        self.token_bytes = self._read_token_bytes()
+        with_specials = self._template.encode("a", add_special_tokens=True)
+        self.start_ids: list[int] = _leading(with_specials.ids, with_specials.special_tokens_mask)
+
+    def encode_inside(self, text: str) -> list[int]:
+        """`text` as it is tokenised in the middle of a text; special tokens in it stay text."""
+        ids: list[int] = self._inside.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_at_start(self, text: str) -> list[int]:
+        """`text` as the beginning of a sequence: with the prefix space that the file asks for, without bos."""
+        ids: list[int] = self._start.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_template(self, text: str, *, at_start: bool) -> list[int]:
+        """`text` with every special token in it as its id.
+
+        Some files put their prefix space behind special tokens too. A text that goes on where another one was cut
+        (not `at_start`) gets it there as well, but not at its own beginning.
+        """
+        if at_start or not self._has_prefix_space:
+            ids: list[int] = self._template.encode(text, add_special_tokens=False).ids
+            return ids
+        special = self._special_pattern.search(text)
+        begin = special.start() if special else len(text)
+        return self.encode_inside(text[:begin]) + self.encode_template(text[begin:], at_start=True)
+
+    @cached_property
+    def has_pattern(self) -> bool:
+        """Whether a pattern cuts texts up before tokens are made; else at most single characters decide."""
+        parts = _parts(self._spec, "pre_tokenizer")
+        return any(
+            part.get("type") not in ("Metaspace", "ByteLevel", "Digits", "WhitespaceSplit", "UnicodeScripts")
+            or (part.get("type") == "ByteLevel" and part.get("use_regex", True))
+            for part in parts
+        )
+
+    def pieces(self, text: str) -> list[int]:
+        """Where `text` is cut before tokens are made: the ends, in characters."""
+        pre_tokenizer = self._inside.pre_tokenizer
+        assert pre_tokenizer is not None
+        return [end for _, (_, end) in pre_tokenizer.pre_tokenize_str(text)]
+
+    @cached_property
+    def _start(self) -> tokenizers.Tokenizer:
+        return self._build(self._spec, text_only=True) if self._has_prefix_space else self._inside
+
+    @cached_property
+    def _template(self) -> tokenizers.Tokenizer:
+        return self._build(self._spec, text_only=False)
+
+    def _build(self, spec: dict[str, Any], *, text_only: bool) -> tokenizers.Tokenizer:
+        try:
+            tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
+        except Exception as error:  # the library raises bare Exception
+            raise ModelError(f"{self._path}: not a tokenizer ({str(error)[:200]}); download it again") from None
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = text_only
+        return tokenizer
+
+    def _added(self) -> list[dict[str, Any]]:
+        tokens = self._spec.get("added_tokens") or []
+        if not isinstance(tokens, list) or not all(
+            isinstance(t, dict) and isinstance(t.get("content"), str) and isinstance(t.get("id"), int) for t in tokens
+        ):
+            raise ModelError(f"{self._path}: added_tokens: expected a list of objects with id and content")
+        return tokens
+
+    def _read_token_bytes(self) -> list[bytes]:
+        vocabulary: dict[str, int] = self._inside.get_vocab(with_added_tokens=True)
+        added = {token["content"]: token for token in self._added()}
+        is_byte_level = "ByteLevel" in _types(self._spec, "pre_tokenizer", "decoder")
+        if not is_byte_level and not _types(self._spec, "pre_tokenizer", "decoder") & {"Metaspace", "ByteFallback"}:
+            raise ModelError(
+                f"{self._path}: tokens are neither byte-level nor sentencepiece-like (▁), so that their exact bytes "
+                "are unknown; this kind of tokenizer is not supported"
+            )
+        has_byte_fallback = bool((self._spec.get("model") or {}).get("byte_fallback"))
+        unknown = (self._spec.get("model") or {}).get("unk_token")
+        alphabet = byte_alphabet()
+        token_bytes = [b""] * (max(vocabulary.values(), default=-1) + 1)
+        for piece, token_id in vocabulary.items():
+            if piece in added:
+                token_bytes[token_id] = b"" if added[piece]["special"] else piece.encode()
+            elif is_byte_level:
+                token_bytes[token_id] = byte_level_bytes(piece, alphabet)
+            elif piece != unknown:
+                byte = byte_of_piece(piece) if has_byte_fallback else None
+                token_bytes[token_id] = piece.replace(SPACE, " ").encode() if byte is None else byte
+        return token_bytes
+
+
+def _parts(spec: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The component under `key`, a Sequence taken apart."""
+    component = spec.get(key)
+    if not isinstance(component, dict):
+        return []
+    inner = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}[key]
+    parts = component.get(inner) if component.get("type") == "Sequence" else [component]
+    return [part for part in parts or [] if isinstance(part, dict)]
+
+
+def _types(spec: dict[str, Any], *keys: str) -> set[str]:
+    return {str(part.get("type")) for key in keys for part in _parts(spec, key)}
+
+
+def _without_prefix_space(spec: dict[str, Any]) -> dict[str, Any]:
+    """The same tokenizer for a text that continues another one: nothing put before it."""
+    changed = copy.deepcopy(spec)
+    for part in _parts(changed, "pre_tokenizer"):
+        if part.get("type") == "Metaspace":
+            part["prepend_scheme"] = "never"
+            part.pop("add_prefix_space", None)
+        elif part.get("type") == "ByteLevel":
+            part["add_prefix_space"] = False
+    normalizer = changed.get("normalizer")
+    if isinstance(normalizer, dict) and normalizer.get("type") == "Sequence":
+        normalizer["normalizers"] = [p for p in normalizer["normalizers"] if p.get("type") != "Prepend"]
+    elif isinstance(normalizer, dict) and normalizer.get("type") == "Prepend":
+        changed["normalizer"] = None
+    return changed
+
+
+def _leading(ids: list[int], special_mask: list[int]) -> list[int]:
+    """The special tokens before the first ordinary one."""
+    count = special_mask.index(0) if 0 in special_mask else 0
+    return ids[:count]

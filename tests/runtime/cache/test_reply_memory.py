@@ -1,0 +1,93 @@
+"""Turn after turn nothing is computed twice, and remembered ids are only ever those of the very same text."""
+
+from __future__ import annotations
+
+import pytest
+
+import phloem as ph
+from phloem.runtime.cache.reply_memory import ReplyMemory
+
+SAMPLED = ph.SamplingParams(max_tokens=24, temperature=1.5, seed=3)
+
+
+@pytest.fixture(scope="module")
+def engine() -> ph.Engine:
+    return ph.Engine("nano")
+
+
+def test_twenty_turns_hit_every_earlier_token_but_the_last(engine: ph.Engine) -> None:
+    """Hot samples are spelled in ways the tokenizer would not choose: anew they would be other tokens."""
+    messages: list[dict[str, str]] = []
+    num_respelled = 0
+    earlier = 0
+    for turn in range(20):
+        messages.append({"role": "user", "content": f"Question {turn}: which city?"})
+        chat = engine.encode_chat(messages)
+        num_respelled += chat.token_ids != engine.tokenizer.apply_chat_template(messages)
+        completion = engine.generate(chat.token_ids, SAMPLED, conversation=chat.text)
+        assert completion.usage.cached_tokens >= earlier - 1
+        ended = completion.token_ids[-1] in engine.tokenizer.eos_ids
+        earlier = len(chat.token_ids) + len(completion.token_ids) - ended
+        messages.append({"role": "assistant", "content": completion.text})
+    assert num_respelled > 5
+
+
+def test_a_chat_remembers_by_itself(engine: ph.Engine) -> None:
+    messages = [{"role": "user", "content": "Tell me about blocks."}]
+    first = engine.chat(messages, ph.SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
+    messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "And trees?"}]
+    second = engine.chat(messages, ph.SamplingParams(max_tokens=1))
+    assert second.usage.cached_tokens >= first.usage.prompt_tokens + len(first.token_ids) - 1
+
+
+def test_the_ids_say_the_text_whatever_is_remembered(engine: ph.Engine) -> None:
+    tokenizer = engine.tokenizer
+    memory = ReplyMemory()
+    messages = [{"role": "user", "content": "Hi"}]
+    pieces = tokenizer.chat_template.render(messages)
+    opening = memory.encode(tokenizer, pieces, messages, "a")
+    odd = [token for letter in "yes, yes" for token in tokenizer.encode(letter)]
+    memory.remember(opening.text, "yes, yes", [*opening.token_ids, *odd], "a")
+    for reply, namespace, is_known in [
+        ("yes, yes", "a", True),
+        ("yes, yes", "b", False),
+        ("yes, yes!", "a", False),
+        ("yes", "a", False),
+        ("", "a", False),
+    ]:
+        longer = [*messages, {"role": "assistant", "content": reply}, {"role": "user", "content": "yes, yes"}]
+        pieces = tokenizer.chat_template.render(longer)
+        chat = memory.encode(tokenizer, pieces, longer, namespace)
+        assert (chat.num_spliced_tokens > 0) == is_known
+        assert tokenizer.decode(chat.token_ids) == tokenizer.decode(tokenizer.encode_pieces(pieces))
+        if not is_known:
+            assert chat.token_ids == tokenizer.encode_pieces(pieces)
+
+
+def test_an_earlier_turn_may_be_taken_up_again(engine: ph.Engine) -> None:
+    tokenizer = engine.tokenizer
+    memory = ReplyMemory()
+    messages = [{"role": "user", "content": "one"}]
+    for reply in ("two", "three"):
+        chat = memory.encode(tokenizer, tokenizer.chat_template.render(messages), messages, "")
+        memory.remember(chat.text, reply, [*chat.token_ids, *tokenizer.encode(reply)], "")
+        messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": "more"}]
+    branch = [*messages[:2], {"role": "user", "content": "other"}]
+    chat = memory.encode(tokenizer, tokenizer.chat_template.render(branch), branch, "")
+    assert chat.num_spliced_tokens > 0
+
+
+def test_the_least_recently_used_reply_is_forgotten_first(engine: ph.Engine) -> None:
+    tokenizer = engine.tokenizer
+    memory = ReplyMemory(max_bytes=1000)
+    prompts = [[{"role": "user", "content": f"number {index}"}] for index in range(3)]
+
+    def recall(index: int) -> int:
+        messages = [*prompts[index], {"role": "assistant", "content": "fine"}]
+        return memory.encode(tokenizer, tokenizer.chat_template.render(messages), messages, "").num_spliced_tokens
+
+    for messages in prompts:
+        text = memory.encode(tokenizer, tokenizer.chat_template.render(messages), messages, "").text
+        memory.remember(text, "fine", list(range(40)), "")
+        assert recall(0) > 0
+    assert [recall(index) > 0 for index in range(3)] == [True, False, True]

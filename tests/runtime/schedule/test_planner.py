@@ -1,0 +1,121 @@
+"""The plan made from config.json alone is what loading and allocating really takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phloem.errors import ConfigError
+from phloem.runtime.cache.kv_cache import KVCache
+from phloem.runtime.models import Decoder, ModelConfig
+from phloem.runtime.schedule.planner import plan, table
+
+from ..test_models import CASES, save_random_model
+
+GIB = 1 << 30
+
+
+def config_only(folder: Path, **values: Any) -> ModelConfig:
+    """A folder with a config.json and nothing else."""
+    defaults = {"architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "max_position_embeddings": 131072}
+    (folder / "config.json").write_text(json.dumps({**defaults, **values}))
+    return ModelConfig.from_folder(folder)
+
+
+@pytest.fixture
+def llama_8b(tmp_path: Path) -> ModelConfig:
+    return config_only(
+        tmp_path,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        vocab_size=128256,
+    )
+
+
+@pytest.mark.parametrize("case", ["llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3"])
+def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
+    save_random_model(tmp_path, *CASES[case])
+    for dtype in (torch.float32, torch.bfloat16):
+        decoder = Decoder.from_folder(tmp_path, dtype=dtype)
+        capacity = plan(decoder.config, pool_bytes=1 << 20, weight_dtype=dtype)
+        assert capacity.weight_bytes == decoder.num_weight_bytes
+    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, int8=True)
+    assert plan(decoder.config, pool_bytes=1 << 20, quantise="int8").weight_bytes == decoder.num_weight_bytes
+
+
+@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8], ids=str)
+def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_dtype: torch.dtype) -> None:
+    capacity = plan(llama_8b, pool_bytes=10**8, block_size=16, kv_dtype=kv_dtype)
+    cache = KVCache(
+        num_layers=llama_8b.num_layers,
+        num_blocks=capacity.num_blocks,
+        num_kv_heads=llama_8b.num_kv_heads,
+        block_size=16,
+        head_dim=llama_8b.head_dim,
+        dtype=kv_dtype,
+        device=torch.device("cpu"),
+    )
+    scales = [tensor for tensor in (*cache.key_scales, *cache.value_scales) if tensor is not None]
+    taken = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values, *scales))
+    assert taken == capacity.num_tokens * capacity.kv_bytes_per_token
+    assert 0 <= 10**8 - taken < 16 * capacity.kv_bytes_per_token
+
+
+def test_an_8b_model_from_its_config_alone(llama_8b: ModelConfig) -> None:
+    capacity = plan(llama_8b, device_memory_bytes=80 * GIB, context_lens=[4096, 131072])
+    assert capacity.num_parameters == 8_030_261_248  # the model card's 8.03B
+    assert capacity.kv_bytes_per_token == 128 * 1024
+    assert capacity.num_blocks == int((80 * GIB - capacity.weight_bytes) * 0.8) // (16 * 128 * 1024)
+    assert [row.num_requests for row in capacity.lengths] == [capacity.num_blocks // 256, capacity.num_blocks // 8192]
+    assert capacity.lengths[1].num_requests == 3
+
+
+def test_a_70b_model_does_not_fit_80_gib_and_the_table_says_so(tmp_path: Path) -> None:
+    config = config_only(
+        tmp_path,
+        hidden_size=8192,
+        intermediate_size=28672,
+        num_hidden_layers=80,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        vocab_size=128256,
+    )
+    capacity = plan(config, device_memory_bytes=80 * GIB)
+    assert capacity.num_parameters == 70_553_706_496
+    assert capacity.num_blocks == 0
+    assert "The weights alone do not fit: 51.42 GiB are missing" in table(capacity)
+    assert plan(config, device_memory_bytes=160 * GIB).kv_bytes_per_token == 320 * 1024
+
+
+def test_a_shared_prefix_is_counted_once(llama_8b: ModelConfig) -> None:
+    block_bytes = 16 * 128 * 1024
+    capacity = plan(llama_8b, pool_bytes=1000 * block_bytes, context_lens=[2048, 2000, 100], prefix_len=2000)
+    long, equal, short = capacity.lengths
+    assert (long.num_blocks, long.num_requests, long.num_sharing_requests) == (128, 7, (1000 - 125) // 3)
+    assert equal.num_sharing_requests == 1000 - 124  # a block of its own each, for the last token
+    assert short.num_sharing_requests == 1000 - 6
+    without = plan(llama_8b, pool_bytes=1000 * block_bytes, context_lens=[2048], prefix_len=0)
+    assert without.lengths[0].num_sharing_requests == without.lengths[0].num_requests == 7
+
+
+def test_the_table_has_a_line_per_length(llama_8b: ModelConfig) -> None:
+    text = table(plan(llama_8b, device_memory_bytes=24 * GIB))
+    assert "8.03B parameters" in text
+    assert "128 KiB" in text
+    rows = [line.split() for line in text.splitlines()[-8:]]
+    assert [row[0] for row in rows] == ["1,024", "2,048", "4,096", "8,192", "16,384", "32,768", "65,536", "131,072"]
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, {"pool_bytes": 1, "device_memory_bytes": 1}, {"pool_bytes": 0}, {"pool_bytes": 9, "block_size": 0}]
+)
+def test_sizes_that_make_no_sense_are_refused(llama_8b: ModelConfig, sizes: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="plan: "):
+        plan(llama_8b, **sizes)  # type: ignore[arg-type]  # one dictionary for several parameters

@@ -1,0 +1,212 @@
+"""Order and fairness, seen from outside: who is computed when, and how much of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from phloem.errors import DeadlineExceeded, RequestError
+from phloem.runtime.request import FinishReason, SamplingParams
+
+from ..fakes import EOS, NEVER, expect_short_answers, fake_engine
+
+ONE = SamplingParams(max_tokens=1, temperature=0.0)
+
+
+def finish_order(engine, ids: list[str]) -> list[str]:  # type: ignore[no-untyped-def]
+    order: list[str] = []
+    while engine.has_work:
+        order += [delta.request_id for delta in engine.step() if delta.finish_reason]
+    return [request_id for request_id in order if request_id in ids]
+
+
+def test_a_shuffled_queue_reaches_the_best_possible_hit_rate() -> None:
+    """Families of prompts, a pool that holds little more than one: each family's prefix is computed once."""
+    families, members, shared = 8, 6, 40
+    batch = [[family, *range(shared - 1), 100 + member] for family in range(families) for member in range(members)]
+    random.Random(0).shuffle(batch)
+    engine = fake_engine(num_blocks=16, max_running_requests=2, max_overtakes=1000)
+    engine.generate(batch, ONE)
+    unique = families * (shared + members)
+    assert engine.statistics().num_computed_tokens == unique
+
+
+def test_arrival_order_alone_would_compute_far_more() -> None:
+    """The counter-proof of the test above: the same requests, come one after the other, with overtaking forbidden."""
+    batch = [[family, *range(39), 100 + member] for member in range(6) for family in range(8)]
+    computed = {}
+    for bound in (0, 1000):
+        engine = fake_engine(num_blocks=16, max_running_requests=1, max_overtakes=bound)
+        engine.add([255], SamplingParams(max_tokens=50, temperature=0.0, ignore_eos=True))
+        for prompt in batch:
+            engine.step()  # the one that runs has the only seat
+            engine.add(prompt, ONE)
+        while engine.has_work:
+            engine.step()
+        computed[bound] = engine.statistics().num_computed_tokens - 50
+    assert computed[1000] == 8 * (40 + 6)
+    assert computed[0] > 2 * computed[1000]
+
+
+@pytest.mark.parametrize("bound", [0, 5, 20, None])
+def test_a_cold_request_is_overtaken_a_bounded_number_of_times(bound: int | None) -> None:
+    engine = fake_engine(max_running_requests=1, max_overtakes=bound, num_blocks=128)
+    bound = 256 if bound is None else bound  # where fewer wait
+    hot = list(range(30))
+    engine.generate([*hot, 1], ONE)
+    for i in range(3):
+        engine.add([*hot, i], ONE)
+    cold = engine.add([255] * 30, ONE, request_id="cold")
+    done = [delta.request_id for delta in engine.step() if delta.finish_reason]
+    came_later: set[str] = set()
+    while cold not in done:
+        came_later.add(engine.add([*hot, len(came_later) % 250], ONE))  # endless hot traffic
+        done += [delta.request_id for delta in engine.step() if delta.finish_reason]
+        assert len(came_later & set(done)) <= bound
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("bound", [0.0, 5.0, 40.0])
+@pytest.mark.parametrize("priority", [0, 9])
+def test_no_request_waits_longer_than_the_set_age(bound: float, priority: int) -> None:
+    """Endless hot traffic, of a higher priority even, that could overtake one cold request for ever."""
+    clock = Clock()
+    engine = fake_engine(clock, max_running_requests=1, max_overtakes=10**9, max_wait_seconds=bound, num_blocks=128)
+    hot = list(range(30))
+    for i in range(3):
+        engine.add([*hot, i], ONE, priority=priority)
+    cold = engine.add([255] * 30, ONE)
+    done: list[str] = []
+    while cold not in done:
+        engine.add([*hot, int(clock.now) % 250], ONE, priority=priority)
+        done += [delta.request_id for delta in engine.step() if delta.finish_reason]
+        clock.now += 1.0
+        assert clock.now <= bound + 8  # a step each for the one that runs, those that are older, and its own prompt
+
+
+def test_without_the_age_bound_the_hot_traffic_starves_it() -> None:
+    """The counter-proof of the test above."""
+    clock = Clock()
+    engine = fake_engine(clock, max_running_requests=1, max_overtakes=10**9, max_wait_seconds=1e9, num_blocks=128)
+    hot = list(range(30))
+    engine.add([*hot, 1], ONE, priority=1)
+    engine.add([255] * 30, ONE, request_id="cold")
+    for i in range(200):
+        engine.add([*hot, i], ONE, priority=1)
+        clock.now += 1.0
+        assert "cold" not in [delta.request_id for delta in engine.step()]
+
+
+def test_a_request_past_its_deadline_ends_with_an_error_and_costs_nobody_else() -> None:
+    clock = Clock()
+    engine = fake_engine(clock, max_running_requests=1)
+    long = engine.add([1] * 9, SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
+    late = engine.add([2] * 9, ONE, deadline_seconds=3.0)
+    patient = engine.add([3] * 9, ONE, deadline_seconds=1000.0)
+    ends: dict[str, tuple[float, RequestError | None]] = {}
+    tokens: dict[str, list[int]] = {long: [], late: [], patient: []}
+    while engine.has_work:
+        clock.now += 1.0
+        for delta in engine.step():
+            tokens[delta.request_id] += delta.token_ids
+            if delta.finish_reason:
+                ends[delta.request_id] = clock.now, delta.error
+    assert ends[late][0] == 3.0 and isinstance(ends[late][1], DeadlineExceeded) and not tokens[late]
+    assert ends[long][1] is ends[patient][1] is None
+    alone = fake_engine(max_running_requests=1)
+    params = SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True)
+    assert tuple(tokens[long]) == alone.generate([1] * 9, params).token_ids
+    assert tuple(tokens[patient]) == alone.generate([3] * 9, ONE).token_ids
+
+
+def test_a_deadline_says_nothing_of_requests_that_run() -> None:
+    clock = Clock()
+    engine = fake_engine(clock, num_blocks=12, max_running_requests=4)
+    params = SamplingParams(max_tokens=16, temperature=0.0, ignore_eos=True)
+    for i in range(2):
+        engine.add([i] * 5, params, deadline_seconds=2.0)
+    reasons = []
+    while engine.has_work:
+        reasons += [delta.finish_reason for delta in engine.step() if delta.finish_reason]
+        clock.now += 1.0
+    assert reasons == [FinishReason.LENGTH] * 2
+
+
+def test_a_deadline_that_is_over_before_it_begins_is_refused() -> None:
+    with pytest.raises(RequestError, match="deadline_seconds"):
+        fake_engine().add([1], ONE, deadline_seconds=0.0)
+    with pytest.raises(RequestError, match="deadline: a request has no such option; there are request_id, namespace"):
+        fake_engine().add([1], ONE, deadline=1.0)  # type: ignore[call-arg]
+
+
+def test_priority_goes_first() -> None:
+    engine = fake_engine(max_running_requests=1)
+    low = engine.add([1], ONE)
+    high = engine.add([2], ONE, priority=5)
+    assert finish_order(engine, [low, high]) == [high, low]
+
+
+def test_a_long_prompt_does_not_stop_others_from_decoding() -> None:
+    engine = fake_engine(num_blocks=512, max_batch_tokens=8)
+    quick = engine.add([1], SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
+    engine.step()
+    engine.add([7] * 400, ONE)
+    for _ in range(10):
+        assert quick in [delta.request_id for delta in engine.step()]
+
+
+@pytest.mark.parametrize("ends", [{"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": (EOS,)}])
+@pytest.mark.parametrize("num_blocks", [24, 40, 60])
+def test_a_cold_engine_takes_in_no_more_than_it_can_bring_to_an_end(num_blocks: int, ends: dict[str, object]) -> None:
+    """It has seen nobody end yet: whether their length is known or not, nobody is preempted."""
+    params = SamplingParams(max_tokens=30, temperature=0.0, logit_bias={EOS: -100.0}, **ends)  # type: ignore[arg-type]
+    engine = fake_engine(num_blocks=num_blocks)
+    for number in range(8):
+        engine.add([number, *range(10)], params)
+    most = 0
+    while engine.has_work:
+        engine.step()
+        most = max(most, engine.statistics().num_running)
+    now = engine.statistics()
+    assert now.num_preemptions == 0 and now.num_computed_tokens == 8 * (11 + 29)
+    assert most >= num_blocks // 11  # a request fills ten blocks
+
+
+def test_lengths_that_are_known_teach_nothing_about_those_that_are_not() -> None:
+    """Prompts that are only scored, or outputs of a fixed length, do not make it expect long answers."""
+    most = {}
+    for teaches in (False, True):
+        engine = fake_engine(num_blocks=120)
+        expect_short_answers(engine)
+        if teaches:
+            engine.generate([[99, n] for n in range(100)], SamplingParams(max_tokens=0))
+            engine.generate([[98, n] for n in range(100)], SamplingParams(max_tokens=3, ignore_eos=True))
+        engine.flush_cache()
+        for number in range(40):
+            engine.add([number], SamplingParams(max_tokens=300, logit_bias={EOS: -100.0}))
+        engine.step()
+        most[teaches] = engine.statistics().num_running
+    assert most[True] == most[False] > 3
+
+
+def test_preempted_requests_resume_from_the_tree() -> None:
+    """What was computed before a preemption is found again, so little is computed twice."""
+    engine = fake_engine(num_blocks=24)
+    expect_short_answers(engine)
+    before = engine.statistics().num_computed_tokens
+    batch = [[i, *range(10)] for i in range(8)]
+    params = SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True, stop=NEVER)
+    completions = engine.generate(batch, params)
+    now = engine.statistics()
+    assert now.num_preemptions > 0
+    needed = sum(completion.usage.prompt_tokens + 29 for completion in completions)
+    assert now.num_computed_tokens - before < 1.5 * needed
