@@ -26,8 +26,8 @@ from dataclasses import replace
 from random import Random
 
 from phloem.radix import POLICIES, Visit, equal_cost, foresee, replay
-from phloem.runtime.cache.recompute_cost import recompute_cost
 from phloem.runtime.models import ModelConfig, resolve_model
+from phloem.runtime.schedule.recompute_cost import recompute_cost
 
 BLOCK_SIZE = 16
 

@@ -16,7 +16,6 @@ from ..fsm import Compiler, Limits
 from ..radix import Visit
 from .cache.cache_report import CacheReport
 from .cache.prefix_cache import PrefixCache
-from .cache.recompute_cost import recompute_cost
 from .cache.reply_memory import Conversation, ReplyMemory
 from .cache.traffic_record import TrafficRecord
 from .config import EngineConfig
@@ -28,6 +27,7 @@ from .loading import LoadedModel, allocate_pool
 from .model_runner import ModelRunner
 from .request import Delta, FinishReason, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
+from .schedule.recompute_cost import recompute_cost
 from .schedule.scheduler import Scheduler
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper

@@ -9,7 +9,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUND_FLOOR = {"radix", "fsm", "kernels"}
-# floor of each part of runtime/: a module imports its own floor or lower, never higher
+FSM_FLOORS = [  # a room imports rooms of lower floors only; what lies beside the rooms joins them together
+    {"text"},
+    {"vocabulary", "network"},
+    {"regex", "automaton"},
+    {"json_schema", "masks"},
+    {"grammars", "keys"},
+    {"tags"},
+    {"look"},
+]
 FACES = {"server", "program", "cli"}
 FORBIDDEN_EXTERNAL = {"radix": {"torch", "triton"}, "fsm": {"torch", "triton"}}
 
@@ -52,3 +60,13 @@ def test_imports_stay_on_their_floor(path: Path) -> None:
 def test_models_never_import_the_scheduler() -> None:
     for path in sorted((ROOT / "runtime" / "models").glob("*.py")):
         assert not any({"scheduler", "engine", "prefix_cache"} & set(t) for t in _imports(path)), path
+
+
+def test_the_rooms_of_fsm_stand_on_one_another() -> None:
+    floor_of = {room: floor for floor, rooms in enumerate(FSM_FLOORS) for room in rooms}
+    folders = {path.parent.name for path in (ROOT / "fsm").glob("*/__init__.py")}
+    assert folders == set(floor_of), "every room has a floor"
+    for path in sorted((ROOT / "fsm").glob("*/*.py")):
+        for target in _imports(path):
+            if target[:2] == ("phloem", "fsm") and target[2] in floor_of and target[2] != path.parent.name:
+                assert floor_of[target[2]] < floor_of[path.parent.name], f"{path} reaches up into fsm.{target[2]}"

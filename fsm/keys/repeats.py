@@ -35,7 +35,7 @@ from .written import OpenObject, Written, added
 from .written_kernels import KEY_ENDS, OPENS, UNKNOWN
 
 if TYPE_CHECKING:
-    from .key_tokens import KeyTokens
+    from ..vocabulary.key_tokens import KeyTokens
 
 QUOTE = b'"'
 MAX_KEPT = 1 << 13

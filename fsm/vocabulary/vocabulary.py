@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from ...errors import ConfigError
 from .. import memory as k
-from ..keys.key_tokens import KeyTokens
 from ..text.alphabet import Ints
+from .key_tokens import KeyTokens
 from .token_pairs import TokenPairs
 from .trie import MAX_TOKEN_LEN, Trie, build_trie, plain_lens, token_ends
 

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ..models import ModelConfig
-from ..schedule.planner import count_layer_weights
+from .planner import count_layer_weights
 
 
 def recompute_cost(config: ModelConfig, block_size: int) -> Callable[[int], float]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from phloem.runtime.cache.recompute_cost import recompute_cost
 from phloem.runtime.models import ModelConfig, resolve_model
 from phloem.runtime.models.config import LayerConfig
 from phloem.runtime.request import SamplingParams
+from phloem.runtime.schedule.recompute_cost import recompute_cost
 
 from ..fakes import fake_engine
 
