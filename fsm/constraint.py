@@ -1,14 +1,7 @@
-"""Constraint and Cursor: what one request may write, and where it stands.
+"""Constraint: what a text must look like, compiled once and shared by any number of requests and threads.
 
-`Constraint` is compiled once and shared by any number of requests and threads. `Cursor` belongs to one request: the
-automaton's state and a trail of those before it, one per token. Rolling back walks along the trail, forking shares it.
-
-    cursor = constraint.cursor()
-    while not cursor.is_finished:
-        token_id = sample(logits, mask=cursor.row())
-        cursor.advance(token_id)
-
-A cursor never changes the text: it says what may come next. It knows no logits, no model and no prompt.
+It holds together what is known of one language: the automaton, the rows and bounds of its states, drafts, habits, and
+steps taken before. Where one request stands in it is its `Cursor`.
 
 A constraint that the compiler has dropped lives as long as a cursor of it is in use, and no longer: nothing else that
 is kept (rows, drafts, text automata) refers to it. A request that has ended lets go of its cursor.
@@ -16,34 +9,30 @@ is kept (rows, drafts, text automata) refers to it. A request that has ended let
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import EmptyLanguage
-from .automaton.automaton import END, UNUSED_AUTOMATON_BYTES, Automaton
-from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess, guess_from
-from .habits import FREE, NEW, Habits
-from .jump import MAX_TAIL_TOKENS, Drafts
-from .keys.key_budget import KeyBudget, Place
+from .automaton.automaton import UNUSED_AUTOMATON_BYTES, Automaton
+from .cursor import Cursor
+from .habits import Habits
+from .jump import Drafts
+from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
-from .keys.written import Written, in_string, since
 from .masks.budget import Budget
 from .masks.liveness import Liveness
 from .masks.mask_store import MaskStore
 from .masks.masks import Masks
-from .memory import IN_KEY, NEVER
 from .moves import Moves
 from .network.network import Network
 from .source import Source, unpacked
-from .text.alphabet import Ints
 from .text.text_table import TextTable
 from .trail import Trail
 
 OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
-FINISHED = -1  # as a cursor's state: EOS was taken
 
 
 class Constraint:
@@ -135,331 +124,3 @@ class Constraint:
     def __repr__(self) -> str:
         source = self.source if len(self.source) <= 60 else self.source[:57] + "..."
         return f"Constraint({self.kind}: {source})"
-
-
-class Cursor:
-    """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
-
-    __slots__ = (
-        "_free", "_masks", "_memory", "_plain", "_repeats", "_rows", "_size", "_state", "_step", "_targets", "_trail",
-        "_written", "constraint",
-    )  # fmt: skip
-
-    def __init__(self, constraint: Constraint, trail: Trail, written: Written | None) -> None:
-        self.constraint = constraint
-        self._masks = constraint.masks
-        self._rows = constraint.masks.rows
-        # what advance needs, bound once: it is called for every token
-        self._targets, self._free = constraint.moves.targets, constraint.moves.free
-        self._plain = constraint.vocabulary.plain_words
-        self._step, self._memory = constraint.stepper()
-        self._size = constraint.vocabulary.size
-        self._repeats = constraint.repeats
-        self._trail = trail
-        self._written = written  # None, nearly always: no key that the automaton does not know of has been written
-        self._state = trail.last_state(constraint.automaton.start)
-
-    # ---------------------------------------------------------------- where it stands
-
-    @property
-    def is_accepting(self) -> bool:
-        """The text so far is complete: EOS is allowed now (also after EOS was taken)."""
-        return self._state == FINISHED or self.constraint.automaton.is_accepting(self._state)
-
-    @property
-    def is_finished(self) -> bool:
-        """EOS was taken; nothing may follow."""
-        return self._state == FINISHED
-
-    @property
-    def must_stop(self) -> bool:
-        """The text is complete and cannot go on: nothing but EOS is allowed (also after EOS was taken)."""
-        return self._state <= END  # or FINISHED; no cursor is ever in the dead state
-
-    @property
-    def num_consumed(self) -> int:
-        """Number of tokens taken, EOS included."""
-        return len(self._trail)
-
-    @property
-    def state(self) -> int:
-        """The automaton's state, -1 once finished. Equal states have equal futures, but for keys not to be repeated."""
-        return self._state
-
-    def min_tokens_to_accept(self) -> int:
-        """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
-        if self._state == FINISHED:
-            return 0
-        keys = self.constraint.key_budget
-        if keys is None or self._written is None:  # nearly always
-            return self.constraint.liveness.bound(self._state)
-        return keys.bound(self._place(self._written), NEVER)
-
-    def is_within(self, limit: int) -> bool:
-        """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
-        if self._state == FINISHED:
-            return True
-        keys = self.constraint.key_budget
-        if keys is None or self._written is None:  # nearly always
-            return self.constraint.liveness.is_within(self._state, limit)
-        min_bytes = self.constraint.automaton.min_bytes(self._state)
-        if min_bytes + keys.slack(self._written, min_bytes) <= limit:
-            return True
-        return keys.bound(self._place(self._written), limit) <= limit
-
-    def _place(self, written: Written) -> Place:
-        is_in_key = self.constraint.automaton.key_place(self._state) == IN_KEY
-        return written, self._state, self._typed() if is_in_key else b""
-
-    # ---------------------------------------------------------------- what may come next
-
-    def row(self) -> Ints:
-        """int32[num_words], read-only: token t may follow iff bit t & 31 of word t >> 5 is set. EOS iff accepting.
-
-        All zero once finished. The array is shared and stays valid; states with the same future share it.
-        """
-        row = self._rows.get(self._state)
-        if row is not None:  # nearly always
-            row.is_recent = True
-            return row.bits if self._written is None else self._unrepeated(self._written, row.bits)
-        if self._state == FINISHED:
-            return np.zeros(self.constraint.vocabulary.num_words, np.int32)
-        bits = self._masks.row(self._state).bits
-        return bits if self._written is None else self._unrepeated(self._written, bits)
-
-    def bitmask(self, out: Ints) -> None:
-        """Writes `row()` into `out` (int32[num_words])."""
-        out[:] = self.row()
-
-    def bitmask_within(self, out: Ints, remaining: int) -> None:
-        """As `bitmask`, but only tokens after which `remaining - 1` further tokens surely suffice.
-
-        As long as `min_tokens_to_accept() <= remaining` holds before, the mask is not empty and it holds after any
-        allowed token with `remaining - 1`: so a text begun with enough budget always ends complete. (`bench/budget.py`
-        counts where the second half fails: nowhere, unless searches have filled half of the constraint's memory.)
-        """
-        out[:] = self.row_within(remaining)
-
-    def row_within(self, remaining: int) -> Ints:
-        """The row of `bitmask_within`. Read-only and shared like `row()`, or an array of the caller's own."""
-        if self._state == FINISHED:
-            return np.zeros(self.constraint.vocabulary.num_words, np.int32)
-        row = self._rows.get(self._state)
-        if row is not None and row.worst < remaining:  # nearly always: the budget is far, and the row is known
-            row.is_recent = True
-            return row.bits if self._written is None else self._unrepeated_within(self._written, remaining)
-        if self._written is not None:
-            return self._unrepeated_within(self._written, remaining)
-        return self.constraint.budget.row(self._state, remaining - 1)
-
-    def row_soon(self, remaining: int, work: int) -> Ints | None:
-        """`row_within`, or None if the row is not known and takes more than `work` (`Masks.make`): ask again."""
-        row = self._rows.get(self._state)
-        if row is not None and row.worst < remaining:
-            row.is_recent = True
-            return row.bits if self._written is None else self._unrepeated_within(self._written, remaining)
-        if row is not None or self._state == FINISHED or self._masks.make(self._state, work):
-            return self.row_within(remaining)
-        return None
-
-    def _unrepeated(self, written: Written, bits: Ints) -> Ints:
-        """The tokens of a row that repeat no key."""
-        assert self._repeats is not None
-        return self._repeats.row(written, self._state, bits, self._typed)
-
-    def _unrepeated_within(self, written: Written, remaining: int) -> Ints:
-        """The tokens of the row within a budget that repeat no key."""
-        repeats, keys, row = self._repeats, self.constraint.key_budget, self._masks.row(self._state)
-        assert repeats is not None and keys is not None
-        bits = row.bits if row.worst < remaining else self.constraint.budget.row(self._state, remaining - 1)
-        left = repeats.row(written, self._state, bits, self._typed)
-        if row.worst + keys.slack(written, row.worst) < remaining:
-            return left
-        return keys.row(self._place(written), left, remaining - 1)
-
-    def _unrepeated_draft(self, draft: Sequence[int], remaining: int) -> Sequence[int]:
-        """The beginning of some tokens that repeats no key and leaves enough of `remaining` tokens."""
-        if self._repeats is None or len(draft) < (2 if self._written is None else 1):
-            return draft
-        ahead = self.fork()
-        for index, token_id in enumerate(draft):
-            if not ahead.advance(token_id) or not ahead.is_within(remaining - index - 1):
-                return draft[:index]
-        return draft
-
-    def _typed(self) -> bytes:
-        """What was written since the last quote that opened a string, the cursor being in that string."""
-        tokens, count = self.constraint.vocabulary.tokens, 4
-        while True:
-            tail = b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
-            found = in_string(tail, count >= len(self._trail))
-            if found is not None:
-                return found
-            count *= 4
-
-    def forced_bytes(self) -> bytes:
-        """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
-        if self._state == FINISHED:
-            return b""
-        return self.constraint.drafts.run(self._state).data
-
-    def draft(self) -> list[int]:
-        """The forced bytes in canonical tokens, cut where later bytes could still merge; [] if there are none.
-
-        Needs `Vocabulary.encode`; without it always [].
-        """
-        if self._state == FINISHED:
-            return []
-        return self.constraint.drafts.draft(self._state, self._trail.last_tokens(MAX_TAIL_TOKENS))
-
-    def draft_within(self, remaining: int) -> list[int]:
-        """The beginning of `draft()` that leaves enough of `remaining` tokens to complete the text.
-
-        Canonical tokens may be more than the fewest that spell the same bytes.
-        """
-        if self._state == FINISHED or not self.constraint.drafts.run(self._state).data:
-            return []  # nearly always
-        draft = self.draft()[: max(remaining, 0)]
-        automaton, liveness = self.constraint.automaton, self.constraint.liveness
-        state = self._state
-        if self._written is not None:
-            return list(self._unrepeated_draft(draft, remaining))
-        if not draft or (liveness.is_by_bytes and automaton.min_bytes(state) <= remaining):
-            return draft  # every token of the draft takes at least one byte off
-        for index, token_id in enumerate(draft):
-            state = automaton.advance(state, token_id)
-            if not liveness.is_within(state, remaining - index - 1):
-                return draft[:index]
-        return draft
-
-    def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
-        """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for one look-up."""
-        count = self.constraint.habits.count(self._state)
-        if count > 0:
-            return chances[OFTEN if count > 1 else ONCE] >= floor
-        if count == FREE or (count == NEW and not looks):
-            return False
-        return max(chances[WORD], chances[MARK]) >= floor
-
-    def guess_within(
-        self,
-        remaining: int,
-        limit: int,
-        chances: Sequence[float] = CERTAIN,
-        floor: float = 0.0,
-        *,
-        looks: bool = True,
-    ) -> Guess:
-        """At most `limit` tokens that are likely to come next: what was taken here before, and forced text between.
-
-        Every token is allowed, and after each the rest of `remaining` tokens suffices to complete the text. Unlike a
-        draft it may be wrong also where the model writes canonical tokens: it must be verified. Forced text stops
-        where it was last written in other tokens.
-
-        Args:
-            chances: how likely a token of each ground is right, in the order of the grounds.
-            floor: the guess ends before the first token up to which all are right less likely than that.
-            looks: whether forced text is looked for also where nobody has looked yet, which costs far more.
-        """
-        guess = guess_from(self, remaining, limit, chances, floor, looks=looks)
-        allowed = self._unrepeated_draft(guess.token_ids, remaining)
-        if len(allowed) == len(guess.token_ids):
-            return guess
-        return Guess(allowed, guess.grounds[: len(allowed)], guess.has_looked)
-
-    def last_tokens(self, count: int) -> list[int]:
-        """The last `count` tokens taken, or all if there are fewer."""
-        return self._trail.last_tokens(count)
-
-    def remember(self, count: int) -> None:
-        """Makes habits of the last `count` tokens taken (since a fork), for all cursors of this constraint."""
-        states, tokens, habits = self._trail.states, self._trail.tokens, self.constraint.habits
-        if count == 1 and len(states) > 1:  # nearly always
-            habits.learn(states[-2], tokens[-1], states[-1])
-            return
-        learn = habits.learn
-        for index in range(max(0, len(tokens) - count), len(tokens)):
-            before = states[index - 1] if index else self._trail.first_state(self.constraint.automaton.start)
-            learn(before, tokens[index], states[index])
-
-    # ---------------------------------------------------------------- moving
-
-    def advance(self, token_id: int) -> bool:
-        """Takes a token. False if it is not allowed; the cursor then has not moved."""
-        state = self._state
-        known = self._targets.get(state)
-        target = known.get(token_id) if known is not None else None
-        if target is None and state in self._free and 0 <= token_id < self._size:
-            target = state if self._plain[token_id >> 5] >> (token_id & 31) & 1 else None
-        if self._repeats is not None and (target is None or self._written is not None):
-            target = self._remembered(self._repeats, token_id, target)
-            if target == 0:
-                return False
-        elif target is None:
-            target = self._found(state, token_id)
-            if target == 0:
-                return False
-        trail = self._trail
-        trail.states.append(target)
-        trail.tokens.append(token_id)
-        self._state = target
-        return True
-
-    def after(self, state: int, token_id: int) -> int:
-        """The state after a token; 0 if it is not allowed, -1 after EOS."""
-        known = self._targets.get(state)
-        target = known.get(token_id) if known is not None else None
-        return self._found(state, token_id) if target is None else target
-
-    def _remembered(self, repeats: Repeats, token_id: int, known: int | None) -> int:
-        """The state after a token, 0 if it is not allowed; sees to it that keys are remembered.
-
-        Args:
-            known: the state, if it is known, and no key ends in the token.
-        """
-        state, written = self._state, self._written
-        is_empty = written is None or written.objects is None
-        if known is not None and (is_empty or written is None or repeats.is_quiet(written, known, token_id)):
-            return known
-        if state == FINISHED or not 0 <= token_id < self._size:
-            return 0
-        if known is None:
-            plain = self._step(self._memory, state, token_id)
-            if plain == 0:
-                return FINISHED if token_id in self.constraint.vocabulary.eos_ids and self.is_accepting else 0
-            if plain > 0:
-                self.constraint.moves.learn(state, token_id, plain)
-                if is_empty or written is None or repeats.is_quiet(written, plain, token_id):
-                    return plain
-        target, self._written, _ = repeats.follow(written, state, token_id, len(self._trail) + 1, self._typed)
-        return target
-
-    def _found(self, state: int, token_id: int) -> int:
-        """The state after a token that nobody has taken here before; 0 if it is not allowed."""
-        if state == FINISHED or not 0 <= token_id < self._size:
-            return 0
-        target = self._step(self._memory, state, token_id)
-        if target <= 0:
-            if token_id in self.constraint.vocabulary.eos_ids:
-                return FINISHED if self.is_accepting else 0
-            if target < 0 and self._repeats is not None:  # a key ends: never kept, since it has to be remembered
-                return self._repeats.advance(state, token_id)
-            target = self.constraint.automaton.advance(state, token_id) if target < 0 else 0
-        if target > 0:
-            self.constraint.moves.learn(state, token_id, target)
-        return target
-
-    def rollback(self, num_tokens: int) -> None:
-        """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens)."""
-        if not 0 <= num_tokens <= len(self._trail):
-            raise ValueError(f"cannot take back {num_tokens} of {len(self._trail)} tokens")
-        if num_tokens:
-            self._trail.cut(num_tokens)
-            self._written = since(self._written, len(self._trail))
-            self._state = self._trail.last_state(self.constraint.automaton.start)
-
-    def fork(self) -> Cursor:
-        """An independent cursor at the same place. O(1): what was taken so far is shared."""
-        return Cursor(self.constraint, self._trail.fork(), self._written)
-
-    __copy__ = fork

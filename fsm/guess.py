@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .habits import FREE
 
 if TYPE_CHECKING:
-    from .constraint import Cursor
+    from .cursor import Cursor
 
 # Grounds: forced text with letters or digits in it and without, a habit seen once and more often.
 WORD, MARK, ONCE, OFTEN = range(4)

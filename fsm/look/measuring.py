@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..constraint import Constraint, Cursor
+from ..constraint import Constraint
+from ..cursor import Cursor
 
 NUM_WALKS = 6
 MAX_STEPS = 60  # tokens of a walk before it turns for the way out
