@@ -151,7 +151,9 @@ class KeyBudget:
         key_place = self._repeats.place(target)
         if not self._owes:
             return key_place != k.NO_KEY
-        return key_place == k.IN_KEY or bool(self._repeats.tokens.has_structure[token_id])
+        written = place[0]
+        is_escaped = written is not None and written.mode == written_kernels.ESCAPE
+        return key_place == k.IN_KEY or is_escaped or bool(self._repeats.tokens.has_structure[token_id])
 
     def _after(self, place: Place, token_id: int) -> Place:
         """The place behind a token that repeats no key."""

@@ -32,7 +32,7 @@ from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from . import written_kernels
 from .written import OpenObject, Written, added
-from .written_kernels import KEY_ENDS, OPENS, UNKNOWN
+from .written_kernels import ESCAPE, KEY_ENDS, OPENS, UNKNOWN
 
 if TYPE_CHECKING:
     from ..vocabulary.key_tokens import KeyTokens
@@ -154,7 +154,7 @@ class Repeats:
         """Whether a token in which no key ends leaves the memory as it is, and repeats nothing."""
         if written.objects is None:
             return True
-        if self.tokens.has_structure[token_id]:
+        if self.tokens.has_structure[token_id] or written.mode == ESCAPE:
             return False
         return self.is_endless or self.place(target) == k.NO_KEY
 

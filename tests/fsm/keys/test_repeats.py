@@ -220,6 +220,8 @@ def test_every_text_without_a_repeated_key_is_taken_and_no_other(compiler: Compi
         ('{"b":{"x":"{","y":[],"x":0}}', False),
         ('{"x\\"":1,"x":2,"x\\\\":3}', True),
         ('{"é":1,"é":2}', False),
+        ('{"b":[{"x":"\\t"},{"x":"\\""},{"x":"\\u0001}"},{"x":0}]}', True),
+        ('{"b":[{"x":"\\t","y\\n":"\\\\","x":0}]}', False),
         ('{"":1,"b":[{"":1},{"":2,"":3}]}', False),
     ]:
         whole = frame.replace("JSON", text)
