@@ -8,7 +8,6 @@ import urllib.request
 from typing import Any
 
 from ...errors import ConfigError
-from ..cache.cache_report import CacheReport
 
 
 def cache_of(url: str, api_key: str | None) -> str:
@@ -17,6 +16,8 @@ def cache_of(url: str, api_key: str | None) -> str:
     Raises:
         ConfigError: there is no such server, or it does not let us in.
     """
+    from ..cache.cache_report import CacheReport  # brings numpy, for which no other command line should wait
+
     base = url.rstrip("/").removesuffix("/v1")
     if not base.startswith(("http://", "https://")):
         raise ConfigError(f"--cache {url}: give a URL, for example http://127.0.0.1:8000")
