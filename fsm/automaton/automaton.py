@@ -338,7 +338,7 @@ class Automaton:
             memory = self._memory
             if need == k.TOO_LARGE or self.num_lasting_bytes > self._max_bytes:
                 raise ConstraintTooLarge(
-                    f"the automaton of the constraint has passed its bound of {self._max_bytes >> 20} MiB "
+                    f"the automaton of the constraint has passed its bound of {self._max_bytes >> 10} KiB "
                     "(max_constraint_bytes)"
                 )
             if need == k.NEED_WORK:
