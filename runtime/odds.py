@@ -3,7 +3,7 @@
 Two questions are put before a draft is made, and both are answered from what was seen:
 
 * *How far?* A token is worth its row if all up to it are right often enough for what they save. Chances are
-  learnt by ground (`fsm.habits`): forced words, forced punctuation, what was taken once before, and more often.
+  learnt by ground (`fsm/guess.py`): forced words, forced punctuation, what was taken once before, and more often.
 * *Whether to look at all?* Forced text that nobody has looked at before has to be spelt by the tokeniser, which can
   take as long as a request's share of a step. It is looked for while the looks so far have, on average, saved more than
   they and the rows of their drafts have cost.
