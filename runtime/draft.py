@@ -35,18 +35,19 @@ class Drafter:
 
     Args:
         max_draft_tokens: of one draft.
-        clock: seconds.
+        stopwatch: seconds; what steps and guesses take is measured by it.
     """
 
-    def __init__(self, jump: JumpMode, max_draft_tokens: int, device_type: str, clock: Callable[[], float]) -> None:
+    def __init__(self, jump: JumpMode, max_draft_tokens: int, device_type: str, stopwatch: Callable[[], float]) -> None:
         self._jump = jump
         self._max_draft_tokens = max_draft_tokens
-        self._clock = clock
+        self._stopwatch = stopwatch
         self._cost = StepCost(device_type)
         self._experience = Experience.of_all()
         self._allowance = Allowance()
         self._set_prices(1)
-        self._seconds = 0.0  # that guesses took since the last step
+        self._begin = 0.0  # of the step under way
+        self._seconds = 0.0  # that guesses took since then
 
     def begin(self, request: Request) -> None:
         """Readies a request that is new, and drafts for its first step."""
@@ -76,19 +77,23 @@ class Drafter:
         if odds is None or cursor is None:
             return
         if attempt is not None:
-            begin = self._clock()
+            begin = self._stopwatch()
             odds.observe(attempt, decided)
-            self._experience.seconds += self._clock() - begin
+            self._experience.seconds += self._stopwatch() - begin
         cursor.remember(num_new)
 
-    def note_step(self, batch: Batch, seconds: float) -> None:
-        """Learns what a step costs that took so long, drafts for the next one included."""
+    def begin_step(self) -> None:
+        """From here on time counts as a step's."""
+        self._begin, self._seconds = self._stopwatch(), 0.0
+
+    def end_step(self, batch: Batch) -> None:
+        """Learns what the step cost that ends here, with the drafts for the next one apart."""
         if self._jump != "verified":
             return
         num_requests = len(batch.extends)
         if all(extend.num_tokens == 1 for extend in batch.extends):
+            seconds = self._stopwatch() - self._begin
             self._cost.observe(num_requests, len(batch.token_ids), seconds - self._seconds)
-        self._seconds = 0.0
         self._set_prices(num_requests)
 
     def _set_prices(self, num_requests: int) -> None:
@@ -114,9 +119,9 @@ class Drafter:
             return []
         remaining = request.remaining_tokens
         limit = min(MAX_TRIAL_TOKENS if is_trial else self._max_draft_tokens, remaining - 1)
-        begin = self._clock()
+        begin = self._stopwatch()
         guess = cursor.guess_within(remaining, limit, chances, price, looks=looks)
-        seconds = self._clock() - begin
+        seconds = self._stopwatch() - begin
         self._seconds += seconds
         if is_trial:
             allowance.seconds -= seconds + len(guess.token_ids) * self._row

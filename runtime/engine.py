@@ -61,11 +61,21 @@ class Engine(EngineCore):
 
     @classmethod
     def from_loaded(
-        cls, config: EngineConfig, loaded: LoadedModel, clock: Callable[[], float] = time.monotonic
+        cls,
+        config: EngineConfig,
+        loaded: LoadedModel,
+        clock: Callable[[], float] = time.monotonic,
+        stopwatch: Callable[[], float] | None = None,
     ) -> Self:
-        """An engine on a model that is in memory already. By `clock` requests wait and reach their deadlines."""
+        """An engine on a model that is in memory already.
+
+        Args:
+            clock: seconds; by it requests wait and reach their deadlines.
+            stopwatch: seconds; by it drafts are held against what they cost. By default the CPU time of the thread
+                that steps if the model is on the CPU, where other processes must not count, or else `time.monotonic`.
+        """
         engine = cls.__new__(cls)
-        EngineCore.__init__(engine, config, loaded, clock)
+        EngineCore.__init__(engine, config, loaded, clock, stopwatch)
         engine._driver = None
         return engine
 

@@ -41,7 +41,13 @@ class EngineCore:
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
-    def __init__(self, config: EngineConfig, loaded: LoadedModel, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        loaded: LoadedModel,
+        clock: Callable[[], float] = time.monotonic,
+        stopwatch: Callable[[], float] | None = None,
+    ) -> None:
         model = loaded.decoder.config
         kv_cache = allocate_pool(config, loaded)
         self.block_cost = recompute_cost(model, config.block_size)
@@ -88,8 +94,12 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            drafter=Drafter(config.jump, config.max_draft_tokens, loaded.device.type, clock),
-            clock=clock,
+            drafter=Drafter(
+                config.jump,
+                config.max_draft_tokens,
+                loaded.device.type,
+                stopwatch or (time.thread_time if loaded.device.type == "cpu" else time.monotonic),
+            ),
             on_finish=self._settle,
         )
         self._replies = ReplyMemory(config.reply_memory_bytes)

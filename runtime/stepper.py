@@ -34,7 +34,6 @@ class Stepper:
 
     Args:
         drafter: proposes what is verified.
-        clock: seconds.
         on_finish: called with each request that has ended, and whether what it wrote is kept.
 
     Attributes:
@@ -50,7 +49,6 @@ class Stepper:
         tokenizer: Tokenizer,
         *,
         drafter: Drafter,
-        clock: Callable[[], float],
         on_finish: Callable[[Request, bool], None],
     ) -> None:
         self._scheduler = scheduler
@@ -60,7 +58,6 @@ class Stepper:
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
         self._drafter = drafter
-        self._clock = clock
         self._on_finish = on_finish
         self.num_steps = 0
 
@@ -79,13 +76,13 @@ class Stepper:
 
         Whatever fails is charged to one request: it ends with an error, all others go on as if nothing had happened.
         """
-        begin = self._clock()
+        self._drafter.begin_step()
         batch = self._scheduler.plan()
         deltas = [self._fail(request, _cause("planning", error)) for request, error in self._scheduler.take_failed()]
         if batch is not None:
             self.num_steps += 1
             deltas += self._commit(batch, self._compute(batch))
-            self._drafter.note_step(batch, self._clock() - begin)
+            self._drafter.end_step(batch)
         return deltas
 
     def end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:

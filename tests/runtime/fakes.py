@@ -162,11 +162,11 @@ class ByteTokenizer:
 def fake_engine(
     clock: Callable[[], float] = time.monotonic, decoder: FakeDecoder | None = None, **settings: object
 ) -> Engine:
-    """An engine over the fake model; every step is audited."""
+    """An engine over the fake model; every step is audited, and by its stopwatch nothing takes any time."""
     settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
     decoder = decoder or FakeDecoder()
     loaded = LoadedModel(decoder, ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64)  # type: ignore[arg-type]
-    return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock)  # type: ignore[arg-type]
+    return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, lambda: 0.0)  # type: ignore[arg-type]
 
 
 NEVER = ("never said",)  # a stop string: with it nobody can know how long an output will be

@@ -205,7 +205,8 @@ def test_forks_anywhere_within_json_stay_valid_and_end_as_an_unforked_request_do
     nano: LoadedModel, jump: str
 ) -> None:
     """Forks inside keys, strings and numbers. Greedy ones repeat the parent; sampled ones are valid."""
-    engine = Engine.from_loaded(EngineConfig(device="cpu", check_invariants=True, jump=jump), nano)  # type: ignore[arg-type]
+    config = EngineConfig(device="cpu", check_invariants=True, jump=jump)  # type: ignore[arg-type]
+    engine = Engine.from_loaded(config, nano, stopwatch=lambda: 0.0)
     prompt = nano.tokenizer.apply_chat_template([{"role": "user", "content": "Extract the item as JSON."}])
     greedy = SamplingParams(max_tokens=60, temperature=0.0)
     spec = json_schema(SCHEMA)

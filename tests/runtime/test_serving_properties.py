@@ -31,9 +31,9 @@ def nano() -> Iterator[LoadedModel]:
 
 
 def engine(nano: LoadedModel, **settings: object) -> Engine:
-    """By its clock nothing takes any time, so drafts are the same in every run."""
+    """By its stopwatch nothing takes any time, so drafts are the same in every run."""
     config = EngineConfig(device="cpu", check_invariants=True, **settings)  # type: ignore[arg-type]
-    return Engine.from_loaded(config, nano, lambda: 0.0)
+    return Engine.from_loaded(config, nano, stopwatch=lambda: 0.0)
 
 
 def chats(nano: LoadedModel, count: int, system: str) -> list[list[int]]:
