@@ -329,9 +329,9 @@ class AsyncEngine:
     def _wait_for_work(self) -> None:
         """Returns when there is a step to do or a command to execute; meanwhile pins end when their time is over."""
         while not self.engine.has_work:
-            next_expiry = self.engine.end_expired_pins() - time.monotonic()
+            seconds = self.engine.end_expired_pins()
             try:
-                self._commands.get(timeout=None if math.isinf(next_expiry) else min(max(0.0, next_expiry), 3600.0))()
+                self._commands.get(timeout=None if math.isinf(seconds) else min(max(0.0, seconds), 3600.0))()
                 return
             except queue.Empty:
                 continue

@@ -70,7 +70,7 @@ class Engine(EngineCore):
         """An engine on a model that is in memory already.
 
         Args:
-            clock: seconds; by it requests wait and reach their deadlines.
+            clock: seconds; by it requests wait and reach their deadlines, pins end and prefixes age.
             stopwatch: seconds; by it drafts are held against what they cost. By default the CPU time of the thread
                 that steps if the model is on the CPU, where other processes must not count, or else `time.monotonic`.
         """

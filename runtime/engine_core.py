@@ -68,6 +68,7 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
+            clock=clock,
         )
         self.intake = Intake(
             config,
@@ -106,6 +107,7 @@ class EngineCore:
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
         self._traffic = TrafficRecord()
+        self._clock = clock
         self._closed = False
 
     # -- requests ----------------------------------------------------------------------------------------------
@@ -226,8 +228,8 @@ class EngineCore:
         return deltas
 
     def end_expired_pins(self) -> float:
-        """Ends the pins whose time is over; returns the `time.monotonic()` at which the next one's will be (or inf)."""
-        return self.prefix_cache.end_expired_pins()
+        """Ends the pins whose time is over; returns the seconds until the next one's will be (or inf)."""
+        return self.prefix_cache.end_expired_pins() - self._clock()
 
     def _settle(self, request: Request, keeps: bool) -> None:
         """Puts down what a request that has ended leaves behind."""

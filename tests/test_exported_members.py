@@ -60,4 +60,4 @@ def test_the_version_is_the_projects() -> None:
 
 def test_importing_phloem_imports_no_torch() -> None:
     code = "import sys, phloem; phloem.__version__; phloem.PhloemError; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=240).returncode == 0

@@ -9,6 +9,7 @@ Invariant, checked by `audit`: every block of the pool is free, in the tree, or 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack
@@ -34,6 +35,7 @@ class PrefixCache:
         block_cost: BlockCost = equal_cost,
         explain_namespaces: bool = False,
         max_pinned_blocks: int = 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.block_size = block_size
         self.enabled = enabled
@@ -44,6 +46,7 @@ class PrefixCache:
             block_cost=block_cost,
             max_pinned_blocks=max_pinned_blocks,
             room=num_blocks,
+            clock=clock,
         )
         self._kv_cache = kv_cache
         self._scores = PromptScores(num_blocks, block_size)

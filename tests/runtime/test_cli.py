@@ -153,7 +153,7 @@ def test_the_command_line_starts_without_torch() -> None:
     code = (
         "import sys, phloem.runtime.cli as c; c.command_line(); print({'torch', 'fastapi', 'numpy'} & set(sys.modules))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
     assert found.stdout == "set()\n"
 
 
@@ -330,7 +330,7 @@ class Process:
 
     def connect(self) -> HTTPConnection:
         address = urlsplit(self.url)
-        return HTTPConnection(address.hostname or "", address.port, timeout=30)
+        return HTTPConnection(address.hostname or "", address.port, timeout=120)
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)

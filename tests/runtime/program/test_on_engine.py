@@ -13,7 +13,7 @@ import phloem as ph
 from phloem.errors import EngineStopped, ProgramError, PromptTooLong
 from phloem.runtime.program import ProgramState
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 SYSTEM = "You read documents. Answer briefly, or give JSON."
 DOCUMENT = (

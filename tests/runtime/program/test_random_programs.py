@@ -14,7 +14,7 @@ from phloem.runtime.program import ProgramState
 
 from .fakes import FakeBackend
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(300)
 
 NAMES = st.sampled_from(["x", "y", "z"])
 STEPS = st.recursive(

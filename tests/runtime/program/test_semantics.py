@@ -19,7 +19,7 @@ from phloem.runtime.program import ProgramState
 
 from .fakes import FakeBackend
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(120)
 
 
 def run(body: Callable[[ProgramState], Any], backend: FakeBackend | None = None, **options: Any) -> ProgramState:

@@ -21,7 +21,7 @@ from phloem.runtime.server.serve import listen, server_of, url_of
 from phloem.runtime.statistics import EngineStatistics
 
 KEY = "sk-loopback"
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Served:
     terminate: Callable[[], None]
 
     def client(self, key: str = KEY) -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=PATIENCE)
 
     def settle(self) -> EngineStatistics:
         """Waits until nothing runs or waits; the pools must then be balanced."""

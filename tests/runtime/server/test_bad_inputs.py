@@ -40,7 +40,7 @@ def test_a_bad_input_never_reaches_the_engine(case: Case) -> None:
 
 def post(served: Served, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
     address = urlsplit(served.url)
-    connection = HTTPConnection(address.hostname or "", address.port, timeout=60)
+    connection = HTTPConnection(address.hostname or "", address.port, timeout=120)
     try:
         connection.request("POST", path, body, {**headers, "authorization": f"Bearer {KEY}"})
         answer = connection.getresponse()

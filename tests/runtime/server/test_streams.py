@@ -65,7 +65,7 @@ def test_a_constraint_that_takes_too_long_is_refused() -> None:
 
 
 def test_preparation_does_not_hold_up_other_requests() -> None:
-    asked = client(FakeAsyncEngine(compile_seconds=0.4))
+    asked = client(FakeAsyncEngine(compile_seconds=1.0))
     order: list[str] = []
 
     async def ask(name: str, fields: dict[str, object]) -> None:
