@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from .eviction import COST, LFU, PRIORITY
 from .operations import Int32s
 from .pins import PinBook
@@ -99,7 +101,7 @@ def _audit_blocks(view: View, nodes: set[int], counted: Statistics) -> None:
         for cell in view.run_cells(node):
             other = cells.setdefault(cell, node)
             assert other == node, f"cell {cell} is in {_name(view, node)} and {_name(view, other)}"
-            block = int(view.memory.cells["block"][cell])
+            block = int(view.memory.blocks[cell])
             other = blocks.setdefault(block, node)
             assert other == node, f"block {block} is in {_name(view, node)} and {_name(view, other)}"
         num_leased += view.field(node, "num_blocks") if view.field(node, "num_holds") else 0
@@ -107,8 +109,34 @@ def _audit_blocks(view: View, nodes: set[int], counted: Statistics) -> None:
     assert len(blocks) == num_blocks, "a node holds a block twice"
     for name, number in (("num_cached_blocks", num_blocks), ("num_leased_blocks", num_leased)):
         assert getattr(counted, name) == number, f"{name} is {number}, counted {getattr(counted, name)}"
-    unused = _chain(view.memory.cells["next"], int(view.memory.head["free_cell"]))
-    _audit_partition("cells", cells, unused, int(view.memory.head["fresh_cell"]))
+    _audit_partition("cells", cells, _audit_extents(view), int(view.memory.head["fresh_cell"]))
+
+
+def _audit_extents(view: View) -> list[int]:
+    """Check that the free extents are filed by their length, tagged, and apart from each other; returns their cells."""
+    memory = view.memory
+    bins, extents = memory.bins[0], memory.extents
+    cells: list[int] = []
+    tags = np.zeros_like(memory.tags)
+    filed: list[int] = []
+    for number, first in enumerate(bins["extents"].tolist()):
+        word = int(bins["words"][number >> 6])
+        assert (first != 0) == bool(word >> (number & 63) & 1), f"bin {number}: empty or not?"
+        before = 0
+        for extent in _chain(extents["after"], first):
+            assert extents["before"][extent] == before, f"extent {extent}: not behind {before} in bin {number}"
+            before = extent
+            start, length = int(extents["first"][extent]), int(extents["length"][extent])
+            shift = max(length.bit_length() - 4, 0)
+            assert number == 8 * shift + (length >> shift), f"extent {extent}: {length} cells in bin {number}"
+            tags[start] = tags[start + length - 1] = extent
+            cells += range(start, start + length)
+            filed.append(extent)
+    assert (tags == memory.tags).all(), "the tags are not those of the free extents"
+    assert not ((tags[:-1] != 0) & (tags[1:] != 0) & (tags[:-1] != tags[1:])).any(), "two free extents touch"
+    unused = _chain(extents["after"], int(memory.head["free_extent"]))
+    _audit_partition("extents", filed, unused, int(memory.head["fresh_extent"]))
+    return cells
 
 
 def _audit_queue(view: View, nodes: set[int]) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 from .children_kernels import remove_child
 from .compiled import kernel
 from .eviction import COST
+from .extent_kernels import give_back_cells
 from .memory import NUMBER_BITS
 from .memory_kernels import (
     block_tokens,
-    cells_of,
+    blocks_of,
     found_of,
     ghost_tokens,
     ghosts_of,
@@ -23,7 +24,7 @@ from .memory_kernels import (
 )
 from .packed import packed_at
 from .queue_kernels import count_hits, push, rank_of, take
-from .walk_kernels import give_back_node
+from .walk_kernels import copy, give_back_node
 
 # A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share (as a power
 # of two) of the cache: the next eviction would take the rest anyway.
@@ -64,31 +65,25 @@ def _cut(head: Any, leaf: Any, num_kept: Any, num_wanted: Any, place: Any, now: 
 
     Leaves the ids in `found` from `place` on, and returns how many. What could still go stays a candidate.
     """
-    nodes, cells, found = nodes_of(head), cells_of(head), found_of(head)
+    nodes = nodes_of(head)
     num_cut = num_free = nodes[leaf].num_blocks - num_kept
     surplus = max(MAX_SURPLUS_BLOCKS, head.num_cached_blocks >> MAX_SURPLUS_SHIFT)
     if num_free > 2 * num_wanted and num_free - num_wanted > surplus:
         num_cut = num_wanted
     if head.policy == COST:
         head.era = max(head.era, rank_of(head, leaf))
-    before, first = 0, nodes[leaf].first_cell
-    for _ in range(nodes[leaf].num_blocks - num_cut):
-        before, first = first, cells[first].next
-    _remember(head, leaf if before else nodes[leaf].parent, first, now)
-    if before:
-        nodes[leaf].num_blocks -= num_cut
+    num_left = nodes[leaf].num_blocks - num_cut
+    first = nodes[leaf].first_cell + num_left
+    _remember(head, leaf if num_left else nodes[leaf].parent, first, now)
+    copy(blocks_of(head), first, found_of(head), place, num_cut)
+    if num_left:
+        nodes[leaf].num_blocks = num_left
         nodes[leaf].end -= num_cut
         if num_cut < num_free:
             push(head, leaf)
     else:
         _remove(head, leaf)
-    last = first
-    found[place] = cells[first].block
-    for index in range(place + 1, place + num_cut):
-        last = cells[last].next
-        found[index] = cells[last].block
-    cells[last].next = head.free_cell
-    head.free_cell = first
+    give_back_cells(head, first, num_cut)
     head.num_cached_blocks -= num_cut
     head.num_evicted_blocks += num_cut
     return num_cut

@@ -3,17 +3,23 @@
 ::
 
     nodes    what a prefix is: place in the tree, run, leases, use         64 bytes each
-    cells    one block of a run: its id, and the cell of the next block     8 bytes each
+    blocks   the ids of a run's blocks, in a row of cells                   4 bytes each
     tokens   the tokens of each cell                                        4 * block_size bytes each
+    tags     which cells are free, in extents: `extent_kernels`             4 bytes each
+    extents, bins   the same by length                                      16 bytes for each gap between runs
     forks    the binary trees in which nodes keep their children: `children_kernels`
     queue    the candidates for eviction, a heap: `queue_kernels`
     ghosts   what was evicted lately: `explain`
     found    where kernels put answers that are lists together
 
 A call from Python passes the address of the `HEAD`, a record of addresses and counts, instead of all arrays, which
-would cost more than most operations do. Index 0 of nodes, cells and forks means "none"; node 0 is also the empty prefix
-of whatever namespace, which has no children and needs no lease. What is not in use is chained through `parent` (nodes),
-`next` (cells) and `zero` (forks), behind it is what has never been in use.
+would cost more than most operations do. Index 0 of nodes, cells, forks and extents means "none"; node 0 is also the
+empty prefix of whatever namespace, which has no children and needs no lease. What is not in use is chained through
+`parent` (nodes), `zero` (forks) and `after` (extents), behind it is what has never been in use.
+
+A run lies in one piece, so it is compared, copied and freed at the speed of memory, and split for nothing. There are
+more cells than blocks expected, or the gaps between runs would soon be short (`SLACK_SHIFT`); if none is long enough for
+a run, memory grows: where lengths are at their worst there will be several times as many cells as blocks.
 
 Kernels check no bound: they answer `FULL` before they change anything, and `Memory.grow` makes room. Nothing in it is
 a Python object, so the garbage collector never walks a tree.
@@ -28,18 +34,23 @@ import numpy as np
 import numpy.typing as npt
 
 # What operations answer instead of a number
-FULL, STALE, WRONG_LENGTH, NO_ROOT = range(-1, -5, -1)
+FULL, NO_CELLS, STALE, WRONG_LENGTH, NO_ROOT = range(-1, -6, -1)
 # A node is handed out as a number, and above it how often that number has changed hands.
 NUMBER_BITS = (1 << 32) - 1
 MAX_INT32 = (1 << 31) - 1
+# For every so many blocks expected, as a power of two, there is a cell more than they need.
+SLACK_SHIFT = 3
+BIN_WORDS = 4
 
 HEAD = np.dtype(
-    [(name, np.int64) for name in ("nodes", "cells", "tokens", "forks", "queue", "ghosts", "ghost_tokens", "found")]
+    [(name, np.int64) for name in ("nodes", "forks", "queue", "ghosts", "ghost_tokens", "found")]
+    + [(name, np.int64) for name in ("blocks", "tokens", "tags", "extents", "bins")]
     + [(name, np.int64) for name in ("block_size", "policy", "max_ghosts", "costs", "num_costs")]
-    # room for nodes, forks and candidates; for cells and answers
+    # room for nodes, forks, candidates and extents; for cells and answers
     + [(name, np.int64) for name in ("node_capacity", "cell_capacity")]
     # the first that is free, and the first that has never been in use
-    + [(name, np.int64) for name in ("free_node", "fresh_node", "free_cell", "fresh_cell", "free_fork", "fresh_fork")]
+    + [(name, np.int64) for name in ("free_node", "fresh_node", "free_fork", "fresh_fork")]
+    + [(name, np.int64) for name in ("free_extent", "fresh_extent", "fresh_cell")]
     # nodes in use; a chain of roots that lost their last child, for Python to drop; candidates; ghosts so far
     + [(name, np.int64) for name in ("num_nodes", "emptied_root", "num_queued", "num_ghosts")]
     + [(name, np.int64) for name in ("num_cached_blocks", "num_leased_blocks", "num_evicted_blocks")]
@@ -68,9 +79,11 @@ NODE = np.dtype(
         ("era", np.float64),  # that of the queue at the last use, handed up like `last_used`
     ]
 )
-CELL = np.dtype([("block", np.int32), ("next", np.int32)])
 FORK = np.dtype([("bit", np.int32), ("zero", np.int32), ("one", np.int32)])
 ENTRY = np.dtype([("rank", np.float64), ("last_used", np.float64), ("node", np.int64)])
+EXTENT = np.dtype([(name, np.int32) for name in ("first", "length", "before", "after")])
+# Bit n of the words: whether there is an extent in bin n; the first one
+BINS = np.dtype([("words", np.int64, BIN_WORDS), ("extents", np.int32, 64 * BIN_WORDS)])
 GHOST = np.dtype([("place", np.int64), ("when", np.float64)])
 
 
@@ -101,39 +114,43 @@ class Memory:
         self.address: int = heads.ctypes.data
         self.head["block_size"], self.head["policy"], self.head["max_ghosts"] = block_size, policy, max_ghosts
         self.head["last_use"] = -np.inf
-        for count in ("fresh_node", "fresh_cell", "fresh_fork"):
+        for count in ("fresh_node", "fresh_cell", "fresh_fork", "fresh_extent"):
             self.head[count] = 1
         self.nodes = np.zeros(0, NODE)
-        self.cells = np.zeros(0, CELL)
-        self.tokens = np.zeros((0, block_size), np.int32)
         self.forks = np.zeros(0, FORK)
         self.queue = np.zeros(0, ENTRY)
+        self.extents = np.zeros(0, EXTENT)
+        self.bins = np.zeros(1, BINS)
+        self.blocks = np.zeros(0, np.int32)
+        self.tokens = np.zeros((0, block_size), np.int32)
+        self.tags = np.zeros(0, np.int32)
         self.ghosts = np.zeros(max_ghosts, GHOST)
         self.ghost_tokens = np.zeros((max_ghosts, block_size), np.int32)
         self.found = np.zeros(0, np.int32)
         self.costs = np.zeros(0)
-        self._place("ghosts", "ghost_tokens")
-        self.grow(max(room, 16))
+        self._place("ghosts", "ghost_tokens", "bins")
+        room = max(room, 16)
+        self.grow(num_nodes=room, num_cells=room + (room >> SLACK_SHIFT) + 1)
 
-    def grow(self, num_blocks: int = 0, end: int = 0) -> None:
-        """Makes room for an insert of so many blocks that ends at token `end`, at least."""
+    def grow(self, *, num_nodes: int = 0, num_cells: int = 0, end: int = 0) -> None:
+        """Makes room for so many nodes more, so many cells in a row, and costs up to token `end`."""
         head = self.head
         nodes, cells = int(head["node_capacity"]), int(head["cell_capacity"])
-        if head["num_nodes"] + 4 > nodes:
-            nodes = max(2 * nodes, num_blocks, 16)
-            for name in ("nodes", "forks", "queue"):
-                setattr(self, name, _extended(getattr(self, name), nodes))
-        if head["num_cached_blocks"] + 1 + num_blocks > cells:
-            cells = max(2 * cells, cells + num_blocks)
-            for name in ("cells", "tokens", "found"):
-                setattr(self, name, _extended(getattr(self, name), cells))
+        if head["num_nodes"] + num_nodes > nodes:
+            nodes = max(2 * nodes, int(head["num_nodes"]) + num_nodes)
+            for name in ("nodes", "forks", "queue", "extents"):
+                setattr(self, name, _extended(getattr(self, name), nodes + 2))
+        if head["fresh_cell"] + num_cells > cells:
+            cells = max(2 * cells, int(head["fresh_cell"]) + num_cells)
+            for name in ("blocks", "tokens", "tags", "found"):
+                setattr(self, name, _extended(getattr(self, name), cells + 1))
         if self._block_cost is not None and end // self._block_size >= len(self.costs):
             start, stop = len(self.costs), max(2 * len(self.costs), end // self._block_size + 1)
             more = [self._block_cost(number * self._block_size) for number in range(start, stop)]
             self.costs = np.concatenate((self.costs, more))
             head["num_costs"] = len(self.costs)
         head["node_capacity"], head["cell_capacity"] = nodes, cells
-        self._place("nodes", "forks", "queue", "cells", "tokens", "found", "costs")
+        self._place("nodes", "forks", "queue", "extents", "blocks", "tokens", "tags", "found", "costs")
 
     def _place(self, *names: str) -> None:
         for name in names:

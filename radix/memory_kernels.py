@@ -10,7 +10,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from .compiled import kernel
-from .memory import CELL, ENTRY, FORK, GHOST, HEAD, NODE, NUMBER_BITS, STALE
+from .memory import BINS, ENTRY, EXTENT, FORK, GHOST, HEAD, NODE, NUMBER_BITS, STALE
 
 _ENDLESS = 1 << 40
 
@@ -38,8 +38,8 @@ def nodes_of(head: Any) -> Any:
 
 
 @kernel
-def cells_of(head: Any) -> Any:
-    return carray(pointer(head.cells), (_ENDLESS,), CELL)
+def blocks_of(head: Any) -> Any:
+    return carray(pointer(head.blocks), (_ENDLESS,), np.int32)
 
 
 @kernel
@@ -47,6 +47,28 @@ def block_tokens(head: Any, cell: Any) -> Any:
     """int32[block_size]: the tokens of one cell. (A loop over it runs on vectors, one with offsets does not.)"""
     block_size = head.block_size
     return carray(pointer(head.tokens + 4 * cell * block_size), (block_size,), np.int32)
+
+
+@kernel
+def run_tokens(head: Any, node: Any) -> Any:
+    """int32[num_blocks * block_size]: the tokens of a run."""
+    one, block_size = nodes_of(head)[node], head.block_size
+    return carray(pointer(head.tokens + 4 * one.first_cell * block_size), (one.num_blocks * block_size,), np.int32)
+
+
+@kernel
+def tags_of(head: Any) -> Any:
+    return carray(pointer(head.tags), (_ENDLESS,), np.int32)
+
+
+@kernel
+def extents_of(head: Any) -> Any:
+    return carray(pointer(head.extents), (_ENDLESS,), EXTENT)
+
+
+@kernel
+def bins_of(head: Any) -> Any:
+    return carray(pointer(head.bins), (1,), BINS)[0]
 
 
 @kernel

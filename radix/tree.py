@@ -45,13 +45,15 @@ from .draw import draw_tree
 from .eviction import COST, POLICIES, BlockCost, equal_cost
 from .evictor import Evictor, Spare
 from .explain import Explanation, explain_miss
-from .memory import FULL, NO_ROOT, STALE, Memory
+from .memory import FULL, NO_CELLS, NO_ROOT, STALE, Memory
 from .operations import Int32s, compile_operations
 from .pins import Pin, PinBook
 from .results import NOTHING, Event, Inserted, Match, Node, Statistics
 from .tokens import unpack_blocks
 from .view import View
 
+# An operation asks for no more nodes than these at a time.
+MAX_NEW_NODES = 4
 # What `Statistics` has from the head of the memory
 COUNTED = (
     "num_matches",
@@ -195,7 +197,7 @@ class RadixTree:
         """`match` as a tuple: number of tokens, node, partial node, number of partial tokens, partial block."""
         found = self._find(self._address, self._roots.get(namespace, 0), tokens, self._clock())
         if found[0] < 0:
-            self._memory.grow()
+            self._memory.grow(num_nodes=MAX_NEW_NODES)
             return self.find(tokens, namespace)
         return found  # type: ignore[return-value]  # the kernel knows no `Node`
 
@@ -255,11 +257,13 @@ class RadixTree:
         """Does what an insert asks for before it can be done; or says why it cannot."""
         if obstacle == FULL:
             start = self._view.field(self._view.open(after), "end") * self.block_size
-            self._memory.grow(len(row), start + len(row) * self.block_size)
+            self._memory.grow(num_nodes=MAX_NEW_NODES, end=start + len(row) * self.block_size)
+        elif obstacle == NO_CELLS:
+            self._memory.grow(num_cells=len(row))
         elif obstacle == NO_ROOT:
             root = self._operations.make_root(self._address)
             if root == FULL:
-                self._memory.grow()
+                self._memory.grow(num_nodes=MAX_NEW_NODES)
                 root = self._operations.make_root(self._address)
             self._roots[namespace] = root
             self._view.namespaces[root] = namespace

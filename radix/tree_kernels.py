@@ -11,20 +11,21 @@ from typing import Any
 from .children_kernels import add_child
 from .compiled import kernel
 from .eviction import COST
-from .memory import FULL, MAX_INT32, NO_ROOT, STALE, WRONG_LENGTH
+from .extent_kernels import take_cells
+from .memory import FULL, MAX_INT32, NO_CELLS, NO_ROOT, STALE, WRONG_LENGTH
 from .memory_kernels import (
-    block_tokens,
-    cells_of,
+    blocks_of,
     found_of,
     handle_of,
     head_at,
     nodes_of,
     opened,
+    run_tokens,
     unpacked,
 )
 from .packed import packed_at
 from .queue_kernels import count_hits, mark_use, push
-from .walk_kernels import find_path, split, take_node, walk
+from .walk_kernels import copy, find_path, split, take_node, walk
 
 PADDING_TOKEN = -1
 
@@ -67,7 +68,7 @@ def find(address: Any, root: Any, packed: Any, now: Any) -> Any:
         node = 0
     if num_agreeing == 0:
         return offset, handle_of(head, node), 0, 0, -1
-    block = cells_of(head)[nodes_of(head)[donor].first_cell].block
+    block = blocks_of(head)[nodes_of(head)[donor].first_cell]
     return offset, handle_of(head, node), handle_of(head, donor), num_agreeing, block
 
 
@@ -83,7 +84,8 @@ def look(address: Any, root: Any, packed: Any) -> Any:
 def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priority: Any, now: Any) -> Any:
     """Puts a prefix into the tree; see `RadixTree.insert`.
 
-    Returns (number of new tokens or `FULL`, `STALE`, `WRONG_LENGTH`, `NO_ROOT`; node; packed ids of the duplicates).
+    Returns (number of new tokens or `FULL`, `NO_CELLS`, `STALE`, `WRONG_LENGTH`, `NO_ROOT`; node; packed ids of the
+    duplicates).
     """
     head = head_at(address)
     nodes = nodes_of(head)
@@ -104,50 +106,54 @@ def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priori
     if not start and num_blocks:
         return NO_ROOT, 0, packed_at(0, 0)
     end = nodes[start].end + num_blocks
-    is_full = head.num_nodes + 3 > head.node_capacity
-    is_full = is_full or head.num_cached_blocks + 1 + num_blocks > head.cell_capacity
-    if is_full or (head.policy == COST and end >= head.num_costs):
+    if head.num_nodes + 3 > head.node_capacity or (head.policy == COST and end >= head.num_costs):
         return FULL, 0, packed_at(0, 0)
     node, offset, closest, num_agreeing = walk(head, start, tokens)
-    if num_tail and offset + num_agreeing == len(tokens) and _is_tail(head, closest, num_agreeing):
-        node, offset, num_agreeing = closest, num_blocks * block_size, 0  # all of it is there
-    elif num_agreeing >= block_size:
-        num_known = num_agreeing // block_size
-        node = split(head, closest, num_known)
-        offset += num_known * block_size
-        num_agreeing -= num_known * block_size
-    num_known = offset // block_size
+    num_known, num_rest = divmod(offset + num_agreeing, block_size)
+    first, num_new = 0, num_blocks - num_known
+    is_tail_there = num_tail and num_new == 1 and num_rest == num_tail
+    if is_tail_there and _is_tail(head, closest, num_agreeing):
+        node, num_known, num_new, is_tail_there = closest, num_blocks, 0, False
+    else:
+        if is_tail_there:
+            num_new = 0  # some block that is there begins with the tail: it serves as well
+        if num_new:
+            first = take_cells(head, num_new)
+            if not first:
+                return NO_CELLS, 0, packed_at(0, 0)
+        if num_agreeing >= block_size:
+            node = split(head, closest, num_agreeing // block_size)
     num_duplicates = _find_duplicates(head, node, blocks, num_known)
-    if num_tail and num_known == num_blocks - 1 and num_agreeing == num_tail:
-        # some block that is there begins with the tail: it serves as well
+    if is_tail_there:
         found_of(head)[num_duplicates] = blocks[num_known]
         num_duplicates += 1
-        num_blocks -= 1
     duplicates = packed_at(head.found, 4 * num_duplicates)
     head.num_duplicate_blocks += num_duplicates
-    if num_known == num_blocks:
+    if not num_new:
         if nodes[node].end:
             nodes[node].priority = max(nodes[node].priority, min(priority, MAX_INT32))
             mark_use(head, node, now)
         return 0, handle_of(head, node) if nodes[node].end else 0, duplicates
     leaf = take_node(head)
     nodes[leaf].parent, nodes[leaf].root = node, nodes[node].root
-    nodes[leaf].num_blocks, nodes[leaf].end = num_blocks - num_known, nodes[node].end + num_blocks - num_known
+    nodes[leaf].first_cell, nodes[leaf].num_blocks = first, num_new
+    nodes[leaf].end = nodes[node].end + num_new
     nodes[leaf].priority = max(0, min(priority, MAX_INT32))
-    _fill(head, leaf, tokens, offset, blocks, num_known)
-    add_child(head, node, leaf, closest, num_agreeing)
+    copy(blocks, num_known, blocks_of(head), first, num_new)
+    num_new_tokens = len(tokens) - num_known * block_size
+    copy(tokens, num_known * block_size, run_tokens(head, leaf), 0, num_new_tokens)
+    run_tokens(head, leaf)[num_new_tokens:] = PADDING_TOKEN
+    head.num_cached_blocks += num_new
+    add_child(head, node, leaf, closest, num_rest)
     mark_use(head, leaf, now)
     push(head, leaf)
-    return len(tokens) - offset, handle_of(head, leaf), duplicates
+    return num_new_tokens, handle_of(head, leaf), duplicates
 
 
 @kernel
 def _is_tail(head: Any, node: Any, num_tokens: Any) -> Any:
     """Whether a run is filled up with padding from its token number `num_tokens` on."""
-    cell = nodes_of(head)[node].first_cell
-    for _ in range(num_tokens // head.block_size):
-        cell = cells_of(head)[cell].next
-    return block_tokens(head, cell)[num_tokens % head.block_size] == PADDING_TOKEN
+    return run_tokens(head, node)[num_tokens] == PADDING_TOKEN
 
 
 @kernel
@@ -155,41 +161,14 @@ def _find_duplicates(head: Any, node: Any, blocks: Any, num_known: Any) -> Any:
     """Leaves the given ids that are not those of the last blocks of a path in `found`; returns how many."""
     if num_known == 0:
         return 0
-    cells, found = cells_of(head), found_of(head)
+    found = found_of(head)
     start = find_path(head, node) - num_known
     num_different = 0
     for index in range(num_known):
-        if cells[found[start + index]].block != blocks[index]:
+        if found[start + index] != blocks[index]:
             found[num_different] = blocks[index]
             num_different += 1
     return num_different
-
-
-@kernel
-def _fill(head: Any, leaf: Any, tokens: Any, offset: Any, blocks: Any, start: Any) -> None:
-    """Gives a new leaf the cells of its run: the tokens from `offset` on, and the blocks from `start` on."""
-    nodes, cells = nodes_of(head), cells_of(head)
-    before = 0
-    for number in range(start, len(blocks)):
-        cell = head.free_cell
-        if cell:
-            head.free_cell = cells[cell].next
-        else:
-            cell = head.fresh_cell
-            head.fresh_cell += 1
-        if before:
-            cells[before].next = cell
-        else:
-            nodes[leaf].first_cell = cell
-        before = cell
-        cells[cell].block = blocks[number]
-        block, given = block_tokens(head, cell), tokens[offset : offset + head.block_size]
-        for index in range(len(given)):
-            block[index] = given[index]
-        for index in range(len(given), head.block_size):
-            block[index] = PADDING_TOKEN
-        offset += head.block_size
-    head.num_cached_blocks += len(blocks) - start
 
 
 def lease(address: Any, handle: Any) -> Any:
@@ -249,17 +228,23 @@ def find_cells(address: Any, handle: Any) -> Any:
     """Leaves the cells from the root to a node in `found`; returns how many, or `STALE`."""
     head = head_at(address)
     node = opened(head, handle)
-    return node if node <= 0 else find_path(head, node)
+    if node <= 0:
+        return node
+    num_cells = end = nodes_of(head)[node].end
+    while end:
+        one = nodes_of(head)[node]
+        end -= one.num_blocks
+        for index in range(one.num_blocks):
+            found_of(head)[end + index] = one.first_cell + index
+        node = one.parent
+    return num_cells
 
 
 def find_blocks(address: Any, handle: Any) -> Any:
     """(Number of the node or `STALE`, packed ids of the blocks from the root to its end)."""
     head = head_at(address)
-    cells, found = cells_of(head), found_of(head)
     node = opened(head, handle)
     num_blocks = find_path(head, node) if node > 0 else 0
-    for index in range(num_blocks):
-        found[index] = cells[found[index]].block
     return node, packed_at(head.found, 4 * num_blocks)
 
 

@@ -54,21 +54,20 @@ class View:
         cells = self.path_cells(handle)
         return len(cells) > 0 and bool(self.memory.tokens[cells[-1], -1] < 0)
 
-    def run_cells(self, node: int) -> list[int]:
+    def run_cells(self, node: int) -> range:
         """Those of one run."""
-        cell, cells = self.field(node, "first_cell"), []
-        for _ in range(self.field(node, "num_blocks")):
-            cells.append(cell)
-            cell = int(self.memory.cells["next"][cell])
-        return cells
+        first = self.field(node, "first_cell")
+        return range(first, first + self.field(node, "num_blocks"))
 
     def run_tokens(self, node: int) -> bytes:
         """The packed tokens of one run."""
-        return self.memory.tokens[self.run_cells(node)].tobytes()
+        cells = self.run_cells(node)
+        return self.memory.tokens[cells.start : cells.stop].tobytes()
 
     def run_blocks(self, node: int) -> list[int]:
         """The ids of one run."""
-        blocks: list[int] = self.memory.cells["block"][self.run_cells(node)].tolist()
+        cells = self.run_cells(node)
+        blocks: list[int] = self.memory.blocks[cells.start : cells.stop].tolist()
         return blocks
 
     def children(self, node: int) -> list[int]:

@@ -8,7 +8,9 @@ import numpy as np
 
 from .children_kernels import closest_child, replace
 from .compiled import kernel
-from .memory_kernels import block_tokens, cells_of, found_of, nodes_of
+from .memory_kernels import block_tokens, blocks_of, found_of, nodes_of, run_tokens
+
+STRIDE = 64
 
 
 @kernel
@@ -35,23 +37,19 @@ def walk(head: Any, start: Any, tokens: Any) -> Any:
 @kernel
 def _count_agreeing(head: Any, node: Any, tokens: Any, offset: Any) -> Any:
     """How many tokens of a run agree with `tokens[offset:]`, from their start."""
-    cells = cells_of(head)
-    num_agreeing = 0
-    cell = nodes_of(head)[node].first_cell
-    for _ in range(nodes_of(head)[node].num_blocks):
-        block = block_tokens(head, cell)
-        asked = tokens[offset + num_agreeing : offset + num_agreeing + head.block_size]
+    run, asked = run_tokens(head, node), tokens[offset:]
+    length = min(len(run), len(asked))
+    for start in range(0, length, STRIDE):
+        ours, theirs = run[start : min(start + STRIDE, length)], asked[start : min(start + STRIDE, length)]
         difference = np.int32(0)
-        for index in range(len(asked)):  # without a way out of the loop, so that it runs on vectors
-            difference = np.int32(difference | (block[index] ^ asked[index]))
-        if difference or not len(asked):
-            for index in range(len(asked)):
-                if block[index] != asked[index]:
-                    return num_agreeing + index
-            break
-        num_agreeing += len(asked)
-        cell = cells[cell].next
-    return num_agreeing
+        for index in range(len(ours)):  # without a way out of the loop, so that it runs on vectors
+            difference = np.int32(difference | (ours[index] ^ theirs[index]))
+        if difference:
+            index = 0
+            while ours[index] == theirs[index]:
+                index += 1
+            return start + index
+    return length
 
 
 @kernel
@@ -89,16 +87,13 @@ def split(head: Any, lower: Any, num_blocks: Any) -> Any:
 
     `lower` keeps its identity, and with it its leases, its children and its place in the eviction queue.
     """
-    nodes, cells = nodes_of(head), cells_of(head)
+    nodes = nodes_of(head)
     upper = take_node(head)
-    parent, cell = nodes[lower].parent, nodes[lower].first_cell
-    replace(head, parent, block_tokens(head, cell), lower, upper)
+    parent, first = nodes[lower].parent, nodes[lower].first_cell
+    replace(head, parent, block_tokens(head, first), lower, upper)
     nodes[upper].parent, nodes[upper].root = parent, nodes[lower].root
     nodes[upper].children, nodes[lower].parent = lower, upper
-    nodes[upper].first_cell = cell
-    for _ in range(num_blocks):
-        cell = cells[cell].next
-    nodes[lower].first_cell = cell
+    nodes[upper].first_cell, nodes[lower].first_cell = first, first + num_blocks
     nodes[upper].end = nodes[lower].end - nodes[lower].num_blocks + num_blocks
     nodes[upper].num_blocks = num_blocks
     nodes[lower].num_blocks -= num_blocks
@@ -111,14 +106,20 @@ def split(head: Any, lower: Any, num_blocks: Any) -> Any:
 
 @kernel
 def find_path(head: Any, node: Any) -> Any:
-    """Leaves the cells from the root to the end of a node in `found`; returns how many."""
-    nodes, cells, found = nodes_of(head), cells_of(head), found_of(head)
-    num_blocks = end = nodes[node].end
+    """Leaves the ids of the blocks from the root to the end of a node in `found`; returns how many."""
+    blocks, found = blocks_of(head), found_of(head)
+    num_blocks = end = nodes_of(head)[node].end
     while end:
-        cell = nodes[node].first_cell
-        for index in range(end - nodes[node].num_blocks, end):
-            found[index] = cell
-            cell = cells[cell].next
-        end -= nodes[node].num_blocks
-        node = nodes[node].parent
+        one = nodes_of(head)[node]
+        end -= one.num_blocks
+        copy(blocks, one.first_cell, found, end, one.num_blocks)
+        node = one.parent
     return num_blocks
+
+
+@kernel
+def copy(source: Any, start: Any, target: Any, place: Any, length: Any) -> None:
+    """Copies int32 from one endless array to another."""
+    given, taken = source[start : start + length], target[place : place + length]
+    for index in range(len(given)):
+        taken[index] = given[index]

@@ -44,10 +44,15 @@ def root_of(tree: RadixTree) -> np.void:
     return tree._memory.nodes[tree._roots[""]]
 
 
+def an_extent(tree: RadixTree) -> int:
+    """The number of one of the free extents."""
+    return int(tree._memory.bins["extents"].max())
+
+
 def test_a_sound_tree_passes(tree: RadixTree) -> None:
     head = tree._memory.head
     assert head["free_node"], "no node out of use"
-    assert head["free_cell"], "no cell out of use"
+    assert an_extent(tree), "no cells out of use"
     assert head["num_queued"] > 1, "no order to corrupt"
     assert end_of(tree, 1, 1)["children"] < 0, "no fork to corrupt"
     tree.audit()
@@ -58,7 +63,7 @@ def lose_a_block(tree: RadixTree) -> None:
 
 
 def hold_a_block_twice(tree: RadixTree) -> None:
-    blocks = tree._memory.cells["block"]
+    blocks = tree._memory.blocks
     blocks[last_cell_of(tree, 1, 1, 2, 2, 4, 4)] = blocks[last_cell_of(tree, 1, 1, 5, 5)]
 
 
@@ -97,16 +102,31 @@ def lose_a_fork(tree: RadixTree) -> None:
 
 
 def lose_a_cell(tree: RadixTree) -> None:
-    tree._memory.head["free_cell"] = 0
+    tree._memory.head["fresh_cell"] += 1
 
 
 def lose_a_node(tree: RadixTree) -> None:
     tree._memory.head["free_node"] = 0
 
 
-def chain_a_cell_in_a_circle(tree: RadixTree) -> None:
-    memory = tree._memory
-    memory.cells[memory.head["free_cell"]]["next"] = memory.head["free_cell"]
+def chain_an_extent_in_a_circle(tree: RadixTree) -> None:
+    tree._memory.extents[an_extent(tree)]["after"] = an_extent(tree)
+
+
+def lose_an_extent(tree: RadixTree) -> None:
+    tree._memory.head["fresh_extent"] += 1
+
+
+def shorten_an_extent(tree: RadixTree) -> None:
+    tree._memory.extents[an_extent(tree)]["length"] -= 1
+
+
+def forget_a_tag(tree: RadixTree) -> None:
+    tree._memory.tags[tree._memory.tags == an_extent(tree)] = 0
+
+
+def forget_a_bin(tree: RadixTree) -> None:
+    tree._memory.bins["words"] = 0
 
 
 def forget_a_hold(tree: RadixTree) -> None:
@@ -189,7 +209,11 @@ def make_a_circle(tree: RadixTree) -> None:
         lose_a_fork,
         lose_a_cell,
         lose_a_node,
-        chain_a_cell_in_a_circle,
+        chain_an_extent_in_a_circle,
+        lose_an_extent,
+        shorten_an_extent,
+        forget_a_tag,
+        forget_a_bin,
         forget_a_hold,
         forget_a_lease,
         miscount_leases,

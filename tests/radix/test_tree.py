@@ -210,6 +210,20 @@ def test_chains_of_ten_thousand_nodes_are_no_problem() -> None:
     tree.audit()
 
 
+def test_a_long_run_finds_room_although_only_short_gaps_are_free() -> None:
+    tree = RadixTree(1, room=64)
+    for token in range(64):
+        tree.insert(pack([token]), [token], "")
+    for token in range(0, 64, 2):
+        tree.match(pack([token]), "")
+    assert sorted(tree.evict(32)) == list(range(1, 64, 2))
+    tree.insert(pack(range(100, 132)), range(1, 64, 2), "")
+    tree.audit()
+    assert tree.match(pack(range(100, 132)), "").blocks == list(range(1, 64, 2))
+    assert len(tree.clear()) == 64
+    tree.audit()
+
+
 def test_a_leaf_at_the_end_of_a_chain_is_shortened() -> None:
     tree = RadixTree(1)
     for end in [*range(1, 16), 115]:
