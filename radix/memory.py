@@ -18,8 +18,8 @@ empty prefix of whatever namespace, which has no children and needs no lease. Wh
 `parent` (nodes), `zero` (forks) and `after` (extents), behind it is what has never been in use.
 
 A run lies in one piece, so it is compared, copied and freed at the speed of memory, and split for nothing. There are
-more cells than blocks expected, or the gaps between runs would soon be short (`SLACK_SHIFT`); if none is long enough for
-a run, memory grows: where lengths are at their worst there will be several times as many cells as blocks.
+more cells than blocks expected, or the gaps between runs would soon be short (`SLACK_SHIFT`); if none is long enough
+for a run, memory grows: where lengths are at their worst there will be several times as many cells as blocks.
 
 Kernels check no bound: they answer `FULL` before they change anything, and `Memory.grow` makes room. Nothing in it is
 a Python object, so the garbage collector never walks a tree.
