@@ -137,7 +137,7 @@ class Soak:
         keeps = sampling.n == 1 and constraint is None
         if keeps:
             self.busy.add(index)
-        begun = Open(chat.token_ids, sampling, constraint, asked, index if keeps else None, self._steps_to_live())
+        begun = Open(list(chat.token_ids), sampling, constraint, asked, index if keeps else None, self._steps_to_live())
         begun.num_open = sampling.n
         self.open[request_id] = begun
         self.num_started += 1
@@ -220,7 +220,7 @@ class Soak:
         if request.constraint is not None:
             said = []
         sampling = replace(request.sampling, max_tokens=(request.sampling.max_tokens or 0) - len(said))
-        completions = self.plain.generate([request.prompt + said], sampling, request.constraint)
+        completions = self.plain.generate([[*request.prompt, *said]], sampling, request.constraint)
         truth = {completion.index: [*said, *completion.token_ids] for completion in completions}
         self.tally.num_checked += 1
         self.tally.num_different += truth != request.tokens

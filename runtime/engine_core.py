@@ -31,6 +31,7 @@ from .schedule.recompute_cost import recompute_cost
 from .schedule.scheduler import Scheduler
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
+from .tokenizer.render_memory import RenderMemory
 
 
 class EngineCore:
@@ -103,6 +104,7 @@ class EngineCore:
             ),
             on_finish=self._settle,
         )
+        self._renderings = RenderMemory(loaded.tokenizer.chat_template)
         self._replies = ReplyMemory(config.reply_memory_bytes)
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
@@ -138,7 +140,7 @@ class EngineCore:
         Give `Conversation.text` to `add` as `conversation`, so that the reply is remembered in turn. `options` are
         those of `ChatTemplate.render`.
         """
-        pieces = self.tokenizer.chat_template.render(messages, **options)
+        pieces = self._renderings.render(messages, namespace=namespace, **options)
         return self._replies.encode(self.tokenizer, pieces, messages, namespace)
 
     def enqueue(self, requests: list[Request]) -> str:
@@ -281,6 +283,7 @@ class EngineCore:
         """What is remembered besides KV. Safe on any thread."""
         return KeptBytes(
             replies=self._replies.num_bytes,
+            renderings=self._renderings.num_bytes,
             traffic=self._traffic.num_bytes,
             constraints=self.compiler.num_cached_bytes,
             sampling_tables=self._sampler.num_table_bytes,

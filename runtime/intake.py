@@ -12,7 +12,10 @@ import random
 import secrets
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Unpack
+
+import numpy as np
 
 from ..errors import PromptTooLong, RequestError
 from ..fsm import Compiler, Constraint
@@ -161,31 +164,38 @@ class Intake:
             return compiler.structural_tag(spec.source, whitespace=spec.whitespace)
         return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source, spec.syntax)
 
-    def token_ids(self, prompt: Prompt) -> list[int]:
+    def token_ids(self, prompt: Prompt) -> array[int]:
         """Text to ids (with the tokenizer's beginning-of-text token if it adds one); ids are checked.
+
+        An `array("i")` of ids is taken as it is, which costs next to nothing however long it is.
 
         Raises:
             RequestError: empty, or an id out of the vocabulary (with its position).
         """
         if isinstance(prompt, str):
-            token_ids = self._tokenizer.encode_prompt(prompt)
+            token_ids = array("i", self._tokenizer.encode_prompt(prompt))
         else:
-            token_ids = list(prompt)
-            self._check_ids(token_ids)
+            token_ids = self._checked(prompt)
         if not token_ids:
             raise RequestError("prompt: it is empty; give at least one token", param="prompt")
         return token_ids
 
-    def _check_ids(self, token_ids: list[int]) -> None:
+    def _checked(self, prompt: Sequence[int]) -> array[int]:
         size = self._vocab_size
-        # The usual case in C; the loop finds out which id is wrong.
-        if token_ids and {int}.issuperset(map(type, token_ids)) and 0 <= min(token_ids) <= max(token_ids) < size:
-            return
-        for position, token_id in enumerate(token_ids):
+        is_array = isinstance(prompt, array) and prompt.typecode == "i"
+        # The usual cases in C; the loop finds out which id is wrong.
+        if is_array or {int}.issuperset(map(type, prompt)):
+            with suppress(OverflowError):
+                token_ids = prompt if isinstance(prompt, array) else array("i", prompt)
+                ids = np.frombuffer(token_ids, np.int32)
+                if not ids.size or (ids.min() >= 0 and ids.max() < size):
+                    return token_ids
+        for position, token_id in enumerate(prompt):
             if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < size:
                 raise RequestError(
                     f"prompt: {token_id!r} at position {position} is not a token id in [0, {size})", param="prompt"
                 )
+        return array("i", prompt)
 
     def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
         """`max_tokens`, cut to what the context and the pool can hold."""

@@ -43,7 +43,7 @@ class Conversation:
         num_spliced_tokens: how many of the first ids are remembered ones.
     """
 
-    token_ids: list[int]
+    token_ids: array[int]
     text: str
     num_spliced_tokens: int
 
@@ -70,12 +70,11 @@ class ReplyMemory:
         `messages` are those that were rendered: they say where a reply may be.
         """
         if any(CUT in piece for piece in pieces):
-            return Conversation(tokenizer.encode_pieces(pieces), "", 0)
+            return Conversation(array("i", tokenizer.encode_pieces(pieces)), "", 0)
         text = CUT.join(pieces)
         known, end = self._longest(text, messages, namespace)
-        rest = text[end:].split(CUT)
-        token_ids = [*known, *tokenizer.encode_pieces(rest, at_start=not end)]
-        return Conversation(token_ids, text, len(known))
+        rest = tokenizer.encode_pieces(text[end:].split(CUT), at_start=not end)
+        return Conversation(known + array("i", rest), text, len(known))
 
     def remember(self, text: str, reply: str, token_ids: Sequence[int], namespace: str) -> None:
         """Keeps the ids of a conversation's text and the reply to it."""

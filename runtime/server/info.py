@@ -117,12 +117,12 @@ def _json(body: object) -> Response:
 
 def _tokenize(service: Service, body: TokenizeRequest) -> list[int]:
     if body.prompt is None:
-        return chat_prompt(service.engine, body).token_ids
+        return list(chat_prompt(service.engine, body).token_ids)
     if not body.prompt:
         return []
     try:
         if body.add_special_tokens:
-            return service.engine.intake.token_ids(body.prompt)
+            return list(service.engine.intake.token_ids(body.prompt))
         return service.engine.tokenizer.encode(body.prompt)
     except RequestError as error:
         raise api_error(error, param="prompt") from error

@@ -43,7 +43,7 @@ class EngineFace(Protocol):
 class EngineCall:
     """One request to the engine."""
 
-    prompt_ids: list[int]
+    prompt_ids: Sequence[int]
     sampling: SamplingParams
     spec: ConstraintSpec | None
     options: RequestOptions
@@ -213,7 +213,7 @@ def _sampling(
 
 
 def _call(
-    prompt_ids: list[int], sampling: SamplingParams, wanted: Wanted | None, body: Generation, api_key: str | None
+    prompt_ids: Sequence[int], sampling: SamplingParams, wanted: Wanted | None, body: Generation, api_key: str | None
 ) -> EngineCall:
     options = RequestOptions(
         namespace=namespace_of(body.cache_salt, api_key),

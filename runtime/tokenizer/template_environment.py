@@ -62,7 +62,7 @@ def template_environment() -> jinja2.Environment:
     environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _GenerationTag]
     )
-    environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
+    environment.globals |= {"raise_exception": _raise_exception, "strftime_now": strftime_now}
     environment.filters["tojson"] = _tojson
     return environment
 
@@ -83,7 +83,7 @@ def _raise_exception(message: str) -> NoReturn:
     raise RefusedByTemplate(message)
 
 
-def _strftime_now(format: str) -> str:
+def strftime_now(format: str) -> str:
     return datetime.datetime.now().strftime(format)
 
 

@@ -20,6 +20,7 @@ from phloem.runtime.engine import Engine
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
 from phloem.runtime.request import SamplingParams
+from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
 
 EOS = 256
 VOCAB_SIZE = 257
@@ -139,6 +140,7 @@ class ByteTokenizer:
 
     vocab_size = VOCAB_SIZE
     eos_ids = (EOS,)
+    chat_template = ChatTemplate(CHATML, "test", token_texts={}, special_texts=())
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         return list(text.encode())

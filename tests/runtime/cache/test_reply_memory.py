@@ -23,7 +23,7 @@ def test_twenty_turns_hit_every_earlier_token_but_the_last(engine: ph.Engine) ->
     for turn in range(20):
         messages.append({"role": "user", "content": f"Question {turn}: which city?"})
         chat = engine.encode_chat(messages)
-        num_respelled += chat.token_ids != engine.tokenizer.apply_chat_template(messages)
+        num_respelled += list(chat.token_ids) != engine.tokenizer.apply_chat_template(messages)
         completion = engine.generate(chat.token_ids, SAMPLED, conversation=chat.text)
         assert completion.usage.cached_tokens >= earlier - 1
         ended = completion.token_ids[-1] in engine.tokenizer.eos_ids
@@ -61,7 +61,7 @@ def test_the_ids_say_the_text_whatever_is_remembered(engine: ph.Engine) -> None:
         assert (chat.num_spliced_tokens > 0) == is_known
         assert tokenizer.decode(chat.token_ids) == tokenizer.decode(tokenizer.encode_pieces(pieces))
         if not is_known:
-            assert chat.token_ids == tokenizer.encode_pieces(pieces)
+            assert list(chat.token_ids) == tokenizer.encode_pieces(pieces)
 
 
 def test_an_earlier_turn_may_be_taken_up_again(engine: ph.Engine) -> None:
