@@ -9,12 +9,6 @@ is kept (rows, drafts, text automata) refers to it. A request that has ended let
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
 from ..errors import EmptyLanguage
 from .automaton.automaton import UNUSED_AUTOMATON_BYTES, Automaton
 from .cursor import Cursor
@@ -56,12 +50,14 @@ class Constraint:
         self.budget = Budget(self.automaton, self.liveness, self.masks)
         self.drafts = Drafts(self.automaton)
         self.habits = Habits()
-        self.moves = Moves(self.automaton.stays_on_plain)
         self.repeats: Repeats | None = None
         self.key_budget: KeyBudget | None = None
+        step = self.automaton.step if self.liveness.is_by_bytes else self.liveness.step
         if network.key_texts:
             self.repeats = Repeats(self.automaton, self.liveness)
             self.key_budget = KeyBudget(self.automaton, self.liveness, self.budget, self.repeats)
+            step = self.repeats.first_step
+        self.moves = Moves(step, self.automaton.memory, self.automaton.stays_on_plain)
         if not self.liveness.is_possible(self.automaton.start):
             raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
 
@@ -81,18 +77,6 @@ class Constraint:
     def is_within(self, max_tokens: int) -> bool:
         """Whether `max_tokens >= min_tokens()`, which is cheaper to ask where there are plenty."""
         return self.cursor().is_within(max_tokens)
-
-    def stepper(self) -> tuple[Callable[[Any, int, int], int], npt.NDArray[np.int64]]:
-        """f(memory, state, token_id) -> state (0: refused; negative: ask `automaton.advance`), and its memory.
-
-        Negative also where a key ends that has to be remembered: ask `repeats`.
-        """
-        step, memory = self.automaton.stepper()
-        if self.repeats is not None:
-            return self.repeats.stepper(), memory
-        if self.liveness.is_by_bytes:
-            return step, memory
-        return lambda _, state, token_id: self.liveness.advance(state, token_id), memory
 
     def accepts(self, text: bytes) -> bool:
         """Whether it is a whole text of the language."""

@@ -23,7 +23,6 @@ from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess, guess_from
 from .habits import FREE, NEW
 from .jump import MAX_TAIL_TOKENS
 from .keys.key_budget import Place
-from .keys.repeats import Repeats
 from .keys.written import Written, in_string, since
 from .memory import IN_KEY, NEVER
 from .text.alphabet import Ints
@@ -39,7 +38,7 @@ class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time."""
 
     __slots__ = (
-        "_free", "_masks", "_memory", "_plain", "_repeats", "_rows", "_size", "_state", "_step", "_targets", "_trail",
+        "_free", "_is_plain", "_masks", "_moves", "_repeats", "_rows", "_size", "_state", "_targets", "_trail",
         "_written", "constraint",
     )  # fmt: skip
 
@@ -48,14 +47,23 @@ class Cursor:
         self._masks = constraint.masks
         self._rows = constraint.masks.rows
         # what advance needs, bound once: it is called for every token
-        self._targets, self._free = constraint.moves.targets, constraint.moves.free
-        self._plain = constraint.vocabulary.plain_words
-        self._step, self._memory = constraint.stepper()
+        self._is_plain = constraint.vocabulary.is_plain
         self._size = constraint.vocabulary.size
         self._repeats = constraint.repeats
         self._trail = trail
-        self._written = written  # None, nearly always: no key that the automaton does not know of has been written
         self._state = trail.last_state(constraint.automaton.start)
+        self._remember(written)
+
+    def _remember(self, written: Written | None) -> None:
+        """Takes up a memory of keys, and the steps that change nothing in it.
+
+        None, nearly always: no key that the automaton does not know of has been written.
+        """
+        self._written = written
+        moves = self.constraint.moves
+        if self._repeats is not None and written is not None and written.objects is not None:
+            moves = self._repeats.moves
+        self._moves, self._targets, self._free = moves, moves.targets, moves.free
 
     # ---------------------------------------------------------------- where it stands
 
@@ -287,65 +295,61 @@ class Cursor:
         state = self._state
         known = self._targets.get(state)
         target = known.get(token_id) if known is not None else None
-        if target is None and state in self._free and 0 <= token_id < self._size:
-            target = state if self._plain[token_id >> 5] >> (token_id & 31) & 1 else None
-        if self._repeats is not None and (target is None or self._written is not None):
-            target = self._remembered(self._repeats, token_id, target)
-            if target == 0:
-                return False
-        elif target is None:
-            target = self._found(state, token_id)
-            if target == 0:
-                return False
+        if target is None:
+            if state in self._free and 0 <= token_id < self._size and self._is_plain[token_id]:
+                target = state
+            else:
+                target = self._found(state, token_id)
+                if target == 0:
+                    return False
         trail = self._trail
         trail.states.append(target)
         trail.tokens.append(token_id)
         self._state = target
         return True
 
-    def after(self, state: int, token_id: int) -> int:
-        """The state after a token; 0 if it is not allowed, -1 after EOS."""
-        known = self._targets.get(state)
-        target = known.get(token_id) if known is not None else None
-        return self._found(state, token_id) if target is None else target
-
-    def _remembered(self, repeats: Repeats, token_id: int, known: int | None) -> int:
-        """The state after a token, 0 if it is not allowed; sees to it that keys are remembered.
-
-        Args:
-            known: the state, if it is known, and no key ends in the token.
-        """
-        state, written = self._state, self._written
-        is_empty = written is None or written.objects is None
-        if known is not None and (is_empty or written is None or repeats.is_quiet(written, known, token_id)):
-            return known
+    def _found(self, state: int, token_id: int) -> int:
+        """The state after a token whose step is not known, 0 if it is not allowed; remembers its keys."""
         if state == FINISHED or not 0 <= token_id < self._size:
             return 0
-        if known is None:
-            plain = self._step(self._memory, state, token_id)
-            if plain == 0:
-                return FINISHED if token_id in self.constraint.vocabulary.eos_ids and self.is_accepting else 0
-            if plain > 0:
-                self.constraint.moves.learn(state, token_id, plain)
-                if is_empty or written is None or repeats.is_quiet(written, plain, token_id):
-                    return plain
-        target, self._written, _ = repeats.follow(written, state, token_id, len(self._trail) + 1, self._typed)
+        target = self._moves.take(state, token_id)
+        if target > 0:
+            return target
+        if token_id in self.constraint.vocabulary.eos_ids:
+            return FINISHED if self.is_accepting else 0
+        if target < 0 and self._repeats is not None:
+            num_tokens = len(self._trail) + 1
+            target, written, _ = self._repeats.follow(self._written, state, token_id, num_tokens, self._typed)
+            if written is not self._written:
+                self._remember(written)
+        elif target < 0:
+            target = self._helped(state, token_id)
         return target
 
-    def _found(self, state: int, token_id: int) -> int:
-        """The state after a token that nobody has taken here before; 0 if it is not allowed."""
-        if state == FINISHED or not 0 <= token_id < self._size:
-            return 0
-        target = self._step(self._memory, state, token_id)
-        if target <= 0:
-            if token_id in self.constraint.vocabulary.eos_ids:
-                return FINISHED if self.is_accepting else 0
-            if target < 0 and self._repeats is not None:  # a key ends: never kept, since it has to be remembered
-                return self._repeats.advance(state, token_id)
-            target = self.constraint.automaton.advance(state, token_id) if target < 0 else 0
+    def _helped(self, state: int, token_id: int) -> int:
+        """The state after a token for which the automaton has to grow."""
+        target = self.constraint.automaton.advance(state, token_id)
         if target > 0:
             self.constraint.moves.learn(state, token_id, target)
         return target
+
+    def after(self, state: int, token_id: int) -> int:
+        """The state after a token, whatever keys were written before; 0 if it is not allowed, -1 after EOS."""
+        moves = self.constraint.moves
+        known = moves.targets.get(state)
+        target = known.get(token_id) if known is not None else None
+        if target is not None:
+            return target
+        if state == FINISHED or not 0 <= token_id < self._size:
+            return 0
+        target = moves.take(state, token_id)
+        if target <= 0 and token_id in self.constraint.vocabulary.eos_ids:
+            return FINISHED if self.constraint.automaton.is_accepting(state) else 0
+        if target >= 0:
+            return target
+        if self._repeats is not None:  # a key ends: never kept, since it has to be remembered
+            return self._repeats.advance(state, token_id)
+        return self._helped(state, token_id)
 
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens)."""
@@ -353,7 +357,8 @@ class Cursor:
             raise ValueError(f"cannot take back {num_tokens} of {len(self._trail)} tokens")
         if num_tokens:
             self._trail.cut(num_tokens)
-            self._written = since(self._written, len(self._trail))
+            if self._written is not None:
+                self._remember(since(self._written, len(self._trail)))
             self._state = self._trail.last_state(self.constraint.automaton.start)
 
     def fork(self) -> Cursor:

@@ -111,6 +111,8 @@ NETWORK_HEAD = 18
 # columns of a state record and of a stack record
 S_OFFSET, S_SIZE, S_ACCEPTS, S_COST, S_ROW, S_BYTE, S_NEXT, S_KEY = range(8)
 STATE_WIDTH = 8
+PLACE_BITS = 2  # of S_KEY: NO_KEY, BEFORE_KEY or IN_KEY; above them where a reader of JSON stands (`written_kernels`)
+PLACE_MASK = (1 << PLACE_BITS) - 1
 F_RETURN, F_COUNT, F_OWED, F_PARENT, F_COST = range(5)
 STACK_WIDTH = 5
 ROW_WIDTH, ROW_OWNER = 257, 256  # of a row: a target by byte, and the state it belongs to

@@ -5,23 +5,32 @@ repeat themselves (keys, punctuation, the values of enums), and whoever walks on
 token comes to the same state: states are never renumbered, so what is known stays true.
 
 Inside of a text almost every token leads back to the state it was taken in, and it is another one each time. Such a
-state is known by a flag: every token of plain characters (`Vocabulary.plain_words`) leads back to it.
+state is known by a flag: every token of plain characters (`Vocabulary.is_plain`) leads back to it.
 
-It knows numbers only. At most MAX_MOVES; then it begins anew, else texts that never come again would fill it for good.
+It knows numbers only: what a step is, and whether it depends on the state alone, is for the function to say that it is
+given. At most MAX_MOVES; then it begins anew, else texts that never come again would fill it for good.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
+
 MAX_MOVES = 1 << 13
 MOVE_BYTES = 340  # of a dictionary with one token and the state after it, which is more than a second token costs
+
+
+TakeToken = Callable[[npt.NDArray[np.int64], int, int], int]
+"""f(memory of the automaton, state, token id) -> the state after the token; below 1: there is none to be kept."""
 
 
 class Moves:
     """Known steps of one automaton.
 
     Args:
+        step: what is done where a step is not known; memory: its first argument.
         stays: whether every token of plain characters leads from a state back to it.
 
     Attributes:
@@ -29,9 +38,11 @@ class Moves:
         free: states of which it is known that such tokens lead back. Likewise.
     """
 
-    __slots__ = ("_asked", "_num_moves", "_stays", "free", "targets")
+    __slots__ = ("_asked", "_memory", "_num_moves", "_stays", "_step", "free", "targets")
 
-    def __init__(self, stays: Callable[[int], bool]) -> None:
+    def __init__(self, step: TakeToken, memory: npt.NDArray[np.int64], stays: Callable[[int], bool]) -> None:
+        self._step = step
+        self._memory = memory
         self._stays = stays
         self.targets: dict[int, dict[int, int]] = {}
         self.free: set[int] = set()
@@ -43,8 +54,15 @@ class Moves:
         """Memory of what is kept, roughly, and never less."""
         return MOVE_BYTES * self._num_moves
 
+    def take(self, state: int, token_id: int) -> int:
+        """Takes a step that is not known, which is kept from then on if it leads to a state."""
+        target = self._step(self._memory, state, token_id)
+        if target > 0:
+            self.learn(state, token_id, target)
+        return target
+
     def learn(self, state: int, token_id: int, target: int) -> None:
-        """Keeps a step that the automaton has taken."""
+        """Keeps a step."""
         if self._num_moves >= MAX_MOVES:
             self.targets.clear()
             self.free.clear()

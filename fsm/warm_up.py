@@ -95,4 +95,5 @@ def _use_rarely(constraint: Constraint) -> None:
         state, written = constraint.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:
             constraint.repeats.row(written, state, constraint.masks.row(state).bits, lambda: b"a")
+            constraint.repeats.moves.take(state, constraint.vocabulary.ids.get(b"a", 0))
     keep_rows(automaton.memory, automaton.memory[CAP_ROWS])  # all of them

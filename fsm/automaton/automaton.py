@@ -151,7 +151,7 @@ class Automaton:
 
     def key_place(self, state: int) -> int:
         """NO_KEY, or BEFORE_KEY or IN_KEY: whether a key that has to be remembered may begin here, or has begun."""
-        return int(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_KEY])
+        return int(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_KEY]) & k.PLACE_MASK
 
     def has_bytes(self, state: int) -> bool:
         """Whether anything at all may follow."""
@@ -208,12 +208,11 @@ class Automaton:
             return self._call(lambda: automaton_kernels.advance(self._memory, state, token_id))
         return target
 
-    def stepper(self) -> tuple[Callable[[Any, int, int], int], npt.NDArray[np.int64]]:
-        """The compiled step f(memory, state, token_id) and its memory, for callers to whom a microsecond matters.
-
-        A result below zero means: call `advance` instead.
-        """
-        return automaton_kernels.advance, self._memory
+    @property
+    def step(self) -> Callable[[Any, int, int], int]:
+        """The compiled f(memory, state, token_id), for callers to whom a microsecond matters; below zero: `advance`."""
+        step: Callable[[Any, int, int], int] = automaton_kernels.advance
+        return step
 
     def advance_bytes(self, state: int, data: bytes) -> int:
         """The state after some bytes; 0 if they are refused."""
@@ -233,7 +232,7 @@ class Automaton:
         return self._call(lambda: automaton_kernels.ask(self._memory, k.WITHOUT_TEXTS, state, 0))
 
     def stays_on_plain(self, state: int) -> bool:
-        """Whether every token of plain characters (`Vocabulary.plain_words`) leads back to the state."""
+        """Whether every token of plain characters (`Vocabulary.is_plain`) leads back to the state."""
         return bool(text_walk_kernels.stays_on_plain(self._memory, state))
 
     def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:

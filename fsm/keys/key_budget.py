@@ -121,7 +121,7 @@ class KeyBudget:
         cleared = np.zeros(32 * len(left), np.bool_)
         for token_id in np.flatnonzero(targets).tolist():
             target = int(targets[token_id])
-            if self._changes(place, token_id, target):
+            if self._changes(token_id, target):
                 after = self._after(place, token_id)
                 cleared[token_id] = self._bound(after, limit, known) > limit
             elif self._owes:
@@ -146,14 +146,12 @@ class KeyBudget:
                     token_id = int(vocabulary.trie.next_same[token_id])
         return found
 
-    def _changes(self, place: Place, token_id: int, target: int) -> bool:
+    def _changes(self, token_id: int, target: int) -> bool:
         """Whether there is more to know of the place behind a token than its state."""
         key_place = self._repeats.place(target)
         if not self._owes:
             return key_place != k.NO_KEY
-        written = place[0]
-        is_escaped = written is not None and written.mode == written_kernels.ESCAPE
-        return key_place == k.IN_KEY or is_escaped or bool(self._repeats.tokens.has_structure[token_id])
+        return key_place == k.IN_KEY or bool(self._repeats.tokens.has_structure[token_id])
 
     def _after(self, place: Place, token_id: int) -> Place:
         """The place behind a token that repeats no key."""

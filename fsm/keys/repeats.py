@@ -27,12 +27,13 @@ import numpy.typing as npt
 from .. import memory as k
 from ..automaton.automaton import Automaton
 from ..masks.liveness import Liveness
+from ..moves import Moves, TakeToken
 from ..record import record
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from . import written_kernels
 from .written import OpenObject, Written, added
-from .written_kernels import ESCAPE, KEY_ENDS, OPENS, UNKNOWN
+from .written_kernels import KEY_ENDS, OPENS
 
 if TYPE_CHECKING:
     from ..vocabulary.key_tokens import KeyTokens
@@ -48,12 +49,11 @@ class Step:
 
     Attributes:
         target: the state behind it; 0: it is refused.
-        mode, events, begin: as `written_kernels.follow` has them.
+        events, begin: as `written_kernels.follow` has them.
         place: `Automaton.key_place` of the target.
     """
 
     target: int
-    mode: int = UNKNOWN
     events: tuple[tuple[int, int, int], ...] = ()
     begin: int = -1
     place: int = k.NO_KEY
@@ -63,7 +63,11 @@ REFUSED = Step(0)
 
 
 class Repeats:
-    """What is forbidden under one automaton whose network has keys to be remembered."""
+    """What is forbidden under one automaton whose network has keys to be remembered.
+
+    Attributes:
+        moves: steps taken while keys are remembered that leave them as they are.
+    """
 
     def __init__(self, automaton: Automaton, liveness: Liveness) -> None:
         self._automaton = automaton
@@ -71,11 +75,12 @@ class Repeats:
         self._vocabulary = automaton.vocabulary
         self._steps: dict[int, Step] = {}
         self._places: dict[int, int] = {}
+        self.moves = Moves(self._quiet_step, automaton.memory, self._stays)
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
-        return STEP_BYTES * len(self._steps) + 100 * len(self._places)
+        return STEP_BYTES * len(self._steps) + 100 * len(self._places) + self.moves.num_bytes
 
     @cached_property
     def tokens(self) -> KeyTokens:
@@ -113,11 +118,11 @@ class Repeats:
             num_tokens: of the text with it; 0: it is only tried.
             typed: what has been written since the last quote that opened a string, the text being in that string.
         """
-        mode = UNKNOWN if written is None or written.objects is None else written.mode
-        same = (state << 24 | token_id) << 2 | mode
+        has_keys = written is not None and written.objects is not None
+        same = (state << 24 | token_id) << 1 | has_keys
         step = self._steps.get(same)
         if step is None:
-            step = self._step(state, self._vocabulary.tokens[token_id], mode)
+            step = self._step(state, self._vocabulary.tokens[token_id], has_keys)
             if len(self._steps) >= MAX_KEPT:
                 self._steps.clear()
             self._steps[same] = step
@@ -129,34 +134,38 @@ class Repeats:
         self, written: Written | None, state: int, text: bytes, typed: Callable[[], bytes]
     ) -> tuple[int, Written | None]:
         """As `follow`, for any bytes."""
-        mode = UNKNOWN if written is None or written.objects is None else written.mode
-        step = self._step(state, text, mode)
+        step = self._step(state, text, written is not None and written.objects is not None)
         return self._after(written, step, text, 0, typed)[:2] if step.target else (0, written)
 
     def allows(self, text: bytes) -> bool:
         """Whether a text that the automaton lets through repeats no key."""
         return not text or bool(self.read(None, self._automaton.start, text, bytes)[0])
 
-    def stepper(self) -> Callable[[npt.NDArray[np.int64], int, int], int]:
-        """f(memory, state, token_id) -> state if no key ends in the token (0: refused; -1: ask `follow`)."""
+    @property
+    def first_step(self) -> TakeToken:
+        """The step while no key is remembered, for `Moves`: below zero if a key ends in the token (ask `follow`)."""
         if self._liveness.is_by_bytes:
-            step: Callable[[npt.NDArray[np.int64], int, int], int] = written_kernels.advance_without_key
+            step: TakeToken = written_kernels.advance_without_keys
             return step
         return lambda memory, state, token_id: -1
+
+    def _quiet_step(self, memory: npt.NDArray[np.int64], state: int, token_id: int) -> int:
+        """The step while keys are remembered: below zero if one ends or may not be left, or a brace counts."""
+        if not self._liveness.is_by_bytes:
+            return -1
+        target = int(written_kernels.advance_with_keys(memory, state, token_id))
+        return target if target <= 0 or self.is_endless or self.place(target) == k.NO_KEY else -1
+
+    def _stays(self, state: int) -> bool:
+        """Whether tokens of plain characters change nothing at all: braces in strings are but characters."""
+        memory = self._automaton.memory
+        return self._automaton.stays_on_plain(state) and bool(written_kernels.is_in_string(memory, state))
 
     def advance(self, state: int, token_id: int) -> int:
         """The state after a token, whatever was written before; 0 if it is not allowed."""
         if self._liveness.is_by_bytes:
             return self._automaton.advance(state, token_id)
         return self._liveness.advance(state, token_id)
-
-    def is_quiet(self, written: Written, target: int, token_id: int) -> bool:
-        """Whether a token in which no key ends leaves the memory as it is, and repeats nothing."""
-        if written.objects is None:
-            return True
-        if self.tokens.has_structure[token_id] or written.mode == ESCAPE:
-            return False
-        return self.is_endless or self.place(target) == k.NO_KEY
 
     def place(self, state: int) -> int:
         """`Automaton.key_place`, kept."""
@@ -167,18 +176,18 @@ class Repeats:
             found = self._places[state] = self._automaton.key_place(state)
         return found
 
-    def _step(self, state: int, text: bytes, mode: int) -> Step:
+    def _step(self, state: int, text: bytes, has_keys: bool) -> Step:
         memory, data = self._automaton.memory, np.frombuffer(text, np.uint8)
         events = np.empty(3 * len(text), np.int32)
-        target, mode_after, count, begin = written_kernels.follow(memory, state, data, mode, events)
+        target, count, begin = written_kernels.follow(memory, state, data, has_keys, events)
         while target < 0:
             self._automaton.make_room(target)
-            target, mode_after, count, begin = written_kernels.follow(memory, state, data, mode, events)
+            target, count, begin = written_kernels.follow(memory, state, data, has_keys, events)
         if not target or not self._liveness.is_possible(target):
             return REFUSED
         numbers = events[: 3 * count].tolist()
         kinds = tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
-        return Step(int(target), int(mode_after), kinds, int(begin), self.place(int(target)))
+        return Step(int(target), kinds, int(begin), self.place(int(target)))
 
     def _after(
         self, written: Written | None, step: Step, token: bytes, num_tokens: int, typed: Callable[[], bytes]
@@ -211,8 +220,8 @@ class Repeats:
                 return 0, written, b""
         if objects is None and was_empty:
             return step.target, written, begun
-        if step.events or written is None or step.mode != written.mode:
-            written = Written(num_tokens, written, objects, depth, step.mode)
+        if step.events:
+            written = Written(num_tokens, written, objects, depth)
         return step.target, written, begun
 
     # ---------------------------------------------------------------- what is left out

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from ..record import record
-from .written_kernels import OUTSIDE
 
 
 class Keys:
@@ -100,14 +99,12 @@ class Written:
         before: the version before it; None if there was no memory.
         objects: the innermost object with remembered keys; None if there is none any more.
         depth: how many objects without remembered keys are open in it.
-        mode: where a reader of the text stands (`written_kernels`), as long as there are objects.
     """
 
     num_tokens: int
     before: Written | None
     objects: OpenObject | None
     depth: int = 0
-    mode: int = OUTSIDE
 
     @property
     def innermost(self) -> OpenObject | None:

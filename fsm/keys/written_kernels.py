@@ -1,4 +1,10 @@
-"""Compiled: what a token does to the keys of the objects that are open, and the tokens below a path of the trie."""
+"""Compiled: what a token does to the keys of the objects that are open, and the tokens below a path of the trie.
+
+The *mode* tells where a reader of JSON stands: it decides whether a brace begins an object or is a character of a
+string. While keys are remembered every state has one mode, whatever was read before it, since what may follow is the
+same: of two modes that differ by more than an escape only one can end well, the number of quotes being even. So it is
+noted in the record of the state, by those who first come there with keys, and neither texts nor cursors carry it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +21,8 @@ from ..memory import (
     IN_KEY,
     K_TEXT,
     KIND,
+    PLACE_BITS,
+    PLACE_MASK,
     POOL,
     S_ACCEPTS,
     S_BYTE,
@@ -47,8 +55,8 @@ from ..memory import (
 from ..text.counted_kernels import counted_step
 from ..text.text_kernels import clear_tokens
 
-UNKNOWN, OUTSIDE, IN_STRING, ESCAPE = range(4)  # where a reader of JSON stands; UNKNOWN: nobody has to know yet
-OPENS, CLOSES, KEY_ENDS = range(3)
+UNKNOWN, OUTSIDE, IN_STRING, ESCAPE = range(4)  # modes: where a reader of JSON stands
+NOTHING, OPENS, CLOSES, KEY_ENDS = range(4)
 QUOTE, BACKSLASH, LEFT_BRACE, RIGHT_BRACE = 0x22, 0x5C, 0x7B, 0x7D
 
 
@@ -73,65 +81,109 @@ def _ends_key(memory: Any, state: Any) -> Any:
     return False
 
 
+@inner_kernel
+def _is_in_key(memory: Any, state: Any) -> Any:
+    return i32(memory[STATES])[state * STATE_WIDTH + S_KEY] & PLACE_MASK == IN_KEY
+
+
+@inner_kernel
+def _mode(memory: Any, state: Any) -> Any:
+    """Where a reader of JSON stands there, if that has been noted."""
+    return np.int64(i32(memory[STATES])[state * STATE_WIDTH + S_KEY] >> PLACE_BITS)
+
+
+@inner_kernel
+def _read(memory: Any, before: Any, byte: Any, mode: Any) -> Any:
+    """The state behind a byte, the mode there, which is noted, and what has happened; a state below 1 as in `step`."""
+    state, event = np.int64(step(memory, before, byte)), NOTHING
+    if state <= 0:
+        return state, mode, event
+    is_key_end = byte == QUOTE and mode != ESCAPE and _is_in_key(memory, before) and not _is_in_key(memory, state)
+    if is_key_end and _ends_key(memory, before):
+        mode, event = IN_STRING, KEY_ENDS  # whatever was known: the quote ends a string
+    if mode == OUTSIDE:
+        if byte == QUOTE:
+            mode = IN_STRING
+        elif byte == LEFT_BRACE:
+            event = OPENS
+        elif byte == RIGHT_BRACE:
+            event = CLOSES
+    elif mode == IN_STRING:
+        if byte == QUOTE:
+            mode = OUTSIDE
+        elif byte == BACKSLASH:
+            mode = ESCAPE
+    elif mode == ESCAPE:
+        mode = IN_STRING
+    if mode != UNKNOWN:
+        at = state * STATE_WIDTH + S_KEY
+        states = i32(memory[STATES])
+        states[at] = states[at] & PLACE_MASK | mode << PLACE_BITS
+    return state, mode, event
+
+
 @kernel
-def follow(memory: Any, state: Any, data: Any, mode: Any, events: Any) -> Any:
+def follow(memory: Any, state: Any, data: Any, has_keys: Any, events: Any) -> Any:
     """The state after some bytes, and what happens on the way.
 
     Args:
         data: uint8[n].
-        mode: where a reader stands before them. From UNKNOWN on, nothing is told before the first key ends.
+        has_keys: whether keys are remembered before them. If not, nothing else is told before the first key ends.
         events: int32[3 * n], filled with (OPENS | CLOSES, 0, 0) for braces, and with (KEY_ENDS, where its text begins
             within the bytes, or -1 if that is before them, where it ends) for keys that have to be remembered.
 
     Returns:
-        (state; 0: refused; below zero: help is needed; mode behind the bytes; number of events; where the text of the
-        key in which they end begins, or -1).
+        (state; 0: refused; below zero: help is needed; number of events; where the text of the key in which they end
+        begins, or -1).
     """
-    states = i32(memory[STATES])
+    mode = _mode(memory, state) if has_keys else np.int64(UNKNOWN)
     count, begin = 0, -1
     for position in range(data.shape[0]):
-        byte, before = np.int64(data[position]), state
-        state = np.int64(step(memory, state, byte))
+        was_in_key = _is_in_key(memory, state)
+        state, mode, event = _read(memory, state, np.int64(data[position]), mode)
         if state <= 0:
-            return state, mode, count, begin
-        was_in_key = states[before * STATE_WIDTH + S_KEY] == IN_KEY
-        is_in_key = states[state * STATE_WIDTH + S_KEY] == IN_KEY
-        if is_in_key and not was_in_key:
+            break
+        if _is_in_key(memory, state) and not was_in_key:
             begin = position + 1
-        if was_in_key and byte == QUOTE and mode != ESCAPE and not is_in_key and _ends_key(memory, before):
-            events[3 * count], events[3 * count + 1], events[3 * count + 2] = KEY_ENDS, begin, position
+        if event != NOTHING:
+            events[3 * count] = event
+            if event == KEY_ENDS:
+                events[3 * count + 1], events[3 * count + 2] = begin, position
             count += 1
-            mode = OUTSIDE
-        elif mode == OUTSIDE:
-            if byte == QUOTE:
-                mode = IN_STRING
-            elif byte in (LEFT_BRACE, RIGHT_BRACE):
-                events[3 * count] = OPENS if byte == LEFT_BRACE else CLOSES
-                count += 1
-        elif mode == IN_STRING:
-            if byte == QUOTE:
-                mode = OUTSIDE
-            elif byte == BACKSLASH:
-                mode = ESCAPE
-        elif mode == ESCAPE:
-            mode = IN_STRING
-    return state, mode, count, begin
+    return state, count, begin
+
+
+@inner_kernel
+def _advance(memory: Any, state: Any, token: Any, mode: Any) -> Any:
+    """As `automaton_kernels.advance`, but -1 where something happens, or help is needed."""
+    data, offsets = u8(memory[TOKEN_BYTES]), i32(memory[TOKEN_OFFSETS])
+    if offsets[token] == offsets[token + 1]:
+        return np.int64(0)
+    for position in range(offsets[token], offsets[token + 1]):
+        state, mode, event = _read(memory, state, np.int64(data[position]), mode)
+        if state <= 0:
+            return max(state, np.int64(-1))
+        if event != NOTHING:
+            return np.int64(-1)
+    return state
 
 
 @kernel
-def advance_without_key(memory: Any, state: Any, token: Any) -> Any:
-    """As `automaton_kernels.advance`, but -1 where a key ends that has to be remembered, or help is needed."""
-    data, offsets, states = u8(memory[TOKEN_BYTES]), i32(memory[TOKEN_OFFSETS]), i32(memory[STATES])
-    if offsets[token] == offsets[token + 1]:
-        return 0
-    for position in range(offsets[token], offsets[token + 1]):
-        byte, before = np.int64(data[position]), state
-        state = np.int64(step(memory, state, byte))
-        if state <= 0:
-            return max(state, np.int64(-1))
-        if byte == QUOTE and states[before * STATE_WIDTH + S_KEY] == IN_KEY and _ends_key(memory, before):
-            return np.int64(-1)
-    return state
+def advance_without_keys(memory: Any, state: Any, token: Any) -> Any:
+    """The state after a token while no key is remembered; 0: refused. -1 where a key ends, or help is needed."""
+    return _advance(memory, state, token, np.int64(UNKNOWN))
+
+
+@kernel
+def advance_with_keys(memory: Any, state: Any, token: Any) -> Any:
+    """As `advance_without_keys` while keys are remembered: -1 also where an object begins or ends."""
+    return _advance(memory, state, token, _mode(memory, state))
+
+
+@kernel
+def is_in_string(memory: Any, state: Any) -> Any:
+    """Whether a text that stands there is inside a string, keys being remembered."""
+    return _mode(memory, state) == IN_STRING
 
 
 @kernel
@@ -175,8 +227,7 @@ def keys_to_go(memory: Any, state: Any, flags: Any) -> Any:
                         break
         if target < 0:
             return target
-        is_in_key = states[target * STATE_WIDTH + S_KEY] == IN_KEY
-        if states[at + S_KEY] == IN_KEY and byte == QUOTE and not is_in_key and _ends_key(memory, state):
+        if byte == QUOTE and _is_in_key(memory, state) and not _is_in_key(memory, target) and _ends_key(memory, state):
             count += 1
         if states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]:
             return count  # what is left is not known byte by byte

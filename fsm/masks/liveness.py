@@ -82,6 +82,10 @@ class Liveness:
         target = self._automaton.advance(state, token_id)
         return target if target and self.bound(target) < NEVER else 0
 
+    def step(self, _: object, state: int, token_id: int) -> int:
+        """`advance` as a step of `Moves`."""
+        return self.advance(state, token_id)
+
     def keep_within(self, state: int, bits: Ints, limit: int) -> None:
         """Clears the bits of the tokens after which `limit` further tokens are not known to suffice."""
         if self.is_by_bytes:

@@ -50,7 +50,7 @@ class Vocabulary:
         num_words: length of a bitmask row in int32 words.
         trie: all tokens that spell something; rest_trie: those that are in no plain row.
         plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`text_walk_kernels`).
-        plain_words: the last of these rows, without tokens that end within a character; quick to look at from Python.
+        is_plain: by token, whether it is in the last of these rows and does not end within a character.
         all_words, eos_words: int32[num_words], the rows of all tokens that spell text, and of the EOS ids.
         is_complete: every byte is a token, so whatever can be spelt in bytes can be spelt in tokens.
     """
@@ -90,7 +90,9 @@ class Vocabulary:
         self.plain_rows = np.stack(
             [self._words(np.flatnonzero((plain > 0) & (plain <= n))) for n in range(k.NUM_PLAIN_ROWS + 1)]
         )
-        self.plain_words = self._words(self._whole(np.flatnonzero(plain))).data
+        flags = np.zeros(self.size, np.uint8)
+        flags[self._whole(np.flatnonzero(plain))] = 1
+        self.is_plain = flags.tobytes()
         self.rest_trie = build_trie(self.tokens, plain == 0)
         roots = self.trie.roots
         texts = roots[:0xFF] if special else roots

@@ -39,6 +39,10 @@ SCHEMAS: dict[str, Any] = {
     "escapes": {"type": "object", "additionalProperties": ZERO, "propertyNames": {"pattern": '^["\\\\a]*$'}},
     "short keys": {"type": "object", "additionalProperties": ZERO, "propertyNames": {"maxLength": 1}},
     "objects in objects": {"type": "object", "additionalProperties": {"anyOf": [ZERO, {"$ref": "#"}]}},
+    "braces in strings": {
+        "type": "object",
+        "additionalProperties": {"anyOf": [{"type": "string", "pattern": '^[{}a\\\\"]*$'}, {"$ref": "#"}]},
+    },
     "objects in lists": {"type": "object", "additionalProperties": {"type": "array", "items": {"$ref": "#"}}},
     "one reading or another": {
         "anyOf": [FEW, {"type": "object", "properties": {"a": {"const": "a"}}, "additionalProperties": ZERO}],
@@ -201,6 +205,24 @@ def test_forks_and_cursors_that_went_back_remember_their_own_text(compiler: Comp
             token_id = chance.choice(liked)
             assert cursor.advance(token_id)
             taken.append(token_id)
+
+
+@pytest.mark.parametrize("name", ["any key", "few keys of one or two letters", "objects in lists", "braces in strings"])
+def test_what_was_written_under_a_constraint_changes_no_later_text(compiler: Compiler, name: str) -> None:
+    seasoned, refused = compiler.json_schema(SCHEMAS[name], key_order="any"), 0
+    for seed in range(25):
+        fresh = Compiler(compiler.vocabulary).json_schema(SCHEMAS[name], key_order="any").cursor()
+        taken: list[int] = []
+        for cursor, text in walks(seasoned, seed, 40):
+            for token_id in cursor.last_tokens(len(text))[len(taken) :]:
+                taken.append(token_id)
+                assert fresh.advance(token_id), text
+            assert np.array_equal(cursor.row(), fresh.row()), text
+            bare = seasoned.masks.row(cursor.state).bits
+            for token_id in set(allowed(bare)) - set(allowed(cursor.row())):
+                refused += 1
+                assert not cursor.fork().advance(token_id), text
+    assert refused
 
 
 @pytest.mark.parametrize("kind", ["any JSON object", "a tag in free text"])
