@@ -25,6 +25,7 @@ from .jump import MAX_TAIL_TOKENS
 from .keys.key_budget import Place
 from .keys.written import Written, in_string, since
 from .memory import IN_KEY, NEVER
+from .moves import DEPENDS
 from .text.alphabet import Ints
 from .trail import Trail
 
@@ -293,37 +294,39 @@ class Cursor:
     def advance(self, token_id: int) -> bool:
         """Takes a token. False if it is not allowed; the cursor then has not moved."""
         state = self._state
-        known = self._targets.get(state)
-        target = known.get(token_id) if known is not None else None
-        if target is None:
-            if state in self._free and 0 <= token_id < self._size and self._is_plain[token_id]:
-                target = state
-            else:
-                target = self._found(state, token_id)
-                if target == 0:
-                    return False
+        if state in self._free and 0 <= token_id < self._size and self._is_plain[token_id]:
+            target = state
+        else:
+            known = self._targets.get(state)
+            found = known.get(token_id) if known is not None else None
+            target = found or self._found(state, token_id, is_new=found is None)
+            if target == 0:
+                return False
         trail = self._trail
         trail.states.append(target)
         trail.tokens.append(token_id)
         self._state = target
         return True
 
-    def _found(self, state: int, token_id: int) -> int:
-        """The state after a token whose step is not known, 0 if it is not allowed; remembers its keys."""
+    def _found(self, state: int, token_id: int, *, is_new: bool) -> int:
+        """The state after a token whose step is new or changes the keys; 0 if it is not allowed."""
         if state == FINISHED or not 0 <= token_id < self._size:
             return 0
-        target = self._moves.take(state, token_id)
-        if target > 0:
-            return target
-        if token_id in self.constraint.vocabulary.eos_ids:
-            return FINISHED if self.is_accepting else 0
-        if target < 0 and self._repeats is not None:
-            num_tokens = len(self._trail) + 1
-            target, written, _ = self._repeats.follow(self._written, state, token_id, num_tokens, self._typed)
-            if written is not self._written:
-                self._remember(written)
-        elif target < 0:
-            target = self._helped(state, token_id)
+        if is_new:
+            target = self._moves.take(state, token_id)
+            if target > 0:
+                return target
+            if token_id in self.constraint.vocabulary.eos_ids:
+                return FINISHED if self.is_accepting else 0
+            if target == 0:
+                return 0
+        if self._repeats is None:
+            return self._helped(state, token_id)
+        num_tokens = len(self._trail) + 1
+        target, written, _ = self._repeats.follow(self._written, state, token_id, num_tokens, self._typed)
+        if written is not self._written:
+            self._moves.learn(state, token_id, DEPENDS)
+            self._remember(written)
         return target
 
     def _helped(self, state: int, token_id: int) -> int:
@@ -338,7 +341,7 @@ class Cursor:
         moves = self.constraint.moves
         known = moves.targets.get(state)
         target = known.get(token_id) if known is not None else None
-        if target is not None:
+        if target:
             return target
         if state == FINISHED or not 0 <= token_id < self._size:
             return 0

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_MOVES = 1 << 13
+DEPENDS = 0
 MOVE_BYTES = 340  # of a dictionary with one token and the state after it, which is more than a second token costs
-
 
 TakeToken = Callable[[npt.NDArray[np.int64], int, int], int]
 """f(memory of the automaton, state, token id) -> the state after the token; below 1: there is none to be kept."""
@@ -34,7 +34,8 @@ class Moves:
         stays: whether every token of plain characters leads from a state back to it.
 
     Attributes:
-        targets: by state, the states after tokens that were taken there. To be read by others, not written.
+        targets: by state, the states after tokens that were taken there; DEPENDS where that, or what else happens, does
+            not depend on the state alone. To be read by others, not written.
         free: states of which it is known that such tokens lead back. Likewise.
     """
 
@@ -62,7 +63,7 @@ class Moves:
         return target
 
     def learn(self, state: int, token_id: int, target: int) -> None:
-        """Keeps a step."""
+        """Keeps a step, or that it DEPENDS."""
         if self._num_moves >= MAX_MOVES:
             self.targets.clear()
             self.free.clear()

@@ -76,6 +76,8 @@ def long_run(pattern: str) -> tuple[Dfa, int, int | None] | None:
 
     In the dialect "json-schema", wherever a match may be.
     """
+    if "{" not in pattern:  # nearly always
+        return None
     tree = anchored(parse(pattern, "json-schema"), search=True)
     if not isinstance(tree, Times):
         return None
