@@ -22,6 +22,7 @@ from ..errors import (
     InvalidStructuralTag,
 )
 from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
+from .collection import put_off
 from .compile_time import CompileTime
 from .constraint import Constraint
 from .grammars import Syntax, text_to_grammar
@@ -192,7 +193,8 @@ class Compiler:
     def _build(self, kind: str, source: Source, grammar: GrammarMaker) -> Constraint:
         limits = self.limits
         compile_time = CompileTime(limits.max_compile_seconds)
-        network = build_network(grammar(compile_time), compile_time)
+        with put_off():
+            network = build_network(grammar(compile_time), compile_time)
         if network.num_bytes > limits.max_automaton_bytes:
             raise ConstraintTooLarge(
                 f"the constraint takes {network.num_bytes >> 10} KiB, and may take "

@@ -6,7 +6,7 @@ disjunction copies the sheet once per option, and a sheet whose types have run o
     goal {A, not B} --> sheet: part of A, options of "not B" --> one sheet per option --> branches
 
 `oneOf` becomes "this option and none of those that it may overlap"; overlap is ruled out by `disjoint`, so that the
-usual tagged union costs nothing. Exact for any nesting; bounded by `MAX_BRANCHES`.
+usual tagged union costs nothing. Exact for any nesting; bounded by `MAX_BRANCHES` and `MAX_ON_SHEETS`.
 """
 
 from __future__ import annotations
@@ -19,68 +19,31 @@ from .disjointness import Disjointness, Effort
 from .keys import forbidden_keys, goal_of_key, required_keys
 from .negation import negated
 from .parts import (
-    ANY_TYPE,
     ANYTHING,
     ARRAY,
     NEVER,
     OBJECT,
-    ArrayFacet,
     Branch,
     Disjunction,
     Goal,
-    ObjectFacet,
     Part,
-    Test,
 )
 from .reading import read
 from .resolve import Site
+from .sheet import SAID, SILENT, Sheet, combinations, is_possible, narrowest
 from .sites import Sites, is_keyword
 from .texts import error_at
 from .unevaluated import unevaluated_array, unevaluated_object
 
 MAX_BRANCHES = 2_000
-"""Most sheets that one goal may be split into."""
+"""Into so many sheets one goal may be split, whatever is in them."""
+MAX_ON_SHEETS = 20_000
+"""Into more of them only if together they hold no more than this: unions of some thousand options are cheap."""
 
 MANY_OPTIONS = 4
 
 MAX_NESTING = 16
 """Most goals that are expanded within each other to prove options of `oneOf` disjoint."""
-
-Rank = tuple[int, ...]
-"""Where in the text a facet stands; it decides the order of the keys. It begins with `SAID`, or with `SILENT` for
-all that was reached through a negation: that comes last, and evaluates nothing, not even under `not not`."""
-SAID, SILENT = 0, 1
-
-
-class _Sheet:
-    """A branch in the making."""
-
-    __slots__ = ("arrays", "disjunctions", "numbers", "objects", "seen", "strings", "todo", "types")
-
-    def __init__(self) -> None:
-        self.types = ANY_TYPE
-        self.numbers: tuple[Test, ...] = ()
-        self.strings: tuple[Test, ...] = ()
-        self.arrays: list[tuple[Rank, ArrayFacet]] = []
-        self.objects: list[tuple[Rank, ObjectFacet]] = []
-        self.seen: dict[int, int] = {}  # atoms, with SAID or SILENT
-        self.todo: list[tuple[Rank, Part]] = []
-        self.disjunctions: list[tuple[Rank, Disjunction]] = []
-
-    def copy(self) -> _Sheet:
-        other = _Sheet()
-        other.types, other.numbers, other.strings = self.types, self.numbers, self.strings
-        other.arrays, other.objects = self.arrays.copy(), self.objects.copy()
-        other.seen, other.todo = self.seen.copy(), self.todo.copy()
-        other.disjunctions = self.disjunctions.copy()
-        return other
-
-    def branch(self) -> Branch:
-        if len(self.objects) > 1:
-            self.objects.sort(key=lambda ranked: ranked[0])
-        arrays = tuple(facet for _, facet in self.arrays) if self.types & ARRAY else ()
-        objects = tuple(facet for _, facet in self.objects) if self.types & OBJECT else ()
-        return Branch("", self.types, self.numbers, self.strings, arrays, objects)
 
 
 class Branching:
@@ -105,7 +68,7 @@ class Branching:
             evaluating: for `unevaluated…`: every combination of the options of an `anyOf` gets branches too.
 
         Raises:
-            ConstraintTooLarge: more than `MAX_BRANCHES`.
+            ConstraintTooLarge: more than `MAX_BRANCHES`, and not of the cheap kind.
             InvalidSchema, UnsupportedSchema: what `read` finds in the schemas involved.
         """
         known = self._evaluating if evaluating else self._branches
@@ -164,11 +127,11 @@ class Branching:
             part = self.part(atom)
             if part.is_simple:
                 return (part,) if part.types else ()
-        first = _Sheet()
+        first = Sheet()
         first.todo = [((SAID, index), Part("", atoms=(atom,))) for index, atom in enumerate(sorted(goal))]
         pending = [first]
         done: list[Branch] = []
-        num_sheets = 1
+        num_sheets, num_on_sheets = 1, 0
         while pending:
             sheet = pending.pop()
             self._time.check(self.sites.table[min(goal) >> 1].pointer if goal else "")
@@ -179,17 +142,18 @@ class Branching:
                 continue
             options = self._split(sheet, evaluating)
             num_sheets += len(options)
-            if num_sheets > MAX_BRANCHES:
+            num_on_sheets += len(options) * sheet.size
+            if num_sheets > MAX_BRANCHES and num_on_sheets > MAX_ON_SHEETS:
                 pointer = self.sites.table[min(goal) >> 1].pointer
                 raise error_at(
                     ConstraintTooLarge,
                     pointer,
-                    f"anyOf, oneOf and not combine to more than {MAX_BRANCHES} cases; say the cases directly",
+                    f"enum, anyOf, oneOf and not combine to more than {MAX_BRANCHES} cases; say the cases directly",
                 )
             pending += reversed(options)
         return tuple(done)
 
-    def _absorb(self, sheet: _Sheet) -> bool:
+    def _absorb(self, sheet: Sheet) -> bool:
         """Moves the parts that wait into the sheet; False if nothing is left of it."""
         while sheet.todo:
             rank, part = sheet.todo.pop()
@@ -222,7 +186,7 @@ class Branching:
                     sheet.disjunctions.append((place, disjunction))
         return True
 
-    def _is_void(self, sheet: _Sheet) -> bool:
+    def _is_void(self, sheet: Sheet) -> bool:
         """Whether a key that must be there cannot have any value; takes objects out of the sheet then."""
         if len(sheet.objects) > 1 and sheet.types & OBJECT and sheet.disjunctions:
             facets = [facet for _, facet in sheet.objects]
@@ -233,30 +197,35 @@ class Branching:
                 sheet.types &= ~OBJECT
         return not sheet.types
 
-    def _split(self, sheet: _Sheet, evaluating: bool) -> list[_Sheet]:
+    def _split(self, sheet: Sheet, evaluating: bool) -> list[Sheet]:
         """One sheet per option of the disjunction that has the fewest options left."""
-        rank, disjunction = sheet.disjunctions.pop(_narrowest(sheet))
+        rank, disjunction = sheet.disjunctions.pop(narrowest(sheet))
         options = disjunction.options
         if disjunction.exclusive:
-            context = sheet.branch()
-            if not self._are_tagged(context, options):
+            if not self._are_apart(sheet, options):
+                context = sheet.branch()
                 options = tuple(self._only(index, options, context) for index in range(len(options)))
         elif disjunction.inclusive and evaluating:
-            options = _combinations(options)
-        sheets: list[_Sheet] = []
+            options = combinations(options)
+        sheets: list[Sheet] = []
         for option in options:
-            if not _is_possible(option, sheet):
+            if not is_possible(option, sheet):
                 continue
             other = sheet.copy()
             other.todo.append((rank, option))
             sheets.append(other)
         return sheets
 
-    def _are_tagged(self, context: Branch, options: tuple[Part, ...]) -> bool:
-        """Whether it is plain that the options exclude each other; for a few of them `_only` finds out as quickly."""
+    def _are_apart(self, sheet: Sheet, options: tuple[Part, ...]) -> bool:
+        """Whether it is plain that the options exclude each other; for a few of them `_only` finds out as quickly.
+
+        Takes the types out of the sheet of which several options allow all values: none of these fulfils just one.
+        """
         if len(options) < MANY_OPTIONS:
             return False
-        return self._proofs().are_tagged(context, [frozenset(option.atoms) for option in options])
+        proofs, goals = self._proofs(), [frozenset(option.atoms) for option in options]
+        sheet.types &= ~proofs.free_twice(goals)
+        return proofs.are_tagged(sheet.branch(), goals)
 
     def _only(self, index: int, options: tuple[Part, ...], context: Branch) -> Part:
         """The option, and not one of those that it may overlap within the context."""
@@ -361,35 +330,3 @@ class Branching:
             atoms += option.atoms
             pending += [other for disjunction in option.disjunctions for other in disjunction.options]
         return atoms
-
-
-def _is_possible(option: Part, sheet: _Sheet) -> bool:
-    """Whether the option does not contradict the sheet at first sight."""
-    if not option.types & sheet.types:
-        return False
-    return not any(atom ^ 1 in sheet.seen for atom in option.atoms)
-
-
-def _narrowest(sheet: _Sheet) -> int:
-    """The index of a disjunction of the sheet with the fewest possible options."""
-    best, fewest = 0, -1
-    for index, (_, disjunction) in enumerate(sheet.disjunctions):
-        count = sum(1 for option in disjunction.options if _is_possible(option, sheet))
-        if count <= 1:
-            return index
-        if fewest < 0 or count < fewest:
-            best, fewest = index, count
-    return best
-
-
-def _combinations(options: tuple[Part, ...]) -> tuple[Part, ...]:
-    """A part for every set of options that may hold at once."""
-    if len(options) > 8:
-        pointer = options[0].pointer
-        raise error_at(ConstraintTooLarge, f"{pointer}/anyOf", "unevaluated… over more than 8 options; use oneOf")
-    sets: list[Part] = []
-    for bits in range(1, 1 << len(options)):
-        chosen = [option for index, option in enumerate(options) if bits >> index & 1]
-        atoms = tuple(dict.fromkeys(atom for option in chosen for atom in option.atoms))
-        sets.append(Part(chosen[0].pointer, atoms=atoms))
-    return tuple(sets)

@@ -21,7 +21,7 @@ from .numbers import ANY_INTEGER, ANY_NUMBER, number_expressions, number_texts
 from .objects import ObjectWriter
 from .others import Others
 from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
-from .plain import PlainArray, PlainObject, plain
+from .plain import PlainArray, PlainConstants, PlainObject, plain
 from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import ANY_KEY, ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
@@ -63,7 +63,8 @@ class SchemaCompiler:
         self._known: dict[Goal, Expression | None] = {}
         self._any: CommonRule | None = None
         self._names: dict[Goal, Dfa] = {}
-        self._plain: dict[Goal, PlainObject | PlainArray] = {}
+        self._plain: dict[Goal, PlainObject | PlainArray | PlainConstants] = {}
+        self._varies = layout.blank is not None or key_order == "any"
         self._pending: list[tuple[str, Goal]] = []
         self._count = 0
         others = Others(self.value, self.names)
@@ -121,7 +122,7 @@ class SchemaCompiler:
 
     def _made(self, goal: Goal) -> Expression | None:
         simple = plain(self._sites, goal)
-        if simple is not None:
+        if simple is not None and not (isinstance(simple, PlainConstants) and self._varies):
             self._plain[goal] = simple
             return self._rule(goal)
         types = 0
@@ -182,6 +183,8 @@ class SchemaCompiler:
 
     def _written_options(self, goal: Goal) -> list[Expression]:
         simple = self._plain.get(goal)
+        if isinstance(simple, PlainConstants):
+            return self._layout.constants(simple.values)
         if simple is not None:
             only = self._arrays.plain(simple) if isinstance(simple, PlainArray) else self._objects.plain(simple)
             return [] if only is None else [only]

@@ -265,7 +265,8 @@ def _together(site: Site, part: Part, found: list[Demand]) -> None:
         found.append(Demand(site.pointer, " ∧ ".join(names), "", _product(part.strings)))
     if len(part.numbers) > 1 and part.types & NUMBER:
         names = [str(test[0]) for test in part.numbers]
-        sizes = [getattr(embed.language, "num_states", 1) - 1 for embed in number_expressions(part.numbers)]
+        options = [option for option in number_expressions(part.numbers) if isinstance(option, Embed)]
+        sizes = [getattr(option.language, "num_states", 1) - 1 for option in options]
         if sizes:
             found.append(Demand(site.pointer, " ∧ ".join(names), "", f"product of {sum(sizes)} states"))
 

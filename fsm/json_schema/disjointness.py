@@ -13,7 +13,7 @@ from ...errors import ConstraintTooLarge
 from ..record import record
 from .keys import forbidden_keys, goal_of_key, required_keys, settled
 from .numbers import is_impossible
-from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test
+from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test, TypeMask
 from .strings import are_apart, asks_for_lengths
 from .texts import error_at
 
@@ -98,6 +98,15 @@ class Disjointness:
         if len(lefts) * len(rights) > MAX_PAIRS:
             return False
         return all(self._branches(_joined(context, left), right, 0) for left in lefts for right in rights)
+
+    def free_twice(self, goals: list[Goal]) -> TypeMask:
+        """The types of which two or more goals take every value."""
+        once = twice = 0
+        for goal in goals:
+            free = 0 if self.of.is_expanding(goal) else _free_types(self.of.branches(goal))
+            twice |= once & free
+            once |= free
+        return twice
 
     def are_tagged(self, context: Branch, goals: list[Goal]) -> bool:
         """Whether within the context one key tells all goals apart, having other constants under each of them.
@@ -206,6 +215,15 @@ def _joined(left: Branch, right: Branch) -> Branch:
         left.arrays + right.arrays,
         left.objects + right.objects,
     )
+
+
+def _free_types(branches: tuple[Branch, ...]) -> TypeMask:
+    """The types of which some branch takes every value."""
+    found = 0
+    for branch in branches:
+        said = (NUMBER, branch.numbers), (STRING, branch.strings), (ARRAY, branch.arrays), (OBJECT, branch.objects)
+        found |= branch.types & ~sum(bit for bit, conditions in said if conditions)
+    return found
 
 
 def _is_void(branch: Branch) -> bool:

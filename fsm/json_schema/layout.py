@@ -9,6 +9,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from ..any_json import BLANK
 from ..network.expression import EMPTY_TEXT, Embed, Expression, Literal, Repeat, Sequence, alternation
 from ..record import record
@@ -64,6 +67,11 @@ class Layout:
         if self.blank is None:
             return Literal(brackets)
         return Sequence((Literal(brackets[:1]), self.blank, Literal(brackets[1:])))
+
+    def constants(self, values: list[Any]) -> list[Expression]:
+        """Values as literals; only of a layout without blanks."""
+        write = json.JSONEncoder(ensure_ascii=False, separators=(self.comma_text.decode(), self.colon_text.decode()))
+        return [Literal(write.encode(value).encode()) for value in values]
 
     def listed(self, item: Parts, minimum: int, maximum: int | None) -> tuple[Parts, bool] | None:
         """Items with commas between them: the parts of one or more, and whether there may be none.

@@ -14,16 +14,15 @@ next float. Whole numbers are read as integers and compared exactly.
 from __future__ import annotations
 
 import functools
-import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, cast
 
 from ...errors import ConstraintTooLarge
 from ..any_json import number_text
-from ..network.expression import Embed
+from ..network.expression import Embed, Expression, Literal
 from ..regex.regex import regex_to_dfa
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
@@ -51,6 +50,9 @@ MAX_LISTED = 10_000
 MAX_EXCLUDED = 64
 """Most constants that are taken out of the numbers (whole numbers: any number of them)."""
 
+MAX_LITERALS = 16
+"""Up to so many constants are written out; more are an automaton, which is smaller and shared."""
+
 _LARGE = 2**53
 _TINY = Fraction(1, 10**30)
 _INTEGER: Test = ("integer",)
@@ -59,7 +61,7 @@ Texts = tuple[Dfa, int]
 """Plain texts, and the sets of scientific ones."""
 
 
-def number_expressions(tests: tuple[Test, ...]) -> list[Embed]:
+def number_expressions(tests: tuple[Test, ...]) -> Sequence[Expression]:
     """The texts of numbers that pass every test, as options; none if there are no such numbers."""
     if not tests:
         return [ANY_NUMBER]
@@ -71,11 +73,8 @@ def number_expressions(tests: tuple[Test, ...]) -> list[Embed]:
 @functools.lru_cache(maxsize=1024)
 def number_language(tests: tuple[Test, ...]) -> Texts:
     """The texts of numbers that pass every test (at least one)."""
-    constants = [test for test in tests if test[0] == "among"]
-    if constants:
-        rest = [test for test in tests if test is not constants[0]]
-        values: Any = [int(text) if text.lstrip("-").isdigit() else float(text) for text in cast(Any, constants[0][2])]
-        texts = {text for value in values if _passes(value, rest) for text in _spellings(value, rest)}
+    texts = _constants(tests)
+    if texts is not None:
         return literal_dfa(texts), 0
     try:
         return _product(tests, _INTEGER in tests)
@@ -84,6 +83,16 @@ def number_language(tests: tuple[Test, ...]) -> Texts:
         if found is None:
             raise
         return found
+
+
+def _constants(tests: tuple[Test, ...]) -> set[str] | None:
+    """The texts of the constants that pass every test; None if no test lists constants."""
+    listed = next((test for test in tests if test[0] == "among"), None)
+    if listed is None:
+        return None
+    rest = [test for test in tests if test is not listed]
+    values: Any = [int(text) if text.lstrip("-").isdigit() else float(text) for text in cast(Any, listed[2])]
+    return {text for value in values if _passes(value, rest) for text in _spellings(value, rest)}
 
 
 def _by_remainder(tests: tuple[Test, ...]) -> Texts | None:
@@ -160,7 +169,9 @@ def step_problem(step: int | float) -> str | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _expressions(tests: tuple[Test, ...]) -> list[Embed]:
+def _expressions(tests: tuple[Test, ...]) -> Sequence[Expression]:
+    if any(test[0] == "among" and len(cast(Any, test[2])) <= MAX_LITERALS for test in tests):
+        return [Literal(text.encode()) for text in sorted(_constants(tests) or ())]
     plain, scientific = number_language(tests)
     found = [] if plain.is_empty() else [Embed(plain)]
     return found if not scientific else [*found, _scientific(scientific)]
@@ -345,7 +356,7 @@ def _spellings(value: int | float, tests: Iterable[Test]) -> list[str]:
     whole = [str(int(value))] if type(value) is float and value.is_integer() and abs(value) < 1e16 else []
     if whole and _INTEGER in tests:
         return whole
-    return [json.dumps(value), *whole]
+    return [repr(value), *whole]
 
 
 def _scaled(step: int | float) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from .shape import Shape, required_of
 from .texts import error_at, is_writable
 
 MAX_ALTERNATIVES = 500
+"""Most cases of one shape: what is open of them is carried along from key to key."""
 
 
 @record
@@ -72,18 +73,14 @@ class ObjectWriter:
 
     def _shapes(self, branches: list[tuple[ObjectFacet, ...]]) -> Iterator[Shape]:
         groups: dict[tuple[bool, tuple[int, ...]], list[tuple[ObjectFacet, ...]]] = {}
-        num_alternatives = 0
         for branch in branches:
             for facets in self.others.settled(branch):
-                num_alternatives += 1
-                if num_alternatives > MAX_ALTERNATIVES:
-                    raise error_at(
-                        ConstraintTooLarge,
-                        facets[0].pointer,
-                        f"more than {MAX_ALTERNATIVES} kinds of objects at one place",
-                    )
                 core = tuple(id(facet) for facet in facets if not _only_clauses(facet))
-                groups.setdefault((self.closes and is_closed(facets), core), []).append(facets)
+                alternatives = groups.setdefault((self.closes and is_closed(facets), core), [])
+                alternatives.append(facets)
+                if len(alternatives) > MAX_ALTERNATIVES:
+                    message = f"more than {MAX_ALTERNATIVES} cases of which keys may stand together; say fewer"
+                    raise error_at(ConstraintTooLarge, facets[0].pointer, message)
         for (closed, _), alternatives in groups.items():
             shape = self._shape(alternatives, closed)
             if shape is not None:

@@ -46,13 +46,13 @@ class SchemaOrder:
         """
         layout = self.layout
         comma = layout.comma
+        if not required:
+            return self._all_optional(shape)
         more: Parts = ()
         if shape.others.cells:
             more = (Repeat(Sequence((*comma, self._other(shape))), 0, shape.others.count),)
         parts: list[Expression] = []
         after = False
-        if not required:
-            return self._all_optional(shape, more)
         for key, value in shape.members:
             if value is None:
                 if key in required:
@@ -66,9 +66,16 @@ class SchemaOrder:
                 parts.append(Repeat(Sequence((*layout.key(string_text(key)), value, *comma)), 0, 1))
         return layout.bracketed(b"{", (*parts, *more), b"}", may_be_empty=False)
 
-    def _all_optional(self, shape: Shape, more: Parts) -> Expression:
+    def _all_optional(self, shape: Shape) -> Expression:
         """No key is required: whichever comes first, the later ones follow with commas before them."""
         layout = self.layout
+        more: Parts = ()
+        only_others: Parts = ()
+        if shape.others.cells:
+            other, count = self._other(shape), shape.others.count
+            following = Sequence((*layout.comma, other))
+            more = (Repeat(following, 0, count),)
+            only_others = (other, Repeat(following, 0, count - 1) if count else more[0])
         members = [(key, value) for key, value in shape.members if value is not None]
         options: list[Expression] = []
         rest: Parts = more
@@ -81,10 +88,8 @@ class SchemaOrder:
                 self.define(name, Sequence((member, *rest)))
                 rest = (Rule(name),)
         options.reverse()
-        if more:
-            other, count = self._other(shape), shape.others.count
-            others = layout.listed((other,), 1, count)
-            options += [] if others is None else [Sequence(others[0])]
+        if only_others and shape.others.count != 0:
+            options.append(Sequence(only_others))
         if not options:
             return layout.empty(b"{}")
         return layout.bracketed(b"{", (alternation(*options),), b"}", may_be_empty=True)
