@@ -132,7 +132,7 @@ class Compiler:
         """Sentences of a grammar given as text, in one of the notations of `grammars`."""
         if len(text) > MAX_SOURCE_LEN:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
-        return self._compile("grammar", text, lambda _: text_to_grammar(text, syntax), syntax)
+        return self._compile("grammar", text, lambda time: text_to_grammar(text, syntax, time), syntax)
 
     def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:
         """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""
@@ -144,8 +144,8 @@ class Compiler:
         return self._compile(
             "structural_tag",
             packed(loaded),
-            lambda _: structural_tag_to_grammar(
-                loaded, whitespace=whitespace, spell_special=self.vocabulary.spell_special
+            lambda time: structural_tag_to_grammar(
+                loaded, whitespace=whitespace, spell_special=self.vocabulary.spell_special, compile_time=time
             ),
             whitespace,
         )

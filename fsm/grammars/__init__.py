@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal as OneOf
 
+from ..compile_time import CompileTime
 from ..network.expression import Grammar
 from .ebnf import ebnf_to_grammar
 from .lark import lark_to_grammar
@@ -14,13 +15,14 @@ _EBNF_RULE = re.compile(r"^[ \t]*\w[\w.-]*\s*::=", re.MULTILINE)
 _LARK_ITEM = re.compile(r"^[ \t]*(?:[?!]*_*[A-Za-z][\w-]*(?:\.-?\d+)?[ \t]*:|%[a-z]+\b)", re.MULTILINE)
 
 
-def text_to_grammar(text: str, syntax: Syntax = "auto") -> Grammar:
+def text_to_grammar(text: str, syntax: Syntax = "auto", compile_time: CompileTime | None = None) -> Grammar:
     """The grammar that a text describes. "auto": Lark if it has definitions `name: …` and none like `name ::= …`.
 
     Raises:
         InvalidGrammar: it cannot be read; `pointer` is the line and the column.
-        ConstraintTooLarge: it passes a bound.
+        ConstraintTooLarge: it passes a bound, or the time is over.
     """
+    compile_time = compile_time or CompileTime()
     if syntax == "auto":
         syntax = "lark" if _LARK_ITEM.search(text) and not _EBNF_RULE.search(text) else "ebnf"
-    return lark_to_grammar(text) if syntax == "lark" else ebnf_to_grammar(text)
+    return lark_to_grammar(text, compile_time) if syntax == "lark" else ebnf_to_grammar(text, compile_time)

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator
 
 from ...errors import InvalidGrammar
+from ..compile_time import CompileTime
 from ..network.expression import Expression, Grammar, Literal, Repeat, Rule
 from ..regex.nfa import ANY
 from ..regex.regex_tree import CharSet, Node
@@ -62,20 +63,21 @@ MISTAKES = {
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 
 
-def ebnf_to_grammar(text: str) -> Grammar:
+def ebnf_to_grammar(text: str, compile_time: CompileTime) -> Grammar:
     """Reads grammar text.
 
     Raises:
         InvalidGrammar: where the text cannot be read, or a rule is missing or defined twice; `pointer` is the line and
             the column.
-        ConstraintTooLarge: more than 64 rules begin with one another.
+        ConstraintTooLarge: more than 64 rules begin with one another, or the time is over.
     """
-    return _Reader(text).grammar()
+    return _Reader(text, compile_time).grammar()
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, compile_time: CompileTime) -> None:
         self.text = text
+        self.time = compile_time
         self.references: dict[str, int] = {}
         self.patterns: dict[Language, Node] = {}
 
@@ -92,6 +94,7 @@ class _Reader:
                 elif groups[0].parts or len(groups) > 1:
                     raise self.error("the text before the first `name ::=` belongs to no rule", 0)
                 name, groups = token.text[:-3].rstrip(), [Group(token.offset)]
+                self.time.check("", f"grammar, rule {name}")
                 if name in rules:
                     raise self.error(f"the rule {name!r} is defined twice", token.offset)
             else:
@@ -106,7 +109,9 @@ class _Reader:
             if reference not in rules:
                 what = "XGrammar's macros are said by structural tags" if reference in MACROS else "define it"
                 raise self.error(f"the rule {reference!r} is not defined; {what}", offset)
-        return Grammar(factored(without_left_recursion(fused(rules, self.patterns))), START)
+        return Grammar(
+            factored(without_left_recursion(fused(rules, self.patterns, self.time), self.time), self.time), START
+        )
 
     def _tokens(self) -> Iterator[Token]:
         text, offset = self.text, 0
@@ -148,6 +153,8 @@ class _Reader:
             self.references.setdefault(token.text, token.offset)
             return Rule(token.text)
         if token.kind == "text":
+            if "\\" not in token.text:
+                return Literal(token.text[1:-1].encode())
             return Literal("".join(character for character, _ in self._characters(token, 1, -1)).encode())
         intervals = ANY if token.text == "." else self._intervals(token)
         characters = character_class(intervals)

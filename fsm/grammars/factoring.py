@@ -12,14 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..network.expression import Alternation, Expression, Repeat, Sequence
+from ..compile_time import CompileTime
+from ..network.expression import Alternation, Expression, Literal, Repeat, Sequence
 
 Parts = tuple[Expression, ...]
 
 
-def factored(rules: Mapping[str, Expression]) -> dict[str, Expression]:
+def factored(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict[str, Expression]:
     """The rules with the same names and languages."""
-    return {name: _factored(body) for name, body in rules.items()}
+    found: dict[str, Expression] = {}
+    for name, body in rules.items():
+        compile_time.check("", f"grammar, rule {name}")
+        found[name] = _factored(body)
+    return found
 
 
 def _factored(expression: Expression) -> Expression:
@@ -27,7 +32,7 @@ def _factored(expression: Expression) -> Expression:
         return Sequence(tuple(map(_factored, expression.parts)))
     if isinstance(expression, Repeat):
         return Repeat(_factored(expression.item), expression.minimum, expression.maximum)
-    if isinstance(expression, Alternation):
+    if isinstance(expression, Alternation) and not all(isinstance(option, Literal) for option in expression.options):
         return _either([_parts(option) for option in expression.options])
     return expression
 

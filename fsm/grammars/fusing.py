@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..network.expression import Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
 from ..regex.determinise import determinise
 from ..regex.regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
@@ -28,7 +29,9 @@ Sized = tuple[Node, int, bool]
 """A tree, the number of positions that it unfolds to, and whether something in it may be written more than once."""
 
 
-def fused(rules: Mapping[str, Expression], patterns: Mapping[Language, Node]) -> dict[str, Expression]:
+def fused(
+    rules: Mapping[str, Expression], patterns: Mapping[Language, Node], compile_time: CompileTime
+) -> dict[str, Expression]:
     """The rules with the same names and languages, regular ones as automata.
 
     Args:
@@ -38,11 +41,16 @@ def fused(rules: Mapping[str, Expression], patterns: Mapping[Language, Node]) ->
     references = {name: dict.fromkeys(rule_names(body)) for name, body in rules.items()}
     for component in strong_components(references):
         name = component[0]
+        compile_time.check("", f"grammar, rule {name}")
         if len(component) == 1 and name not in references[name]:
             tree = _tree(rules[name], trees, patterns)
             if tree is not None:
                 trees[name] = tree
-    return {name: _fused(body, trees, patterns) for name, body in rules.items()}
+    found: dict[str, Expression] = {}
+    for name, body in rules.items():
+        compile_time.check("", f"grammar, rule {name}")
+        found[name] = _fused(body, trees, patterns)
+    return found
 
 
 def _fused(body: Expression, trees: Mapping[str, Sized], patterns: Mapping[Language, Node]) -> Expression:
@@ -89,7 +97,10 @@ def _tree(body: Expression, trees: Mapping[str, Sized], patterns: Mapping[Langua
     if isinstance(body, Embed):
         pattern = patterns.get(body.language)
         return None if pattern is None else (pattern, 1, _repeats(pattern))
-    below = [_tree(child, trees, patterns) for child in children(body)]
+    inner = children(body)
+    if len(inner) > EAGER_POSITIONS:
+        return None
+    below = [_tree(child, trees, patterns) for child in inner]
     found = [tree for tree in below if tree is not None]
     size, repeats = sum(tree[1] for tree in found) + 1, any(tree[2] for tree in found)
     if isinstance(body, Repeat):

@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator
 
 from ...errors import ConstraintError, InvalidGrammar, InvalidRegex
+from ..compile_time import CompileTime
 from ..json_schema import schema_to_grammar
 from ..network.expression import Alternation, Expression, Grammar, Repeat, Rule
 from ..regex.regex_syntax import parse
@@ -42,21 +43,22 @@ MAX_REPEAT = 100_000
 IGNORED = "%ignore"
 
 
-def lark_to_grammar(text: str) -> Grammar:
+def lark_to_grammar(text: str, compile_time: CompileTime) -> Grammar:
     """Reads grammar text.
 
     Raises:
         InvalidGrammar: where the text cannot be read, or a name is missing or defined twice; `pointer` is the line and
             the column.
         ConstraintError: of a schema in `%json`.
-        ConstraintTooLarge: a terminal is too large, or too many rules begin with one another.
+        ConstraintTooLarge: a terminal is too large, too many rules begin with one another, or the time is over.
     """
-    return _Reader(text).grammar()
+    return _Reader(text, compile_time).grammar()
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, compile_time: CompileTime) -> None:
         self.text = text
+        self.time = compile_time
         self.rules: dict[str, Expression] = {}
         self.adopted: dict[str, Expression] = {}  # of schemas: rules over bytes
         self.foreign: dict[str, str] = {}  # their first rules, and the characters that their texts begin with
@@ -89,6 +91,7 @@ class _Reader:
         for name, terminal in list(terminals.items()):
             if terminal.text:
                 continue
+            self.time.check("", f"grammar, terminal {name}")
             if terminal.dfa.is_empty() and not terminal.matches.accepts(""):
                 raise self.error(f"the terminal {name} matches nothing", self.offsets.get(name, 0))
             if terminal.matches.accepts("") and not name.startswith(IGNORED):  # may be left out, then
@@ -96,8 +99,9 @@ class _Reader:
                 rules[name] = Repeat(Rule(filled), 0, 1)
                 terminals[filled] = terminals.pop(name)
         ignored = [name for name in terminals if name.startswith(IGNORED)]
-        lexed_grammar = lexed(without_left_recursion(rules), START, terminals, ignored, self.foreign)
-        return Grammar({**factored(lexed_grammar.rules), **self.adopted}, lexed_grammar.start)
+        rules = without_left_recursion(rules, self.time)
+        lexed_grammar = lexed(rules, START, terminals, ignored, self.foreign, self.time)
+        return Grammar({**factored(lexed_grammar.rules, self.time), **self.adopted}, lexed_grammar.start)
 
     # ---------------------------------------------------------------- items
 
@@ -119,6 +123,7 @@ class _Reader:
 
     def _read_item(self, item: list[Token]) -> None:
         first = item[0]
+        self.time.check("", f"grammar, {first.text}")
         if first.kind == "directive":
             if first.text == "%ignore":
                 self.ignored.append(self._expression(item[1:], first.offset, in_terminal=True))
@@ -232,7 +237,7 @@ class _Reader:
 
     def _json(self, token: Token) -> Expression:
         try:
-            grammar = schema_to_grammar(json.loads(token.text))
+            grammar = schema_to_grammar(json.loads(token.text), compile_time=self.time)
         except ConstraintError as error:
             place = grammar_error(str(error), self.text, token.offset)
             raise type(error)(str(place), pointer=f"{place.pointer}, {error.pointer}", param="grammar") from error

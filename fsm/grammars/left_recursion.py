@@ -25,31 +25,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..network.expression import EMPTY_TEXT, Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
 from ..text.dfa import Dfa
 from .walks import children, rule_names, strong_components
 
 MAX_CIRCLE = 64  # rules that begin with one another; the ways between them are as many as their square
+MAX_STEPS = 50_000  # of all these ways together
 
 
-def without_left_recursion(rules: Mapping[str, Expression]) -> dict[str, Expression]:
+def without_left_recursion(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict[str, Expression]:
     """Rules of the same languages, under the same names, none of which begins with itself; others are added.
 
     Raises:
-        ConstraintTooLarge: more than 64 rules begin with one another.
+        ConstraintTooLarge: more than 64 rules begin with one another, in too many ways, or the time is over.
     """
     nullable = nullable_rules(rules)
     begins = {
         name: {other: None for other in _beginnings(body, nullable) if other in rules} for name, body in rules.items()
     }
     circles = [circle for circle in strong_components(begins) if len(circle) > 1 or circle[0] in begins[circle[0]]]
-    return _Rewriting(rules, nullable, circles).rules if circles else dict(rules)
+    return _Rewriting(rules, nullable, circles, compile_time).rules if circles else dict(rules)
 
 
-def with_filled_turns(rules: Mapping[str, Expression]) -> dict[str, Expression]:
+def with_filled_turns(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict[str, Expression]:
     """Rules of the same languages, under the same names, in which no repetition takes turns that write nothing."""
     nullable = nullable_rules(rules)
-    rewriting = _Rewriting(rules, nullable, [])
+    rewriting = _Rewriting(rules, nullable, [], compile_time)
     done: set[str] = set()
     while pending := rewriting.rules.keys() - done:
         for name in sorted(pending):
@@ -135,7 +137,15 @@ def _either(options: list[Expression]) -> Expression:
 class _Rewriting:
     """The new rules. `name, not empty` is the rule without the empty text; `a → b` is a way."""
 
-    def __init__(self, rules: Mapping[str, Expression], nullable: frozenset[str], circles: list[list[str]]) -> None:
+    def __init__(
+        self,
+        rules: Mapping[str, Expression],
+        nullable: frozenset[str],
+        circles: list[list[str]],
+        compile_time: CompileTime,
+    ) -> None:
+        self._time = compile_time
+        self._num_steps = 0
         self.rules = dict(rules)
         self._old = rules
         self._nullable = nullable
@@ -154,6 +164,7 @@ class _Rewriting:
         """Makes the rules that were asked for without the empty text."""
         while self._pending:
             name = self._pending.pop()
+            self._time.check("", f"grammar, rule {name}")
             self.rules[_not_empty(name)] = self._filled(self._old[name])
 
     def turned(self, expression: Expression) -> Expression:
@@ -187,6 +198,7 @@ class _Rewriting:
                     if taken.may_be_empty:
                         empty_steps[begun][name] = None
         for name in circle:
+            self._time.check("", f"grammar, rule {name}")
             beginnings = [
                 _joined(_either(parts[first].others), Rule(_way(first, name)))
                 for first in circle
@@ -212,6 +224,12 @@ class _Rewriting:
                     pending.append(target)
             if here == last:
                 options.append(EMPTY_TEXT)
+            self._num_steps += len(leads_to[here])
+            if self._num_steps > MAX_STEPS:
+                raise ConstraintTooLarge(
+                    f"grammar: rules such as {first!r} begin with one another in too many ways; let fewer of them "
+                    "write nothing"
+                )
             for target, readings in leads_to[here].items():
                 if readings:
                     options.append(_joined(_either(readings), Rule(_way(target, last))))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..network.expression import NOTHING, Embed, Expression, Literal, Rule
 from ..regex.determinise import determinise
 from ..regex.regex_tree import Node, Plain
@@ -24,6 +25,7 @@ from ..text.alphabet import Alphabet
 from ..text.dfa import Dfa
 
 MAX_STATES = 20_000  # of a terminal beside its obligations
+MAX_WORK = 4_000_000  # characters that terminals beside obligations, and each of these, were asked for
 Obligations = frozenset[tuple[str, int]]
 NONE: Obligations = frozenset()
 
@@ -89,8 +91,11 @@ class Lexemes:
         terminals: Mapping[str, Terminal],
         followers: Mapping[str, Collection[str]],
         foreign: Mapping[str, str],
+        compile_time: CompileTime,
     ) -> None:
         self.terminals = terminals
+        self._time = compile_time
+        self._work = 0
         self._foreign = foreign
         texts = [terminal.text or "" for terminal in terminals.values()]
         alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c))] for c in sorted(set("".join(texts)))])
@@ -193,6 +198,7 @@ class Lexemes:
         if found is not None:
             return found
         table, accepting = self._tables[name], self._accepting[name]
+        self._time.check("", f"grammar, terminal {name}")
         start = (self._starts[name], before)
         numbers = {start: 1}
         nodes = [start]
@@ -212,8 +218,14 @@ class Lexemes:
                     nodes.append((target, moved))
                 row.append(number)
             rows.append(row)
+            self._work += len(row) * (1 + len(obligations))
             mine = (name, state)
             left.append((obligations | {mine} if mine in self._made else obligations) if accepting[state] else None)
+        if self._work > MAX_WORK:
+            raise ConstraintTooLarge(
+                f"grammar: terminals such as {name} could run into one another in too many ways; put a character "
+                "between them that belongs to neither"
+            )
         self._beside[name, before] = _live(rows, left)
         return self._beside[name, before]
 

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..network.expression import EMPTY_TEXT, NOTHING, Alternation, Expression, Grammar, Repeat, Rule, Sequence, sequence
 from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
@@ -35,6 +36,7 @@ from .walks import mapped
 
 MAX_RULES = 10_000  # rules with obligations in their names
 MAX_ROUNDS = 200
+MAX_ASKED = 50_000  # times that it is asked what a rule or terminal leaves behind
 IGNORED = "%ignore"
 Leaves = frozenset[Obligations] | None  # what may be left behind; None: anything
 
@@ -45,6 +47,7 @@ def lexed(
     terminals: Mapping[str, Terminal],
     ignored: Seq[str],
     foreign: Mapping[str, str],
+    compile_time: CompileTime,
 ) -> Grammar:
     """The grammar over characters.
 
@@ -56,7 +59,7 @@ def lexed(
         ignored: those whose texts may stand between others, in front and at the end.
 
     Raises:
-        ConstraintTooLarge: too many combinations of rules and obligations.
+        ConstraintTooLarge: too many combinations of rules and obligations, or the time is over.
     """
     known, spaced = dict(terminals), dict(rules)
     end: Expression = EMPTY_TEXT
@@ -69,18 +72,18 @@ def lexed(
         }
         known[IGNORED] = Terminal(IGNORED, run)
         end = gap
-    spaced = with_filled_turns(spaced)
+    spaced = with_filled_turns(spaced, compile_time)
     whole = f"{start}, whole"
     spaced[whole] = sequence(Rule(start), end)
     adjacency = Adjacency(spaced)
-    lexemes = Lexemes(known, adjacency.followers, foreign)
+    lexemes = Lexemes(known, adjacency.followers, foreign, compile_time)
     if not lexemes.has_obligations:
         written = {
             name: mapped(body, lambda rule: lexemes.expression(rule.name, NONE, None) if rule.name in known else rule)
             for name, body in spaced.items()
         }
         return Grammar(written, whole)
-    return _Product(spaced, adjacency, lexemes).grammar(whole)
+    return _Product(spaced, adjacency, lexemes, compile_time).grammar(whole)
 
 
 class _Product:
@@ -90,20 +93,25 @@ class _Product:
     is asked for, by rule, obligations before it and those it may leave.
     """
 
-    def __init__(self, rules: Mapping[str, Expression], adjacency: Adjacency, lexemes: Lexemes) -> None:
+    def __init__(
+        self, rules: Mapping[str, Expression], adjacency: Adjacency, lexemes: Lexemes, compile_time: CompileTime
+    ) -> None:
         self.old = rules
+        self.time = compile_time
         self.adjacency = adjacency
         self.lexemes = lexemes
         self.possible: dict[tuple[str, Obligations], frozenset[Obligations]] = {}
         self.names: dict[object, str] = {}
         self.unsettled: list[tuple[str, Obligations]] = []
         self.rules: dict[str, Expression] = {}
+        self.num_asked = 0
         self.pending: list[tuple[str, Expression, Obligations, Leaves]] = []
 
     def grammar(self, start: str) -> Grammar:
         first = self.requested(start, NONE, None)
         while self.pending:
             name, body, obligations, leaves = self.pending.pop()
+            self.time.check("", f"grammar, rule {name}")
             self.rules[name] = self.written(body, obligations, leaves)
             if len(self.names) > MAX_RULES:
                 raise _too_large()
@@ -114,6 +122,9 @@ class _Product:
     def left_by(self, expression: Expression, before: Obligations) -> frozenset[Obligations]:
         """What an expression can leave behind, as far as is known."""
         if isinstance(expression, Rule):
+            self.num_asked += 1
+            if self.num_asked > MAX_ASKED:
+                raise _too_large()
             if expression.name not in self.old:
                 return self.lexemes.left_by(expression.name, before)
             key = expression.name, before
@@ -158,6 +169,7 @@ class _Product:
         for _ in range(MAX_ROUNDS):
             is_settled = True
             for name, before in self.unsettled:  # grows
+                self.time.check("", f"grammar, rule {name}")
                 found = self.left_by(self.old[name], before)
                 is_settled = is_settled and found == self.possible[name, before]
                 self.possible[name, before] = found

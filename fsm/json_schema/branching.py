@@ -16,7 +16,7 @@ from dataclasses import replace
 from ...errors import ConstraintTooLarge, InvalidSchema
 from ..compile_time import CompileTime
 from .disjointness import Disjointness, Effort
-from .keys import forbidden_keys, goal_of_key, required_keys
+from .keys import forbidden_keys, goals_of_keys, required_keys
 from .negation import negated
 from .parts import (
     ANYTHING,
@@ -160,8 +160,10 @@ class Branching:
             sheet.types &= part.types
             if not sheet.types:
                 return False
-            sheet.numbers += tuple(test for test in part.numbers if test not in sheet.numbers)
-            sheet.strings += tuple(test for test in part.strings if test not in sheet.strings)
+            if part.numbers:
+                sheet.numbers += tuple([test for test in part.numbers if test not in sheet.numbers])
+            if part.strings:
+                sheet.strings += tuple([test for test in part.strings if test not in sheet.strings])
             own = (*rank, 1 if part.own_first else 3)
             if rank[0] == SILENT and self.sites.evaluates:
                 sheet.arrays += [(own, replace(facet, evaluates=False)) for facet in part.arrays]
@@ -191,9 +193,8 @@ class Branching:
         if len(sheet.objects) > 1 and sheet.types & OBJECT and sheet.disjunctions:
             facets = [facet for _, facet in sheet.objects]
             required = required_keys(facets)
-            if not required.isdisjoint(forbidden_keys(facets)) or any(
-                self._proofs().is_impossible(goal_of_key(facets, key)) for key in required
-            ):
+            is_impossible, goals = self._proofs().is_impossible, goals_of_keys(facets)
+            if not required.isdisjoint(forbidden_keys(facets)) or any(is_impossible(goals(key)) for key in required):
                 sheet.types &= ~OBJECT
         return not sheet.types
 

@@ -18,6 +18,9 @@ MAX_NUMBER = 10**MAX_DIGITS
 MAX_COUNT = 1_000_000_000
 """No text is ever so long that a greater count of characters, items or keys makes a difference."""
 
+MAX_LEAST_COUNT = 1 << 26
+"""Nor can a text be asked for that has more of them."""
+
 
 class Keywords:
     """One schema object while it is read.
@@ -45,9 +48,9 @@ class Keywords:
     def count(self, name: str, default: int) -> int:
         """A non-negative whole number that a text can reach."""
         value = self._whole(name, default)
-        if value > MAX_COUNT:
+        if value > MAX_LEAST_COUNT:
             pointer = f"{self.pointer}/{name}"
-            raise error_at(ConstraintTooLarge, pointer, f"no text can be so long; ask for at most {MAX_COUNT}")
+            raise error_at(ConstraintTooLarge, pointer, f"no text can be so long; ask for at most {MAX_LEAST_COUNT}")
         return value
 
     def _whole(self, name: str, default: int) -> int:

@@ -25,7 +25,7 @@ from .plain import PlainArray, PlainConstants, PlainObject, plain
 from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import ANY_KEY, ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
-from .texts import error_at, is_writable, string_text
+from .texts import error_at, is_writable, shown_pointer, string_text
 
 MAX_RULES = 200_000
 
@@ -176,9 +176,9 @@ class SchemaCompiler:
         try:
             return self._written_options(goal)
         except ConstraintTooLarge as error:
-            if error.pointer:
-                raise
             pointer = self._sites.table[min(goal) >> 1].pointer
+            if error.pointer or str(error).startswith(f"{shown_pointer(pointer)}: "):
+                raise
             raise error_at(ConstraintTooLarge, pointer, str(error)) from error
 
     def _written_options(self, goal: Goal) -> list[Expression]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ..text.dfa import Dfa
 from .key_trie import any_text_except
 from .parts import NEVER, Clause, Goal, ObjectFacet
 from .strings import ANY_STRING, pattern_language
+
+FEW_FACETS = 4
 
 
 @functools.lru_cache(maxsize=4096)
@@ -32,6 +34,21 @@ def goal_of_key(facets: Iterable[ObjectFacet], key: str) -> Goal:
         if not known:
             goal |= facet.additional
     return settled(goal)
+
+
+def goals_of_keys(facets: Sequence[ObjectFacet]) -> Callable[[str], Goal]:
+    """`goal_of_key` for many keys of the same facets: each looks only at those that say something about it."""
+    if len(facets) <= FEW_FACETS:
+        return lambda key: goal_of_key(facets, key)
+    naming: dict[str, list[ObjectFacet]] = {}
+    general: list[ObjectFacet] = []
+    for facet in facets:
+        if facet.patterns or facet.additional:
+            general.append(facet)
+        else:
+            for key in facet.properties:
+                naming.setdefault(key, []).append(facet)
+    return lambda key: goal_of_key((*general, *naming.get(key, ())), key)
 
 
 def settled(goal: Goal) -> Goal:

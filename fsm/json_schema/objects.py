@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ...errors import ConstraintTooLarge
 from ..network.expression import Expression
 from ..record import record
-from .keys import goal_of_key
+from .keys import goals_of_keys
 from .layout import Layout
 from .others import MAX_BESIDE, NO_KEYS, Others
 from .parts import ANYTHING, Goal, ObjectFacet
@@ -111,9 +111,10 @@ class ObjectWriter:
             goal_of, additional, value = only.properties.get, only.additional, self.value
             members = [(key, value(goal_of(key, additional)) if is_writable(key) else None) for key in names]
         else:
+            goals = goals_of_keys(first)
             for key in names:
                 possible = is_writable(key) and (free_names or self.others.is_name(first, key))
-                members.append((key, self.value(goal_of_key(first, key)) if possible else None))
+                members.append((key, self.value(goals(key)) if possible else None))
         required = required_of(alternatives)
         return Shape(pointer, members, others, alternatives, minimum, maximum, required)
 

@@ -104,7 +104,8 @@ class SchemaOrder:
     def _stateful(self, shape: Shape) -> Expression | None:
         """One rule per state (next member, open clauses, anything written, keys owed, keys left)."""
         layout = self.layout
-        start: State = (0, shape.clauses, False, shape.minimum, shape.maximum)
+        first, waking = _asleep(shape)
+        start: State = (0, first, False, shape.minimum, shape.maximum)
         names = {start: self.reserve()}
         pending = [start]
 
@@ -122,6 +123,8 @@ class SchemaOrder:
         while pending:
             state = pending.pop()
             index, residue, written, owed, left = state
+            if index in waking:
+                residue = frozenset(clauses | waking[index] for clauses in residue)
             options: list[Expression] = []
             if index == len(shape.members):
                 if frozenset() in residue:
@@ -197,6 +200,23 @@ class SchemaOrder:
             return Rule(name)
 
         return [Sequence((*parts, rule(frozenset(range(num_witnesses)), written)))]
+
+
+def _asleep(shape: Shape) -> tuple[Residue, dict[int, frozenset[Clause]]]:
+    """What is open before the first key, and the clauses that come up with each key, by its index.
+
+    Of a single alternative a clause need not be carried along before the first of its keys. Several are told apart by
+    their clauses all the way.
+    """
+    residue = shape.clauses
+    if len(residue) != 1:
+        return residue, {}
+    places = {key: index for index, (key, _) in enumerate(shape.members)}
+    waking: dict[int, set[Clause]] = {}
+    (clauses,) = residue
+    for clause in clauses:
+        waking.setdefault(min((places[key] for key, _ in clause), default=0), set()).add(clause)
+    return frozenset((frozenset(),)), {index: frozenset(found) for index, found in waking.items()}
 
 
 def _assume(residue: Residue, key: str, present: bool) -> Residue:

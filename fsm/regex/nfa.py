@@ -156,7 +156,7 @@ def _end_times(nfa: Nfa, node: Times, begin: int) -> None:
 
 
 def universal_nodes(nfa: Nfa) -> frozenset[int]:
-    """The SET nodes of a trailing "any text": once there, every continuation is accepted."""
+    """The SET nodes of a trailing "any text": once one has read its character, every continuation is accepted."""
     found = set()
     for node in range(len(nfa.kind) - 2):
         loop = node + 1
@@ -172,3 +172,13 @@ def universal_nodes(nfa: Nfa) -> frozenset[int]:
             if after >= 0 and nfa.kind[after] == MATCH:
                 found.add(node)
     return frozenset(found)
+
+
+def all_accepting(nfa: Nfa) -> frozenset[int]:
+    """Those of the universal nodes that are reached only where the text may end as well: of ``.*``, but not ``.+``."""
+    kind, following, other = nfa.kind, nfa.next_node, nfa.other
+    return frozenset(
+        node
+        for node in universal_nodes(nfa)
+        if node and kind[node - 1] == SPLIT and following[node - 1] == node and other[node - 1] == other[node + 1]
+    )

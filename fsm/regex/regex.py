@@ -9,6 +9,7 @@ boundaries and look-arounds are exact in either reading (see `determinise.py`); 
 from __future__ import annotations
 
 import functools
+from itertools import dropwhile
 
 from ...errors import ConstraintTooLarge
 from ..network.expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
@@ -231,10 +232,8 @@ def anchored(tree: Node, *, search: bool) -> Node:
 
 def _without_anchors(option: Node) -> tuple[Node, bool, bool]:
     parts = list(option.parts) if isinstance(option, Concat) else [option]
-    starts = ends = False
-    while parts and isinstance(parts[0], Assertion) and parts[0].kind == "start":
-        starts = True
-        parts.pop(0)
+    body = list(dropwhile(lambda part: isinstance(part, Assertion) and part.kind == "start", parts))
+    starts, ends, parts = len(body) < len(parts), False, body
     while parts and isinstance(parts[-1], Assertion) and parts[-1].kind == "end":
         ends = True
         parts.pop()

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ConstraintTooLarge
 from ..text.alphabet import Alphabet
 from ..text.dfa import Dfa
-from .nfa import Nfa, universal_nodes
+from .nfa import Nfa, all_accepting
 from .nfa_kernels import TOO_MANY_STATES, TOO_MUCH_WORK, subset_construction
 
 MAX_STATES = 20_000
@@ -24,7 +24,7 @@ def plain_dfa(nfa: Nfa, max_work: int = MAX_WORK) -> Dfa:
     for number, classes in enumerate(members):
         has_class[number, classes] = True
     universal = np.zeros(len(nfa.kind), np.bool_)
-    universal[list(universal_nodes(nfa))] = True
+    universal[list(all_accepting(nfa))] = True
     kind, arg, next_node, other = (np.array(x, np.int32) for x in (nfa.kind, nfa.arg, nfa.next_node, nfa.other))
     table, accepting, status = subset_construction(
         kind, arg, next_node, other, universal, has_class, MAX_STATES, max_work

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from ...errors import InvalidStructuralTag
 from ..any_json import Whitespace
+from ..compile_time import CompileTime
 from ..json_schema import ExtraKeys, KeyOrder, schema_to_grammar
 from ..network.expression import Embed, Expression, Grammar, alternation
 from ..text.dfa import Dfa
@@ -14,7 +15,7 @@ from ..text.free_text import first_marks, free_text, text_until
 from .structural_tag_parts import Strings, read_flag, read_required, read_strings, unsupported, within
 
 
-def schema_grammar(form: Mapping[str, Any], place: str, whitespace: Whitespace) -> Grammar:
+def schema_grammar(form: Mapping[str, Any], place: str, whitespace: Whitespace, compile_time: CompileTime) -> Grammar:
     """JSON under the schema of a format."""
     if form.get("style", "json") != "json":
         raise unsupported(form, "style", place, 'write arguments as JSON ("json")')
@@ -25,7 +26,9 @@ def schema_grammar(form: Mapping[str, Any], place: str, whitespace: Whitespace) 
     schema = read_required(form, "json_schema", place)
 
     def grammar() -> Grammar:
-        return schema_to_grammar(schema, whitespace=whitespace, key_order=order, extra_keys=extra)
+        return schema_to_grammar(
+            schema, whitespace=whitespace, key_order=order, extra_keys=extra, compile_time=compile_time
+        )
 
     found: Grammar = within(f"{place}/json_schema", grammar)
     return found

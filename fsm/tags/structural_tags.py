@@ -35,6 +35,7 @@ from typing import Any
 
 from ...errors import InvalidStructuralTag
 from ..any_json import Whitespace
+from ..compile_time import CompileTime
 from ..grammars import text_to_grammar
 from ..grammars.walks import renamed
 from ..network.expression import (
@@ -72,7 +73,11 @@ SpellSpecial = Callable[[int | str], bytes | None]
 
 
 def structural_tag_to_grammar(
-    description: object, *, whitespace: Whitespace = "compact", spell_special: SpellSpecial = lambda _: None
+    description: object,
+    *,
+    whitespace: Whitespace = "compact",
+    spell_special: SpellSpecial = lambda _: None,
+    compile_time: CompileTime | None = None,
 ) -> Grammar:
     """The grammar of a structural tag.
 
@@ -80,16 +85,18 @@ def structural_tag_to_grammar(
         description: a dict in one of the two forms, as json.loads gives it.
         whitespace: layout of JSON contents.
         spell_special: what stands for a special token, by its text or id (`Vocabulary.spell_special`).
+        compile_time: how long this may take; None: without end.
 
     Raises:
         InvalidStructuralTag: something is missing, of the wrong form or not supported; `pointer` says where.
         ConstraintError: a schema, pattern or grammar in it cannot be enforced; `pointer` begins with its place.
     """
-    return _Compiler(whitespace, spell_special).grammar(description)
+    return _Compiler(whitespace, spell_special, compile_time or CompileTime()).grammar(description)
 
 
 class _Compiler:
-    def __init__(self, whitespace: Whitespace, spell_special: SpellSpecial) -> None:
+    def __init__(self, whitespace: Whitespace, spell_special: SpellSpecial, compile_time: CompileTime) -> None:
+        self.time = compile_time
         self.whitespace: Whitespace = whitespace
         self.spell_special = spell_special
         self.rules: dict[str, Expression] = {}
@@ -133,13 +140,14 @@ class _Compiler:
             )
         if self.depth >= MAX_NESTING:
             raise InvalidStructuralTag(f"structural tag, {place}: nested deeper than {MAX_NESTING}", pointer=place)
+        self.time.check(place, f"structural tag, {place}")
         self.depth += 1
         expression = compile_format(self, form, place, ends)
         self.depth -= 1
         return expression
 
     def json_schema(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
-        return _followed(self.adopted(schema_grammar(form, place, self.whitespace)), ends)
+        return _followed(self.adopted(schema_grammar(form, place, self.whitespace, self.time)), ends)
 
     def regex(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         pattern = read_string(form, "pattern", place)
@@ -147,7 +155,9 @@ class _Compiler:
 
     def text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         text = read_string(form, "grammar", place)
-        return _followed(self.adopted(within(f"{place}/grammar", lambda: text_to_grammar(text))), ends)
+        return _followed(
+            self.adopted(within(f"{place}/grammar", lambda: text_to_grammar(text, compile_time=self.time))), ends
+        )
 
     def sequence(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         elements = read_array(form, "elements", place)

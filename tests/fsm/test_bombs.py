@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from phloem.errors import ConstraintError, ConstraintTooLarge, InvalidRegex, InvalidSchema
+from phloem.errors import ConstraintError, ConstraintTooLarge, InvalidRegex, InvalidSchema, UnsupportedSchema
 from phloem.fsm.automaton.automaton import Automaton
-from phloem.fsm.compiler import Compiler
+from phloem.fsm.compiler import Compiler, Limits
 from phloem.fsm.json_schema import schema_to_grammar
 from phloem.fsm.network.network import build_network
 
@@ -66,6 +66,36 @@ WRITABLE: dict[str, tuple[Any, bytes]] = {
         b'"77;"',
     ),
     "a tagged union": ({"type": "object", "oneOf": tagged(400)}, b'{"tag":399}'),
+    "a tagged union of thousands": ({"type": "object", "oneOf": tagged(5_000)}, b'{"tag":4999}'),
+    "a tagged union that leaves the type open": ({"oneOf": tagged(1_000)}, b'{"tag":7,"more":1}'),
+    "an enum of objects": (
+        {"enum": [{"a": index, "b": [f"{index}", None]} for index in range(10_000)]},
+        b'{"a":9876,"b":["9876",null]}',
+    ),
+    "a ring of dependentRequired": (
+        {"type": "object", "dependentRequired": {f"k{i}": [f"k{(i + 1) % 1000}"] for i in range(1000)}},
+        b"{" + b",".join(b'"k%d":0' % i for i in range(1000)) + b"}",
+    ),
+    "a chain of if, then, else": (
+        nested({}, 100, lambda inner: {"if": {"required": ["k"]}, "then": {"required": ["v"]}, "else": inner}),
+        b'{"k":1,"v":2}',
+    ),
+    "not not allOf": (
+        nested({"type": "object"}, 100, lambda inner: {"not": {"not": {"allOf": [inner, {"required": ["k"]}]}}}),
+        b'{"k":[]}',
+    ),
+    "anyOf within anyOf": (
+        definitions(60, {"type": "null"}, lambda ref: {"anyOf": [ref, {"type": "array", "items": ref}]}),
+        b"[[[null,null]]]",
+    ),
+    "counts that nobody reaches": (
+        {"items": {"maxItems": 10**9, "items": {"type": "null"}}, "maxItems": 10**12},
+        b"[[]]",
+    ),
+    "a pointer through all levels": (
+        {"$ref": "#" + "/not" * 2000, **nested({"type": "null"}, 2000, lambda inner: {"not": inner})},
+        b"null",
+    ),
 }
 
 REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
@@ -94,6 +124,38 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         ConstraintTooLarge,
         "/oneOf",
     ),
+    "an enum too large for its kind": (
+        {"allOf": [{"enum": [{"a": index} for index in range(12_000)]}, {"minProperties": 1}]},
+        ConstraintTooLarge,
+        "cases",
+    ),
+    "more items than anybody can write": ({"minItems": 10**9, "type": "array"}, ConstraintTooLarge, "/minItems"),
+    "many conditions": (
+        {"allOf": [{"if": {"required": [f"k{i}"]}, "else": {"maxProperties": i}} for i in range(40)]},
+        ConstraintTooLarge,
+        "/",
+    ),
+    "patterns that overlap": (
+        {"patternProperties": {f"^.{{{n}}}[a-{chr(98 + n % 25)}]": {"minimum": n} for n in range(200)}},
+        ConstraintTooLarge,
+        "/patternProperties",
+    ),
+    "schemas that depend on themselves": (
+        {"dependentSchemas": {"a": {"$ref": "#"}, "b": {"not": {"$ref": "#"}}}},
+        InvalidSchema,
+        "applies itself",
+    ),
+    "tiny steps": ({"type": "number", "multipleOf": 1e-9, "maximum": 1e15}, UnsupportedSchema, "/multipleOf"),
+    "endlessly many items that must differ": (
+        {"items": {"type": "string"}, "uniqueItems": True},
+        UnsupportedSchema,
+        "/uniqueItems",
+    ),
+    "a format, a pattern and lengths that multiply": (
+        {"format": "uri", "pattern": "^(?=.*a.{20}).*b.{15}$", "minLength": 100, "type": "string"},
+        ConstraintTooLarge,
+        "/pattern",
+    ),
     "too many combinations": (
         {"allOf": [{"anyOf": [{"required": [f"a{i}"]}, {"properties": {f"b{i}": False}}]} for i in range(30)]},
         ConstraintTooLarge,
@@ -109,6 +171,10 @@ PATTERNS: dict[str, tuple[str, str]] = {
     "repeated repetitions": ("(.{1,1000}){1,1000}", "x" * 50),
     "a nested repetition with something optional": ("(.{1,1000}b?){1,1000}", "xb" * 50),
     "a nested repetition of nothing": ("(?:[ab]{0,500}){0,500}c", "ab" * 50 + "c"),
+    "nothing, again and again": ("(?:(?:(?:)*)*)*a", "a"),
+    "look-aheads that disagree": ("".join(f"(?=.{{{n}}}[^{chr(97 + n)}])" for n in range(20)) + ".*", "z" * 30),
+    "look-behinds in a loop": ("(?:.(?<!a.{8}b))*", "ab" * 4),
+    "anchors": ("^" * 50_000 + "a" + "$" * 50_000, "a"),
     "nested groups": ("(" * 30_000 + "a" + ")" * 30_000, "a"),
 }
 
@@ -135,6 +201,53 @@ def test_patterns_that_explode_elsewhere_are_built(name: str) -> None:
     constraint = Compiler(BYTES).regex(pattern)
     end = constraint.automaton.advance_bytes(constraint.automaton.start, text.encode())
     assert end and constraint.automaton.is_accepting(end)
+
+
+GRAMMARS: dict[str, tuple[str, str]] = {
+    "rules that begin with one another": (
+        "\n".join(["root ::= r0", *(f'r{n} ::= r{(n + 1) % 20} "x" | "{n};"' for n in range(20))]),
+        "3;" + "x" * 23,
+    ),
+    "ambiguity without end": ('root ::= e\ne ::= e e | e e e | (e*)* | "a"', "a" * 50),
+    "loops of nothing": ('root ::= (((""*)*)*)* a\na ::= (b*)* | ""\nb ::= (a*)* "x"?', "xxx"),
+    "a long chain": (
+        "root ::= r0\n" + "\n".join(f'r{n} ::= "a" r{n + 1} | "b"' for n in range(2000)) + '\nr2000 ::= "c"',
+        "aab",
+    ),
+    "many literals": ("root ::= " + " | ".join(f'"w{n}"' for n in range(20_000)), "w19999"),
+}
+
+REFUSED_GRAMMARS: dict[str, str] = {
+    "doublings": "root ::= r0\n" + "\n".join(f"r{n} ::= r{n + 1} r{n + 1}" for n in range(100)) + '\nr100 ::= "a"',
+    "recursion hidden behind nothing": 'root ::= r0\ne ::= "" | e e\n'
+    + "\n".join(f"r{n} ::= e r{(n + 1) % 60} e | r{n} r{n} | [a-z]" for n in range(60)),
+    "terminals that run into one another": "start: ("
+    + " | ".join(f"T{n}" for n in range(60))
+    + ")*\n"
+    + "\n".join(f"T{n}: /[a-z]{{1,{n + 1}}}x?/" for n in range(60)),
+}
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_grammars_that_explode_elsewhere_are_built(name: str) -> None:
+    grammar, text = GRAMMARS[name]
+    automaton = Compiler(BYTES).grammar(grammar).automaton
+    end = automaton.advance_bytes(automaton.start, text.encode())
+    assert end and automaton.is_accepting(end)
+
+
+@pytest.mark.parametrize("name", REFUSED_GRAMMARS)
+def test_grammars_beyond_all_bounds_are_refused(name: str) -> None:
+    with pytest.raises(ConstraintTooLarge):
+        Compiler(BYTES, limits=Limits(max_compile_seconds=None)).grammar(REFUSED_GRAMMARS[name])
+
+
+def test_a_compiler_that_has_refused_a_bomb_compiles_the_next_request() -> None:
+    compiler = Compiler(BYTES)
+    for grammar in REFUSED_GRAMMARS.values():
+        with pytest.raises(ConstraintTooLarge):
+            compiler.grammar(grammar)
+    assert compiler.regex("a+").cursor().advance(ord("a"))
 
 
 def test_brackets_that_are_never_closed_are_refused() -> None:

@@ -10,8 +10,10 @@ import pytest
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Limits
 from phloem.fsm.compile_time import CompileTime
+from phloem.fsm.grammars import text_to_grammar
 from phloem.fsm.json_schema import schema_to_grammar
 from phloem.fsm.network.network import build_network
+from phloem.fsm.tags.structural_tags import structural_tag_to_grammar
 
 from .vocabularies import BYTES
 
@@ -41,6 +43,67 @@ def test_rules_of_a_grammar_are_left_off_at_their_name() -> None:
     grammar = schema_to_grammar({"items": {"items": {"type": "null"}}})
     with pytest.raises(ConstraintTooLarge, match=r"rule \S+: compiling took 1 s"):
         build_network(grammar, after(1))
+
+
+EBNF = (
+    "root ::= "
+    + " ".join(f"r{n}" for n in range(5))
+    + "\n"
+    + "\n".join(f'r{n} ::= r{n} "x" | [a-z]+' for n in range(5))
+)
+LARK = """
+start: (NAME | "a" NAME | other)*
+other: NUMBER "." | other NAME
+NAME: /[a-z]+/
+%import common.NUMBER
+%ignore " "
+"""
+TAGS: dict[str, Any] = {
+    "format": {
+        "type": "sequence",
+        "elements": [
+            {"type": "json_schema", "json_schema": SCHEMA},
+            {"type": "grammar", "grammar": EBNF},
+            {"type": "const_string", "value": "end"},
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize("text", [EBNF, LARK])
+def test_a_grammar_is_left_off_wherever_it_is(text: str) -> None:
+    """However many questions are granted, one too few ends in the error that names a rule or terminal."""
+    places = set()
+    for num_questions in itertools.count(1):
+        try:
+            text_to_grammar(text, compile_time=after(num_questions))
+            break
+        except ConstraintTooLarge as error:
+            assert "raise max_compile_seconds" in str(error)
+            places.add(str(error).partition(":")[0])
+    assert len(places) >= 5 and all(place.startswith("grammar, ") for place in places), places
+
+
+def test_a_description_of_tags_is_left_off_wherever_it_is() -> None:
+    places = set()
+    for num_questions in itertools.count(1):
+        try:
+            structural_tag_to_grammar(TAGS, compile_time=after(num_questions))
+            break
+        except ConstraintTooLarge as error:
+            assert "raise max_compile_seconds" in str(error)
+            places.add(error.pointer)
+    assert "/format/elements/2" in places
+    assert any(place.startswith("/format/elements/0/json_schema/properties/k8") for place in places)
+    assert any("grammar, rule r4" in place or "/format/elements/1/grammar" in place for place in places)
+
+
+@pytest.mark.parametrize("kind", ["grammar", "structural_tag"])
+def test_the_limit_of_a_compiler_is_that_of_every_front_end(kind: str) -> None:
+    source: Any = {"grammar": EBNF, "structural_tag": TAGS}[kind]
+    compile_it = getattr(Compiler(BYTES, limits=Limits(max_compile_seconds=1e-9)), kind)
+    with pytest.raises(ConstraintTooLarge, match="raise max_compile_seconds"):
+        compile_it(source)
 
 
 def test_a_compiler_is_told_how_long_it_may_take() -> None:

@@ -1,0 +1,71 @@
+"""No search for circles of dead objects while something is compiled, and everything as before when it is done."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from phloem.errors import EmptyLanguage
+from phloem.fsm import Compiler
+from phloem.fsm.collection import put_off
+
+from .vocabularies import BYTES
+
+WIDE = {"properties": {f"k{index}": {"type": "object", "properties": {f"v{index}": {}}} for index in range(500)}}
+
+
+@pytest.fixture
+def collections() -> Iterator[list[int]]:
+    """The threads on which collections by themselves began."""
+    threads: list[int] = []
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            threads.append(threading.get_ident())
+
+    gc.callbacks.append(note)
+    yield threads
+    gc.callbacks.remove(note)
+
+
+def test_nothing_is_searched_for_meanwhile_and_again_afterwards(collections: list[int]) -> None:
+    with put_off():
+        kept = [[index] for index in range(100_000)]
+        assert not collections
+    kept += [[index] for index in range(100_000)]
+    assert collections and gc.isenabled()
+
+
+def test_a_large_schema_is_compiled_with_one_search_at_the_end(collections: list[int]) -> None:
+    Compiler(BYTES).json_schema(WIDE)
+    assert len(collections) <= 2, "right behind the compilation, and perhaps before it"
+
+
+def test_it_is_on_again_after_an_error() -> None:
+    with pytest.raises(EmptyLanguage):
+        Compiler(BYTES).json_schema(False)
+    assert gc.isenabled()
+
+
+def test_who_has_turned_it_off_finds_it_off() -> None:
+    gc.disable()
+    try:
+        Compiler(BYTES).json_schema(WIDE)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_many_threads_at_once_leave_it_on() -> None:
+    def pause(_: int) -> None:
+        for _ in range(200):
+            with put_off():
+                [[index] for index in range(20)]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(pause, range(8)))
+    assert gc.isenabled()
