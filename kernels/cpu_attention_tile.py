@@ -1,28 +1,31 @@
-"""The two inner products of CPU attention, several query rows at a time, with their sums in registers.
+"""The inner products of CPU attention, several query rows at a time, with their sums in registers.
 
 ::
 
-    score_keys     rows x keys      lanes run along head_dim; a key that was loaded serves every row
-    weigh_values   rows x strips    lanes are a strip of eight dims; a value that was loaded serves every row
+    score_keys      a register holds four dims of two keys;  eight keys that were loaded meet up to three rows
+    weigh_values    a register holds eight dims of a value;  a value that was loaded meets up to three rows
 
-A register tile is one to three rows wide, because AVX2 has sixteen registers: three rows by four keys (or strips) are
-twelve sums, which also is what two multiply-add units need to stay busy.
+A register tile is one to three rows wide, because AVX2 has sixteen registers: three rows by four are twelve sums, which
+also is what two multiply-add units need to stay busy. Two keys share a register because the sum along its lanes is what
+takes the time when heads are small: over four lanes it is less than half the work of one over eight.
 
-Invariant: a sum's terms and their order are those of the row alone (`score_keys`: lanes d, d + 8, … apart, then joined
-as a tree; `weigh_values`: keys in order), so how rows are put together changes no bit.
+Invariant: a sum's terms and their order are those of the row alone, so how rows are put together changes no bit.
+Scores: dims d, d + 4, … are four chains, joined as (0+1) + (2+3). Weighted values: keys in order.
 
 Like `simd` these are compiled into their callers: after a change here, delete `kernels/__pycache__`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from .cpu_work import TILE
 
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, 8)
@@ -57,14 +60,12 @@ def _spread(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(one, one, _lanes([0] * 8))
 
 
-def _ask_for(builder: Any, address: Any, num_bytes: Any) -> None:
-    """Prefetch the lines of some memory."""
+def _ask_for_line(builder: Any, address: Any) -> None:
+    """Prefetch the line of an address."""
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]  # numba's
-    with cgutils.for_range(builder, builder.lshr(num_bytes, _LONG(6)), intp=_LONG) as loop:
-        line = builder.add(address, builder.shl(loop.index, _LONG(6)))
-        builder.call(function, [builder.inttoptr(line, byte), _INT(0), _INT(3), _INT(1)])
+    builder.call(function, [builder.inttoptr(address, byte), _INT(0), _INT(3), _INT(1)])
 
 
 def _is_given(builder: Any, address: Any) -> Any:
@@ -82,47 +83,144 @@ def _slots(builder: Any, count: int) -> list[Any]:
     return [cgutils.alloca_once(builder, _VECTOR) for _ in range(count)]  # type: ignore[no-untyped-call]  # numba's
 
 
-def _sum_each_of_four(builder: Any, v: Sequence[Any]) -> Any:
-    """Lane i is the sum over the lanes of the i-th vector, neighbours first: ((0+1)+(2+3)) + ((4+5)+(6+7))."""
+def _sum_pairs(builder: Any, v: Sequence[Any]) -> Any:
+    """Lane i: the sum of key i's four lanes; v: four registers of keys 0 and 4, 1 and 5, 2 and 6, 3 and 7."""
     even, odd = _lanes([0, 2, 8, 10, 4, 6, 12, 14]), _lanes([1, 3, 9, 11, 5, 7, 13, 15])
     while len(v) > 1:
         v = [
             builder.fadd(builder.shuffle_vector(a, b, even), builder.shuffle_vector(a, b, odd))
             for a, b in zip(v[::2], v[1::2], strict=True)
         ]
-    low, high = (builder.shuffle_vector(v[0], v[0], _lanes(range(i, i + 4))) for i in (0, 4))
-    return builder.fadd(low, high)
+    return v[0]
 
 
-def _emit_scores(
-    builder: Any, num_rows: int, num_keys: int, q: Any, k: Any, offsets: Any, ahead: Any, out: Any, first_key: Any,
-    depth: Any,
-) -> None:  # fmt: skip
-    """num_rows x num_keys dot products from `first_key` on."""
-    rows = [_load_long(builder, q, _LONG(8 * r)) for r in range(num_rows)]
-    places = builder.add(offsets, builder.shl(first_key, _LONG(3)))
-    keys = [builder.add(k, _load_long(builder, places, _LONG(8 * n))) for n in range(num_keys)]
-    with builder.if_then(_is_given(builder, ahead)):
-        theirs = builder.add(ahead, builder.shl(first_key, _LONG(3)))
-        for n in range(num_keys):
-            _ask_for(builder, _load_long(builder, theirs, _LONG(8 * n)), builder.shl(depth, _LONG(2)))
-    sums = _slots(builder, num_rows * num_keys)
+def _emit_scores(builder: Any, num_rows: int, q: Any, pairs: Callable[[Any], list[Any]], out: Any, depth: Any) -> None:
+    """num_rows x 8 dot products; pairs(d): four dims from byte d on of keys 0 and 4, 1 and 5, 2 and 6, 3 and 7."""
+    rows = [builder.add(q, builder.mul(depth, _LONG(4 * r))) for r in range(num_rows)]
+    sums = _slots(builder, 4 * num_rows)
     for total in sums:
         builder.store(ir.Constant(_VECTOR, [0.0] * 8), total)
-    with cgutils.for_range(builder, builder.lshr(depth, _LONG(3)), intp=_LONG) as loop:
-        d = builder.shl(loop.index, _LONG(5))
-        queries = [_load(builder, row, d) for row in rows]
-        for n in range(num_keys):
-            key = _load(builder, keys[n], d)
+    with cgutils.for_range(builder, builder.lshr(depth, _LONG(2)), intp=_LONG) as loop:
+        d = builder.shl(loop.index, _LONG(4))
+        fours = [_load(builder, row, d, _FOUR) for row in rows]
+        queries = [builder.shuffle_vector(four, four, _lanes([0, 1, 2, 3] * 2)) for four in fours]
+        for n, keys in enumerate(pairs(d)):
             for r in range(num_rows):
-                total = sums[r * num_keys + n]
-                builder.store(_fma(builder, queries[r], key, builder.load(total)), total)
+                total = sums[4 * r + n]
+                builder.store(_fma(builder, queries[r], keys, builder.load(total)), total)
     for r in range(num_rows):
-        target = builder.add(_load_long(builder, out, _LONG(8 * r)), builder.shl(first_key, _LONG(2)))
-        for n in range(0, num_keys, 4):
-            four = [builder.load(total) for total in sums[r * num_keys + n : r * num_keys + n + 4]]
-            place = _address(builder, target, _LONG(4 * n), _FOUR)
-            builder.store(_sum_each_of_four(builder, four), place, align=4)
+        scores = _sum_pairs(builder, [builder.load(total) for total in sums[4 * r : 4 * r + 4]])
+        builder.store(scores, _address(builder, out, _LONG(4 * TILE * r)), align=4)
+
+
+def _addresses(builder: Any, k: Any, offsets: Any, n: Any) -> list[Any]:
+    """Of eight keys from n on."""
+    places = builder.add(offsets, builder.shl(n, _LONG(3)))
+    return [builder.add(k, _load_long(builder, places, _LONG(8 * i))) for i in range(8)]
+
+
+def _pairs(builder: Any, keys: Sequence[Any], d: Any) -> list[Any]:
+    fours = [_load(builder, key, d, _FOUR) for key in keys]
+    return [builder.shuffle_vector(fours[i], fours[i + 4], _lanes(range(8))) for i in range(4)]
+
+
+def _pairs_asking(builder: Any, keys: Sequence[Any], ahead: Any, d: Any) -> list[Any]:
+    """`_pairs`, and two lines of the eight keys whose addresses stand from `ahead` on.
+
+    A few lines at a time: what is on its way has few places to wait in, and one too many holds up everything.
+    """
+    with builder.if_then(_is_given(builder, ahead)):
+        for i in range(2):
+            line = builder.add(builder.lshr(d, _LONG(3)), _LONG(i))
+            place = builder.add(ahead, builder.shl(builder.and_(line, _LONG(7)), _LONG(3)))
+            key = builder.load(builder.inttoptr(place, _LONG.as_pointer()), align=8)
+            _ask_for_line(builder, builder.add(key, builder.shl(builder.lshr(line, _LONG(3)), _LONG(6))))
+    return _pairs(builder, keys, d)
+
+
+def _for_each_row_count(builder: Any, num_rows: Any, emit: Callable[[int], None]) -> None:
+    """Straight code for one, two and three rows, and a jump to it."""
+    done = builder.append_basic_block("done")
+    jump = builder.switch(num_rows, done)
+    for rows in range(1, MAX_ROWS + 1):
+        block = builder.append_basic_block(f"rows{rows}")
+        jump.add_case(_LONG(rows), block)
+        builder.position_at_end(block)
+        emit(rows)
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+@_operation_of
+def score_keys(
+    typing: Any, num_rows: Any, q: Any, k: Any, offsets: Any, ahead: Any, out: Any, begin: Any, end: Any, depth: Any
+) -> Any:
+    """Dot products of one to three query rows with keys begin to end - 1, both multiples of 8.
+
+    Rows are `depth` fp32 long, a multiple of 8, and lie densely in q, their scores TILE apart. offsets: the address of
+    the keys' byte offsets from k; ahead: of one more address per key whose `depth` fp32 will be wanted next (0: none).
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        num_rows, q, k, offsets, ahead, out, begin, end, depth = values
+
+        def emit(rows: int) -> None:
+            with cgutils.for_range_slice(builder, begin, end, _LONG(8), intp=_LONG) as (n, _):
+                keys = _addresses(builder, k, offsets, n)
+                wanted = builder.select(
+                    _is_given(builder, ahead), builder.add(ahead, builder.shl(n, _LONG(3))), _LONG(0)
+                )
+                target = builder.add(out, builder.shl(n, _LONG(2)))
+                _emit_scores(builder, rows, q, lambda d: _pairs_asking(builder, keys, wanted, d), target, depth)
+
+        _for_each_row_count(builder, num_rows, emit)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 9), generate
+
+
+@_operation_of
+def pair_keys(typing: Any, k: Any, offsets: Any, ahead: Any, paired: Any, begin: Any, end: Any, depth: Any) -> Any:
+    """Write keys begin to end - 1, multiples of 8, as `score_pairs` reads them; offsets, ahead: as for `score_keys`."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        k, offsets, ahead, paired, begin, end, depth = values
+        with cgutils.for_range_slice(builder, begin, end, _LONG(8), intp=_LONG) as (n, _):
+            keys = _addresses(builder, k, offsets, n)
+            wanted = builder.select(_is_given(builder, ahead), builder.add(ahead, builder.shl(n, _LONG(3))), _LONG(0))
+            target = builder.add(paired, builder.mul(builder.mul(n, depth), _LONG(4)))
+            with cgutils.for_range(builder, builder.lshr(depth, _LONG(2)), intp=_LONG) as loop:
+                d = builder.shl(loop.index, _LONG(4))
+                for i, pair in enumerate(_pairs_asking(builder, keys, wanted, d)):
+                    place = builder.add(builder.shl(d, _LONG(3)), _LONG(32 * i))
+                    builder.store(pair, _address(builder, target, place), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 7), generate
+
+
+@_operation_of
+def score_pairs(typing: Any, num_rows: Any, q: Any, paired: Any, out: Any, begin: Any, end: Any, depth: Any) -> Any:
+    """What `score_keys` does, from keys that `pair_keys` laid out: worth it for more than a dozen rows."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        num_rows, q, paired, out, begin, end, depth = values
+
+        def emit(rows: int) -> None:
+            with cgutils.for_range_slice(builder, begin, end, _LONG(8), intp=_LONG) as (n, _):
+                eight = builder.add(paired, builder.mul(builder.mul(n, depth), _LONG(4)))
+                target = builder.add(out, builder.shl(n, _LONG(2)))
+
+                def pairs(d: Any) -> list[Any]:
+                    place = builder.shl(d, _LONG(3))
+                    return [_load(builder, eight, builder.add(place, _LONG(32 * i))) for i in range(4)]
+
+                _emit_scores(builder, rows, q, pairs, target, depth)
+
+        _for_each_row_count(builder, num_rows, emit)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 7), generate
 
 
 def _emit_values(
@@ -131,7 +229,7 @@ def _emit_values(
 ) -> None:  # fmt: skip
     """num_rows x (8 num_strips) dims from byte d on: out = out * decay + sum over keys of weight * value."""
     rows = [builder.add(_load_long(builder, out, _LONG(8 * r)), d) for r in range(num_rows)]
-    scores = [_load_long(builder, weights, _LONG(8 * r)) for r in range(num_rows)]
+    scores = [builder.add(weights, _LONG(4 * TILE * r)) for r in range(num_rows)]
     sums = _slots(builder, num_rows * num_strips)
     for r in range(num_rows):
         decay = _spread(builder, _load(builder, decays, _LONG(4 * r), _FLOAT))
@@ -143,7 +241,8 @@ def _emit_values(
         place = builder.add(base, _load_long(builder, offsets, builder.shl(n, _LONG(3))))
         with builder.if_then(_is_given(builder, ahead)):
             there = _load_long(builder, ahead, builder.shl(n, _LONG(3)))
-            _ask_for(builder, builder.add(there, d), _LONG(32 * num_strips))
+            for line in range(0, 32 * num_strips, 64):
+                _ask_for_line(builder, builder.add(builder.add(there, d), _LONG(line)))
         at = builder.shl(n, _LONG(2))
         given = [_spread(builder, _load(builder, row, at, _FLOAT)) for row in scores]
         for s in range(num_strips):
@@ -157,52 +256,20 @@ def _emit_values(
 
 
 @_operation_of
-def score_keys(
-    typing: Any, num_rows: Any, q: Any, k: Any, offsets: Any, ahead: Any, out: Any, begin: Any, end: Any, depth: Any
-) -> Any:
-    """Dot products of one to three query rows with keys begin to end - 1, both multiples of 8.
-
-    q, out: the address of a list of the rows' addresses; offsets: of the keys' byte offsets from k; ahead: of one more
-    address per key whose `depth` fp32 will be wanted next (0: nothing). Keys are `depth` fp32 long, a multiple of 8.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _, q, k, offsets, ahead, out, begin, end, depth = values
-        done = builder.append_basic_block("scored")
-        jump = builder.switch(values[0], done)
-        for rows in range(1, MAX_ROWS + 1):
-            block = builder.append_basic_block(f"score{rows}")
-            jump.add_case(_LONG(rows), block)
-            builder.position_at_end(block)
-            keys = 8 if rows == 1 else 4
-            with cgutils.for_range_slice(builder, begin, end, _LONG(keys), intp=_LONG) as (n, _):
-                _emit_scores(builder, rows, keys, q, k, offsets, ahead, out, n, depth)
-            builder.branch(done)
-        builder.position_at_end(done)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 9), generate
-
-
-@_operation_of
 def weigh_values(
     typing: Any, num_rows: Any, out: Any, v: Any, offsets: Any, ahead: Any, weights: Any, decays: Any, begin: Any,
     end: Any, depth: Any,
 ) -> Any:  # fmt: skip
     """out = out * decay + sum over keys begin to end - 1 of weights[n] * value[n], for one to three rows.
 
-    out, weights: the address of a list of the rows' addresses; decays: of one fp32 per row; offsets: of the keys' byte
-    offsets from v; ahead: as for `score_keys`. Values are `depth` fp32 long, a multiple of 8.
+    out: the address of a list of the rows' addresses; weights: of TILE fp32 per row; decays: of one; offsets: of the
+    keys' byte offsets from v; ahead: as for `score_keys`. Values are `depth` fp32 long, a multiple of 8.
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _, out, v, offsets, ahead, weights, decays, begin, end, depth = values
-        done = builder.append_basic_block("weighed")
-        jump = builder.switch(values[0], done)
-        for rows in range(1, MAX_ROWS + 1):
-            block = builder.append_basic_block(f"weigh{rows}")
-            jump.add_case(_LONG(rows), block)
-            builder.position_at_end(block)
+        num_rows, out, v, offsets, ahead, weights, decays, begin, end, depth = values
+
+        def emit(rows: int) -> None:
             num_bytes = builder.shl(depth, _LONG(2))
             d = _LONG(0)
             for strips in (8, 4, 1) if rows == 1 else (4, 1):
@@ -211,8 +278,8 @@ def weigh_values(
                     here = builder.add(d, builder.mul(loop.index, _LONG(32 * strips)))
                     _emit_values(builder, rows, strips, out, v, offsets, ahead, weights, decays, begin, end, here)
                 d = builder.add(d, builder.mul(count, _LONG(32 * strips)))
-            builder.branch(done)
-        builder.position_at_end(done)
+
+        _for_each_row_count(builder, num_rows, emit)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 10), generate

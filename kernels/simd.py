@@ -95,11 +95,11 @@ def _pick(builder: Any, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:
 
 def _fold(builder: Any, v: ir.Value, join: Emit) -> ir.Value:
     """One scalar from eight lanes: (i, i + 4), then (i, i + 2), then (0, 1)."""
-    lanes = [builder.extract_element(v, _INT(i)) for i in range(WIDTH)]
-    while len(lanes) > 1:
-        half = len(lanes) // 2
-        lanes = [join(builder, lanes[i], lanes[i + half]) for i in range(half)]
-    return lanes[0]
+    half = WIDTH // 2
+    while half:
+        low, high = (_pick(builder, v, v, list(range(i, i + half))) for i in (0, half))
+        v, half = join(builder, low, high), half // 2
+    return builder.extract_element(v, _INT(0))
 
 
 def _add(builder: Any, a: ir.Value, b: ir.Value) -> ir.Value:
