@@ -273,11 +273,11 @@ def main() -> None:
     warm: list[int] = []
     before = 0
     print(
-        "| requests | CPU, s | resident, MiB | replies, KiB | traffic | constraints | tables | scores | hit rate |",
+        "| requests | CPU, s | resident, MiB | replies, KiB | renderings | traffic | constraints | tables | scores | hit rate |",
         end="",
     )
     print(" preemptions | evicted blocks | pinned | pins given up |")
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for num_ended in soak.run(options.requests, options.reports, options.seconds):
         engine.audit()
         now, evicted = engine.statistics(), engine.prefix_cache.tree.statistics.num_evicted_blocks
@@ -285,7 +285,14 @@ def main() -> None:
         if warm or (kept.replies > 0.97 * REPLY_BYTES and kept.traffic <= before):
             warm.append(resident)
         before = kept.traffic
-        sizes = (kept.replies, kept.traffic, kept.constraints, kept.sampling_tables, kept.prompt_scores)
+        sizes = (
+            kept.replies,
+            kept.renderings,
+            kept.traffic,
+            kept.constraints,
+            kept.sampling_tables,
+            kept.prompt_scores,
+        )
         print(
             f"| {num_ended:,} | {time.process_time():.0f} | {resident / 2**20:.1f} | "
             + " | ".join(f"{size / 1024:,.0f}" for size in sizes)

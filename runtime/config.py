@@ -98,8 +98,9 @@ class EngineConfig:
         for name in ("num_blocks", "kv_memory_bytes", "max_model_len", "num_threads"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
-        if min(self.max_overtakes or 0, self.max_draft_tokens, self.reply_memory_bytes) < 0:
-            raise ConfigError("max_overtakes, max_draft_tokens and reply_memory_bytes must not be negative")
+        for name in ("max_overtakes", "max_pinned_blocks", "max_draft_tokens", "reply_memory_bytes"):
+            if (getattr(self, name) or 0) < 0:
+                raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must not be negative")
         if not self.max_wait_seconds >= 0:
             raise ConfigError(f"max_wait_seconds: {self.max_wait_seconds} is out of range; it must not be negative")
         if self.eviction_policy not in POLICIES:

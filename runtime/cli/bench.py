@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import ModelArgument, Settings, busy, option, with_engine_options
+from .engine_options import Settings, with_engine_options
+from .options import ModelArgument, busy, option
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import RequestError
-from .options import ModelArgument, Settings, load_engine, option, with_engine_options
+from .engine_options import Settings, load_engine, with_engine_options
+from .options import ModelArgument, option
 from .sampling import MaxTokens, Seed, Temperature, TopP, usage_line
 
 if TYPE_CHECKING:

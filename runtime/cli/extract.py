@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import ConfigError, RequestError
-from .options import ModelOption, Settings, load_engine, option, read_text, with_engine_options
+from .engine_options import Settings, load_engine, with_engine_options
+from .options import ModelOption, option, read_text
 from .sampling import MaxTokens, Seed, Temperature
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import ModelOption, Settings, load_engine, option, read_text, with_engine_options
+from .engine_options import Settings, load_engine, with_engine_options
+from .options import ModelOption, option, read_text
 from .sampling import (
     Choice,
     GrammarFile,

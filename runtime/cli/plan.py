@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import ConfigError
-from .options import ModelArgument, Quantise, option, size
+from .engine_options import Quantise
+from .options import ModelArgument, option, size
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from ...errors import ConfigError
-from .options import ModelArgument, Settings, busy, load_engine, option, read_text, size, with_engine_options
+from .engine_options import Settings, load_engine, with_engine_options
+from .options import ModelArgument, busy, option, read_text, size
 
 SERVER = "Server"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -1,0 +1,288 @@
+"""The options of an engine, declared once for all commands that make one: a flag for every field of `EngineConfig`.
+
+Names are those of vLLM and SGLang where they have the option (`--max-num-seqs`, `--page-size` …). What has no flag:
+`check_invariants`, which is for tests.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+from .options import busy, option, size
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+PANEL = "Engine"
+
+Settings = dict[str, Any]
+
+
+class Jump(StrEnum):
+    verified = "verified"
+    canonical = "canonical"
+    off = "off"
+
+
+class Quantise(StrEnum):
+    none = "none"
+    int8 = "int8"
+
+
+class KVType(StrEnum):
+    auto = "auto"
+    fp8 = "fp8"
+    int8 = "int8"
+
+
+def _engine_options(
+    device: Annotated[str, option("--device", help="auto, cpu, cuda, cuda:1 …", env="DEVICE", panel=PANEL)] = "auto",
+    dtype: Annotated[
+        str, option("--dtype", help="auto, float32, bfloat16 or float16.", env="DTYPE", panel=PANEL)
+    ] = "auto",
+    quantise: Annotated[
+        Quantise,
+        option(
+            "--quantise",
+            "--quantization",
+            help="Round the weights while loading: int8 (CPU only).",
+            env="QUANTISE",
+            panel=PANEL,
+        ),
+    ] = Quantise.none,
+    block_size: Annotated[
+        int, option("--block-size", "--page-size", help="Tokens per KV block.", env="BLOCK_SIZE", panel=PANEL)
+    ] = 16,
+    kv_dtype: Annotated[
+        KVType,
+        option(
+            "--kv-dtype",
+            "--kv-cache-dtype",
+            help="How keys and values are kept: as --dtype, or rounded to fp8 or int8.",
+            env="KV_DTYPE",
+            panel=PANEL,
+        ),
+    ] = KVType.auto,
+    num_blocks: Annotated[
+        int | None,
+        option(
+            "--num-blocks",
+            "--num-gpu-blocks-override",
+            help="Size of the KV pool in blocks.",
+            env="NUM_BLOCKS",
+            panel=PANEL,
+        ),
+    ] = None,
+    kv_memory: Annotated[
+        str | None,
+        option(
+            "--kv-memory",
+            "--kv-cache-memory-bytes",
+            help="Memory for the KV pool (2GiB, 500M …), if --num-blocks is not given.",
+            env="KV_MEMORY",
+            panel=PANEL,
+        ),
+    ] = None,
+    max_model_len: Annotated[
+        int | None,
+        option(
+            "--max-model-len",
+            "--context-length",
+            help="Most tokens of prompt and output together.",
+            env="MAX_MODEL_LEN",
+            panel=PANEL,
+        ),
+    ] = None,
+    max_batch_tokens: Annotated[
+        int,
+        option(
+            "--max-batch-tokens",
+            "--max-num-batched-tokens",
+            help="Most tokens that one step computes.",
+            env="MAX_BATCH_TOKENS",
+            panel=PANEL,
+        ),
+    ] = 2048,
+    max_running_requests: Annotated[
+        int,
+        option(
+            "--max-running-requests",
+            "--max-num-seqs",
+            help="Most sequences in a step.",
+            env="MAX_RUNNING_REQUESTS",
+            panel=PANEL,
+        ),
+    ] = 256,
+    max_waiting_requests: Annotated[
+        int,
+        option(
+            "--max-waiting-requests",
+            "--max-queued-requests",
+            help="Length of the queue; what comes beyond is refused.",
+            env="MAX_WAITING_REQUESTS",
+            panel=PANEL,
+        ),
+    ] = 4096,
+    max_overtakes: Annotated[
+        int | None,
+        option(
+            "--max-overtakes",
+            help="At most so many that came later are admitted before one that waits; 0: in the order of arrival. "
+            "Default: 256, or as many as wait.",
+            env="MAX_OVERTAKES",
+            panel=PANEL,
+        ),
+    ] = None,
+    max_wait_seconds: Annotated[
+        float,
+        option(
+            "--max-wait-seconds",
+            help="A request that has waited for so long is served before any other, whatever the priorities.",
+            env="MAX_WAIT_SECONDS",
+            panel=PANEL,
+        ),
+    ] = 30.0,
+    max_compile_seconds: Annotated[
+        float | None,
+        option(
+            "--max-compile-seconds",
+            help="CPU time that compiling one constraint may take.",
+            env="MAX_COMPILE_SECONDS",
+            panel=PANEL,
+        ),
+    ] = 10.0,
+    max_constraint_bytes: Annotated[
+        int,
+        option(
+            "--max-constraint-bytes",
+            help="Memory of one constraint, with the states that its requests have visited.",
+            env="MAX_CONSTRAINT_BYTES",
+            panel=PANEL,
+        ),
+    ] = 64 << 20,
+    prefix_cache: Annotated[
+        bool,
+        option(
+            "--prefix-cache/--no-prefix-cache",
+            "--enable-prefix-caching/--disable-radix-cache",
+            help="Keep the KV of finished requests for those that share a prefix.",
+            env="PREFIX_CACHE",
+            panel=PANEL,
+        ),
+    ] = True,
+    eviction_policy: Annotated[
+        str,
+        option(
+            "--eviction-policy",
+            "--radix-eviction-policy",
+            help="What leaves a full cache first: lru, lfu, priority or cost.",
+            env="EVICTION_POLICY",
+            panel=PANEL,
+        ),
+    ] = "lru",
+    explain_namespaces: Annotated[
+        bool,
+        option(
+            "--explain-namespaces",
+            help="Let explain_cache say that another namespace has a prefix (tells callers what others sent).",
+            env="EXPLAIN_NAMESPACES",
+            panel=PANEL,
+        ),
+    ] = False,
+    max_pinned_blocks: Annotated[
+        int | None,
+        option(
+            "--max-pinned-blocks",
+            help="How much of the KV pool pins may hold together. Default: a quarter.",
+            env="MAX_PINNED_BLOCKS",
+            panel=PANEL,
+        ),
+    ] = None,
+    reply_memory: Annotated[
+        str,
+        option(
+            "--reply-memory",
+            help="Memory for the tokens of replies, so that the next turn of a chat hits them; 0: none.",
+            env="REPLY_MEMORY",
+            panel=PANEL,
+        ),
+    ] = "64MiB",
+    jump: Annotated[
+        Jump,
+        option(
+            "--jump",
+            help="Text that a constraint forces: drafted and verified, taken unseen (canonical), or sampled (off).",
+            env="JUMP",
+            panel=PANEL,
+        ),
+    ] = Jump.verified,
+    max_draft_tokens: Annotated[
+        int,
+        option(
+            "--max-draft-tokens",
+            help="Longest run of tokens that is drafted and verified in one step.",
+            env="MAX_DRAFT_TOKENS",
+            panel=PANEL,
+        ),
+    ] = 64,
+    cuda_graphs: Annotated[
+        bool,
+        option(
+            "--cuda-graphs/--no-cuda-graphs",
+            " /--enforce-eager",
+            " /--disable-cuda-graph",
+            help="On a GPU, capture small steps once and replay them.",
+            env="CUDA_GRAPHS",
+            panel=PANEL,
+        ),
+    ] = True,
+    num_threads: Annotated[
+        int | None,
+        option(
+            "--num-threads",
+            help="CPU threads of torch. Default: one for small models, else torch's own choice.",
+            env="NUM_THREADS",
+            panel=PANEL,
+        ),
+    ] = None,
+    engine_seed: Annotated[
+        int | None,
+        option("--engine-seed", help="Makes unseeded requests reproducible.", env="ENGINE_SEED", panel=PANEL),
+    ] = None,
+) -> None: ...
+
+
+def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives `command` the engine's options; it receives their values as `settings` (fields of `EngineConfig`)."""
+    shared = inspect.signature(_engine_options, eval_str=True).parameters
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "settings"]
+
+    def run(**values: Any) -> None:
+        settings = {name: values.pop(name) for name in shared}
+        command(settings=_config_fields(settings), **values)
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared.values())]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+def _config_fields(settings: Settings) -> Settings:
+    kv_memory = settings.pop("kv_memory")
+    settings["kv_memory_bytes"] = size(kv_memory) if kv_memory is not None else None
+    settings["reply_memory_bytes"] = size(settings.pop("reply_memory"))
+    settings["seed"] = settings.pop("engine_seed")
+    settings["jump"] = str(settings["jump"])
+    return settings
+
+
+def load_engine(model: str, settings: Settings) -> Engine:
+    """The engine, with a word on a terminal while it loads."""
+    with busy(f"loading {model}"):
+        from ..engine import Engine
+
+        return Engine(model, **settings)

@@ -1,0 +1,145 @@
+"""What the commands print, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from .shell import DOCUMENT, Shell
+
+SMALL = ("--num-blocks", "256")
+
+
+# -- generating ----------------------------------------------------------------------------------------------------
+
+
+def test_generate_prints_the_answer_and_nothing_else(shell: Shell) -> None:
+    assert shell("generate", "Hello", "--chat", "--max-tokens", "8", *SMALL) == 0
+    greedy = shell.out
+    assert greedy.strip() and shell.err == ""
+    assert shell("generate", "Hello", "--system", "", "--max-tokens", "8", "--stats", *SMALL) == 0
+    assert re.fullmatch(r"prompt \d+ tokens \(\d+ cached\), answer \d+ tokens.* tokens/s\n", shell.err)
+
+
+def test_generate_obeys_its_constraint(shell: Shell, schema: str) -> None:
+    hot = ("--temperature", "2", "--max-tokens", "60", *SMALL)
+    assert shell("generate", "Date:", "--regex", r"\d{4}-\d\d-\d\d", *hot) == 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d\n", shell.out)
+    assert shell("generate", "Really?", "--choice", "yes", "--choice", "no", "--num-outputs", "3", *hot) == 0
+    assert set(shell.out.split()) <= {"yes", "no"} and shell.out.count("\n") == 3
+    assert shell("generate", DOCUMENT, "--schema", schema, *hot) == 0
+    assert set(json.loads(shell.out)) == {"name", "age"}
+    assert shell("generate", DOCUMENT, "--json", *hot) == 0
+    assert isinstance(json.loads(shell.out), dict)
+
+
+def test_options_come_from_the_environment_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHLOEM_MAX_TOKENS", "many")
+    assert shell("generate", "Hi") == 2
+    assert "--max-tokens" in shell.err
+    monkeypatch.setenv("PHLOEM_MAX_TOKENS", "8")
+    monkeypatch.setenv("PHLOEM_REGEX", "[ab]{4}")
+    monkeypatch.setenv("PHLOEM_NUM_BLOCKS", "64")
+    assert shell("generate", "Hi") == 0
+    assert re.fullmatch(r"[ab]{4}\n", shell.out)
+
+
+def test_chat_answers_line_by_line_and_survives_mistakes(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = iter(["Hello", "", "/help", "word " * 9000, "Hello", "/reset", "Hello", "/system Be brief.", "/exit", "x"])
+    monkeypatch.setattr("builtins.input", lambda prompt="": next(lines))
+    assert shell("chat", "--max-tokens", "8", *SMALL) == 0
+    answers = shell.out.splitlines()
+    assert len(answers) == 3 and answers[0] == answers[2]
+    assert shell.err.count("error: ") == 1 and shell.err.count("tokens/s") == 3
+    assert next(lines) == "x"
+
+
+def test_chat_ends_with_its_input(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(prompt: str = "") -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", end)
+    assert shell("chat", *SMALL) == 0
+
+
+# -- extracting ----------------------------------------------------------------------------------------------------
+
+
+def test_extract_prints_one_valid_object_per_document_in_order(
+    shell: Shell, schema: str, document: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("Quila Marst is 7 years old.\nOdo Feringa is 8 years old.\n\n")
+    assert shell("extract", "--schema", schema, document, str(other), "--names", *SMALL) == 0
+    rows = [json.loads(line) for line in shell.out.splitlines()]
+    assert [row["file"] for row in rows] == [document, str(other)]
+    assert all(set(row["value"]) == {"name", "age"} for row in rows)
+    assert shell("extract", "--schema", schema, str(other), "--lines", "--stats", *SMALL) == 0
+    assert len(shell.out.splitlines()) == 2
+    assert re.match(r"2 documents in .* prompt tokens \(\d+ cached\), \d+ output tokens \(\d+ jumped\)", shell.err)
+
+
+def test_a_document_that_fails_leaves_null_and_exit_code_1(
+    shell: Shell, schema: str, document: str, tmp_path: Path
+) -> None:
+    long = tmp_path / "long.txt"
+    long.write_text("word " * 9000)
+    assert shell("extract", "--schema", schema, str(long), document, *SMALL) == 1
+    first, second = shell.out.splitlines()
+    assert first == "null" and set(json.loads(second)) == {"name", "age"}
+    assert shell.err.startswith(f"error: {long}: ")
+
+
+def test_extract_refuses_before_it_loads(shell: Shell, schema: str, document: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    assert shell("extract", "--schema", str(broken), document) == 2
+    assert shell("extract", "--schema", schema, str(tmp_path / "missing.txt")) == 2
+    assert "missing.txt: no such file" in shell.err
+    binary = tmp_path / "binary.txt"
+    binary.write_bytes(b"\xff\xfe\x00")
+    assert shell("extract", "--schema", schema, str(binary)) == 2
+    assert "not UTF-8" in shell.err
+    broken.write_text('{"type": "array", "uniqueItems": true}')
+    assert shell("extract", "--schema", str(broken), document, *SMALL) == 2
+    assert "/uniqueItems" in shell.err
+
+
+# -- looking -------------------------------------------------------------------------------------------------------
+
+
+def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
+    assert shell("plan", "--memory", "1GiB") == 0
+    assert "KV per token" in shell.out and "4,096" in shell.out
+    assert shell("plan", "--kv-memory", "1MiB", "--kv-dtype", "float32", "--context", "128", "--json") == 0
+    capacity = json.loads(shell.out)
+    per_token = 2 * 4 * 2 * 32 * 4
+    assert capacity["kv_bytes_per_token"] == per_token
+    assert capacity["num_blocks"] == (1 << 20) // (per_token * 16)
+    assert [row["context_len"] for row in capacity["lengths"]] == [128]
+
+
+def test_inspect_describes_a_checkpoint(shell: Shell) -> None:
+    assert shell("inspect") == 0
+    facts = {line[:15].strip(): line[15:] for line in shell.out.splitlines()}
+    assert facts["architecture"] == "LlamaForCausalLM" and facts["layers"] == "4"
+
+
+def test_doctor_finds_this_installation_healthy(shell: Shell) -> None:
+    assert shell("doctor") == 0, shell.out
+    assert shell.out.count("\nok ") == 4 and "FAIL" not in shell.out
+
+
+def test_bench_shows_what_cache_and_jump_save(shell: Shell) -> None:
+    small = ("--requests", "4", "--prefix", "80", "--max-tokens", "60", *SMALL)
+    assert shell("bench", "--output-json", *small) == 0
+    rows = {row["name"]: row for row in json.loads(shell.out)}
+    assert "same 4 answers: yes" in shell.err
+    assert len({row["completion_tokens"] for row in rows.values()}) == 1
+    assert rows["cache and jump"]["cached_tokens"] > 0 and rows["cache and jump"]["jumped_tokens"] > 0
+    assert rows["neither"]["cached_tokens"] == rows["neither"]["jumped_tokens"] == 0
+    assert shell("bench", *small) == 0
+    assert "speed-up" in shell.out and "cache and jump" in shell.out

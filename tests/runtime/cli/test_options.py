@@ -1,0 +1,157 @@
+"""Options: what is said of them, what is refused, and that nothing is left out."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import typer
+
+from phloem.runtime.cli import run
+from phloem.runtime.cli.engine_options import Settings, with_engine_options
+from phloem.runtime.cli.options import size
+from phloem.runtime.config import EngineConfig
+
+from .shell import Shell
+
+COMMANDS = ("serve", "chat", "generate", "extract", "bench", "plan", "inspect", "doctor")
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_every_command_is_explained(shell: Shell, command: str) -> None:
+    assert shell(command, "--help") == 0
+    entries = re.split(r"\n  (?=-)", shell.out.partition("Options:")[2])
+    assert len(entries) > 1
+    for entry in entries[1:]:
+        names, _, text = re.sub(r"<[^>]*>", "", entry.replace("\n", " ")).strip().partition("  ")
+        assert len(text.strip()) > 5, f"{command}: {names} has no help"
+
+
+def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
+    assert shell("--help") == 0
+    assert all(f"\n  {command} " in shell.out for command in COMMANDS)
+    assert shell("--version") == 0
+    assert re.fullmatch(r"phloem \d+\.\d+\.\d+\n", shell.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["fly"], "No such command"),
+        (["generate"], "prompt"),
+        (["generate", "Hi", "--wings"], "--wings"),
+        (["generate", "Hi", "--max-tokens", "many"], "--max-tokens"),
+        (["generate", "Hi", "--max-tokens", "-1"], "max_tokens: -1"),
+        (["generate", "Hi", "--temperature", "-2"], "temperature"),
+        (["generate", "Hi", "--regex", "a", "--json"], "--regex and --json exclude each other"),
+        (["generate", "Hi", "--regex", "["], "offset 0"),
+        (["generate", "Hi", "--schema", "/nowhere/schema.json"], "--schema /nowhere/schema.json: no such file"),
+        (["generate", "Hi", "--model", "/nowhere/model"], "/nowhere/model"),
+        (["generate", "Hi", "--device", "abacus"], "abacus"),
+        (["generate", "Hi", "--device", "cuda:99"], "cuda:99"),
+        (["generate", "Hi", "--dtype", "int3"], "int3"),
+        (["generate", "Hi", "--block-size", "3"], "block_size: 3"),
+        (["generate", "Hi", "--block-size", "0"], "block_size"),
+        (["generate", "Hi", "--jump", "high"], "high"),
+        (["generate", "Hi", "--eviction-policy", "coin"], "coin"),
+        (["generate", "Hi", "--kv-memory", "lots"], "'lots' is not a size"),
+        (["generate", "Hi", "--kv-memory", "1"], "kv_memory_bytes: 1"),
+        (["generate", "word " * 9000], "4096"),
+        (["extract", "--schema", "/nowhere.json", "x.txt"], "/nowhere.json"),
+        (["plan", "--memory", "big"], "big"),
+        (["plan", "--memory", "1GiB", "--kv-memory", "1GiB"], "exclude"),
+        (["plan", "--dtype", "int3"], "int3"),
+        (["plan", "--context", "0"], "at least 1"),
+        (["plan", "owner"], "owner"),
+        (["inspect", "/nowhere"], "/nowhere"),
+        (["inspect", "--cache", "ftp://x"], "give a URL"),
+        (["inspect", "--cache", "http://127.0.0.1:9"], "cannot be reached"),
+        (["serve", "--port", "99999"], "65535"),
+        (["serve", "--host", "256.1.1.1", "--port", "0"], "--host 256.1.1.1"),
+        (["serve", "--api-key", "a b"], "api_key"),
+        (["serve", "--cache-isolation", "key", "--port", "0"], "API key"),
+        (["serve", "--api-key-file", "/nowhere"], "/nowhere"),
+        (["serve", "/nowhere", "--port", "0"], "/nowhere"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line_and_exit_code_2(shell: Shell, arguments: Sequence[str], told: str) -> None:
+    assert shell(*arguments) == 2
+    assert shell.err.startswith("error: ") and shell.err.count("\n") == 1, shell.err
+    assert told.lower() in shell.err.lower(), shell.err
+    assert shell.out == ""
+
+
+def test_an_unexpected_failure_is_one_line_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr(importlib.import_module("phloem.runtime.cli.inspect_cache"), "_get", fail)
+    assert shell("inspect", "--cache", "http://127.0.0.1:9") == 1
+    assert shell.err == "error: internal: ZeroDivisionError: by zero (PHLOEM_DEBUG=1 shows where)\n"
+    monkeypatch.setenv("PHLOEM_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        run(["inspect", "--cache", "http://127.0.0.1:9"])
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    code = (
+        "import sys, phloem.runtime.cli as c; c.command_line(); print({'torch', 'fastapi', 'numpy'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
+    assert found.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("1", 1), ("2GiB", 2 << 30), ("500M", 500_000_000), ("1.5k", 1500), ("1e9", 10**9), (" 3 mib ", 3 << 20)],
+)
+def test_sizes_have_units(text: str, count: int) -> None:
+    assert size(text) == count
+
+
+def test_the_manual_names_only_options_that_exist(shell: Shell) -> None:
+    manual = (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
+    known = ""
+    for command in COMMANDS:
+        shell(command, "--help")
+        known += shell.out
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", manual))
+    assert len(named) > 15
+    assert {name for name in named if not re.search(rf"{name}\b(?!-)", known)} == set()
+
+
+def test_every_setting_of_an_engine_has_an_option_and_a_line_in_the_manual(shell: Shell) -> None:
+    manual = (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `[^|]+\|[^|]*\| `(\w+)` \|", manual, re.MULTILINE)
+    assert sorted(rows) == sorted(set(EngineConfig.field_names()) - {"check_invariants"})
+    given: dict[str, object] = {}
+
+    @with_engine_options
+    def command(settings: Settings) -> None:
+        given.update(settings)
+
+    application = typer.Typer()
+    application.command()(command)
+    arguments = [
+        "--max-overtakes",
+        "3",
+        "--max-pinned-blocks",
+        "4",
+        "--reply-memory",
+        "1KiB",
+        "--max-draft-tokens",
+        "5",
+    ]
+    application([*arguments, "--enforce-eager", "--num-threads", "2", "--engine-seed", "6"], standalone_mode=False)
+    assert set(given) == set(EngineConfig.field_names()) - {"check_invariants", "model"}
+    wanted = {"max_overtakes": 3, "max_pinned_blocks": 4, "reply_memory_bytes": 1024, "max_draft_tokens": 5}
+    assert given.items() >= {**wanted, "cuda_graphs": False, "num_threads": 2, "seed": 6}.items()
+    application([], standalone_mode=False)
+    assert EngineConfig(**given) == EngineConfig()  # type: ignore[arg-type]  # the defaults are the same

@@ -1,0 +1,112 @@
+"""The server as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
+
+import pytest
+
+from .shell import Shell
+
+SMALL = ("--num-blocks", "256")
+
+
+class Process:
+    """`phloem serve` in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-c", "from phloem.runtime.cli import main; main()", "serve", "--port", "0"]
+        self._process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+        self.log: list[str] = []
+        self._url = ""
+        self._told = threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.log.append(line)
+            found = re.search(r"http://\S+", line)
+            if found and not self._url:
+                self._url = found[0]
+            if "startup complete" in line:
+                self._told.set()
+        self._told.set()
+
+    @property
+    def url(self) -> str:
+        assert self._told.wait(60) and self._url, "".join(self.log)
+        return self._url.removesuffix("/v1")
+
+    def connect(self) -> HTTPConnection:
+        address = urlsplit(self.url)
+        return HTTPConnection(address.hostname or "", address.port, timeout=120)
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        code = self._process.wait(40)
+        self._reader.join(10)
+        return code
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+        self._reader.join(10)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Process]:
+    process = Process("--num-blocks", "1024", "--api-key", "sk-x", "--served-model-name", "mine", "--enable-admin")
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+def test_serve_finishes_what_runs_when_it_is_told_to_stop(server: Process, shell: Shell) -> None:
+    assert shell("inspect", "--cache", server.url, "--api-key", "sk-x") == 0
+    assert "pool of 1,024 blocks of 16 tokens" in shell.out
+    assert shell("inspect", "--cache", server.url) == 2
+    assert "--api-key" in shell.err
+    body = {"model": "mine", "prompt": "Hi", "max_tokens": 400, "ignore_eos": True, "stream": True}
+    headers = {"content-type": "application/json", "authorization": "Bearer sk-x"}
+    stream, late = server.connect(), server.connect()
+    try:
+        stream.request("POST", "/v1/completions", json.dumps(body), headers)
+        answer = stream.getresponse()
+        assert answer.status == 200
+        first = answer.readline()
+        server.signal(signal.SIGTERM)
+        late.request("POST", "/v1/completions", json.dumps(body), headers)
+        refused = late.getresponse()
+        assert refused.status == 503 and refused.getheader("Retry-After")
+        refused.read()
+        events = (first + answer.read()).decode().split("\n\n")
+    finally:
+        stream.close()
+        late.close()
+    assert events[-2] == "data: [DONE]"
+    assert json.loads(events[-3].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+    assert server.wait() == 0, "".join(server.log)
+    assert "Traceback" not in "".join(server.log)
+
+
+def test_a_port_in_use_is_told_before_the_model_is_loaded(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert shell("serve", "--port", port) == 2
+    assert f"--port {port}" in shell.err and "in use" in shell.err
