@@ -272,11 +272,8 @@ def main() -> None:
     )
     warm: list[int] = []
     before = 0
-    print(
-        "| requests | CPU, s | resident, MiB | replies, KiB | renderings | traffic | constraints | tables | scores | hit rate |",
-        end="",
-    )
-    print(" preemptions | evicted blocks | pinned | pins given up |")
+    print("| requests | CPU, s | resident, MiB | replies, KiB | renderings | traffic | constraints | tables |", end="")
+    print(" scores | hit rate | preemptions | evicted blocks | pinned | pins given up |")
     print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for num_ended in soak.run(options.requests, options.reports, options.seconds):
         engine.audit()

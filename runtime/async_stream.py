@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..errors import EngineStopped
 from .request import Delta, SamplingParams
-
-if TYPE_CHECKING:
-    from .async_engine import AsyncEngine
 
 Event = Delta | EngineStopped
 
@@ -35,6 +32,16 @@ class Inbox:
         return await self._events.get()
 
 
+class Owner(Protocol):
+    """Who runs the requests of streams; `AsyncEngine` is one."""
+
+    def abort(self, request_id: str) -> None: ...
+
+    async def fork_async(
+        self, request_id: str, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0
+    ) -> list[AsyncStream]: ...
+
+
 class AsyncStream:
     """Iterate it with `async for`.
 
@@ -45,7 +52,7 @@ class AsyncStream:
 
     def __init__(
         self,
-        owner: AsyncEngine,
+        owner: Owner,
         request_id: str,
         num_outputs: int,
         begin: Callable[[], Awaitable[Inbox]],
@@ -82,7 +89,7 @@ class AsyncStream:
 
 
 async def _receive(
-    owner: AsyncEngine, request_id: str, num_open: int, begin: Callable[[], Awaitable[Inbox]]
+    owner: Owner, request_id: str, num_open: int, begin: Callable[[], Awaitable[Inbox]]
 ) -> AsyncGenerator[Delta]:
     inbox = await begin()
     try:

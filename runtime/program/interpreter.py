@@ -21,13 +21,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ...errors import PhloemError, ProgramError, RequestError
-from ..request import SamplingParams
 from .calls import choose, follow
 from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text, variable_of
 from .increments import Reader
 from .place import Place, label, located
 from .run import DeltaStream, Run
-from .task import Task, UnderWay
+from .task import Task, UnderWay, task_of
 from .transcript import Mark, Transcript
 from .variable import Shown, Variable
 
@@ -63,7 +62,7 @@ class Interpreter:
         Raises:
             ProgramError: the state has failed, or one of the expressions that run at once fails.
         """
-        tasks = [Task(atom, place, self._sampling(atom, place)) for atom in atoms]
+        tasks = [task_of(atom, place, self.run) for atom in atoms]
         with self._changed:
             self._raise_if_failed()
             self._queue.extend(tasks)
@@ -365,21 +364,6 @@ class Interpreter:
     def _set(self, name: str, variable: Variable) -> None:
         self.variables[name] = variable
         self._shown[name] = variable.shown()
-
-    def _sampling(self, atom: Expression, place: Place) -> SamplingParams | None:
-        """The run's parameters with the expression's own.
-
-        Raises:
-            ProgramError: a value is out of range.
-        """
-        if not isinstance(atom, Gen):
-            return None
-        if not atom.sampling:
-            return self.run.sampling
-        try:
-            return replace(self.run.sampling, **atom.sampling)  # type: ignore[arg-type]  # names and types from `gen`
-        except PhloemError as error:
-            raise located(error, self.run.name, place, label(atom)) from error
 
     # -- waiting and failing -----------------------------------------------------------------------------------
 

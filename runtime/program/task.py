@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ...errors import PhloemError
 from ..request import SamplingParams
-from .expression import Expression, variable_of
-from .place import Place
-from .run import DeltaStream
+from .expression import Expression, Gen, variable_of
+from .place import Place, label, located
+from .run import DeltaStream, Run
 from .transcript import Mark
 
 
@@ -24,6 +25,19 @@ class Task:
     place: Place
     sampling: SamplingParams | None = None
     stream: DeltaStream | None = None
+
+
+def task_of(atom: Expression, place: Place, run: Run) -> Task:
+    """Raises ProgramError: a sampling parameter of a `Gen` is out of range."""
+    if not isinstance(atom, Gen):
+        return Task(atom, place)
+    if not atom.sampling:
+        return Task(atom, place, run.sampling)
+    try:
+        sampling = replace(run.sampling, **atom.sampling)  # type: ignore[arg-type]  # names and types from `gen`
+    except PhloemError as error:
+        raise located(error, run.name, place, label(atom)) from error
+    return Task(atom, place, sampling)
 
 
 @dataclass(frozen=True, slots=True)

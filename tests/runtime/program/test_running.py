@@ -1,0 +1,176 @@
+"""Programs run beside their readers: what waits for what, batches, and streams."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import phloem as ph
+from phloem.errors import ProgramError
+from phloem.runtime.program import ProgramState
+
+from .bodies import echo, run
+from .fakes import FakeBackend
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_gen_does_not_block_and_reading_waits_for_its_own_variable_only() -> None:
+    backend = FakeBackend()
+    backend.gate.clear()
+    seen: list[str] = []
+
+    def program(s: ProgramState) -> None:
+        s["before"] = 1
+        s += ph.gen("x") + ph.gen("y")
+        seen.append("appended")
+        assert s["before"] == 1 and "x" in s and "y" in s
+        backend.gate.set()
+        seen.append(s["x"])
+
+    run(program, backend)
+    assert seen == ["appended", "ok"]
+
+
+def test_positional_named_and_bound_arguments() -> None:
+    @ph.function
+    def add(s: ProgramState, a: int, b: int = 2, *, c: int = 3) -> int:
+        s += f"{a}{b}{c}" + ph.gen("x")
+        return a + b + c
+
+    backend = FakeBackend(reply=echo)
+    assert add.run(1, backend=backend)["x"] == "6"
+    assert add.run(a=2, c=0, backend=backend)["x"] == "4"
+    assert add.bind(b=5)(1, backend=backend).ret_value == 9
+
+
+def test_the_default_backend_is_used() -> None:
+    backend = FakeBackend()
+    ph.set_default_backend(backend)
+    try:
+        assert ph.function(lambda s: s.__iadd__(ph.gen("x"))).run()["x"] == "ok"
+    finally:
+        ph.set_default_backend(None)
+    assert len(backend.asked) == 1
+
+
+def test_batches_keep_their_order() -> None:
+    @ph.function
+    def add(s: ProgramState, a: int, b: int = 0) -> None:
+        s += f"{a}{b}" + ph.gen("x")
+
+    items: list[Any] = [{"a": 1, "b": 2}, (3,), {"a": 4}, (5, 5)]
+    backend = FakeBackend(reply=echo)
+    assert [state["x"] for state in add.run_batch(items, backend=backend)] == ["3", "3", "4", "10"]
+    states = add.run_batch(items, backend=backend, generator_style=True, num_threads=2)
+    assert [state["x"] for state in states] == ["3", "3", "4", "10"]
+    assert add.run_batch([], backend=backend) == []
+
+
+def test_a_generator_starts_only_what_the_threads_allow_and_cancels_the_rest() -> None:
+    backend = FakeBackend()
+
+    @ph.function
+    def ask(s: ProgramState, a: int) -> None:
+        s += f"{a}" + ph.gen("x")
+
+    states = ask.run_batch([(i,) for i in range(50)], backend=backend, generator_style=True, num_threads=3)
+    assert next(states)["x"] == "ok"
+    backend.gate.clear()
+    states.close()  # type: ignore[attr-defined]
+    assert len(backend.asked) <= 6
+
+
+def test_programs_of_a_batch_run_side_by_side() -> None:
+    barrier = threading.Barrier(8)
+
+    @ph.function
+    def meet(s: ProgramState, a: int) -> None:
+        barrier.wait(timeout=10)
+
+    meet.run_batch([(i,) for i in range(8)], backend=FakeBackend())
+
+
+def test_a_progress_bar_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    ph.function(lambda s: None).run_batch([{}] * 3, backend=FakeBackend(), progress_bar=True)
+    out, err = capsys.readouterr()
+    assert not out and "100%" in err
+
+
+# -- streaming -----------------------------------------------------------------------------------------------------
+
+
+def story(s: ProgramState) -> None:
+    s += ph.user("Tell") + ph.assistant(ph.gen("a") + " and " + ph.gen("b"))
+
+
+@pytest.mark.parametrize("name", [None, "a", "b"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_increments_concatenate_to_the_text(name: str | None, stream: bool) -> None:
+    state = run(story, FakeBackend(reply="once upon a time"), stream=stream)
+    pieces = list(state.text_iter(name))
+    assert "".join(pieces) == (state.text() if name is None else "once upon a time")
+
+
+@pytest.mark.parametrize("name", [None, "b"])
+def test_async_increments_concatenate_to_the_text(name: str | None) -> None:
+    backend = FakeBackend(reply="once upon a time")
+    backend.gate.clear()
+
+    async def read() -> str:
+        state = run(story, backend, stream=True)
+        pieces = []
+        asyncio.get_running_loop().call_later(0.05, backend.gate.set)
+        async for piece in state.text_async_iter(name):
+            pieces.append(piece)
+        return "".join(pieces)
+
+    text = asyncio.run(read())
+    assert text.endswith("once upon a time<|end|>" if name is None else "once upon a time")
+
+
+@pytest.mark.parametrize("name", [None, "a"])
+def test_increments_come_as_the_text_does(name: str | None) -> None:
+    backend = FakeBackend(reply="slow answer")
+    backend.pace = threading.Semaphore(0)
+    state = run(story, backend, stream=True)
+    pieces = state.text_iter(name)
+    if name is None:
+        assert next(pieces) == "<s><|user|>Tell<|end|><|assistant|>"
+    backend.pace.release()
+    assert next(pieces) == "sl"
+    backend.pace.release()
+    assert next(pieces) == "ow"
+    backend.pace.release(100)
+    assert "".join(pieces).startswith(" answer")
+
+
+def test_a_variable_that_is_set_by_hand_streams_whole() -> None:
+    def body(s: ProgramState) -> None:
+        s["v"] = "by hand"
+
+    assert list(run(body, stream=True).text_iter("v")) == ["by hand"]
+
+
+def test_streaming_a_variable_that_never_comes_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="ended without setting 'zzz'"):
+        list(run(story, stream=True).text_iter("zzz"))
+
+
+def test_a_failure_reaches_the_reader_of_a_stream() -> None:
+    def body(s: ProgramState) -> None:
+        s += "REFUSE" + ph.gen("x")
+
+    with pytest.raises(ProgramError, match="refused on purpose"):
+        list(run(body, stream=True).text_iter())
+
+    def raising(s: ProgramState) -> None:
+        raise ValueError("my own")
+
+    state = run(raising, stream=True)
+    with pytest.raises(ProgramError, match="ValueError: my own"):
+        list(state.text_iter())
+    assert isinstance(state.error(), ProgramError)
