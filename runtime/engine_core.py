@@ -33,6 +33,8 @@ from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
 from .tokenizer.render_memory import RenderMemory
 
+PIN_RETRY_SECONDS = 1.0
+
 
 class EngineCore:
     """A model, its tokenizer, its KV pool and its queue.
@@ -231,7 +233,10 @@ class EngineCore:
 
     def end_expired_pins(self) -> float:
         """Ends the pins whose time is over; returns the seconds until the next one's will be (or inf)."""
-        return self.prefix_cache.end_expired_pins() - self._clock()
+        try:
+            return self.prefix_cache.end_expired_pins() - self._clock()
+        except Exception:  # a pin that lasts a little longer costs nobody its answer
+            return PIN_RETRY_SECONDS
 
     def _settle(self, request: Request, keeps: bool) -> None:
         """Puts down what a request that has ended leaves behind."""

@@ -272,11 +272,12 @@ class Scheduler:
                     request.found = self._prefix_cache.explain(request)
                 self._prefix_cache.lease(request, self.running)
                 outlooks.append(self._outlook(request))
+                has_room = not self.running or self._has_room(outlooks)
             except Exception as error:
                 self._let_go(request, keep=False)
                 self._failed.append((request, error))
                 return
-            if self.running and not self._has_room(outlooks):
+            if not has_room:
                 self._let_go(request, keep=False)
                 return
             self._start(request, resume_at)
