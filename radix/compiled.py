@@ -23,6 +23,10 @@ from numba.core.caching import FunctionCache
 from .packed import Packed
 
 NUMBER, SECONDS, PACKED = types.int64, types.float64, Packed()
+# Nothing is called by address, and no division is by zero.
+OPTIONS: Any = {"no_cfunc_wrapper": True, "error_model": "numpy"}
+INTEGERS = (types.Integer, types.IntegerLiteral)
+INNER: Any = {"no_cpython_wrapper": True}
 INT32S: Any = types.Array(types.int32, 1, "A")  # contiguous or not; who calls must see to it that it is one
 
 
@@ -43,15 +47,26 @@ class _Cache(FunctionCache):
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """A function for kernels to call: there is no way in from Python."""
-    options: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return njit(**options)(function)
+    """A function for kernels to call: there is no way in from Python.
+
+    Integers are taken as int64, whatever the caller has. Otherwise it would be compiled once for each mixture of
+    constants, int32 and int64.
+    """
+    dispatcher: Any = njit(**OPTIONS, **INNER)(function)
+    find_template = dispatcher.get_call_template
+
+    def find_widened(arguments: tuple[types.Type, ...], named: dict[str, types.Type]) -> Any:
+        widened = [NUMBER if isinstance(one, INTEGERS) else one for one in arguments]
+        return find_template(tuple(widened), named)
+
+    dispatcher.get_call_template = find_widened
+    return dispatcher
 
 
 @functools.cache
 def entry(function: Callable[..., Any], *argument_types: Any) -> Callable[..., Any]:
     """Compiles a kernel for these types, or loads it from disk, and returns the way in from Python."""
-    dispatcher: Any = njit(function)
+    dispatcher: Any = njit(**OPTIONS)(function)
     dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]  # numba's
     dispatcher.compile(argument_types)
     (compiled,) = dispatcher.overloads.values()

@@ -31,7 +31,7 @@ class Evictor:
         find_room: called when no leaf is left; whether it made any evictable (expired pins).
     """
 
-    __slots__ = ("_address", "_clock", "_find_room", "_on_event", "_operations", "_view", "former_roots")
+    __slots__ = ("_address", "_clock", "_evict", "_find_room", "_on_event", "_operations", "_view", "former_roots")
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Evictor:
         self.former_roots: deque[tuple[int, str]] = deque(maxlen=max_ghosts)
         self._address = view.memory.address
         self._view = view
-        self._operations = operations
+        self._operations, self._evict = operations, operations.evict
         self._clock = clock
         self._find_room = find_room
         self._on_event = on_event
@@ -66,7 +66,7 @@ class Evictor:
         """
         if spare is not None or self._on_event is not None:
             return self._evict_one_by_one(num_blocks, spare)
-        freed, emptied_root = self._operations.evict(self._address, num_blocks, self._clock())
+        freed, emptied_root = self._evict(self._address, num_blocks, self._clock())
         if emptied_root:
             self._drop_roots()
         if len(freed) < 4 * num_blocks and self._find_room():

@@ -36,7 +36,7 @@ class Operations(NamedTuple):
 
 @functools.cache
 def compile_operations() -> Operations:
-    """Compiles, or loads from disk, what all trees share: ten seconds or a tenth of one, once per process."""
+    """Compiles, or loads from disk, what all trees share: some seconds or a tenth of one, once per process."""
     # They bring numba, for which only who makes a tree should wait.
     from . import evict_kernels, tree_kernels
     from .compiled import INT32S, NUMBER, PACKED, SECONDS, entry

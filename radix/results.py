@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NewType
+from typing import Literal, NewType
 
 from .tokens import unpack_blocks
-
-if TYPE_CHECKING:
-    from .tree import RadixTree
 
 # The end of a prefix in the tree: to be leased, inserted behind, read. Splits and other insertions leave it what it is;
 # eviction makes it stale, and whoever hands in a stale one is told so.
@@ -29,18 +27,18 @@ class Match:
         partial_block: the block itself, a donor for copy-on-write; -1 if there is none.
     """
 
-    __slots__ = ("_tree", "node", "num_partial_tokens", "num_tokens", "partial_block", "partial_node")
+    __slots__ = ("_find_blocks", "node", "num_partial_tokens", "num_tokens", "partial_block", "partial_node")
 
     def __init__(
         self,
-        tree: RadixTree,
+        find_blocks: Callable[[Node], bytes],
         num_tokens: int,
         node: Node,
         partial_node: Node,
         num_partial_tokens: int,
         partial_block: int,
     ) -> None:
-        self._tree = tree
+        self._find_blocks = find_blocks
         self.num_tokens = num_tokens
         self.node = node
         self.partial_node = partial_node
@@ -55,7 +53,7 @@ class Match:
     @property
     def packed_blocks(self) -> bytes:
         """`blocks` as packed int32."""
-        return self._tree.packed_blocks(self.node)
+        return self._find_blocks(self.node)
 
 
 class Inserted:

@@ -191,7 +191,7 @@ class RadixTree:
 
         Refreshes the recency of the prefix and counts as a hit on it. Splits a node if the prefix ends inside one.
         """
-        return Match(self, *self.find(tokens, namespace))
+        return Match(self.packed_blocks, *self.find(tokens, namespace))
 
     def find(self, tokens: bytes, namespace: str) -> tuple[int, Node, Node, int, int]:
         """`match` as a tuple: number of tokens, node, partial node, number of partial tokens, partial block."""

@@ -20,6 +20,7 @@ from .memory_kernels import (
     head_at,
     nodes_of,
     opened,
+    part,
     run_tokens,
     unpacked,
 )
@@ -94,7 +95,7 @@ def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priori
     num_blocks = len(blocks)
     num_whole, num_tail = divmod(len(tokens), block_size)
     if num_blocks == num_whole:
-        tokens = tokens[: num_blocks * block_size]
+        tokens = part(tokens, 0, num_blocks * block_size)
         num_tail = 0
     elif num_tail == 0 or num_blocks != num_whole + 1:
         return WRONG_LENGTH, 0, packed_at(0, 0)
@@ -139,10 +140,12 @@ def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priori
     nodes[leaf].first_cell, nodes[leaf].num_blocks = first, num_new
     nodes[leaf].end = nodes[node].end + num_new
     nodes[leaf].priority = max(0, min(priority, MAX_INT32))
-    copy(blocks, num_known, blocks_of(head), first, num_new)
+    for index in range(num_new):
+        blocks_of(head)[first + index] = blocks[num_known + index]
     num_new_tokens = len(tokens) - num_known * block_size
     copy(tokens, num_known * block_size, run_tokens(head, leaf), 0, num_new_tokens)
-    run_tokens(head, leaf)[num_new_tokens:] = PADDING_TOKEN
+    for index in range(num_new_tokens, num_new * block_size):
+        run_tokens(head, leaf)[index] = PADDING_TOKEN
     head.num_cached_blocks += num_new
     add_child(head, node, leaf, closest, num_rest)
     mark_use(head, leaf, now)

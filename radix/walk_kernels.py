@@ -8,7 +8,7 @@ import numpy as np
 
 from .children_kernels import closest_child, replace
 from .compiled import kernel
-from .memory_kernels import block_tokens, blocks_of, found_of, nodes_of, run_tokens
+from .memory_kernels import block_tokens, blocks_of, found_of, nodes_of, part, run_tokens
 
 STRIDE = 64
 
@@ -37,12 +37,13 @@ def walk(head: Any, start: Any, tokens: Any) -> Any:
 @kernel
 def _count_agreeing(head: Any, node: Any, tokens: Any, offset: Any) -> Any:
     """How many tokens of a run agree with `tokens[offset:]`, from their start."""
-    run, asked = run_tokens(head, node), tokens[offset:]
-    length = min(len(run), len(asked))
+    run = run_tokens(head, node)
+    length = min(len(run), len(tokens) - offset)
     for start in range(0, length, STRIDE):
-        ours, theirs = run[start : min(start + STRIDE, length)], asked[start : min(start + STRIDE, length)]
+        size = min(STRIDE, length - start)
+        ours, theirs = part(run, start, size), part(tokens, offset + start, size)
         difference = np.int32(0)
-        for index in range(len(ours)):  # without a way out of the loop, so that it runs on vectors
+        for index in range(size):  # without a way out of the loop, so that it runs on vectors
             difference = np.int32(difference | (ours[index] ^ theirs[index]))
         if difference:
             index = 0
@@ -119,7 +120,7 @@ def find_path(head: Any, node: Any) -> Any:
 
 @kernel
 def copy(source: Any, start: Any, target: Any, place: Any, length: Any) -> None:
-    """Copies int32 from one endless array to another."""
-    given, taken = source[start : start + length], target[place : place + length]
-    for index in range(len(given)):
+    """Copies int32 from one array to another."""
+    given, taken = part(source, start, length), part(target, place, length)
+    for index in range(length):
         taken[index] = given[index]
