@@ -33,6 +33,7 @@ from ..network.stack_kernels import JOINT
 from ..text.alphabet import Ints
 from ..vocabulary.vocabulary import Vocabulary, work_arrays
 from . import automaton_kernels, opening_kernels, state_kernels, text_walk_kernels, walk_kernels
+from .rows import SEGMENT_BYTES, Rows, max_rows
 
 END = opening_kernels.END  # the state in which the text is complete and cannot go on
 NO_LIMIT = walk_kernels.NO_LIMIT
@@ -41,10 +42,9 @@ IN_TEXT = walk_kernels.IN_TEXT
 LARGE_STEP = 1 << 20  # bytes
 LEAST_HALVED = 8 << 20  # a bound on memory below which nothing is saved
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
-FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS, FIRST_SEGMENTS = 64, 128, 512, 16  # room at the beginning
+FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS = 64, 128, 512  # room at the beginning
 FIRST_BYTES = 4 * (k.STACK_WIDTH + 2) * FIRST_STACKS + 4 * (k.STATE_WIDTH + 2) * FIRST_STATES + 8 * FIRST_CONFIGURATIONS
-UNUSED_AUTOMATON_BYTES = FIRST_BYTES + 4 * k.ROW_WIDTH * k.SEGMENT_ROWS
-MOST_NEW_ROWS = 64  # at once
+UNUSED_AUTOMATON_BYTES = FIRST_BYTES + SEGMENT_BYTES
 DEFAULT_MAX_BYTES = 256 << 20
 
 _NO_TEXT = bytes(8 * k.TEXT_WIDTH)
@@ -76,16 +76,14 @@ class Automaton:
             self._texts[index * k.TEXT_WIDTH + k.T_IS_KEY] = 1
         stacks, stack_slots = np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32), np.zeros(2 * FIRST_STACKS, np.int32)
         states, state_slots = np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32), np.zeros(2 * FIRST_STATES, np.int32)
-        pool, segments = np.empty(FIRST_CONFIGURATIONS, np.int64), np.empty(FIRST_SEGMENTS, np.int64)
-        rows = np.empty(k.SEGMENT_ROWS * k.ROW_WIDTH, np.int32)
-        self._rows: list[Ints] = [rows]
+        pool = np.empty(FIRST_CONFIGURATIONS, np.int64)
+        self._rows = Rows()
         self._arrays: dict[int, npt.NDArray[Any]] = {
             k.STACKS: stacks,
             k.STACK_SLOTS: stack_slots,
             k.STATES: states,
             k.STATE_SLOTS: state_slots,
             k.POOL: pool,
-            k.ROWS: segments,
         }
         self._lasting_bytes = FIRST_BYTES
         self._bounded_thread = 0
@@ -102,9 +100,9 @@ class Automaton:
             states,
             state_slots,
             pool,
-            segments,
-            rows,
-            _max_rows(max_bytes, FIRST_BYTES),
+            self._rows.addresses,
+            self._rows.first,
+            max_rows(max_bytes, FIRST_BYTES),
         )
         self.start = start if start >= 0 else self.enter(network.start, 0)
 
@@ -362,36 +360,10 @@ class Automaton:
             while memory[k.CAP_POOL] - memory[k.POOL_USED] < 2 * memory[k.CAP_WORK]:
                 self._enlarge(k.POOL, k.CAP_POOL, 1)
             self._weigh()
-            memory[k.MAX_ROWS] = most = _max_rows(self._max_bytes, self._lasting_bytes)
-            if memory[k.CAP_ROWS] > most:
-                self._drop_rows(most)
-            else:
-                added = min(int(memory[k.CAP_ROWS]), MOST_NEW_ROWS, most - int(memory[k.CAP_ROWS]))
-                if memory[k.CAP_ROWS] - memory[k.NUM_ROWS] < added:
-                    self._add_rows(added)
+            self._rows.fit(memory, max_rows(self._max_bytes, self._lasting_bytes))
 
     def _weigh(self) -> None:
-        self._lasting_bytes = sum(array.nbytes for index, array in self._arrays.items() if index != k.ROWS)
-
-    def _add_rows(self, count: int) -> None:
-        """Makes room for `count` more rows, in whole segments; nothing is moved but the list of the segments."""
-        segments, held = self._arrays[k.ROWS], int(self._memory[k.CAP_ROWS])
-        if held + count > k.SEGMENT_ROWS * len(segments):
-            longer = np.concatenate((segments, np.empty(len(segments), np.int64)))
-            k.place(self._memory, k.ROWS, longer)  # from here on nobody reads the old one
-            self._arrays[k.ROWS] = longer
-        rows = np.empty(count * k.ROW_WIDTH, np.int32)
-        self._rows.append(rows)
-        k.place_rows(self._memory, rows)
-
-    def _drop_rows(self, most: int) -> None:
-        """Gives back what is beyond `most` rows, if not the first of them."""
-        count, kept = len(self._rows[0]) // k.ROW_WIDTH, 1
-        while count + len(self._rows[kept]) // k.ROW_WIDTH <= most:
-            count += len(self._rows[kept]) // k.ROW_WIDTH
-            kept += 1
-        automaton_kernels.keep_rows(self._memory, count)
-        del self._rows[kept:]
+        self._lasting_bytes = sum(array.nbytes for array in self._arrays.values())
 
     def _enlarge(self, index: int, capacity: int, width: int) -> None:
         """Doubles an array, or adds a megabyte if it is large already; nothing is copied.
@@ -413,9 +385,3 @@ class Automaton:
             array = np.zeros(2 * size, np.int32)
             rehash(self._memory, array)
             self._arrays[slots] = array
-
-
-def _max_rows(max_bytes: int, lasting_bytes: int) -> int:
-    """How many rows there may be, in whole segments."""
-    room = max(max_bytes - lasting_bytes, max_bytes // 16)
-    return max(room // (4 * k.ROW_WIDTH * k.SEGMENT_ROWS), 1) * k.SEGMENT_ROWS

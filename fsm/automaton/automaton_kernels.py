@@ -2,7 +2,7 @@
 
 Steps are remembered in rows of 256 targets, made for the states from which somebody has gone on. There are at most
 MAX_ROWS of them: then the oldest gives way to the newest, so nobody holds the index of a row across a `step`. Results
-below zero ask for help, as in `state_kernels`.
+below zero ask for help, as in `closure_kernels`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ from ..memory import (
 from ..network.key_kernels import key_step, mark_live_keys
 from ..network.stack_kernels import push_count
 from ..text.counted_kernels import counted_step, next_count
-from .state_kernels import close, enter_member, forget_visits, intern, visit
+from .closure_kernels import close, enter_member, forget_visits, visit
+from .state_kernels import intern
 
 
 @inner_kernel
