@@ -79,8 +79,8 @@ class Problem:
     k_cache: Tensor
     v_cache: Tensor
     tables: np.ndarray
-    k: Tensor  # [B, Hkv, N, D]
-    v: Tensor
+    blocks: Tensor  # the tables on the device, for torch to index by: a graph may copy nothing from the host
+    context_len: int
 
     @staticmethod
     def of(case: Case, device: torch.device, dtype: torch.dtype) -> Problem:
@@ -95,8 +95,12 @@ class Problem:
         shape = (num_blocks, num_kv_heads, BLOCK_SIZE, head_dim)
         k_cache, v_cache = (torch.randn(shape, device=device, dtype=dtype) for _ in range(2))
         q = torch.randn(case.batch * case.q_len, num_heads, head_dim, device=device, dtype=dtype)
-        k, v = (gather(cache, tables, case.context_len) for cache in (k_cache, v_cache))
-        return Problem(q, k_cache, v_cache, tables, k, v)
+        return Problem(q, k_cache, v_cache, tables, torch.from_numpy(tables).long().to(device), case.context_len)
+
+    def gather(self) -> tuple[Tensor, Tensor]:
+        """Keys and values as `[B, Hkv, N, D]`, copies."""
+        k, v = (cache[self.blocks].transpose(1, 2).flatten(2, 3) for cache in (self.k_cache, self.v_cache))
+        return k[:, :, : self.context_len], v[:, :, : self.context_len]
 
     def plan(self, case: Case, *, share: bool, costs: SharingCosts = SHARING_COSTS) -> AttentionPlan:
         num_heads, num_kv_heads, head_dim = case.heads
@@ -112,12 +116,6 @@ class Problem:
             share_prefixes=share,
             costs=costs,
         )
-
-
-def gather(cache: Tensor, tables: np.ndarray, context_len: int) -> Tensor:
-    """The paged KV as `[B, Hkv, N, D]`, a copy."""
-    blocks = cache[torch.from_numpy(tables).long().to(cache.device)]
-    return blocks.transpose(1, 2).flatten(2, 3)[:, :, :context_len]
 
 
 def sdpa(case: Case, problem: Problem, k: Tensor, v: Tensor) -> Tensor:
@@ -186,15 +184,12 @@ def run(case: Case, device: torch.device, dtype: torch.dtype, bandwidth: float) 
     def ours(share: bool) -> Tensor:
         return attention(problem.q, problem.k_cache, problem.v_cache, plans[share], scale=scale)
 
-    def gathered() -> Tensor:
-        k, v = (gather(cache, problem.tables, case.context_len) for cache in (problem.k_cache, problem.v_cache))
-        return sdpa(case, problem, k, v)
-
-    expected = sdpa(case, problem, problem.k, problem.v)
+    k, v = problem.gather()
+    expected = sdpa(case, problem, k, v)
     worst = max(float((ours(share) - expected).abs().max()) for share in (False, True))
     flat, shared = clock(lambda: ours(False)), clock(lambda: ours(True))
-    contiguous = clock(lambda: sdpa(case, problem, problem.k, problem.v))
-    copied = clock(gathered)
+    contiguous = clock(lambda: sdpa(case, problem, k, v))
+    copied = clock(lambda: sdpa(case, problem, *problem.gather()))
     private = ""
     if case.shared and device.type == "cpu":
         apart = Problem.of(replace(case, shared=0), device, dtype)

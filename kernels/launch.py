@@ -66,18 +66,28 @@ def attention_config(
     num_stages 5 gives two buffers each of K and V in flight: Triton spends stages on the block-table load
     inside the loop, so that 2 to 4 give a single buffer and no overlap at all (7 would give three). folds: a second
     sum is kept, of the splits so far. quantised: keys and values of one byte, which are widened in registers.
-    168 registers are what three programs of four warps find on a multiprocessor; the compiler takes up to 250 if it
-    may, and needs less.
+
+    Left to itself (max_registers None) the compiler takes what it likes, or spills a few words where that makes room
+    for one more program on a multiprocessor; 168 registers a thread are what three programs of four warps find there.
     """
     if itemsize == 4:  # no tensor cores: many threads, few keys at a time
-        return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, 16 if block_rows == 128 else 8, 5)
-    is_large = block_rows * head_dim >= 32 * 96
+        num_warps = 16 if block_rows == 128 else 8
+        registers = most_registers(num_warps) if block_rows >= 64 else None
+        return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, num_warps, 5, registers)
+    is_one_of_three = block_rows == 16 and head_dim <= 128
     if quantised:
-        few = block_rows == 16 and head_dim <= 128
-        return AttentionConfig(block_rows, 32, 8 if is_large else 4, 5, 168 if few else None)
+        num_warps = 8 if block_rows * head_dim >= 32 * 96 else 4
+        return AttentionConfig(block_rows, 32, num_warps, 5, 168 if is_one_of_three else most_registers(num_warps))
     block_keys = 32 if head_dim > 128 or block_rows * head_dim > 64 * 128 else 64
-    few = block_rows == 16 and 64 < head_dim <= 128 and not folds
-    return AttentionConfig(block_rows, block_keys, 8 if is_large else 4, 5, 168 if few else None)
+    num_warps = 4 if block_rows * head_dim <= 32 * 128 else 8
+    if block_rows == 16 and head_dim <= 64:  # more than three programs
+        return AttentionConfig(block_rows, block_keys, num_warps, 5)
+    return AttentionConfig(block_rows, block_keys, num_warps, 5, 168 if is_one_of_three else most_registers(num_warps))
+
+
+def most_registers(num_warps: int) -> int:
+    """Registers per thread that a program may have: 255, or its share of the multiprocessor's 65536."""
+    return min(255, 65536 // (32 * num_warps) // 8 * 8)
 
 
 def latent_config(block_rows: int, itemsize: int) -> AttentionConfig:

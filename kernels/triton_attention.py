@@ -26,6 +26,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .launch import SPLIT_SIZE, attention_config
+from .triton_items import look_up_rows, num_turns, store_rows, take_item
 from .triton_merge import fold, merge_partials
 from .work_buffers import CudaWork
 
@@ -73,30 +74,17 @@ def attend_items(
     HAS_SINKS: tl.constexpr,
     STAGES: tl.constexpr,
 ) -> None:
-    first_item = tl.load(launch_ptr)
-    num_items = tl.load(launch_ptr + 1)
-    program, num_programs = tl.program_id(0), tl.num_programs(0)
-    for turn in range(tl.cdiv(num_items, num_programs)):
-        # there and back again: who gets the longest item of one turn gets the shortest of the next
-        place = tl.where(turn % 2 == 0, program, num_programs - 1 - program)
-        index = turn * num_programs + place
-        if index < num_items:
-            item = items_ptr + (first_item + index) * 8
+    for turn in range(num_turns(launch_ptr)):
+        item, is_there = take_item(turn, items_ptr, launch_ptr)
+        if is_there:
             table = tables_ptr + tl.load(item)
             kv_head = tl.load(item + 1)
             key_begin = tl.load(item + 2)
             key_end = tl.load(item + 3)
-            row_begin = tl.load(item + 4)
-            num_rows = tl.load(item + 5)
-            is_direct = tl.load(item + 6)
-
-            m = tl.arange(0, BLOCK_ROWS)
-            d = tl.arange(0, BLOCK_DIM)
-            in_rows = m < num_rows
-            in_head = d < HEAD_DIM
-            token = tl.load(rows_ptr + (row_begin + m) // GROUP, mask=in_rows, other=0)
-            head = kv_head * GROUP + (row_begin + m) % GROUP
+            token, head, in_rows = look_up_rows(item, rows_ptr, GROUP, BLOCK_ROWS, "")
             position = tl.load(positions_ptr + token, mask=in_rows, other=-1)
+            d = tl.arange(0, BLOCK_DIM)
+            in_head = d < HEAD_DIM
             q_offset = token.to(tl.int64) * q_token + head * q_head
             q_mask = in_rows[:, None] & in_head[None, :]
             q = tl.load(q_ptr + q_offset[:, None] + d[None, :], mask=q_mask, other=0.0)
@@ -109,9 +97,10 @@ def attend_items(
             folded_total = tl.zeros([BLOCK_ROWS], tl.float32)
             folded = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
             if HAS_SINKS:  # a logit that was seen first and carries no value
+                is_direct = tl.load(item + 6) != 0
                 sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32) * 1.4426950408889634
-                folded_top = tl.where(is_direct != 0, sink, folded_top)
-                folded_total = tl.where(is_direct != 0, 1.0, folded_total)
+                folded_top = tl.where(is_direct, sink, folded_top)
+                folded_total = tl.where(is_direct, 1.0, folded_total)
 
             top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
             total = tl.zeros([BLOCK_ROWS], tl.float32)
@@ -173,18 +162,9 @@ def attend_items(
                     acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
             # the last split, or nothing if it was folded just now: folding nothing changes nothing
             folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
-
-            if is_direct != 0:
-                out_offset = (token.to(tl.int64) * num_heads + head) * HEAD_DIM
-                out = folded / tl.where(folded_total > 0, folded_total, 1.0)[:, None]
-                tl.store(out_ptr + out_offset[:, None] + d[None, :], out.to(out_ptr.dtype.element_ty), mask=q_mask)
-            else:
-                first_slot = tl.load(slots_ptr + 2 * token, mask=in_rows, other=0)
-                next_split = tl.load(slots_ptr + 2 * token + 1, mask=in_rows, other=0)
-                slot = (first_slot + tl.load(item + 2) // SPLIT * next_split + head).to(tl.int64)
-                tl.store(sums_ptr + slot[:, None] * HEAD_DIM + d[None, :], folded, mask=q_mask)
-                tl.store(tops_ptr + 2 * slot, folded_top, mask=in_rows)
-                tl.store(tops_ptr + 2 * slot + 1, folded_total, mask=in_rows)
+            places = (out_ptr, sums_ptr, tops_ptr)
+            result = (folded_top, folded_total, folded)
+            store_rows(item, rows_ptr, slots_ptr, places, result, num_heads, GROUP, HEAD_DIM, SPLIT)
 
 
 def cuda_attention(

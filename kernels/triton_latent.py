@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .launch import SPLIT_SIZE, latent_config
 from .triton_attention import LOG2_E
+from .triton_items import look_up_rows, num_turns, store_rows, take_item
 from .triton_merge import fold, merge_partials
 from .work_buffers import CudaWork
 
@@ -50,25 +51,15 @@ def attend_latents(
     FOLDS: tl.constexpr,
     STAGES: tl.constexpr,
 ) -> None:
-    first_item = tl.load(launch_ptr)
-    num_items = tl.load(launch_ptr + 1)
-    program, num_programs = tl.program_id(0), tl.num_programs(0)
-    m = tl.arange(0, BLOCK_ROWS)
     d = tl.arange(0, RANK)
     r = tl.arange(0, ROTARY)
-    for turn in range(tl.cdiv(num_items, num_programs)):
-        place = tl.where(turn % 2 == 0, program, num_programs - 1 - program)
-        index = turn * num_programs + place
-        if index < num_items:
-            item = items_ptr + (first_item + index) * 8
+    for turn in range(num_turns(launch_ptr)):
+        item, is_there = take_item(turn, items_ptr, launch_ptr)
+        if is_there:
             table = tables_ptr + tl.load(item)
             key_begin = tl.load(item + 2)
             key_end = tl.load(item + 3)
-            packed = tl.load(item + 4) + m
-            in_rows = m < tl.load(item + 5)
-            is_direct = tl.load(item + 6)
-            token = tl.load(rows_ptr + packed // num_heads, mask=in_rows, other=0)
-            head = packed % num_heads
+            token, head, in_rows = look_up_rows(item, rows_ptr, num_heads, BLOCK_ROWS, "")
             position = tl.load(positions_ptr + token, mask=in_rows, other=-1)
             q_at = q_ptr + (token.to(tl.int64) * q_token + head * q_head)[:, None]
             q = tl.load(q_at + d[None, :], mask=in_rows[:, None], other=0.0)
@@ -108,19 +99,8 @@ def attend_latents(
                     acc = tl.zeros([BLOCK_ROWS, RANK], tl.float32)
             if FOLDS:
                 top, total, acc = fold(folded_top, folded_total, folded, top, total, acc)
-
-            if is_direct != 0:
-                out_offset = (token.to(tl.int64) * num_heads + head) * RANK
-                out = acc / tl.where(total > 0, total, 1.0)[:, None]
-                out = out.to(out_ptr.dtype.element_ty)
-                tl.store(out_ptr + out_offset[:, None] + d[None, :], out, mask=in_rows[:, None])
-            else:
-                first_slot = tl.load(slots_ptr + 2 * token, mask=in_rows, other=0)
-                next_split = tl.load(slots_ptr + 2 * token + 1, mask=in_rows, other=0)
-                slot = (first_slot + key_begin // SPLIT * next_split + head).to(tl.int64)
-                tl.store(sums_ptr + slot[:, None] * RANK + d[None, :], acc, mask=in_rows[:, None])
-                tl.store(tops_ptr + 2 * slot, top, mask=in_rows)
-                tl.store(tops_ptr + 2 * slot + 1, total, mask=in_rows)
+            places = (out_ptr, sums_ptr, tops_ptr)
+            store_rows(item, rows_ptr, slots_ptr, places, (top, total, acc), num_heads, num_heads, RANK, SPLIT)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types

@@ -27,6 +27,7 @@ import triton.language as tl
 from torch import Tensor
 
 from . import reference_sample
+from .launch import most_registers
 from .logit_edits import LogitEdits
 from .reference_sample import Logprobs
 from .triton_logprobs import report
@@ -293,28 +294,11 @@ def choose_tokens(
     top = tl.max(tops, 0)
     token = -1
     if top > float("-inf"):
-        opened = open_row(
-            row,
-            logits_ptr,
-            mask_ptr,
-            mask_rows_ptr,
-            temperature_ptr,
-            counts_ptr,
-            count_rows_ptr,
-            repetition_ptr,
-            presence_ptr,
-            frequency_ptr,
-            drafted_ptr,
-            biases_ptr,
-            bias_rows_ptr,
-            logits_stride,
-            mask_stride,
-            vocab_size,
-            num_masks,
-            num_counts,
-            num_biases,
-            num_drafted,
-        )
+        logits = (logits_ptr, logits_stride, vocab_size, temperature_ptr)
+        masks = (mask_ptr, mask_rows_ptr, mask_stride, num_masks)
+        factors = (repetition_ptr, presence_ptr, frequency_ptr)
+        penalties = ((counts_ptr, count_rows_ptr, num_counts), factors, (drafted_ptr, num_drafted))
+        opened = open_row(row, logits, masks, penalties, (biases_ptr, bias_rows_ptr, num_biases))
         if tl.load(temperature_ptr + row) <= 0:
             n = first_of(tops, top, g) * GROUP + tl.arange(0, GROUP)
             token = first_of(load_scores(opened, n, n >= 0, EDITED), top, n)
@@ -361,6 +345,7 @@ def sample(
         EDITED=edits is not None,
         BLOCK=triton.next_power_of_2(num_groups),
         num_warps=NUM_WARPS,
+        maxnreg=most_registers(NUM_WARPS),  # or the compiler spills, to fit more programs than a step has
         enable_fp_fusion=False,
     )
     return token_ids, None if num_top is None else report(logits, raw, token_ids, num_top)

@@ -35,29 +35,13 @@ def load_raw(logits: tl.tensor, n: tl.tensor, wanted: tl.tensor) -> tl.tensor:
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def open_row(
-    row: tl.tensor,
-    logits_ptr: tl.tensor,
-    mask_ptr: tl.tensor,
-    mask_rows_ptr: tl.tensor,
-    temperature_ptr: tl.tensor,
-    counts_ptr: tl.tensor,
-    count_rows_ptr: tl.tensor,
-    repetition_ptr: tl.tensor,
-    presence_ptr: tl.tensor,
-    frequency_ptr: tl.tensor,
-    drafted_ptr: tl.tensor,
-    biases_ptr: tl.tensor,
-    bias_rows_ptr: tl.tensor,
-    logits_stride: tl.tensor,
-    mask_stride: tl.tensor,
-    vocab_size: tl.tensor,
-    num_masks: tl.tensor,
-    num_counts: tl.tensor,
-    num_biases: tl.tensor,
-    num_drafted: tl.tensor,
-) -> tl.tensor:
-    """What `load_scores` needs to know of one row, as a tuple."""
+def open_row(row: tl.tensor, logits: tl.tensor, masks: tl.tensor, penalties: tl.tensor, biases: tl.tensor) -> tl.tensor:
+    """What `load_scores` needs to know of one row, as a tuple. The arguments are the kernels' own, in four tuples."""
+    logits_ptr, logits_stride, vocab_size, temperature_ptr = logits
+    mask_ptr, mask_rows_ptr, mask_stride, num_masks = masks
+    (counts_ptr, count_rows_ptr, num_counts), factors, (drafted_ptr, num_drafted) = penalties
+    biases_ptr, bias_rows_ptr, num_biases = biases
+    repetition_ptr, presence_ptr, frequency_ptr = factors
     temperature = tl.load(temperature_ptr + row)
     divisor = tl.where(temperature > 0, temperature, 1.0)
     mask_row = tl.load(mask_rows_ptr + row).to(tl.int64)
@@ -68,11 +52,11 @@ def open_row(
     presence = tl.load(presence_ptr + row)
     frequency = tl.load(frequency_ptr + row)
     bias_row = tl.load(bias_rows_ptr + row).to(tl.int64)
-    biases = biases_ptr + tl.maximum(bias_row, 0) * vocab_size
+    bias = biases_ptr + tl.maximum(bias_row, 0) * vocab_size
     place = (logits_ptr + row * logits_stride, divisor, mask, (mask_row >= 0) & (num_masks > 0))
     is_penalised = (count_row >= 0) & (num_counts > 0)
-    penalties = (is_penalised, counts, repetition, presence, frequency, drafted_ptr + row * num_drafted, num_drafted)
-    return place, penalties, ((bias_row >= 0) & (num_biases > 0), biases), vocab_size
+    penalty = (is_penalised, counts, repetition, presence, frequency, drafted_ptr + row * num_drafted, num_drafted)
+    return place, penalty, ((bias_row >= 0) & (num_biases > 0), bias), vocab_size
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -169,28 +153,11 @@ def summarise_groups(
         raw = load_raw(logits_ptr + row * logits_stride, n, n < vocab_size)
         store_summary(raw, at, raw_tops_ptr, raw_masses_ptr)
     if HAS_SCORES:
-        opened = open_row(
-            row,
-            logits_ptr,
-            mask_ptr,
-            mask_rows_ptr,
-            temperature_ptr,
-            counts_ptr,
-            count_rows_ptr,
-            repetition_ptr,
-            presence_ptr,
-            frequency_ptr,
-            drafted_ptr,
-            biases_ptr,
-            bias_rows_ptr,
-            logits_stride,
-            mask_stride,
-            vocab_size,
-            num_masks,
-            num_counts,
-            num_biases,
-            num_drafted,
-        )
+        logits = (logits_ptr, logits_stride, vocab_size, temperature_ptr)
+        masks = (mask_ptr, mask_rows_ptr, mask_stride, num_masks)
+        factors = (repetition_ptr, presence_ptr, frequency_ptr)
+        penalties = ((counts_ptr, count_rows_ptr, num_counts), factors, (drafted_ptr, num_drafted))
+        opened = open_row(row, logits, masks, penalties, (biases_ptr, bias_rows_ptr, num_biases))
         if may_write(opened, first_group):
             x = load_scores(opened, n, n < vocab_size, EDITED)
             store_summary(x, at, tops_ptr, masses_ptr)
