@@ -252,11 +252,13 @@ class EngineCore:
     def _remember_reply(self, request: Request) -> None:
         """So that the next turn begins with these tokens; not if the text was cut (a stop string, half a character)."""
         if request.conversation:
-            token_ids = list(request.token_ids)
+            token_ids = request.token_ids[:]
             while len(token_ids) > request.num_prompt_tokens and token_ids[-1] in self.tokenizer.eos_ids:
                 token_ids.pop()
-            if self.tokenizer.decode(token_ids[request.num_prompt_tokens :]) == request.output.text:
-                self._replies.remember(request.conversation, request.output.text, token_ids, request.namespace)
+            said, text = token_ids[request.num_prompt_tokens :], request.output.text
+            is_plain = self.tokenizer.decode(said) == text
+            if is_plain or self.tokenizer.shows_marks(said, text):
+                self._replies.remember(request.conversation, text, token_ids, request.namespace, has_marks=not is_plain)
 
     # -- state -------------------------------------------------------------------------------------------------
 

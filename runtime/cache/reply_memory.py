@@ -9,6 +9,11 @@ whole text of the conversation up to the end of the reply, and spliced in when a
     conversation so far   [system … user …]  [reply]     [user …]
     token ids             as they were in the pool       tokenised now
 
+A reply with calls of tools comes back as calls, not as text, and the template writes them again. Where the model marks
+them with special tokens, what was generated is remembered under the conversation alone, and spliced in if the template
+has written the very same text at one of its marks; that it was these marks and not their spelling is checked before
+(`Tokenizer.shows_marks`), and a mark in a user's text is cut, so it never is the same text.
+
 Only exact text counts: a template that shows a reply otherwise than it was written, or an edited reply, is simply
 tokenised. Keys are digests, per namespace, so nothing can be learned from one tenant's replies by another.
 
@@ -55,7 +60,7 @@ class ReplyMemory:
         self._max_bytes = max_bytes
         self._num_bytes = 0
         self._lock = threading.Lock()
-        self._kept: OrderedDict[bytes, array[int]] = OrderedDict()
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
 
     @property
     def num_bytes(self) -> int:
@@ -72,43 +77,93 @@ class ReplyMemory:
         if any(CUT in piece for piece in pieces):
             return Conversation(array("i", tokenizer.encode_pieces(pieces)), "", 0)
         text = CUT.join(pieces)
-        known, end = self._longest(text, messages, namespace)
+        known, end = self._longest(tokenizer, text, messages, namespace)
         rest = tokenizer.encode_pieces(text[end:].split(CUT), at_start=not end)
         return Conversation(known + array("i", rest), text, len(known))
 
-    def remember(self, text: str, reply: str, token_ids: Sequence[int], namespace: str) -> None:
-        """Keeps the ids of a conversation's text and the reply to it."""
+    def remember(
+        self, text: str, reply: str, token_ids: Sequence[int], namespace: str, *, has_marks: bool = False
+    ) -> None:
+        """Keeps the ids of a conversation's text and the reply to it. has_marks: special tokens mark calls in it."""
         if not text or not reply:
             return
-        key = _key(text, reply, namespace)
+        key = _call_key(_digest(text), namespace) if has_marks else _key(text, reply, namespace)
+        kept = _Kept(array("i", token_ids), reply if has_marks else "")
         with self._lock:
             old = self._kept.pop(key, None)
             if old is not None:
-                self._num_bytes -= 4 * len(old) + ENTRY_BYTES
-            self._kept[key] = ids = array("i", token_ids)
-            self._num_bytes += 4 * len(ids) + ENTRY_BYTES
+                self._num_bytes -= old.num_bytes
+            self._kept[key] = kept
+            self._num_bytes += kept.num_bytes
             while self._num_bytes > self._max_bytes:
                 _, dropped = self._kept.popitem(last=False)
-                self._num_bytes -= 4 * len(dropped) + ENTRY_BYTES
+                self._num_bytes -= dropped.num_bytes
 
-    def _longest(self, text: str, messages: Sequence[Mapping[str, Any]], namespace: str) -> tuple[array[int], int]:
+    def _longest(
+        self, tokenizer: Tokenizer, text: str, messages: Sequence[Mapping[str, Any]], namespace: str
+    ) -> tuple[array[int], int]:
         """The remembered ids of the longest beginning of `text`, and where that ends."""
         for message in reversed(messages):
+            if message.get("role") != "assistant":
+                continue
             reply = message.get("content")
-            if message.get("role") != "assistant" or not isinstance(reply, str) or not reply:
+            if message.get("tool_calls") and not reply:
+                found = self._calls(tokenizer, text, namespace)
+                if found is not None:
+                    return found
+            if not isinstance(reply, str) or not reply:
                 continue
             start = text.rfind(reply)
             for _ in range(MAX_PLACES):
                 if start < 0:
                     break
                 end = start + len(reply)
-                key = _key(text[:start], reply, namespace)
-                with self._lock:
-                    if key in self._kept:
-                        self._kept.move_to_end(key)
-                        return self._kept[key], end
+                kept = self._recall(_key(text[:start], reply, namespace))
+                if kept is not None:
+                    return kept.token_ids, end
                 start = text.rfind(reply, 0, end - 1)
         return array("i"), 0
+
+    def _calls(self, tokenizer: Tokenizer, text: str, namespace: str) -> tuple[array[int], int] | None:
+        """The longest beginning of `text` that ends with a remembered reply which began with a mark."""
+        digest = hashlib.blake2b(digest_size=16)
+        done = 0
+        found = None
+        for mark in tokenizer.special_pattern.finditer(text):
+            digest.update(text[done : mark.start()].encode("utf-8", "surrogatepass"))
+            done = mark.start()
+            kept = self._recall(_call_key(digest.digest(), namespace))
+            if kept is not None and text.startswith(kept.reply, done):
+                found = kept.token_ids, done + len(kept.reply)
+        return found
+
+    def _recall(self, key: bytes) -> _Kept | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Ids of a conversation and the reply to it; the reply itself where it is not in the key."""
+
+    token_ids: array[int]
+    reply: str
+
+    @property
+    def num_bytes(self) -> int:
+        return 4 * len(self.token_ids) + len(self.reply) + ENTRY_BYTES
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _call_key(digest: bytes, namespace: str) -> bytes:
+    """Of a conversation whose reply has calls. One byte longer than other keys, so it is none of them."""
+    return b"c" + _digest(digest.hex() + namespace)
 
 
 def _key(text: str, reply: str, namespace: str) -> bytes:

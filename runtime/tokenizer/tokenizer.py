@@ -13,6 +13,7 @@ One way out: a token is a byte string, and text is the bytes of its tokens. Spec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -151,6 +152,16 @@ class Tokenizer:
         names, token_bytes = self._special_texts, self._token_bytes
         parts = (names[one].encode() if one in names else token_bytes[one] for one in token_ids)
         return b"".join(parts).decode("utf-8", "replace")
+
+    @cached_property
+    def special_pattern(self) -> re.Pattern[str]:
+        """Finds the texts of special tokens, the longest first."""
+        return re.compile("|".join(map(re.escape, sorted(self.special_ids, key=len, reverse=True))) or "(?!)")
+
+    def shows_marks(self, token_ids: Sequence[int], text: str) -> bool:
+        """Whether `text` is that of the ids with special tokens by their names, and names nothing else so."""
+        marks = [self._special_texts[token_id] for token_id in token_ids if token_id in self._special_texts]
+        return self.show(token_ids) == text and self.special_pattern.findall(text) == marks
 
     def token_bytes(self, token_id: int) -> bytes:
         """The exact bytes of one token; b"" for special and unused ones."""

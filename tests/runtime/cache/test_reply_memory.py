@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import phloem as ph
 from phloem.runtime.cache.reply_memory import ReplyMemory
+from phloem.runtime.tokenizer.chat_template import ChatTemplate
 
 SAMPLED = ph.SamplingParams(max_tokens=24, temperature=1.5, seed=3)
 
@@ -91,3 +94,52 @@ def test_the_least_recently_used_reply_is_forgotten_first(engine: ph.Engine) -> 
         memory.remember(text, "fine", list(range(40)), "")
         assert recall(0) > 0
     assert [recall(index) > 0 for index in range(3)] == [True, False, True]
+
+
+CALLING = (
+    "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + (m.content or '') }}"
+    "{% for call in m.tool_calls or [] %}<|user|>{{ call.function | tojson }}<|system|>{% endfor %}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def test_a_reply_with_calls_between_special_tokens_is_spliced_and_only_if_it_says_the_same(engine: ph.Engine) -> None:
+    tokenizer = engine.tokenizer
+    special = tokenizer.special_ids
+    template = ChatTemplate(CALLING, "test", token_texts={"bos_token": "<s>"}, special_texts=special)
+    memory = ReplyMemory()
+    asked = [{"role": "user", "content": "Who?"}]
+    opening = memory.encode(tokenizer, template.render(asked), asked, "a")
+    call = {"name": "find", "arguments": {"who": "<|user|> Ada"}}
+    written = json.dumps(call)
+    begin, end = written.split("<|user|>")
+    odd = [token for letter in begin for token in tokenizer.encode(letter)]
+    said = [special["<|user|>"], *odd, *tokenizer.encode("<|user|>" + end), special["<|system|>"]]
+    text = f"<|user|>{written}<|system|>"
+    assert tokenizer.show(said) == text
+    assert not tokenizer.shows_marks(said, text), "a mark that was spelled is not the mark"
+
+    call = {"name": "find", "arguments": {"who": "Ada"}}
+    written = json.dumps(call)
+    odd = [token for letter in written for token in tokenizer.encode(letter)]
+    said = [special["<|user|>"], *odd, special["<|system|>"]]
+    text = f"<|user|>{written}<|system|>"
+    assert tokenizer.shows_marks(said, text)
+    memory.remember(opening.text, text, [*opening.token_ids, *said], "a", has_marks=True)
+
+    def spliced(namespace: str, **message: object) -> int:
+        messages = [*asked, {"role": "assistant", **message}, {"role": "user", "content": "And?"}]
+        pieces = template.render(messages)
+        chat = memory.encode(tokenizer, pieces, messages, namespace)
+        assert tokenizer.show(chat.token_ids) == tokenizer.show(tokenizer.encode_pieces(pieces))
+        if chat.num_spliced_tokens:
+            assert list(chat.token_ids[: chat.num_spliced_tokens]) == [*opening.token_ids, *said]
+        else:
+            assert list(chat.token_ids) == tokenizer.encode_pieces(pieces)
+        return chat.num_spliced_tokens
+
+    calls = [{"type": "function", "function": call}]
+    assert spliced("a", content=None, tool_calls=calls) == len(opening.token_ids) + len(said)
+    assert spliced("b", content=None, tool_calls=calls) == 0, "another namespace"
+    assert spliced("a", content=None, tool_calls=[{"function": {**call, "name": "lose"}}]) == 0, "another call"
+    assert spliced("a", content=text) == 0, "marks in a text are text"
