@@ -53,9 +53,9 @@ class Cursor:
         self._repeats = constraint.repeats
         self._trail = trail
         self._state = trail.last_state(constraint.automaton.start)
-        self._remember(written)
+        self._take_up(written)
 
-    def _remember(self, written: Written | None) -> None:
+    def _take_up(self, written: Written | None) -> None:
         """Takes up a memory of keys, and the steps that change nothing in it.
 
         None, nearly always: no key that the automaton does not know of has been written.
@@ -326,7 +326,7 @@ class Cursor:
         target, written, _ = self._repeats.follow(self._written, state, token_id, num_tokens, self._typed)
         if written is not self._written:
             self._moves.learn(state, token_id, DEPENDS)
-            self._remember(written)
+            self._take_up(written)
         return target
 
     def _helped(self, state: int, token_id: int) -> int:
@@ -361,7 +361,7 @@ class Cursor:
         if num_tokens:
             self._trail.cut(num_tokens)
             if self._written is not None:
-                self._remember(since(self._written, len(self._trail)))
+                self._take_up(since(self._written, len(self._trail)))
             self._state = self._trail.last_state(self.constraint.automaton.start)
 
     def fork(self) -> Cursor:
