@@ -36,6 +36,32 @@ def read_required(form: Mapping[str, Any], key: str, place: str) -> Any:
     return form[key]
 
 
+def read_older_form(top: Mapping[str, Any]) -> dict[str, Any]:
+    """The `triggered_tags` that a description with `structures` means."""
+    tags = []
+    for index, entry in enumerate(read_array(top, "structures", "")):
+        place = f"/structures/{index}"
+        entry = read_object(entry, place)
+        schema = read_required(entry, "schema", place)
+        options = {key: entry[key] for key in ("any_order", "extra_keys") if key in entry}
+        content = {"type": "json_schema", "json_schema": schema, **options}
+        tags.append({"type": "tag", "content": content, "begin": entry.get("begin"), "end": entry.get("end")})
+    flags = {key: top[key] for key in ("at_least_one", "stop_after_first") if key in top}
+    return {"tags": tags, "triggers": top.get("triggers"), **flags}
+
+
+def read_pairs(form: Mapping[str, Any], place: str, what: str) -> list[tuple[str, Any, Any]]:
+    """The `rules` of a dispatch: for each its place, what it begins with ("a token", or a text) and the format."""
+    found = []
+    for index, rule in enumerate(read_array(form, "rules", place)):
+        inner = f"{place}/rules/{index}"
+        is_pair = isinstance(rule, (list, tuple)) and len(rule) == 2
+        if not is_pair or (what != "a token" and not (isinstance(rule[0], str) and rule[0])):
+            raise InvalidStructuralTag(f"structural tag, {inner}: expected [{what}, a format]", pointer=inner)
+        found.append((inner, rule[0], rule[1]))
+    return found
+
+
 def read_array(form: Mapping[str, Any], key: str, place: str) -> Sequence[Any]:
     value = read_required(form, key, place)
     if not isinstance(value, (list, tuple)) or not value:

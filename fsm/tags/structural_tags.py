@@ -60,6 +60,8 @@ from .structural_tag_parts import (
     read_count,
     read_flag,
     read_object,
+    read_older_form,
+    read_pairs,
     read_required,
     read_string,
     read_strings,
@@ -68,7 +70,6 @@ from .structural_tag_parts import (
 
 MAX_NESTING = 32
 START = "text"
-_SCHEMA_OPTIONS = ("any_order", "extra_keys")
 SpellSpecial = Callable[[int | str], bytes | None]
 
 
@@ -105,26 +106,12 @@ class _Compiler:
     def grammar(self, description: object) -> Grammar:
         top = read_object(description, "")
         if "structures" in top:
-            self.rules[START] = self.structures(top)
+            self.rules[START] = self.triggered_tags(read_older_form(top), "", (), tags_key="structures")
         elif "format" in top:
             self.rules[START] = self.format(top["format"], "/format", ())
         else:
             raise InvalidStructuralTag("structural tag: it has neither 'format' nor 'structures'", pointer="")
         return Grammar(self.rules, START)
-
-    def structures(self, top: Mapping[str, Any]) -> Expression:
-        """The older form."""
-        tags = []
-        for index, entry in enumerate(read_array(top, "structures", "")):
-            place = f"/structures/{index}"
-            entry = read_object(entry, place)
-            schema = read_required(entry, "schema", place)
-            own = {key: entry[key] for key in _SCHEMA_OPTIONS if key in entry}
-            content = {"type": "json_schema", "json_schema": schema, **own}
-            tags.append({"type": "tag", "content": content, **{key: entry.get(key) for key in ("begin", "end")}})
-        flags = {key: top[key] for key in ("at_least_one", "stop_after_first") if key in top}
-        form = {"tags": tags, "triggers": top.get("triggers"), **flags}
-        return self.triggered_tags(form, "", (), tags_key="structures")
 
     # ---------------------------------------------------------------- formats
 
@@ -155,9 +142,8 @@ class _Compiler:
 
     def text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         text = read_string(form, "grammar", place)
-        return _followed(
-            self.adopted(within(f"{place}/grammar", lambda: text_to_grammar(text, compile_time=self.time))), ends
-        )
+        grammar = within(f"{place}/grammar", lambda: text_to_grammar(text, compile_time=self.time))
+        return _followed(self.adopted(grammar), ends)
 
     def sequence(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         elements = read_array(form, "elements", place)
@@ -200,6 +186,16 @@ class _Compiler:
                 pointer=place,
             )
         return Literal(spelling)
+
+    def check_excluded(self, form: Mapping[str, Any], place: str) -> None:
+        """Refuses excluded tokens that are not special ones."""
+        for index, token in enumerate(form.get("exclude_tokens") or ()):
+            self.special(token, f"{place}/exclude_tokens/{index}")
+
+    def any_tokens(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        """Free text, which holds no special token, excluded or not."""
+        self.check_excluded(form, place)
+        return any_text({"max_tokens": form.get("max_tokens")}, place, ends)
 
     def tag(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         return _followed(sequence(self.begin(form, place), self.behind_begin(form, place)), ends)
@@ -257,12 +253,9 @@ class _Compiler:
 
     def token_dispatch(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         tags = []
-        for index, rule in enumerate(read_array(form, "rules", place)):
-            inner = f"{place}/rules/{index}"
-            if not (isinstance(rule, (list, tuple)) and len(rule) == 2):
-                raise InvalidStructuralTag(f"structural tag, {inner}: expected [a token, a format]", pointer=inner)
-            begin = self.special(rule[0], f"{inner}/0")
-            tags.append(sequence(begin, self.format(rule[1], f"{inner}/1", ())))
+        for inner, token, content in read_pairs(form, place, "a token"):
+            begin = self.special(token, f"{inner}/0")
+            tags.append(sequence(begin, self.format(content, f"{inner}/1", ())))
         loops = read_flag(form, "loop", place, True)
         return self.token_dispatched(form, tags, place, ends, at_least_one=False, loops=loops)
 
@@ -280,8 +273,7 @@ class _Compiler:
 
         Excluded tokens are special ones, and no free text holds any.
         """
-        for index, token in enumerate(form.get("exclude_tokens") or ()):
-            self.special(token, f"{place}/exclude_tokens/{index}")
+        self.check_excluded(form, place)
         excludes = read_strings(form, "excludes", place)
         name = f"free text {place} {len(self.rules)}"
         after = Rule(name) if loops else _followed(EMPTY_TEXT, ends)
@@ -330,15 +322,10 @@ class _Compiler:
 
     def dispatch(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         bodies: dict[str, Expression] = {}
-        for index, rule in enumerate(read_array(form, "rules", place)):
-            inner = f"{place}/rules/{index}"
-            if not (isinstance(rule, (list, tuple)) and len(rule) == 2 and isinstance(rule[0], str) and rule[0]):
-                raise InvalidStructuralTag(
-                    f"structural tag, {inner}: expected [a text that is not empty, a format]", pointer=inner
-                )
+        for inner, mark, content in read_pairs(form, place, "a text that is not empty"):
             name = f"rule {inner}"
-            self.rules[name] = self.format(rule[1], f"{inner}/1", ())
-            bodies[rule[0]] = Rule(name)
+            self.rules[name] = self.format(content, f"{inner}/1", ())
+            bodies[mark] = Rule(name)
 
         def behind(completed: frozenset[str]) -> Expression:
             return alternation(*(bodies[mark] for mark in sorted(completed) if mark in bodies))
@@ -371,8 +358,8 @@ class _Compiler:
     def tags_with_separator(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         tags = [read_object(tag, f"{place}/tags/{i}") for i, tag in enumerate(read_array(form, "tags", place))]
         tag = alternation(*(self.tag(tag, f"{place}/tags/{i}", ()) for i, tag in enumerate(tags)))
-        separator = literal(read_string(form, "separator", place))
-        more = EMPTY_TEXT if read_flag(form, "stop_after_first", place) else Repeat(sequence(separator, tag), 0, None)
+        again = sequence(literal(read_string(form, "separator", place)), tag)
+        more = EMPTY_TEXT if read_flag(form, "stop_after_first", place) else Repeat(again, 0, None)
         listed = sequence(tag, more)
         return _followed(listed if read_flag(form, "at_least_one", place) else optional(listed), ends)
 
@@ -390,6 +377,7 @@ _FORMATS: dict[str, Callable[[_Compiler, Mapping[str, Any], str, Strings], Expre
     "regex": _Compiler.regex,
     "grammar": _Compiler.text_grammar,
     "any_text": lambda _, form, place, ends: any_text(form, place, ends),
+    "any_tokens": _Compiler.any_tokens,
     "sequence": _Compiler.sequence,
     "or": _Compiler.either,
     "optional": _Compiler.repeated,

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConstraintError, InvalidStructuralTag
-from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm import Compiler, Constraint
 from phloem.fsm.text.free_text import first_marks, free_text, text_until
 
-from ..vocabularies import BYTES, allowed_ids, brute_force, mixed_vocabulary, random_walk
+from ..vocabularies import BYTES, brute_force, mixed_vocabulary, random_walk
 
 COMPILER = Compiler(BYTES)
 WEATHER = {
@@ -240,7 +240,7 @@ def test_walks_end_in_texts_whose_calls_are_valid(budget: int) -> None:
         ({"format": {"type": "wizard"}}, "/format/type"),
         ({"format": {"type": "const_string"}}, "/format/value"),
         ({"format": {"type": "token", "token": 5}}, "/format/token"),
-        ({"format": {"type": "any_tokens"}}, "/format/type"),
+        ({"format": {"type": "exclude_token"}}, "/format/type"),
         ({"format": {"type": "any_text", "max_tokens": 5}}, "/format/max_tokens"),
         ({"format": {"type": "json_schema", "json_schema": True, "style": "qwen_xml"}}, "/format/style"),
         ({"format": {"type": "sequence", "elements": []}}, "/format/elements"),
@@ -284,118 +284,3 @@ def test_the_keys_of_a_tag_may_come_in_any_order_and_be_none_but_the_named_ones(
     with pytest.raises(InvalidStructuralTag) as caught:
         COMPILER.structural_tag({"format": {"type": "json_schema", "json_schema": schema, "extra_keys": "some"}})
     assert caught.value.pointer == "/format/extra_keys"
-
-
-# ---------------------------------------------------------------- special tokens
-
-CALL, ARGUMENTS, DONE = 260, 261, 262
-SPECIAL_IDS = {"<s>": 256, "<call>": CALL, "<args>": ARGUMENTS, "</call>": DONE}
-MARKED = Vocabulary(
-    [*(bytes([b]) for b in range(256)), *[b""] * 7, b"a1", b"<call>", b"b\xff"], [256], None, None, SPECIAL_IDS
-)
-TOKEN_CALLS: dict[str, Any] = {
-    "type": "token_triggered_tags",
-    "trigger_tokens": ["<call>"],
-    "tags": [
-        {
-            "begin": {"type": "token", "token": "<call>"},
-            "content": {
-                "type": "sequence",
-                "elements": [
-                    {"type": "const_string", "value": name},
-                    {"type": "token", "token": ARGUMENTS},
-                    {"type": "regex", "pattern": pattern},
-                ],
-            },
-            "end": {"type": "token", "token": "</call>"},
-        }
-        for name, pattern in (("a", "1*"), ("b", "a"))
-    ],
-}
-
-
-def takes(constraint: Constraint, token_ids: tuple[int, ...]) -> bool:
-    cursor = constraint.cursor()
-    return all(map(cursor.advance, token_ids)) and cursor.is_accepting
-
-
-@pytest.mark.parametrize("at_least_one", [False, True])
-@pytest.mark.parametrize("once", [False, True])
-def test_special_tokens_mark_calls_as_a_regex_over_them_says(at_least_one: bool, once: bool) -> None:
-    form = {**TOKEN_CALLS, "at_least_one": at_least_one, "stop_after_first": once}
-    constraint = Compiler(MARKED).structural_tag({"format": form})
-    call, free = "C(?:aA1*|bAa)D", "[ab1]*"
-    more = "" if once else f"(?:{free}{call})*{free}"
-    pattern = f"{call}{more}" if at_least_one else f"{free}(?:{call}{more})?"
-    letters = {"C": CALL, "A": ARGUMENTS, "D": DONE, "a": ord("a"), "b": ord("b"), "1": ord("1")}
-    num_taken = 0
-    for length in range(7):
-        for word in itertools.product(letters, repeat=length):
-            expected = re.fullmatch(pattern, "".join(word)) is not None
-            assert takes(constraint, tuple(letters[letter] for letter in word)) == expected, word
-            num_taken += expected
-    assert num_taken > 3
-
-
-def test_only_the_token_itself_is_a_special_token() -> None:
-    compiler = Compiler(MARKED)
-    cursor = compiler.structural_tag({"format": TOKEN_CALLS}).cursor()
-    for token_id in b"<call>":
-        assert cursor.advance(token_id), "its name is text like any other"
-    assert set(allowed_ids(cursor.row())) >= {CALL, 256, 264, ord("a")}
-    assert not {ARGUMENTS, DONE, 0xFF, 265} & set(allowed_ids(cursor.row()))
-    assert cursor.advance(CALL)
-    assert set(allowed_ids(cursor.row())) == {ord("a"), ord("b")}
-    assert cursor.advance(ord("b")) and cursor.forced_bytes() == b"" and allowed_ids(cursor.row()) == [ARGUMENTS]
-    assert cursor.advance(ARGUMENTS) and cursor.forced_bytes() == b"a"
-    assert cursor.min_tokens_to_accept() == 2
-    for other in (compiler.regex(r"[\s\S]*"), compiler.json_value(), compiler.structural_tag(CALLS)):
-        assert not {CALL, ARGUMENTS, DONE, 0xFF} & set(allowed_ids(other.cursor().row()))
-
-
-def test_a_text_within_its_budget_closes_its_calls() -> None:
-    constraint, source = Compiler(MARKED).structural_tag({"format": TOKEN_CALLS}), random.Random(2)
-    for _ in range(60):
-        cursor, remaining = constraint.cursor(), source.randrange(14)
-        while remaining:
-            choices = [CALL, *allowed_ids(cursor.row_within(remaining))]
-            token_id = source.choice([t for t in choices if t in allowed_ids(cursor.row_within(remaining))])
-            if not cursor.advance(token_id) or cursor.is_finished:
-                break
-            remaining -= 1
-        assert cursor.is_accepting
-
-
-def test_tokens_can_be_dispatched_on_and_stand_alone() -> None:
-    form = {
-        "type": "token_dispatch",
-        "rules": [[CALL, {"type": "regex", "pattern": "1"}]],
-        "exclude_tokens": ["</call>"],
-    }
-    constraint = Compiler(MARKED).structural_tag({"format": form})
-    assert takes(constraint, (ord("a"), CALL, ord("1"), CALL, ord("1"), ord("b")))
-    assert not takes(constraint, (CALL, ord("a"))) and not takes(constraint, (DONE,))
-    alone = Compiler(MARKED).structural_tag({"format": {"type": "token", "token": "<args>"}})
-    assert takes(alone, (ARGUMENTS,)) and not takes(alone, ()) and not takes(alone, tuple(b"<args>"))
-
-
-@pytest.mark.parametrize(
-    ("change", "pointer"),
-    [
-        ({"trigger_tokens": ["<nothing>"]}, "/format/trigger_tokens/0"),
-        ({"trigger_tokens": ["<s>"]}, "/format/trigger_tokens/0"),
-        ({"trigger_tokens": [True]}, "/format/trigger_tokens/0"),
-        ({"trigger_tokens": [ord("a")]}, "/format/trigger_tokens/0"),
-        ({"trigger_tokens": ["</call>"]}, "/format/tags/0/begin"),
-        ({"exclude_tokens": ["a"]}, "/format/exclude_tokens/0"),
-        (
-            {"tags": [{"begin": {"type": "regex"}, "content": {"type": "any_text"}, "end": ""}]},
-            "/format/tags/0/begin/type",
-        ),
-        ({"tags": [{"begin": "<call>", "content": {"type": "any_text"}, "end": ""}]}, "/format/tags/0/begin"),
-    ],
-)
-def test_a_token_that_cannot_be_named_is_refused_at_its_place(change: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(InvalidStructuralTag) as caught:
-        Compiler(MARKED).structural_tag({"format": {**TOKEN_CALLS, **change}})
-    assert caught.value.pointer == pointer
