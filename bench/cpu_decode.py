@@ -8,8 +8,8 @@ made in a temporary folder. Greedy tokens of both must be equal, or the script s
     OMP_NUM_THREADS=1 python bench/cpu_decode.py --shared 2048 [--requests 64]
 
 --shared: decode steps of that shape for many requests on one prefix, with the prefix read once for all of them and
-with every request reading it for itself (from the same blocks); fp32 and int8 weights. Logits must be equal bit for
-bit.
+with every request reading it for itself (from the same blocks); the whole step, and its attention alone; fp32 and int8
+weights. Logits must be equal bit for bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,25 @@ def compare(name: str, folder: Path, args: argparse.Namespace) -> None:
         )
 
 
+@contextmanager
+def attention_timed() -> Iterator[list[float]]:
+    """CPU seconds of every call of attention until the block ends."""
+    attention, spent = ops.attention, []
+
+    def timed(*args: Any, **kwargs: Any) -> torch.Tensor:
+        start = time.process_time()
+        try:
+            return attention(*args, **kwargs)
+        finally:
+            spent.append(time.process_time() - start)
+
+    ops.attention = timed
+    try:
+        yield spent
+    finally:
+        ops.attention = attention
+
+
 def compare_sharing(args: argparse.Namespace) -> None:
     """Steps of `--requests` requests behind a prefix of `--shared` tokens, read once or by each."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -160,7 +180,7 @@ def compare_sharing(args: argparse.Namespace) -> None:
     print(
         f"\n{args.requests} requests on {args.shared} shared tokens, 135M shape: seconds of CPU a step, best of several"
     )
-    print(f"{'weights':>8}{'flat':>10}{'shared':>10}{'ratio':>8}  logits")
+    print(f"{'weights':>8}{'':>11}{'flat':>10}{'shared':>10}{'ratio':>8}  logits")
     for name, decoder in decoders.items():
         sequences = Sequences(decoder, args.requests, args.shared + 64)
         common = args.shared // BLOCK_SIZE
@@ -170,16 +190,18 @@ def compare_sharing(args: argparse.Namespace) -> None:
         logits: list[torch.Tensor] = []
         sequences.forward = lambda *a, f=decoder.forward, kept=logits: kept.append(f(*a)) or kept[-1]  # type: ignore[misc]  # defaults bind
         token_ids = torch.randint(10, decoder.config.vocab_size, (args.requests, 1))
-        times: dict[bool, list[float]] = {False: [], True: []}
+        times: dict[bool, list[tuple[float, float]]] = {False: [], True: []}  # of the step, of its attention
         for step in range(2 * args.repeats):
             share = sequences.share_prefixes = step % 2 == 1
             sequences.len = args.shared
-            start = time.process_time()
-            sequences.extend(token_ids)
-            times[share].append(time.process_time() - start)
-        flat, shared = (min(times[share][1:]) for share in (False, True))
+            with attention_timed() as spent:
+                start = time.process_time()
+                sequences.extend(token_ids)
+                times[share].append((time.process_time() - start, sum(spent)))
         same = "equal" if torch.equal(logits[-2], logits[-1]) else "NOT equal"
-        print(f"{name:>8}{flat:>10.3f}{shared:>10.3f}{flat / shared:>8.2f}  {same}", flush=True)
+        for part, label in enumerate(("step", "attention")):
+            flat, shared = (min(pair[part] for pair in times[share][1:]) for share in (False, True))
+            print(f"{name:>8}{label:>11}{flat:>10.3f}{shared:>10.3f}{flat / shared:>8.2f}  {same}", flush=True)
 
 
 def machine() -> str:
