@@ -55,9 +55,11 @@ CPU_CASES = [
     Case("nano decode", NANO, 8, 300),
     Case("nano shared prompt", NANO, 64, 700, shared=640),
     Case("nano prefill", NANO, 1, 512, q_len=512),
+    Case("nano chunk", NANO, 1, 2400, q_len=60),
     Case("135M decode", SMOLLM, 1, 512),
     Case("135M decode", SMOLLM, 8, 2048),
     Case("135M shared prompt", SMOLLM, 64, 2200, shared=2048),
+    Case("135M chunk", SMOLLM, 1, 2400, q_len=60),
     Case("135M prefill", SMOLLM, 1, 512, q_len=512),
     Case("135M prefill", SMOLLM, 1, 2048, q_len=2048),
 ]
