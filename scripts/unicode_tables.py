@@ -14,7 +14,7 @@ from pathlib import Path
 import regex
 from regex import _regex_core
 
-TABLE = Path(__file__).resolve().parents[1] / "fsm" / "unicode_properties.txt"
+TABLE = Path(__file__).resolve().parents[1] / "fsm" / "regex" / "unicode_properties.txt"
 ALL = "".join(map(chr, range(0x110000)))
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 

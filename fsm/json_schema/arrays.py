@@ -263,6 +263,6 @@ def _too_many_values(pointer: str, bound: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        f"unique items need an item schema with {bound} (enum, const, boolean, null); list the values, or leave "
-        "uniqueItems to a check afterwards",
+        f"unique items need an item schema with {bound} (enum, const, boolean, null), since which were written is kept "
+        "as a set, a bit for each; list the values, or leave uniqueItems to a check afterwards",
     )
