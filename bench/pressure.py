@@ -8,9 +8,9 @@ time; or "read": their readers leave after a length drawn between an eighth of w
 
 "needed" is what all of them hold together at the end. For each share of it, alternating over the rounds: tokens per
 second of CPU time (median), and for the first round and the worst of those after it preemptions and the tokens
-computed for each token that had to be computed; and the greatest number of requests that ran at once. The engines are
-cold in the first round: they know nothing of how long answers are. Every pool must give the same text; the script fails
-if one does not.
+computed for each token that had to be computed; the greatest number of requests that ran at once, and the steps of the
+last round: each costs something however few are in it. The engines are cold in the first round: they know nothing of
+how long answers are. Every pool must give the same text; the script fails if one does not.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main() -> None:
     settings = {"eviction_policy": options.policy, "max_running_requests": 256}
     engines = {share: ph.Engine("nano", num_blocks=int(needed * share), **settings) for share in SHARES}
     rates: dict[float, list[float]] = {share: [] for share in SHARES}
-    rows: dict[float, list[tuple[int, float, int]]] = {share: [] for share in SHARES}
+    rows: dict[float, list[tuple[int, float, int, int]]] = {share: [] for share in SHARES}
     texts: dict[float, list[list[int]]] = {}
     for _ in range(options.rounds):
         for share, engine in engines.items():
@@ -96,9 +96,18 @@ def main() -> None:
             rates[share].append(sum(lengths) / (time.process_time() - start))
             after = engine.statistics()
             computed = after.num_computed_tokens - before.num_computed_tokens
-            rows[share].append((after.num_preemptions - before.num_preemptions, computed / least, most))
-    print("| pool | blocks | tok/s (CPU) | of full | preempted, cold | computed / least | then | | most at once |")
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+            rows[share].append(
+                (
+                    after.num_preemptions - before.num_preemptions,
+                    computed / least,
+                    most,
+                    after.num_steps - before.num_steps,
+                )
+            )
+    print(
+        "| pool | blocks | tok/s (CPU) | of full | preempted, cold | computed / least | then | | most at once | steps |"
+    )
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     full = statistics.median(rates[1.0])
     for share in SHARES:
         rate = statistics.median(rates[share])
@@ -106,7 +115,7 @@ def main() -> None:
         then = f"{max(row[0] for row in later)} | {max(row[1] for row in later):.3f}" if later else "|"
         print(
             f"| {share:.2f} | {int(needed * share)} | {rate:.0f} | {rate / full:.2f} | {cold[0]} | {cold[1]:.3f} "
-            f"| {then} | {max(row[2] for row in rows[share])} |"
+            f"| {then} | {max(row[2] for row in rows[share])} | {rows[share][-1][3]} |"
         )
     different = [share for share in SHARES if texts[share] != texts[1.0]]
     if different:
