@@ -73,6 +73,8 @@ def attention_config(
     if itemsize == 4:  # no tensor cores: many threads, few keys at a time
         num_warps = 16 if block_rows == 128 else 8
         registers = most_registers(num_warps) if block_rows >= 64 else None
+        if block_rows == 16 and head_dim <= 64 and not folds:
+            registers = 80  # three programs of eight warps; the compiler alone would spill to fit a fourth
         return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, num_warps, 5, registers)
     is_one_of_three = block_rows == 16 and head_dim <= 128
     if quantised:
