@@ -184,6 +184,7 @@ K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range
     T_IS_KEY,
 ) = range(24)
 TEXT_WIDTH = 24
+A_KEY, AN_ITEM = 1, 2  # T_IS_KEY of texts that have to be remembered
 NEVER = 1 << 29
 SUB_BITS, STACK_BITS = 23, 20
 SUB_MASK, STACK_ID_MASK = (1 << SUB_BITS) - 1, (1 << STACK_BITS) - 1

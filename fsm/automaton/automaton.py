@@ -73,7 +73,7 @@ class Automaton:
         self._memory = memory = np.zeros(k.MEMORY_SIZE + 1 + network.head[k.N_MAX_WORDS], np.int64)
         self._texts = np.frombuffer(bytearray().join([text.packed for text in network.texts]) or _NO_TEXT, np.int64)
         for index in network.key_texts:
-            self._texts[index * k.TEXT_WIDTH + k.T_IS_KEY] = 1
+            self._texts[index * k.TEXT_WIDTH + k.T_IS_KEY] = k.AN_ITEM if index in network.item_texts else k.A_KEY
         stacks, stack_slots = np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32), np.zeros(2 * FIRST_STACKS, np.int32)
         states, state_slots = np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32), np.zeros(2 * FIRST_STATES, np.int32)
         pool = np.empty(FIRST_CONFIGURATIONS, np.int64)
@@ -148,7 +148,7 @@ class Automaton:
         return bool(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_ACCEPTS])
 
     def key_place(self, state: int) -> int:
-        """NO_KEY, or BEFORE_KEY or IN_KEY: whether a key that has to be remembered may begin here, or has begun."""
+        """NO_KEY, or BEFORE_KEY or IN_KEY: whether a key, or item, to be remembered may begin here, or has begun."""
         return int(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_KEY]) & k.PLACE_MASK
 
     def has_bytes(self, state: int) -> bool:
@@ -228,6 +228,10 @@ class Automaton:
     def without_texts(self, state: int) -> int:
         """The state without its configurations inside text automata, not accepting; 0 if none is left."""
         return self._call(lambda: automaton_kernels.ask(self._memory, k.WITHOUT_TEXTS, state, 0))
+
+    def without_items(self, state: int) -> int:
+        """The state without its configurations inside items to be remembered, not accepting; 0 if none is left."""
+        return self._call(lambda: automaton_kernels.ask(self._memory, k.WITHOUT_TEXTS, state, k.AN_ITEM))
 
     def stays_on_plain(self, state: int) -> bool:
         """Whether every token of plain characters (`Vocabulary.is_plain`) leads back to the state."""

@@ -53,6 +53,7 @@ from ..memory import (
     STATE_WIDTH,
     STATES,
     SUB_MASK,
+    T_IS_KEY,
     T_MAX,
     T_NODES,
     TEXT_WIDTH,
@@ -132,14 +133,19 @@ def _enter(memory: Any, node: Any, stack: Any) -> Any:
 
 
 @inner_kernel
-def _without_texts(memory: Any, state: Any) -> Any:
-    """The state of the same configurations except those inside a text automaton; never accepting."""
-    states, pool, kinds = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND])
+def _without_texts(memory: Any, state: Any, what: Any) -> Any:
+    """The state of the same configurations except those inside texts; never accepting.
+
+    Args:
+        what: 0: all texts; else those only whose T_IS_KEY it is.
+    """
+    states, pool, kinds, args = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND]), i32(memory[ARG])
     offset = states[state * STATE_WIDTH + S_OFFSET]
     found = i64(memory[FOUND])
     size = np.int64(0)
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
-        if kinds[pool[i] >> 43] != K_TEXT:
+        node = pool[i] >> 43
+        if kinds[node] != K_TEXT or (what and i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))[T_IS_KEY] != what):
             found[size] = pool[i]
             size += 1
     return intern(memory, size, np.int64(0))
@@ -176,7 +182,7 @@ def transition(address: Any, verb: Any, state: Any, what: Any) -> Any:
     """Everything that may make new states, behind one address (see `compiled.callback_address`).
 
     READ: the state after the byte `what`. ENTER: the state in which exactly the node `state` with the stack `what`
-    has been reached. WITHOUT_TEXTS: the state without its configurations inside texts. AFTER_TEXT: `_after_text`.
+    has been reached. WITHOUT_TEXTS: `_without_texts`. AFTER_TEXT: `_after_text`.
     """
     memory = i64(address)
     if verb == READ:
@@ -190,7 +196,7 @@ def transition(address: Any, verb: Any, state: Any, what: Any) -> Any:
         return _enter(memory, state, what)
     if verb == AFTER_TEXT:
         return _after_text(memory, state, what)
-    return _without_texts(memory, state)
+    return _without_texts(memory, state, what)
 
 
 @kernel

@@ -1,17 +1,30 @@
 """Arrays: one branch's facets as an expression.
 
-Plain arrays are a list of fixed items and a repetition. `uniqueItems` of a list is `AnyOrder` over its values.
-`contains`, and `uniqueItems` behind fixed items, become right-linear rules, one per state of the count (or per set of
-values used), which the automaton runs as states.
+Plain arrays are a list of fixed items and a repetition. `uniqueItems` of a list is `AnyOrder` over its values; other
+strings are remembered while a text is written (`keys`). `contains`, and `uniqueItems` of few values behind fixed items,
+become right-linear rules, one per state of the count (or per set of values used), which the automaton runs as states.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 from ...errors import ConstraintError, ConstraintTooLarge, UnsupportedSchema
-from ..network.expression import EMPTY_TEXT, AnyOrder, Expression, Literal, Member, Repeat, Rule, Sequence, alternation
+from ..network.expression import (
+    EMPTY_TEXT,
+    AnyOrder,
+    Embed,
+    Expression,
+    Literal,
+    Member,
+    Repeat,
+    Rule,
+    Sequence,
+    alternation,
+)
 from ..record import record
 from .disjointness import goal_of_item
 from .layout import Layout, Parts
@@ -26,6 +39,8 @@ MAX_UNIQUE_LIST = 4096
 
 Value = Callable[[Goal], "Expression | None"]
 """Compiles a goal; None if no value fulfils it."""
+Distinct = tuple["Embed | None", "int | None"]
+"""Strings that come once in a list (None: there are none), and how many there are (None: endlessly many)."""
 
 
 @record
@@ -35,12 +50,14 @@ class ArrayWriter:
     Attributes:
         value: compiles a goal.
         texts: all values of a goal as JSON texts, None if they are too many.
+        strings: all values of a goal, each once in a list, and how many they are; None if not all of them are strings.
         rule: gives a body a name of its own.
     """
 
     layout: Layout
     value: Value
     texts: Callable[[Goal, int], list[str] | None]
+    strings: Callable[[Goal], Distinct | None]
     reserve: Callable[[], str]
     define: Callable[[str, Expression], None]
 
@@ -80,11 +97,7 @@ class ArrayWriter:
     def _list(self, items: Goal, minimum: int, maximum: int | None) -> Expression | None:
         """Items of one kind."""
         item = self.value(items) if maximum != 0 else None
-        if item is None:
-            return None if minimum else self.layout.empty(b"[]")
-        listed = self.layout.listed((item,), minimum, maximum)
-        assert listed is not None
-        return self.layout.bracketed(b"[", listed[0], b"]", may_be_empty=listed[1])
+        return self._listing((), item, minimum, maximum if item is not None else 0)
 
     def _plain(
         self, facets: tuple[ArrayFacet, ...], minimum: int, maximum: int | None, num_fixed: int
@@ -102,14 +115,22 @@ class ArrayWriter:
             rest = self.value(goal_of_item(facets, num_fixed))
             if rest is None:
                 maximum = num_fixed
+        return self._listing(tuple(fixed), rest, minimum, maximum)
+
+    def _listing(
+        self, fixed: tuple[Expression, ...], rest: Expression | None, minimum: int, maximum: int | None
+    ) -> Expression | None:
+        """Some items, then any number of others; None if there cannot be enough."""
+        layout, num_fixed = self.layout, len(fixed)
         if maximum is not None and maximum < minimum:
             return None
-        layout = self.layout
         if maximum == 0:
             return layout.empty(b"[]")
         if not fixed:
             assert rest is not None
-            return self._list(goal_of_item(facets, 0), minimum, maximum)
+            listed = layout.listed((rest,), minimum, maximum)
+            assert listed is not None
+            return layout.bracketed(b"[", listed[0], b"]", may_be_empty=listed[1])
         tail: Parts = ()
         if rest is not None:
             upper = None if maximum is None else maximum - num_fixed
@@ -180,14 +201,17 @@ class ArrayWriter:
     def _unique(
         self, facets: tuple[ArrayFacet, ...], minimum: int, maximum: int | None, num_fixed: int, pointer: str
     ) -> Expression | None:
-        """Values of a list are members in any order; with fixed items before them, states that say which are used."""
-        if num_fixed == 0:
-            return self._unique_list(goal_of_item(facets, 0), minimum, maximum, pointer)
+        """Few values are members in any order; with fixed items before them, states that say which are used.
+
+        Strings that are too many for that are remembered while a text is written (`keys`).
+        """
         goals = [goal_of_item(facets, index) for index in range(num_fixed + 1)]
-        listed = [self.texts(goal, MAX_UNIQUE) for goal in goals]
+        listed = [self.texts(goal, MAX_UNIQUE if num_fixed else MAX_UNIQUE_LIST) for goal in goals]
+        if not num_fixed and listed[0] is not None:
+            return self._unique_list(listed[0], minimum, maximum)
         values = sorted({text for texts in listed if texts is not None for text in texts})
         if any(texts is None for texts in listed) or len(values) > MAX_UNIQUE:
-            raise _too_many_values(pointer, f"behind fixed ones, at most {MAX_UNIQUE} values")
+            return self._distinct(goals, minimum, maximum, pointer)
         number = {text: index for index, text in enumerate(values)}
         choices = [[(number[text], text) for text in texts or ()] for texts in listed]
 
@@ -204,11 +228,8 @@ class ArrayWriter:
 
         return self._states((0, ()), moves, pointer)
 
-    def _unique_list(self, goal: Goal, minimum: int, maximum: int | None, pointer: str) -> Expression | None:
-        """Some of the values of a goal, each at most once."""
-        values = self.texts(goal, MAX_UNIQUE_LIST)
-        if values is None:
-            raise _too_many_values(pointer, f"at most {MAX_UNIQUE_LIST} values")
+    def _unique_list(self, values: list[str], minimum: int, maximum: int | None) -> Expression | None:
+        """Some values, each at most once."""
         if minimum > len(values):
             return None
         if not values:
@@ -217,6 +238,32 @@ class ArrayWriter:
         upper = None if maximum is None or maximum >= len(values) else maximum
         items = AnyOrder(members, (), Sequence(self.layout.comma), minimum, upper)
         return self.layout.bracketed(b"[", (items,), b"]", may_be_empty=minimum == 0)
+
+    def _distinct(self, goals: list[Goal], minimum: int, maximum: int | None, pointer: str) -> Expression | None:
+        """Strings that differ: those of the goals but the last, then any number of the last.
+
+        No list may come to a place where all strings have been used up. Behind i items at most i of them have been.
+        """
+        items: list[Embed] = []
+        counts: list[float] = []
+        for goal in goals[:maximum]:
+            strings = self.strings(goal)
+            if strings is None:
+                raise _too_many_values(pointer)
+            item, count = strings
+            if item is None:
+                maximum = len(items)
+                break
+            items.append(replace(item, is_owed=minimum > 1))
+            counts.append(math.inf if count is None else count)
+        rest = items.pop() if len(items) == len(goals) else None
+        if rest is not None and counts[-1] < (math.inf if maximum is None else maximum):
+            if items:
+                raise _too_many_values(pointer)
+            maximum = int(counts[-1])
+        if any(counts[index] <= index for index in range(len(items))):
+            raise _too_many_values(pointer)
+        return self._listing(tuple(items), rest, minimum, maximum)
 
     # ---------------------------------------------------------------- right-linear rules
 
@@ -259,10 +306,10 @@ class ArrayWriter:
 State = tuple[int, tuple[int, ...]]
 
 
-def _too_many_values(pointer: str, bound: str) -> ConstraintError:
+def _too_many_values(pointer: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        f"unique items need an item schema with {bound} (enum, const, boolean, null), since which were written is kept "
-        "as a set, a bit for each; list the values, or leave uniqueItems to a check afterwards",
+        f"unique items have to be strings, or at most {MAX_UNIQUE_LIST} values (enum, const, boolean, null), or "
+        f"{MAX_UNIQUE} of them behind fixed items, and must not run out; say so, or leave uniqueItems to a later check",
     )

@@ -11,10 +11,10 @@ import functools
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..any_json import ExtraKeys, KeyOrder
 from ..compile_time import CompileTime
-from ..network.expression import CommonRule, Expression, Grammar, Literal, Rule, alternation
+from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal, Rule, alternation
 from ..text.dfa import Dfa
 from .any_order import AnyKeyOrder
-from .arrays import ArrayWriter
+from .arrays import ArrayWriter, Distinct
 from .branching import Branching
 from .layout import Layout
 from .numbers import ANY_INTEGER, ANY_NUMBER, number_expressions, number_texts
@@ -24,7 +24,15 @@ from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, 
 from .plain import PlainArray, PlainConstants, PlainObject, plain
 from .schema_order import SchemaOrder
 from .sites import Sites
-from .strings import ANY_KEY, ANY_STRING_EXPRESSION, few_strings, string_expression, string_language
+from .strings import (
+    ANY_KEY,
+    ANY_STRING_EXPRESSION,
+    distinct_strings,
+    few_strings,
+    num_strings,
+    string_expression,
+    string_language,
+)
 from .texts import error_at, is_writable, shown_pointer, string_text
 
 MAX_RULES = 200_000
@@ -68,7 +76,7 @@ class SchemaCompiler:
         self._pending: list[tuple[str, Goal]] = []
         self._count = 0
         others = Others(self.value, self.names)
-        self._arrays = ArrayWriter(layout, self.value, self.texts, self._reserve, self._rules.__setitem__)
+        self._arrays = ArrayWriter(layout, self.value, self.texts, self.strings, self._reserve, self._rules.__setitem__)
         in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__)
         written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
         self._objects = ObjectWriter(layout, self.value, others, written, extra_keys == "never", key_order == "any")
@@ -168,6 +176,18 @@ class SchemaCompiler:
                         return None
                     found.update(dict.fromkeys(texts))
         return list(found) if len(found) <= limit else None
+
+    def strings(self, goal: Goal) -> Distinct | None:
+        """The values of a goal, each at most once in a list; None if some of them are no strings."""
+        branches = self._branching.branches(goal)
+        if any(branch.types != STRING for branch in branches):
+            return None
+        if len(branches) == 1:
+            return distinct_strings(branches[0].strings)
+        language = self.names(goal)
+        if language.is_empty():
+            return None, 0
+        return Embed(language.json_string(), is_item=True), num_strings(language)
 
     # ---------------------------------------------------------------- branches
 

@@ -13,15 +13,13 @@ from ..text.dfa import Dfa
 from .key_trie import strings_but
 from .keys import is_matched, key_language
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
-from .strings import ANY_KEY, ANY_STRING, key_expression, pattern_language
+from .strings import ANY_KEY, ANY_STRING, MAX_COUNTED, key_expression, pattern_language
 from .texts import error_at
 
 MAX_LISTED = 64
 """Most keys of a finite language that are treated as if they were named, where witnesses need it."""
 MAX_BESIDE = 1024
 """The same where they are written among named ones in any order; more cannot be used up in any text, so to speak."""
-MAX_COUNTED = 1 << 20
-"""From so many keys on a language counts as endless."""
 MAX_CELLS = 64
 
 Cell = tuple[Expression, Expression]

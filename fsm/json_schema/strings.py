@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 from ...errors import ConstraintTooLarge
 from ..any_json import string_text
 from ..network.expression import Embed, Expression
 from ..regex.regex import long_run, regex_to_dfa
-from ..text.counted import counted
+from ..text.counted import Counted, counted
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
 from .formats import format_language
@@ -31,6 +32,8 @@ DENSE_LENGTH = 1_000
 SMALL_LENGTH = 16
 """A least length up to this one is always a part of the automaton."""
 MAX_LEAST_LENGTH = 1 << 24
+MAX_COUNTED = 1 << 20
+"""From so many texts on a language counts as endless."""
 MAX_LENGTH = 1 << 29
 """A greatest length from here on is none: nobody can write so much."""
 
@@ -78,6 +81,23 @@ def string_expression(tests: tuple[Test, ...]) -> Expression | None:
             return None if found.is_empty() else Embed(found)
     language = language.intersect(Dfa.length(minimum, maximum))
     return None if language.is_empty() else Embed(language.json_string())
+
+
+@functools.lru_cache(maxsize=1024)
+def distinct_strings(tests: tuple[Test, ...]) -> tuple[Embed | None, int | None]:
+    """The same strings, each of them once in a list, and how many there are; see `arrays.Distinct`."""
+    expression = string_expression(tests)
+    if expression is None:
+        return None, 0
+    assert isinstance(expression, Embed)
+    is_endless = isinstance(expression.language, Counted) and not string_language(_lengths_apart(tests)[0]).is_finite()
+    return replace(expression, is_item=True), None if is_endless else num_strings(string_language(tests))
+
+
+def num_strings(language: Dfa) -> int | None:
+    """How many texts there are; None if they are endlessly many, or as good as."""
+    count = language.num_texts(MAX_COUNTED)
+    return None if count >= MAX_COUNTED else count
 
 
 def no_string(tests: tuple[Test, ...]) -> bool:

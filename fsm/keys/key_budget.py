@@ -191,9 +191,13 @@ class KeyBudget:
             here, below, position = pending.pop()
             for byte in np.flatnonzero(self._automaton.live_bytes(here)).tolist():
                 group = [text for text in below if text[position] == byte]
-                if any(len(text) == position + 1 for text in group):
-                    continue
-                after = self._automaton.advance_bytes(here, bytes([byte]))
+                is_repeated = any(len(text) == position + 1 for text in group)
+                before = self._repeats.others(here, b"") if is_repeated else here
+                after = self._automaton.advance_bytes(before, bytes([byte]))
+                if is_repeated:
+                    group = []
+                    if not after:
+                        continue
                 if group:
                     pending.append((after, group, position + 1))
                 else:

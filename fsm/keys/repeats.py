@@ -1,4 +1,4 @@
-"""Repeats: what the keys that were written forbid.
+"""Repeats: what the keys and items that were written forbid.
 
 A row of the automaton does not know which keys an object has (`written`). Of its tokens these are left out:
 
@@ -10,6 +10,10 @@ A row of the automaton does not know which keys an object has (`written`). Of it
 
 The last one needs a look at the automaton only where some key of the language may be all that is left. It needs none if
 whatever has begun can go on without end (`is_endless`), as in "any string", or "any string but these".
+
+An item of a list whose items differ is in everything like a key of an object, but for one thing. A key that comes twice
+is never right; an item is, if the text can be read so that the list is another one, under another alternative of the
+schema. Then only the readings end in which it must differ (`Automaton.without_items`).
 
 Invariant: a token is left out iff no text without a repeated key goes on from it. That an object always may end, or has
 keys left, is seen to by the compiler: it never lets more keys be written than there are.
@@ -33,7 +37,7 @@ from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from . import written_kernels
 from .written import OpenObject, Written, added
-from .written_kernels import KEY_ENDS, OPENS
+from .written_kernels import ITEM_ENDS, KEY_ENDS, OPENS
 
 if TYPE_CHECKING:
     from ..vocabulary.key_tokens import KeyTokens
@@ -128,14 +132,14 @@ class Repeats:
             self._steps[same] = step
         if not step.target:
             return 0, written, b""
-        return self._after(written, step, self._vocabulary.tokens[token_id], num_tokens, typed)
+        return self._after(written, state, step, self._vocabulary.tokens[token_id], num_tokens, typed)
 
     def read(
         self, written: Written | None, state: int, text: bytes, typed: Callable[[], bytes]
     ) -> tuple[int, Written | None]:
         """As `follow`, for any bytes."""
         step = self._step(state, text, written is not None and written.objects is not None)
-        return self._after(written, step, text, 0, typed)[:2] if step.target else (0, written)
+        return self._after(written, state, step, text, 0, typed)[:2] if step.target else (0, written)
 
     def allows(self, text: bytes) -> bool:
         """Whether a text that the automaton lets through repeats no key."""
@@ -190,18 +194,23 @@ class Repeats:
         return Step(int(target), kinds, int(begin), self.place(int(target)))
 
     def _after(
-        self, written: Written | None, step: Step, token: bytes, num_tokens: int, typed: Callable[[], bytes]
+        self, written: Written | None, state: int, step: Step, token: bytes, num_tokens: int, typed: Callable[[], bytes]
     ) -> tuple[int, Written | None, bytes]:
         """See `follow`."""
         objects, depth = (None, 0) if written is None else (written.objects, written.depth)
         was_empty = objects is None
         for kind, first, last in step.events:
-            if kind == KEY_ENDS:
+            if kind in (KEY_ENDS, ITEM_ENDS):
                 text = token[first:last] if first >= 0 else typed() + token[:last]
-                objects = added(objects, depth, text, self.tokens.whole)
-                if objects is None:
-                    return 0, written, b""
-                depth = 0
+                more = added(objects, depth, text, self.tokens.whole)
+                if more is None:
+                    others = self.others(state, token[:last]) if kind == ITEM_ENDS else 0
+                    step = self._step(others, token[last:], has_keys=True) if others else REFUSED
+                    if not step.target:
+                        return 0, written, b""
+                    written = Written(num_tokens, written, objects, depth)
+                    return self._after(written, others, step, token[last:], num_tokens, bytes)
+                objects, depth = more, 0
             elif objects is None:
                 continue
             elif kind == OPENS:
@@ -224,6 +233,16 @@ class Repeats:
             written = Written(num_tokens, written, objects, depth)
         return step.target, written, begun
 
+    def others(self, state: int, text: bytes) -> int:
+        """The state behind some bytes that end inside an item, as far as that need not differ; 0: no state."""
+        automaton = self._automaton
+        if not automaton.network.item_texts:
+            return 0
+        others = automaton.without_items(automaton.advance_bytes(state, text))
+        if others:
+            written_kernels.note_string(automaton.memory, others)
+        return others
+
     # ---------------------------------------------------------------- what is left out
 
     def row(self, written: Written, state: int, bits: Ints, typed: Callable[[], bytes]) -> Ints:
@@ -236,6 +255,8 @@ class Repeats:
                 for path in self._cuts(objects, state, typed() if place == k.IN_KEY else b""):
                     left = bits.copy() if left is bits else left
                     written_kernels.clear_below(self._automaton.memory, np.frombuffer(path, np.uint8), left)
+                if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
+                    self._put_back(written, state, bits, left, typed)
         if not self.tokens.twice and (objects is None or (self.is_endless and not objects.has_tokens)):
             return left  # nearly always
         for token_id in self._suspects(written):
@@ -244,6 +265,13 @@ class Repeats:
                 left = bits.copy() if left is bits else left
                 left[word] &= ~np.int32(np.uint32(1 << bit).astype(np.int32))
         return left
+
+    def _put_back(self, written: Written, state: int, bits: Ints, left: Ints, typed: Callable[[], bytes]) -> None:
+        """Sets again the bits of tokens that repeat an item where it need not differ."""
+        cleared = np.unpackbits((bits & ~left).view(np.uint8), bitorder="little")
+        for token_id in np.flatnonzero(cleared).tolist():
+            cleared[token_id] = self.follow(written, state, token_id, 0, typed)[0] != 0
+        left |= np.packbits(cleared, bitorder="little").view(np.int32)
 
     def _suspects(self, written: Written) -> Iterator[int]:
         """Tokens that may be forbidden though they begin elsewhere than inside a key."""
@@ -294,7 +322,10 @@ class Repeats:
             for text in below:
                 groups.setdefault(text[position], []).append(text)
             live = np.flatnonzero(automaton.live_bytes(here)).tolist()
-            is_alive.append(any(byte not in groups for byte in live))
+            goes_on = any(byte not in groups for byte in live)
+            if not goes_on and QUOTE[0] in groups and (others := self.others(here, b"")):
+                goes_on = automaton.advance_bytes(others, QUOTE) != 0
+            is_alive.append(goes_on)
             for byte in live:
                 group = groups.get(byte, [])
                 ends += [(number, text) for text in group if len(text) == position + 1]

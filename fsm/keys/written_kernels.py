@@ -16,6 +16,7 @@ from ..automaton.automaton_kernels import step
 from ..compiled import inner_kernel, kernel
 from ..masks.budget_kernels import nearing_bytes
 from ..memory import (
+    A_KEY,
     ARG,
     F_COUNT,
     IN_KEY,
@@ -56,13 +57,14 @@ from ..text.counted_kernels import counted_step
 from ..text.text_kernels import clear_tokens
 
 UNKNOWN, OUTSIDE, IN_STRING, ESCAPE = range(4)  # modes: where a reader of JSON stands
-NOTHING, OPENS, CLOSES, KEY_ENDS = range(4)
-QUOTE, BACKSLASH, LEFT_BRACE, RIGHT_BRACE = 0x22, 0x5C, 0x7B, 0x7D
+NOTHING, OPENS, CLOSES, KEY_ENDS, ITEM_ENDS = range(5)
+QUOTE, BACKSLASH = 0x22, 0x5C
+LEFT_BRACE, RIGHT_BRACE, LEFT_BRACKET, RIGHT_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
 
 
 @inner_kernel
 def _ends_key(memory: Any, state: Any) -> Any:
-    """Whether a quote ends a key that has to be remembered; the state stands in one."""
+    """A_KEY or AN_ITEM if a quote ends one that has to be remembered, or 0; the state stands in one."""
     states, pool, stacks = i32(memory[STATES]), i64(memory[POOL]), i32(memory[STACKS])
     kinds, args = i32(memory[KIND]), i32(memory[ARG])
     offset = states[state * STATE_WIDTH + S_OFFSET]
@@ -77,8 +79,8 @@ def _ends_key(memory: Any, state: Any) -> Any:
         count = np.int64(stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
         after = np.int64(counted_step(text, (key >> STACK_BITS) & SUB_MASK, np.int64(QUOTE), count))
         if after and after % text[T_NODES] == 0 and u8(text[T_ACCEPTS])[after // text[T_NODES]]:
-            return True
-    return False
+            return text[T_IS_KEY]
+    return np.int64(0)
 
 
 @inner_kernel
@@ -99,14 +101,16 @@ def _read(memory: Any, before: Any, byte: Any, mode: Any) -> Any:
     if state <= 0:
         return state, mode, event
     is_key_end = byte == QUOTE and mode != ESCAPE and _is_in_key(memory, before) and not _is_in_key(memory, state)
-    if is_key_end and _ends_key(memory, before):
-        mode, event = IN_STRING, KEY_ENDS  # whatever was known: the quote ends a string
+    if is_key_end:
+        kind = _ends_key(memory, before)
+        if kind != 0:
+            mode, event = IN_STRING, KEY_ENDS if kind == A_KEY else ITEM_ENDS  # whatever was known: a string ends
     if mode == OUTSIDE:
         if byte == QUOTE:
             mode = IN_STRING
-        elif byte == LEFT_BRACE:
+        elif byte in (LEFT_BRACE, LEFT_BRACKET):
             event = OPENS
-        elif byte == RIGHT_BRACE:
+        elif byte in (RIGHT_BRACE, RIGHT_BRACKET):
             event = CLOSES
     elif mode == IN_STRING:
         if byte == QUOTE:
@@ -129,8 +133,9 @@ def follow(memory: Any, state: Any, data: Any, has_keys: Any, events: Any) -> An
     Args:
         data: uint8[n].
         has_keys: whether keys are remembered before them. If not, nothing else is told before the first key ends.
-        events: int32[3 * n], filled with (OPENS | CLOSES, 0, 0) for braces, and with (KEY_ENDS, where its text begins
-            within the bytes, or -1 if that is before them, where it ends) for keys that have to be remembered.
+        events: int32[3 * n], filled with (OPENS | CLOSES, 0, 0) for braces and brackets, and with (KEY_ENDS or
+            ITEM_ENDS, where its text begins within the bytes, or -1 if that is before them, where it ends) for those
+            that have to be remembered.
 
     Returns:
         (state; 0: refused; below zero: help is needed; number of events; where the text of the key in which they end
@@ -147,7 +152,7 @@ def follow(memory: Any, state: Any, data: Any, has_keys: Any, events: Any) -> An
             begin = position + 1
         if event != NOTHING:
             events[3 * count] = event
-            if event == KEY_ENDS:
+            if event in (KEY_ENDS, ITEM_ENDS):
                 events[3 * count + 1], events[3 * count + 2] = begin, position
             count += 1
     return state, count, begin
@@ -178,6 +183,13 @@ def advance_without_keys(memory: Any, state: Any, token: Any) -> Any:
 def advance_with_keys(memory: Any, state: Any, token: Any) -> Any:
     """As `advance_without_keys` while keys are remembered: -1 also where an object begins or ends."""
     return _advance(memory, state, token, _mode(memory, state))
+
+
+@kernel
+def note_string(memory: Any, state: Any) -> None:
+    """Notes that a reader of JSON stands inside a string there."""
+    at, states = state * STATE_WIDTH + S_KEY, i32(memory[STATES])
+    states[at] = states[at] & PLACE_MASK | IN_STRING << PLACE_BITS
 
 
 @kernel

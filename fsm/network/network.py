@@ -66,7 +66,8 @@ class Network:
         byte_sets: uint64[num_sets, 4].
         texts: the text automata.
         rule_numbers: the numbers of the rules by name.
-        key_texts: which of the texts are keys to be remembered (`Embed.is_key`).
+        key_texts: which of the texts have to be remembered: keys (`Embed.is_key`) and items.
+        item_texts: which of them are items (`Embed.is_item`).
         owes_keys: whether several of them may have to be written (`Embed.is_owed`).
 
     `start` is the entry node. The arrays are views of `data`, made when somebody asks: kind, arg, next_node, cost (by
@@ -81,12 +82,14 @@ class Network:
         texts: tuple[TextTable, ...],
         rule_numbers: Mapping[str, int],
         key_texts: tuple[int, ...] = (),
+        item_texts: tuple[int, ...] = (),
         owes_keys: bool = False,
     ) -> None:
         self.data = data
         self.byte_sets = byte_sets
         self.texts = texts
         self.key_texts = key_texts
+        self.item_texts = item_texts
         self.owes_keys = owes_keys
         self.rule_numbers = rule_numbers
         self.head: list[int] = data[: k.NETWORK_HEAD].tolist()
@@ -174,8 +177,9 @@ def build_network(grammar: Grammar, compile_time: CompileTime | None = None) -> 
     # `struct` takes a third of the time that any way from a list to an array takes
     data = lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
     byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
-    texts, key_texts = tuple(made.text_tables), tuple(made.key_texts.values())
-    network = Network(data, byte_sets, texts, made.numbers, key_texts, made.owes_keys)
+    texts, item_texts = tuple(made.text_tables), tuple(made.item_texts.values())
+    key_texts = (*made.key_texts.values(), *item_texts)
+    network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys)
     shortest = network.head[k.N_SHORTEST]
     if shortest >= NEVER:
         raise EmptyLanguage("nothing at all satisfies the constraint")

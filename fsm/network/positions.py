@@ -71,6 +71,7 @@ class Positions:
         self.byte_sets: dict[int, int] = {}
         self.texts: dict[Language, int] = {}
         self.key_texts: dict[Language, int] = {}
+        self.item_texts: dict[Language, int] = {}
         self.owes_keys = False
         self.text_tables: list[TextTable] = []
         self.numbers = {grammar.start: 0}  # of the rules, which stand for their entries until everything is built
@@ -96,6 +97,7 @@ class Positions:
         self.byte_sets.update(other.byte_sets)
         self.texts.update(other.texts)
         self.key_texts.update(other.key_texts)
+        self.item_texts.update(other.item_texts)
         self.owes_keys = self.owes_keys or other.owes_keys
         self.text_tables += other.text_tables
         self.entries = other.entries.copy()
@@ -205,7 +207,7 @@ class Positions:
         return self.add(BYTE, 0, end)
 
     def text_index(self, part: Embed) -> int:
-        texts = self.key_texts if part.is_key else self.texts
+        texts = self.key_texts if part.is_key else self.item_texts if part.is_item else self.texts
         self.owes_keys = self.owes_keys or part.is_owed
         index = texts.get(part.language)
         if index is None:

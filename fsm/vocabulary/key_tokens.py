@@ -26,7 +26,8 @@ _WHOLE_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*)")', re.DOTALL)
 _BEGUN_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*\\?)\Z)', re.DOTALL)
 _TWO_KEYS = re.compile(rb'"\s*:.*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BEFORE_KEY = re.compile(rb"(?:,\s*|\A\s+)\Z")
-_STRUCTURE = b'"{}\\'
+_TWO_ITEMS = re.compile(rb'"\s*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRUCTURE = b'"{}[]\\'
 
 
 class KeyTokens:
@@ -39,9 +40,9 @@ class KeyTokens:
     Attributes:
         whole: by the text of a key as it is written between its quotes, the tokens that may write all of it.
         begun: by the beginning of such a text, the tokens that may end behind it.
-        twice: tokens in which two keys of one object may end.
+        twice: tokens in which two keys of one object, or two items of one list, may end.
         before: tokens behind which a key may begin.
-        has_structure: by token, whether it has a quote, a brace or a backslash.
+        has_structure: by token, whether it has a quote, a brace, a bracket or a backslash.
     """
 
     __slots__ = ("before", "begun", "has_structure", "twice", "whole")
@@ -57,7 +58,7 @@ class KeyTokens:
                 self.whole.setdefault(found[1], []).append(token_id)
             for found in _BEGUN_KEY.finditer(token):
                 self.begun.setdefault(found[1], []).append(token_id)
-            if _TWO_KEYS.search(token):
+            if _TWO_KEYS.search(token) or _TWO_ITEMS.search(token):
                 self.twice.append(token_id)
         for token_id in _tokens_with(b", \n\t", data, offsets):
             if _BEFORE_KEY.search(tokens[token_id]):

@@ -1,0 +1,238 @@
+"""No list has an item twice that must not: masks are compared bit for bit with what can become a valid text."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from phloem.errors import EmptyLanguage, UnsupportedSchema
+from phloem.fsm import Compiler, Vocabulary
+
+WORDS = [
+    b'"a"', b'"ab"', b'""', b'"a",', b'","', b'","a"', b',"a"', b',"', b'["', b'["a"', b'["a","', b'a"', b'a",', b'a"]',
+    b'","b","', b'"a","a"', b'"a","b"', b'\\"', b'\\', b'a\\"', b'"]', b'"],["', b'],["a"', b'["a"],["a"]', b'a","a"',
+    b'aa', b'ab"', b'bb', b'":["a"', b'":["a","', b'"]}', b'[]', b'"a","aa"', b'aa"]',
+]  # fmt: skip
+TOKENS = [*(bytes([byte]) for byte in range(256)), *WORDS, b""]
+EOS = len(TOKENS) - 1
+ALPHABET = b'{}[]":,ab\\0'
+KNOWN = [i for i, token in enumerate(TOKENS) if i >= 256 or i < 128]  # others begin characters that are not looked at
+SPARE = 6  # bytes by which a completion may be longer than the shortest
+
+A_STRING: Any = {"type": "string"}
+LIST: Any = {"type": "array", "items": A_STRING, "uniqueItems": True}
+SCHEMAS: dict[str, Any] = {
+    "any strings": LIST,
+    "two or three strings": LIST | {"minItems": 2, "maxItems": 3},
+    "strings of one letter": LIST | {"items": {"type": "string", "pattern": '^[\\\\ab"]$|^[\\u0100-\\u2000]$'}},
+    "strings in which one letter is all that is left": LIST | {"items": {"type": "string", "pattern": "^(ab?|b.*)$"}},
+    "short strings": LIST | {"items": {"type": "string", "maxLength": 1}, "minItems": 2},
+    "behind a fixed one": LIST | {"prefixItems": [{"type": "string", "pattern": "^a"}, A_STRING]},
+    "lists in a list": {"type": "array", "items": LIST, "maxItems": 2},
+    "a list, or one that may repeat a little": {
+        "anyOf": [LIST, {"type": "array", "items": {"enum": ["a", "aa"]}, "maxItems": 3}]
+    },
+    "a list of some, or one that may repeat others": {
+        "anyOf": [
+            LIST | {"items": {"type": "string", "pattern": "^(a|ab)b*$"}},
+            {"type": "array", "items": {"type": "string", "pattern": "^a[ab]$"}, "maxItems": 2},
+        ]
+    },
+    "two lists that differ, or do not": {
+        "anyOf": [
+            {"type": "object", "properties": {"a": LIST}, "additionalProperties": False},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}, "b": {"const": 0}},
+                "required": ["a", "b"],
+                "additionalProperties": False,
+            },
+        ]
+    },
+}
+
+
+def lists(items: tuple[str, ...], most: int) -> list[str]:
+    return [f"[{','.join(chosen)}]" for count in range(most + 1) for chosen in itertools.product(items, repeat=count)]
+
+
+# the texts in which some string may come twice in a list
+REPEATING = {
+    "a list, or one that may repeat a little": lists(('"a"', '"aa"'), 3),
+    "a list of some, or one that may repeat others": lists(('"aa"', '"ab"'), 2),
+    "two lists that differ, or do not": [f'{{"a":{text},"b":0}}' for text in lists(('"a"', '"b"'), 2)],
+}
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Compiler:
+    return Compiler(Vocabulary(TOKENS, [EOS]))
+
+
+def repeats(text: bytes) -> bool:
+    """Whether a list of a text that has begun has a string twice, by reading it as JSON."""
+    open_lists: list[set[bytes]] = []
+    position = 0
+    while position < len(text):
+        byte = text[position : position + 1]
+        position += 1
+        if byte in b"{[":
+            open_lists.append(set())
+        elif byte in b"}]":
+            open_lists.pop()
+        elif byte == b'"':
+            end = position
+            while end < len(text) and text[end] != ord('"'):
+                end += 2 if text[end] == ord("\\") else 1
+            if end >= len(text):
+                return False
+            if text[position:end] in open_lists[-1]:
+                return True
+            open_lists[-1].add(text[position:end])
+            position = end + 1
+    return False
+
+
+class Judge:
+    """What can become of texts."""
+
+    def __init__(self, compiler: Compiler, name: str) -> None:
+        self.constraint = compiler.json_schema(SCHEMAS[name])
+        self._validator = jsonschema.Draft202012Validator(SCHEMAS[name])
+        self._repeating = [text.encode() for text in REPEATING.get(name, [])]
+
+    def is_valid(self, text: bytes) -> bool:
+        return bool(self._validator.is_valid(json.loads(text)))
+
+    def can_be_completed(self, text: bytes) -> bool:
+        if any(whole.startswith(text) for whole in self._repeating):
+            return True
+        automaton = self.constraint.automaton
+        state = automaton.advance_bytes(automaton.start, text)
+        pending = [(text, state, automaton.min_bytes(state) + SPARE)] if state else []
+        while pending:
+            text, state, left = pending.pop()
+            if repeats(text):
+                continue
+            if automaton.is_accepting(state) and self.is_valid(text):
+                return True
+            found = []
+            for byte in ALPHABET:
+                after = automaton.advance_bytes(state, bytes([byte]))
+                if after and automaton.min_bytes(after) < left:
+                    found.append((automaton.min_bytes(after), text + bytes([byte]), after, left - 1))
+            pending += [entry[1:] for entry in sorted(found, reverse=True)]
+        return False
+
+    def expected(self, text: bytes) -> list[int]:
+        found = [i for i in KNOWN if TOKENS[i] and self.can_be_completed(text + TOKENS[i])]
+        automaton = self.constraint.automaton
+        may_end = automaton.is_accepting(automaton.advance_bytes(automaton.start, text)) and self.is_valid(text)
+        return found + [EOS] * may_end
+
+
+def allowed(row: np.ndarray[Any, Any]) -> list[int]:
+    return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
+
+
+def liked(tokens: list[int]) -> list[int]:
+    return [token_id for token_id in tokens if token_id >= 256 or token_id in ALPHABET] or tokens
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_masks_are_those_of_valid_texts(compiler: Compiler, name: str) -> None:
+    judge = Judge(compiler, name)
+    for seed in range(3):
+        chance, cursor, text = random.Random(seed), judge.constraint.cursor(), b""
+        for _ in range(6):
+            found = sorted(set(allowed(cursor.row())) & set(KNOWN))
+            assert [TOKENS[i] for i in found] == [TOKENS[i] for i in judge.expected(text)], text
+            token_id = chance.choice(liked(found))
+            if token_id == EOS:
+                break
+            assert cursor.advance(token_id)
+            text += TOKENS[token_id]
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_within_any_budget_the_text_ends_and_is_valid(compiler: Compiler, name: str) -> None:
+    judge = Judge(compiler, name)
+    least = judge.constraint.min_tokens()
+    for seed in range(20):
+        chance, cursor, text = random.Random(seed), judge.constraint.cursor(), b""
+        for remaining in range(least + seed % 7 + seed // 10 * 14, -1, -1):
+            assert cursor.min_tokens_to_accept() <= remaining, text
+            found = allowed(cursor.row_within(remaining))
+            assert found or remaining == 0, text
+            found = [token_id for token_id in found if token_id != EOS or chance.random() < 0.1] or found
+            token_id = chance.choice(liked(found)) if remaining else EOS
+            assert cursor.advance(token_id), (text, token_id)
+            if token_id == EOS:
+                break
+            text += TOKENS[token_id]
+        assert cursor.is_finished and judge.is_valid(text), text
+
+
+def test_cursors_that_went_back_remember_their_own_items(compiler: Compiler) -> None:
+    constraint, chance = compiler.json_schema(SCHEMAS["two lists that differ, or do not"]), random.Random(3)
+    cursor, taken = constraint.cursor(), list[int]()
+    for _ in range(120):
+        again = constraint.cursor()
+        assert all(again.advance(token_id) for token_id in taken)
+        assert np.array_equal(cursor.row(), again.row())
+        tokens = [token_id for token_id in liked(allowed(cursor.row())) if token_id != EOS]
+        if taken and (not tokens or chance.random() < 0.3):
+            count = chance.randrange(1, len(taken) + 1)
+            cursor.rollback(count)
+            del taken[len(taken) - count :]
+        else:
+            taken.append(chance.choice(tokens))
+            assert cursor.advance(taken[-1])
+
+
+@pytest.mark.parametrize(
+    ("schema", "texts"),
+    [
+        ({"items": {"type": "string", "format": "date"}, "minItems": 2}, ['["2020-01-01","2020-01-02"]']),
+        ({"items": {"type": "string", "pattern": "^[a-z]{1,3}$"}, "minItems": 1000}, []),
+        ({"items": {"anyOf": [{"type": "string", "minLength": 2}, {"enum": ["a"]}]}}, ['["a","aa"]', "[]", '["bb"]']),
+        ({"items": {"type": "string", "maxLength": 70000}}, ['["a","aa"]', "[]", '["a","é"]']),
+        ({"prefixItems": [A_STRING], "items": {"type": "integer"}, "maxItems": 1}, ['["a"]', "[]"]),
+        ({"prefixItems": [A_STRING], "items": False}, ['["a"]', "[]"]),
+    ],
+)
+def test_many_kinds_of_strings_can_be_unique(compiler: Compiler, schema: Any, texts: list[str]) -> None:
+    constraint = compiler.json_schema({"type": "array", "uniqueItems": True} | schema)
+    for text in texts:
+        assert constraint.accepts(text.encode())
+        values = json.loads(text)
+        if values:
+            assert not constraint.accepts(json.dumps([*values, values[0]], separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": {"type": ["string", "null"]}},
+        {"items": {"type": "number"}},
+        {"prefixItems": [A_STRING, {"enum": ["a"]}], "items": A_STRING},
+        {"prefixItems": [A_STRING], "items": {"pattern": "^[a-z]{2,3}$", "type": "string"}},
+    ],
+)
+def test_what_might_run_out_or_is_no_string_is_refused(compiler: Compiler, schema: Any) -> None:
+    with pytest.raises(UnsupportedSchema) as caught:
+        compiler.json_schema({"properties": {"a/b": {"type": "array", "uniqueItems": True} | schema}})
+    assert caught.value.pointer == "/properties/a~1b/uniqueItems"
+
+
+def test_more_than_there_are_cannot_be_asked_for(compiler: Compiler) -> None:
+    letters = {"type": "string", "pattern": "^[a-z]{1,3}$"}
+    with pytest.raises(EmptyLanguage):
+        compiler.json_schema(LIST | {"items": letters, "minItems": 26 + 26**2 + 26**3 + 1})
+    assert compiler.json_schema(LIST | {"items": letters, "minItems": 26 + 26**2 + 26**3}).min_tokens() > 18_000
