@@ -233,6 +233,7 @@ def test_what_might_run_out_or_is_no_string_is_refused(compiler: Compiler, schem
 
 def test_more_than_there_are_cannot_be_asked_for(compiler: Compiler) -> None:
     letters = {"type": "string", "pattern": "^[a-z]{1,3}$"}
+    count = 26 + 26**2 + 26**3
+    assert not compiler.json_schema(LIST | {"items": letters, "minItems": count}).accepts(b'["a"]')
     with pytest.raises(EmptyLanguage):
-        compiler.json_schema(LIST | {"items": letters, "minItems": 26 + 26**2 + 26**3 + 1})
-    assert compiler.json_schema(LIST | {"items": letters, "minItems": 26 + 26**2 + 26**3}).min_tokens() > 18_000
+        compiler.json_schema(LIST | {"items": letters, "minItems": count + 1})
