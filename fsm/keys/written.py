@@ -3,16 +3,17 @@
 Keys that a schema names are part of the automaton's states. Others may be any text, and no automaton remembers which
 texts it has read. So the place of a request is two things, the automaton's state and this memory:
 
-    {"a":1,"x":2,"y":{"p":[{"q":      objects   ┌ keys q             gap 1 ─► ┌ keys p        gap 1 ─► ┌ keys x, y
+    {"a":1,"x":2,"y":{"p":[{"q":      objects   ┌ keys q             gap 2 ─► ┌ keys p        gap 1 ─► ┌ keys x, y
                                                 └ of 1 in its list            └ ..                     └ ..
 
-An object is in the memory once such a key of it has ended, and leaves it with its brace; objects between two of them
-that have no such key are only counted (`gap`, `depth`). A string has one spelling, so keys are compared as they are
-written. As long as nothing is remembered there is no memory (None), and everything is as if there were no such keys.
+An object is in the memory once such a key of it has ended, and leaves it with its brace; objects and lists between two
+of them that have no such key are only counted (`gap`, `depth`). A list whose items must differ (`uniqueItems`) is an
+object here as well, and its strings are keys. A string has one spelling, so keys are compared as they are written. As
+long as nothing is remembered there is no memory (None), and everything is as if there were no such keys.
 
 Versions are immutable and lead to the version before: taking back tokens walks along them, a fork shares them. A list
 of keys is shared by all versions of its object, each of which knows how many of them are its own; only a fork that goes
-on differently copies it. It knows keys and braces, no automaton and no tokens; `repeats` says what it forbids.
+on differently copies it. It knows keys and brackets, no automaton and no tokens; `repeats` says what it forbids.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class OpenObject:
     Attributes:
         keys: the first `count` of them are its own.
         below: the next such object that it lies in.
-        gap: how many objects lie between the two, itself included; 0 without `below`.
+        gap: how many objects and lists lie between the two, itself included; 0 without `below`.
         has_tokens: whether some token may write all of a key of it, or of one below.
     """
 
@@ -98,7 +99,7 @@ class Written:
         num_tokens: of the text when it came to be.
         before: the version before it; None if there was no memory.
         objects: the innermost object with remembered keys; None if there is none any more.
-        depth: how many objects without remembered keys are open in it.
+        depth: how many objects and lists without remembered keys are open in it.
     """
 
     num_tokens: int
