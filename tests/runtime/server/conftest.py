@@ -54,7 +54,8 @@ def serving(loaded: LoadedModel, *, drain_timeout: float = 5.0, **settings: obje
     """Serves until the block ends, then drains as after SIGTERM. Drafts do not depend on how busy the machine is."""
     engine = Engine.from_loaded(EngineConfig(**settings), loaded, stopwatch=lambda: 0.0)  # type: ignore[arg-type]
     async_engine = AsyncEngine(engine)
-    app = create_app(async_engine, ServerSettings(api_keys=(KEY,), drain_timeout=drain_timeout, admin=True))
+    server_settings = ServerSettings(api_keys=(KEY,), drain_timeout=drain_timeout, prepare_timeout=PATIENCE, admin=True)
+    app = create_app(async_engine, server_settings)
     bound = listen("127.0.0.1", 0)
     server = server_of(app, log_level="error", access_log=False)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
