@@ -255,15 +255,26 @@ def _extra_bytes(table: TextTable, num_keys: int) -> int:
     states, following = _text_states(table), table.arrays[0]
     quote = following.shape[1] - 1
     start = int(following[int(table.fields[k.T_START]) // table.num_nodes, quote])
-    ends, ways, found, num_chars = following[:, quote] != 0, {start: 1}, 0, 0
-    while ways and num_chars <= shortest + MAX_EXTRA * (num_keys + 1):
-        found += sum(count for state, count in ways.items() if ends[state])
+    # by class, how many characters of so few bytes it has: one byte if any of them is ASCII
+    num_ascii, byte_costs = table.arrays[8], table.arrays[6][0]
+    steps = [(i, max(int(num_ascii[i]), 1), 1 if num_ascii[i] else int(byte_costs[i])) for i in range(1, quote)]
+    ends, found = following[:, quote] != 0, 0
+    # where characters are counted, so many bytes are enough of them, and not too many
+    least, most = (0, k.NEVER) if table.counted is None else (shortest, table.counted.maximum or k.NEVER)
+    ways: list[dict[int, int]] = [{start: 1}]  # by number of bytes: how many texts of so many lead to a state
+    for num_bytes, here in enumerate(ways):  # grows meanwhile
+        if num_bytes > min(shortest + MAX_EXTRA * (num_keys + 1), most):
+            break
+        if num_bytes >= least:
+            found += sum(count for state, count in here.items() if ends[state])
         if found > num_keys:
-            return max(WIDEST * num_chars - shortest, 0)
-        after: dict[int, int] = {}
-        for state, count in ways.items():
-            for target in following[state, 1:quote].tolist():
+            return max(num_bytes - shortest, 0)
+        for state, count in here.items():
+            for index, num_characters, width in steps:
+                target = int(following[state, index])
                 if target:
-                    after[target] = min(after.get(target, 0) + count, num_keys + 1)
-        ways, num_chars = after, num_chars + 1
+                    while len(ways) <= num_bytes + width:
+                        ways.append({})
+                    after = ways[num_bytes + width]
+                    after[target] = min(after.get(target, 0) + count * num_characters, num_keys + 1)
     return WIDEST * len(states) + table.max_bytes

@@ -237,3 +237,15 @@ def test_more_than_there_are_cannot_be_asked_for(compiler: Compiler) -> None:
     assert not compiler.json_schema(LIST | {"items": letters, "minItems": count}).accepts(b'["a"]')
     with pytest.raises(EmptyLanguage):
         compiler.json_schema(LIST | {"items": letters, "minItems": count + 1})
+
+
+def test_the_least_number_of_tokens_is_not_far_above_what_different_strings_need(compiler: Compiler) -> None:
+    for items, count, needed in [
+        ({"type": "string", "pattern": "^[a-z]{1,3}$"}, 100, 26 * 1 + 74 * 2),
+        ({"type": "string", "pattern": "^é?[a-b]{0,9}$"}, 20, 1 * 0 + 2 * 1 + 5 * 2 + 12 * 3),
+        (A_STRING, 300, 1 * 0 + 93 * 1 + 206 * 2),
+    ]:
+        least = compiler.json_schema(LIST | {"items": items, "minItems": count}).min_tokens()
+        brackets_and_separators = count + 1  # `["`, `","`, `"]`
+        assert needed + brackets_and_separators <= least + count  # some strings are written with the brackets
+        assert least <= 2 * needed + 2 * count, (items, least)
