@@ -1,6 +1,6 @@
 """The budget guarantee: every case, at the least number of tokens and above, at random; and how tight that number is.
 
-    python bench/budget.py CASES [--vocabulary nano | FILE]... [--limit N] [--seed S] [--exact N]
+    python bench/budget.py CASES [--vocabulary nano | FILE]... [--limit N] [--part I/N] [--seed S] [--exact N]
                            [--key-order schema | any] [--whitespace compact | spaced | flexible]
 
 CASES is a folder of files `{"schema": …, "tests": [{"valid": bool, "data": …}]}`. For every case that compiles, texts
@@ -10,7 +10,7 @@ refused. VOCABULARY is read by `real_vocabularies`; several may be given, defaul
 
 Printed: texts and failures, and how often a bound was above the tokens left, although they sufficed; the least number
 of tokens against bytes, and against the shortest valid instance that the case brings (in the model's own tokens,
-compact); the time to find it, and to make a row near the end. With --exact N also against the true minimum, found by
+compact); the time to find it, and to make a row near the end, with the cases in which these took longest. With --exact N also against the true minimum, found by
 trying all tokens, where that looks at no more than N states. Exits with 1 if a text failed or a bound was
 overstated, since `min_tokens_to_accept` says that it never is.
 """
@@ -35,6 +35,9 @@ from schema_cases import cases, judge_of, verdict
 from phloem.errors import PhloemError
 from phloem.fsm import Compiler, Constraint, Vocabulary
 
+NUM_SLOWEST = 12
+MERGED = ("failures", "least", "least_bytes", "over_exact", "over_known", "find_us", "row_us", "slowest")
+
 
 @dataclass
 class Figures:
@@ -50,6 +53,7 @@ class Figures:
     over_known: list[tuple[int, int]] = field(default_factory=list)
     find_us: list[float] = field(default_factory=list)
     row_us: list[float] = field(default_factory=list)
+    slowest: list[tuple[float, float, str]] = field(default_factory=list)
 
 
 class Dice:
@@ -157,6 +161,7 @@ def run(
             figures.failures.append(
                 f"{name}: max_tokens {max_tokens}: {problem}: {text[-300:].decode(errors='replace')}"
             )
+    figures.slowest.append((max(figures.row_us, default=0.0), figures.find_us[0], name))
     return figures
 
 
@@ -165,6 +170,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--vocabulary", action="append")
     parser.add_argument("--limit", type=int, default=0, help="so many cases, evenly spread")
+    parser.add_argument("--part", default="1/1", help="I/N: of these only every Nth, from the Ith on")
     parser.add_argument("--only", default="", help="only files whose name contains this")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--exact", type=int, default=0)
@@ -174,6 +180,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     groups = cases(options.folder, options.only)
     groups = groups[:: max(1, len(groups) // options.limit)] if options.limit else groups
+    first, every = map(int, options.part.split("/"))
+    groups = groups[first - 1 :: every]
     failed = False
     for vocabulary_name in options.vocabulary or ["nano"]:
         vocabulary = read_vocabulary(vocabulary_name)
@@ -185,7 +193,7 @@ def main() -> int:
                 total.compiled += 1
                 total.texts += found.texts
                 total.overstated += [f"{name}: bound overstated {place}" for place in found.overstated]
-                for attribute in ("failures", "least", "least_bytes", "over_exact", "over_known", "find_us", "row_us"):
+                for attribute in MERGED:
                     getattr(total, attribute).extend(getattr(found, attribute))
         show(Path(vocabulary_name).name, vocabulary, len(groups), total)
         failed |= bool(total.failures or total.overstated)
@@ -215,6 +223,8 @@ def show(name: str, vocabulary: Vocabulary, num_cases: int, total: Figures) -> N
         times.sort()
         at = " / ".join(f"{times[min(len(times) - 1, len(times) * p // 1000)]:.0f}" for p in (500, 990, 999))
         print(f"  {label:24} p50 / p99 / p99.9 / max {at} / {times[-1]:.0f}")
+    for row_us, find_us, name in sorted(total.slowest, key=lambda case: -max(case[:2]))[:NUM_SLOWEST]:
+        print(f"  {name:40} worst row {row_us:.0f}, minimum {find_us:.0f} us")
     for failure in (*total.failures[:20], *total.overstated[:20]):
         print("  " + failure)
 
