@@ -15,10 +15,13 @@ state: the byte, or ALL): keys in any order are written in the order of the set,
 characters of any kind the first ones are all the same. That is an upper bound as well; and as the byte depends on the
 state alone, so does the number, whoever asks for it and when.
 
-Before a key from which more than MANY_OWED keys must be written, the graph ends (CUT), and each byte counts as a token:
-there are too many sets of keys that may be missing to follow all that any of them leads to.
+Where many keys must be written the graph ends (CUT), and `set_bound_kernels` says how many tokens suffice from there.
 
-Where the graph is large all the same, a single shortest completion is followed, and its tokens are counted.
+Where the graph is large all the same, a single shortest completion is followed, and its tokens are counted. What one
+call may look at is bounded (`work`), so that no row and no minimum takes long, however much text is left to write.
+
+A search that asks for room goes on where it stopped when it is called again with the same state. While it has not
+ended, `least` of what it has found is -1.
 """
 
 from __future__ import annotations
@@ -76,25 +79,30 @@ from ..memory import (
     u8,
     u64,
 )
-from ..network.any_order_kernels import num_owed
 from ..network.key_kernels import cheapest_byte, key_cost
 from ..text.counted_kernels import counted_cost, counted_step, next_count
+from .set_bound_kernels import CUT, bound_at_cut
 
 NEED_QUEUE = -16  # besides the codes of `memory`: the queue is full
 EXHAUSTED = -17  # the graph is large
 NEED_LEAST = -18  # `least` is too short: another thread has made room for more states
 MAX_QUEUE = 1 << 17  # states of one completion; beyond that one byte counts as one token
-MAX_WORK = 1 << 20  # nodes of the trie and bytes looked at in one search of the graph, some milliseconds
-TOTAL_WORK = 64 * MAX_WORK  # and in all searches of one automaton
-STATE_WORK = 64  # what the bytes that lead on from a configuration are charged
+# of `work`: the state whose bound is needed first; the one that was asked for so, or -1; what may still be looked at in
+# this search, in this call, and in all searches; and of the search: how far it is, its beginning, how many states it
+# has found, how many of these are done, and `NUM_FORGOTTEN` when it began; and the most that one for a part has taken
+ASKING, SEARCH_LEFT, CALL_LEFT, TOTAL_LEFT, PHASE, STARTED, FOUND_STATES, DONE_STATES, FORGOTTEN = range(1, 10)
+GIVEN, PART_WORK, WORK_SIZE = range(10, 13)
+IDLE, FINDING, SETTLING, FOLLOWING = range(4)
+MAX_WORK = 1 << 20  # nodes of the trie looked at in one call, about 10 ms
+LEAST_WORK = 1 << 11  # in one search, however many there are
+MAX_PART_WORK = 1 << 16  # in a search for a part, so that any search can take twice as much as any of these took
+TOTAL_WORK = 64 * MAX_WORK  # in all searches of one automaton
+STATE_WORK = 64  # what finding the bytes that lead on from a configuration is charged
+STEP_WORK = 32  # what a step from a state to another is charged
 LOW_BITS = 0xFFFFFFFF
 ALL = 256  # as the way of a state: whatever leads nearer to the end
-CUT = -1  # as the way of a state: nothing does, here the graph ends
-MANY_OWED = 12
 MANY_BYTES = 32  # so many may follow where a text needs many characters of any kind
-WIDE_WORK = (
-    MAX_WORK // 16
-)  # nodes of the trie: a text is written in all ways only so near to its end that this suffices
+WIDE_WORK = 1 << 16  # nodes of the trie: a text is written in all ways only so near to its end that this suffices
 
 
 @inner_kernel
@@ -151,61 +159,45 @@ def nearing_bytes(memory: Any, state: Any, flags: Any) -> Any:
 
 
 @inner_kernel
-def _is_cut(memory: Any, state: Any) -> Any:
-    """Whether a key of a set begins here, and very many must be written."""
-    states, pool, kinds = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND])
-    at = state * STATE_WIDTH
-    for i in range(states[at + S_OFFSET], states[at + S_OFFSET] + states[at + S_SIZE]):
-        key = pool[i]
-        if kinds[key >> 43] != K_KEY or (key >> STACK_BITS) & SUB_MASK != 1:
-            continue
-        if num_owed(memory, np.int64(i32(memory[ARG])[key >> 43]), key & STACK_ID_MASK) > MANY_OWED:
-            return True
-    return False
-
-
-@inner_kernel
-def _find_states(memory: Any, start: Any, least: Any, ways: Any, queue: Any, flags: Any, work: Any) -> Any:
-    """Fills queue with cost << 32 | state of every state on a shortest way; their number, or a code for help."""
+def _find_states(memory: Any, least: Any, ways: Any, parts: Any, queue: Any, flags: Any, work: Any) -> Any:
+    """Fills queue with cost << 32 | state of every state on a shortest way; 0, or a code for help."""
     states = i32(memory[STATES])
-    queue[0] = np.int64(states[start * STATE_WIDTH + S_COST]) << 32 | start
-    least[start] = -1
-    count, done, target = np.int64(1), np.int64(0), np.int64(0)
-    while done < count and target >= 0:
-        state = queue[done] & LOW_BITS
-        done += 1
+    while work[DONE_STATES] < work[FOUND_STATES]:
+        state = queue[work[DONE_STATES]] & LOW_BITS
         at = state * STATE_WIDTH
         if states[at + S_ACCEPTS]:
+            work[DONE_STATES] += 1
             continue
         only = np.int64(states[at + S_BYTE])
         if only < 0:
             ways[state] = only = nearing_bytes(memory, state, flags)
-            work[0] -= STATE_WORK * np.int64(states[at + S_SIZE])
-        if work[0] < 0:
-            target = np.int64(EXHAUSTED)
-            break
+            work[SEARCH_LEFT] -= STATE_WORK * np.int64(states[at + S_SIZE])
         for byte in range(only if only < ALL else 0, only + 1 if only < ALL else 256):
             if only == ALL and not flags[byte]:
                 continue
+            work[SEARCH_LEFT] -= STEP_WORK
+            if work[SEARCH_LEFT] < 0:
+                return EXHAUSTED
             target = np.int64(step(memory, state, np.int64(byte)))
             if target < 0:
-                break
+                return target
             cost = np.int64(states[target * STATE_WIDTH + S_COST])
             if target == 0 or least[target] != 0 or cost >= states[at + S_COST]:
                 continue
-            if _is_cut(memory, target):
-                least[target], ways[target] = cost + 1, CUT
+            bound = np.int64(bound_at_cut(memory, target, least, ways, parts, work))
+            if bound < 0:
+                return bound
+            if bound > 0:
+                least[target], ways[target] = bound, CUT
                 continue
+            count = work[FOUND_STATES]
             if count >= queue.shape[0]:
-                target = np.int64(NEED_QUEUE if count < MAX_QUEUE else EXHAUSTED)
-                break
+                return NEED_QUEUE if count < MAX_QUEUE else EXHAUSTED
             least[target] = -1
             queue[count] = cost << 32 | target
-            count += 1
-    if target < 0:  # nothing is settled yet
-        _unmark(least, queue, np.int64(0), count)
-        return target
-    return count
+            work[FOUND_STATES] = count + 1
+        work[DONE_STATES] += 1
+    return 0
 
 
 @inner_kernel
@@ -264,9 +256,10 @@ def _settle(memory: Any, state: Any, least: Any, ways: Any, path: Any, work: Any
             continue
         end = np.int64(ends[node])
         while node < end:
-            work[0] -= 1
             depth = np.int64(depths[node])
-            target = np.int64(_nearer(memory, np.int64(path[depth - 1]), np.int64(data[node]), ways, num_forgotten))
+            above = np.int64(path[depth - 1])
+            work[SEARCH_LEFT] -= STEP_WORK if states[above * STATE_WIDTH + S_ROW] == NEVER_A_ROW else 1
+            target = np.int64(_nearer(memory, above, np.int64(data[node]), ways, num_forgotten))
             if target < 0:
                 return target
             if target == 0:
@@ -280,11 +273,18 @@ def _settle(memory: Any, state: Any, least: Any, ways: Any, path: Any, work: Any
 
 
 @inner_kernel
-def _follow(memory: Any, start: Any, least: Any, ways: Any, queue: Any, flags: Any) -> Any:
+def _follow(memory: Any, start: Any, least: Any, ways: Any, parts: Any, queue: Any, flags: Any, work: Any) -> Any:
     """Settles the states on one shortest completion; 0, or a code for help."""
     states = i32(memory[STATES])
-    state, count, byte = np.int64(start), np.int64(0), np.int64(0)
+    state, count = np.int64(start), np.int64(0)
     while least[state] <= 0:
+        bound = np.int64(bound_at_cut(memory, state, least, ways, parts, work)) if state != start else np.int64(0)
+        if bound < 0:
+            _unmark(least, queue, np.int64(0), count)
+            return bound
+        if bound > 0:
+            least[state], ways[state] = bound, CUT
+            break
         at = state * STATE_WIDTH
         least[state] = states[at + S_COST] + 1  # unless something better is found: as many bytes
         if states[at + S_ACCEPTS]:
@@ -296,18 +296,15 @@ def _follow(memory: Any, start: Any, least: Any, ways: Any, queue: Any, flags: A
                 return NEED_QUEUE
             least[start] = states[start * STATE_WIDTH + S_COST] + 1
             return 0
-        only = np.int64(states[at + S_BYTE])
-        if only >= 0:
-            byte = only
-        target = np.int64(step(memory, state, byte))
-        if only < 0 and target >= 0 and (target == 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]):
+        byte = np.int64(states[at + S_BYTE])
+        if byte < 0:
             byte = np.int64(nearing_bytes(memory, state, flags))
-            if byte == ALL:
-                byte = np.int64(0x20)
-                while byte < 0x11F and not flags[byte & 0xFF]:
-                    byte += 1
-                byte &= 0xFF
-            target = np.int64(step(memory, state, byte))
+        if byte == ALL:
+            byte = np.int64(0x20)
+            while byte < 0x11F and not flags[byte & 0xFF]:
+                byte += 1
+            byte &= 0xFF
+        target = np.int64(step(memory, state, byte))
         ways[state] = byte
         queue[count] = byte << 32 | state
         count += 1
@@ -347,48 +344,98 @@ def _count_tokens(memory: Any, end: Any, least: Any, queue: Any, count: Any) -> 
 
 
 @inner_kernel
-def find_least(memory: Any, start: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
+def find_least(
+    memory: Any, start: Any, least: Any, ways: Any, parts: Any, queue: Any, path: Any, flags: Any, work: Any
+) -> Any:
     """See `least_tokens`."""
     if least[start] > 0:
         return least[start] - 1
-    states = i32(memory[STATES])
-    if _is_cut(memory, start):
-        least[start], ways[start] = states[start * STATE_WIDTH + S_COST] + 1, CUT
-        return least[start] - 1
-    work[0] = min(np.int64(MAX_WORK), work[1])
-    given = work[0]
-    num_forgotten = memory[NUM_FORGOTTEN]
-    count = _find_states(memory, start, least, ways, queue, flags, work)
-    if count > 0:
-        sort_beginning(queue, count)
-        for index in range(count):
-            if work[0] < 0:
-                _unmark(least, queue, np.int64(index), count)
-                break
-            state = queue[index] & LOW_BITS
-            settled = np.int64(1)
-            if not states[state * STATE_WIDTH + S_ACCEPTS]:
-                settled = np.int64(_settle(memory, state, least, ways, path, work, num_forgotten))
-            if settled < 0:
-                _unmark(least, queue, np.int64(index), count)
-                return settled
-            least[state] = settled
-    if count > 0 or count == EXHAUSTED:  # a search that has to be begun anew is not charged
-        work[1] -= given - max(work[0], np.int64(0))
-    if least[start] <= 0 and (count > 0 or count == EXHAUSTED):
-        count = _follow(memory, start, least, ways, queue, flags)
-    return count if count < 0 else least[start] - 1
+    if work[PHASE] == IDLE or work[STARTED] != start:
+        _end(least, queue, work)
+        if start != work[ASKING]:
+            bound = np.int64(bound_at_cut(memory, start, least, ways, parts, work))
+            if bound < 0:
+                return bound
+            if bound > 0:
+                least[start], ways[start] = bound, CUT
+                return bound - 1
+        _begin(memory, start, least, queue, work)
+    found = np.int64(_search(memory, least, ways, parts, queue, path, flags, work))
+    if found == EXHAUSTED:
+        _end(least, queue, work)
+        work[PHASE], work[STARTED] = FOLLOWING, start
+        found = np.int64(_follow(memory, start, least, ways, parts, queue, flags, work))
+    if found < 0:
+        return found
+    _end(least, queue, work)
+    return least[start] - 1
+
+
+@inner_kernel
+def _begin(memory: Any, start: Any, least: Any, queue: Any, work: Any) -> None:
+    """Begins a search."""
+    queue[0] = np.int64(i32(memory[STATES])[start * STATE_WIDTH + S_COST]) << 32 | start
+    least[start] = -1
+    work[PHASE], work[STARTED], work[FOUND_STATES], work[DONE_STATES] = FINDING, start, 1, 0
+    work[FORGOTTEN] = memory[NUM_FORGOTTEN]
+    least_work = max(np.int64(LEAST_WORK), 2 * work[PART_WORK])
+    given = max(min(work[CALL_LEFT], work[TOTAL_LEFT]), least_work) if start != work[ASKING] else MAX_PART_WORK
+    work[GIVEN] = work[SEARCH_LEFT] = given
+
+
+@inner_kernel
+def _end(least: Any, queue: Any, work: Any) -> None:
+    """Ends the search, and forgets what it has found and not settled."""
+    if work[PHASE] == FINDING:
+        _unmark(least, queue, np.int64(0), work[FOUND_STATES])
+    elif work[PHASE] == SETTLING:
+        _unmark(least, queue, work[DONE_STATES], work[FOUND_STATES])
+    if work[PHASE] == FINDING or work[PHASE] == SETTLING:
+        used = work[GIVEN] - max(work[SEARCH_LEFT], np.int64(0))
+        work[CALL_LEFT] -= used
+        work[TOTAL_LEFT] = max(work[TOTAL_LEFT] - used, np.int64(0))
+        if work[STARTED] == work[ASKING]:
+            work[PART_WORK] = max(work[PART_WORK], used)
+    work[PHASE] = IDLE
+
+
+@inner_kernel
+def _search(memory: Any, least: Any, ways: Any, parts: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
+    """Finds the graph and settles its states; 0, EXHAUSTED, or a code for help."""
+    if work[PHASE] == FOLLOWING:
+        return EXHAUSTED
+    if work[PHASE] == FINDING:
+        found = np.int64(_find_states(memory, least, ways, parts, queue, flags, work))
+        if found < 0:
+            return found
+        sort_beginning(queue, work[FOUND_STATES])
+        work[PHASE], work[DONE_STATES] = SETTLING, 0
+    while work[DONE_STATES] < work[FOUND_STATES]:
+        if work[SEARCH_LEFT] < 0:
+            return EXHAUSTED
+        state = queue[work[DONE_STATES]] & LOW_BITS
+        settled = np.int64(1)
+        if not i32(memory[STATES])[state * STATE_WIDTH + S_ACCEPTS]:
+            settled = np.int64(_settle(memory, state, least, ways, path, work, work[FORGOTTEN]))
+        if settled < 0:
+            return settled
+        least[state] = settled
+        work[DONE_STATES] += 1
+    return 0
 
 
 @kernel
-def least_tokens(memory: Any, state: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
+def least_tokens(
+    memory: Any, state: Any, least: Any, ways: Any, parts: Any, queue: Any, path: Any, flags: Any, work: Any
+) -> Any:
     """A number of tokens that surely suffices to reach acceptance, or a negative code for help.
 
     Args:
         least, ways: int32, int16; NEED_LEAST if they are shorter than there is room for states.
-        queue: int64[n], path: int32[256], flags: uint8[256]; scratch.
-        work: int64[2], the second being what is left of TOTAL_WORK.
+        parts: int32, by member of a set; see `set_bound_kernels`.
+        queue: int64[n], path: int32[256], flags: uint8[256]; scratch, but for a search that has not ended.
+        work: int64[WORK_SIZE], what there is to know of the search and of what may be looked at.
     """
     if least.shape[0] < memory[CAP_STATES]:
         return np.int64(NEED_LEAST)
-    return find_least(memory, state, least, ways, queue, path, flags, work)
+    return find_least(memory, state, least, ways, parts, queue, path, flags, work)

@@ -35,7 +35,17 @@ MANY_TOKENS = 4096  # beyond that the trie is walked instead of each token
 
 @kernel
 def keep_within(
-    memory: Any, state: Any, bits: Any, limit: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any
+    memory: Any,
+    state: Any,
+    bits: Any,
+    limit: Any,
+    least: Any,
+    ways: Any,
+    parts: Any,
+    queue: Any,
+    path: Any,
+    flags: Any,
+    work: Any,
 ) -> Any:
     """Clears the bits of the tokens after which `limit` tokens do not suffice; all of them may follow the state.
 
@@ -51,7 +61,7 @@ def keep_within(
             word &= word - 1
             num_tokens += 1
     if num_tokens > MANY_TOKENS:
-        return _keep_by_walk(memory, state, bits, limit, least, ways, queue, path, flags, work)
+        return _keep_by_walk(memory, state, bits, limit, least, ways, parts, queue, path, flags, work)
     worst = np.int64(0)
     for index in range(bits.shape[0]):
         word = np.int64(bits[index]) & LOW_BITS
@@ -60,7 +70,7 @@ def keep_within(
                 target = np.int64(advance(memory, state, 32 * index + bit))
                 if target < 0:
                     return target
-                tokens = _least_beyond(memory, target, limit, least, ways, queue, path, flags, work)
+                tokens = _least_beyond(memory, target, limit, least, ways, parts, queue, path, flags, work)
                 if tokens < 0:
                     return tokens
                 worst = max(worst, tokens + 1)
@@ -71,17 +81,27 @@ def keep_within(
 
 @inner_kernel
 def _least_beyond(
-    memory: Any, state: Any, limit: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any
+    memory: Any, state: Any, limit: Any, least: Any, ways: Any, parts: Any, queue: Any, path: Any, flags: Any, work: Any
 ) -> Any:
     """`least_tokens`, or 0 if the bytes alone are within the limit."""
     if i32(memory[STATES])[state * STATE_WIDTH + S_COST] <= limit:
         return np.int64(0)
-    return np.int64(find_least(memory, state, least, ways, queue, path, flags, work))
+    return np.int64(find_least(memory, state, least, ways, parts, queue, path, flags, work))
 
 
 @inner_kernel
 def _keep_by_walk(
-    memory: Any, state: Any, bits: Any, limit: Any, least: Any, ways: Any, queue: Any, path: Any, flags: Any, work: Any
+    memory: Any,
+    state: Any,
+    bits: Any,
+    limit: Any,
+    least: Any,
+    ways: Any,
+    parts: Any,
+    queue: Any,
+    path: Any,
+    flags: Any,
+    work: Any,
 ) -> Any:
     """`keep_within` by a walk through the trie, its states in i32(memory[PATH])."""
     data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
@@ -102,7 +122,7 @@ def _keep_by_walk(
         node += 1
         if token < 0:
             continue
-        needed = _least_beyond(memory, target, limit, least, ways, queue, path, flags, work)
+        needed = _least_beyond(memory, target, limit, least, ways, parts, queue, path, flags, work)
         if needed < 0:
             return needed
         while token >= 0:

@@ -16,6 +16,7 @@ Either way `bound` is a promise: from a state whose bound is n > 0 some token le
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +24,12 @@ import numpy as np
 
 from ...errors import ConstraintTooLarge
 from ..automaton.automaton import Automaton
-from ..memory import NEVER
+from ..memory import MEMBER_WIDTH, N_MEMBERS, NEVER
 from ..text.alphabet import Ints
 from ..vocabulary.trie import MAX_TOKEN_LEN
-from . import budget_kernels, keep_kernels
+from . import budget_kernels as search
+from . import keep_kernels
+from .set_bound_kernels import ASKED, NEED_BOUND
 
 MAX_VISITED = 20_000
 FIRST_QUEUE = 256
@@ -42,28 +45,29 @@ class Liveness:
         self._automaton = automaton
         self.is_by_bytes = automaton.vocabulary.is_complete
         self._bounds: dict[int, int] = {0: NEVER}
+        self._lock = threading.Lock()  # one search at a time
         # room for searches, made when there is one
-        self._least = self._path = _NOTHING
+        self._least = self._path = self._parts = _NOTHING
         self._ways = _NO_WAYS
         self._queue, self._flags, self._work = _NO_QUEUE, _NO_FLAGS, _NO_QUEUE
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is known so far."""
-        found = self._least.nbytes + self._ways.nbytes + self._queue.nbytes
+        found = self._least.nbytes + self._ways.nbytes + self._queue.nbytes + self._parts.nbytes
         return found + 100 * (len(self._bounds) - 1)  # of the dead state all know
 
     @property
     def is_exact(self) -> bool:
         """Whether shortest completions are still searched for: what was found is then true of all states alike."""
-        return not len(self._work) or bool(self._work[1] > 0)
+        return not len(self._work) or bool(self._work[search.TOTAL_LEFT] > 0)
 
     def bound(self, state: int) -> int:
         """A number of tokens that surely suffices to reach acceptance; NEVER (1 << 29) if none does."""
         if self.is_by_bytes:
             if state < len(self._least) and self._least[state] > 0:
                 return int(self._least[state]) - 1
-            return self._call(lambda *room: budget_kernels.least_tokens(room[0], state, *room[1:])) if state else NEVER
+            return self._call(lambda *room: search.least_tokens(room[0], state, *room[1:])) if state else NEVER
         found = self._bounds.get(state)
         return self._search(state) if found is None else found
 
@@ -106,26 +110,49 @@ class Liveness:
 
     def _call(self, function: Callable[..., Any]) -> int:
         """Calls with memory and scratch until nothing more is needed."""
-        if not len(self._queue):
-            self._queue = np.empty(FIRST_QUEUE, np.int64)
-            self._path = np.empty(MAX_TOKEN_LEN + 1, np.int32)
-            self._flags = np.empty(256, np.uint8)
-            self._work = np.array([0, budget_kernels.TOTAL_WORK])
+        with self._lock:
+            if not len(self._queue):
+                self._make_scratch()
+            self._work[search.CALL_LEFT] = search.MAX_WORK
+            asked: list[int] = []  # states whose bounds are needed before that of the one before
+            while True:
+                self._work[search.ASKING] = asked[-1] if asked else -1
+                if asked:
+                    result = self._called(lambda *room: search.least_tokens(room[0], asked[-1], *room[1:]))
+                else:
+                    result = self._called(function)
+                if result == NEED_BOUND:
+                    asked.append(int(self._work[ASKED]))
+                elif asked:
+                    asked.pop()
+                else:
+                    return result
+
+    def _make_scratch(self) -> None:
+        self._queue = np.empty(FIRST_QUEUE, np.int64)
+        self._path = np.empty(MAX_TOKEN_LEN + 1, np.int32)
+        self._parts = np.zeros(len(self._automaton.network.array(N_MEMBERS)) // MEMBER_WIDTH, np.int32)
+        self._flags = np.empty(256, np.uint8)
+        self._work = np.zeros(search.WORK_SIZE, np.int64)
+        self._work[search.TOTAL_LEFT] = search.TOTAL_WORK
+
+    def _called(self, function: Callable[..., Any]) -> int:
+        """Calls and makes room until there is a result, which may be NEED_BOUND."""
         while True:
             missing = self._automaton.max_states - len(self._least)
             if missing > 0:
                 self._ways = np.concatenate((self._ways, np.zeros(missing, np.int16)))
                 self._least = np.concatenate((self._least, np.zeros(missing, np.int32)))
-            memory = self._automaton.memory
-            result = int(function(memory, self._least, self._ways, self._queue, self._path, self._flags, self._work))
-            if result >= 0:
+            room = (self._least, self._ways, self._parts, self._queue, self._path, self._flags, self._work)
+            result = int(function(self._automaton.memory, *room))
+            if result >= 0 or result == NEED_BOUND:
                 return result
-            if result == budget_kernels.NEED_QUEUE:
-                self._queue = np.empty(2 * len(self._queue), np.int64)
-            elif result != budget_kernels.NEED_LEAST:
+            if result == search.NEED_QUEUE:
+                self._queue = np.concatenate((self._queue, self._queue))
+            elif result != search.NEED_LEAST:
                 self._automaton.make_room(result)
                 if self._automaton.is_half_full:  # the other half is for the text itself
-                    self._work[1] = 0
+                    self._work[search.TOTAL_LEFT] = 0
 
     def _search(self, start: int) -> int:
         automaton, bounds = self._automaton, self._bounds

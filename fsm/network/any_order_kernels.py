@@ -66,7 +66,7 @@ def open_set(memory: Any, row: Any, below: Any) -> Any:
     scratch[0], scratch[1] = sets[at + A_SPARE], sets[at + A_MISSING]
     for i in range(2 * sets[at + A_NUM_WORDS]):
         scratch[2 + i] = lists[sets[at + A_WORDS] + i]
-    return _pack(memory, row, below)
+    return pack(memory, row, below)
 
 
 @inner_kernel
@@ -87,7 +87,7 @@ def unpack(memory: Any, row: Any, top: Any) -> Any:
 
 
 @inner_kernel
-def _pack(memory: Any, row: Any, below: Any) -> Any:
+def pack(memory: Any, row: Any, below: Any) -> Any:
     """The frames of the set in SCRATCH; the cost of the topmost is that of everything to the end of the text."""
     at = row * SET_WIDTH
     sets, scratch, stacks = i32(memory[SETS]), i32(memory[SCRATCH]), i32(memory[STACKS])
@@ -260,4 +260,4 @@ def write_member(memory: Any, row: Any, top: Any, member: Any) -> Any:
         begin = members[record + M_EXCLUDED]
         for j in range(begin, begin + members[record + M_NUM_EXCLUDED]):
             scratch[2 + 2 * (lists[j] // WORD_BITS)] |= np.int32(1) << np.int32(lists[j] % WORD_BITS)
-    return _pack(memory, row, below)
+    return pack(memory, row, below)
