@@ -34,53 +34,30 @@ from ..array_kernels import sort_beginning
 from ..automaton.automaton_kernels import step
 from ..compiled import inner_kernel, kernel
 from ..memory import (
-    ARG,
-    BYTE_SETS,
     CAP_STATES,
-    COST,
-    F_COST,
-    F_COUNT,
-    K_BYTE,
-    K_BYTES,
-    K_KEY,
-    KIND,
     NEVER_A_ROW,
-    NEXT,
     NUM_FORGOTTEN,
-    POOL,
     ROWS,
     S_ACCEPTS,
     S_BYTE,
     S_COST,
     S_NEXT,
-    S_OFFSET,
     S_ROW,
     S_SIZE,
-    STACK_BITS,
-    STACK_ID_MASK,
-    STACK_WIDTH,
-    STACKS,
     STATE_WIDTH,
     STATES,
-    SUB_MASK,
-    T_NODES,
-    TEXT_WIDTH,
-    TEXTS,
     TRIE_BYTES,
     TRIE_DEPTHS,
     TRIE_ENDS,
     TRIE_ROOTS,
-    TRIE_SIZE,
     TRIE_TOKENS,
     WHOLE,
     i32,
     i64,
     row_at,
     u8,
-    u64,
 )
-from ..network.key_kernels import cheapest_byte, key_cost
-from ..text.counted_kernels import counted_cost, counted_step, next_count
+from .nearing_kernels import ALL, first_nearing_byte, nearing_bytes
 from .set_bound_kernels import CUT, bound_at_cut
 
 NEED_QUEUE = -16  # besides the codes of `memory`: the queue is full
@@ -100,62 +77,6 @@ TOTAL_WORK = 64 * MAX_WORK  # in all searches of one automaton
 STATE_WORK = 64  # what finding the bytes that lead on from a configuration is charged
 STEP_WORK = 32  # what a step from a state to another is charged
 LOW_BITS = 0xFFFFFFFF
-ALL = 256  # as the way of a state: whatever leads nearer to the end
-MANY_BYTES = 32  # so many may follow where a text needs many characters of any kind
-WIDE_WORK = 1 << 16  # nodes of the trie: a text is written in all ways only so near to its end that this suffices
-
-
-@inner_kernel
-def nearing_bytes(memory: Any, state: Any, flags: Any) -> Any:
-    """Sets flags[b] (uint8[256]) to 1 for bytes on a shortest way to acceptance, to 0 for all others.
-
-    Returns the one that is to be followed, or ALL.
-    """
-    way, num_bytes = np.int64(ALL), np.int64(0)
-    levels, is_far = WIDE_WORK // memory[WHOLE + TRIE_SIZE], False
-    states, pool, stacks = i32(memory[STATES]), i64(memory[POOL]), i32(memory[STACKS])
-    kinds, args, nexts, costs = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT]), i32(memory[COST])
-    for byte in range(256):
-        flags[byte] = 0
-    at = state * STATE_WIDTH
-    for i in range(states[at + S_OFFSET], states[at + S_OFFSET] + states[at + S_SIZE]):
-        key = pool[i]
-        node = key >> 43
-        left = np.int64(states[at + S_COST]) - stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COST]
-        if kinds[node] == K_BYTE:
-            if costs[node] <= left:
-                flags[args[node]] = 1
-        elif kinds[node] == K_BYTES:
-            if costs[node] <= left:
-                words = u64(memory[BYTE_SETS] + args[node] * 32)
-                for byte in range(256):
-                    flags[byte] |= np.uint8((words[byte >> 6] >> np.uint64(byte & 63)) & np.uint64(1))
-        elif kinds[node] == K_KEY:
-            row, place = np.int64(args[node]), ((key >> STACK_BITS) & SUB_MASK) - 1
-            if key_cost(memory, row, key & STACK_ID_MASK, place) <= states[at + S_COST]:
-                way = np.int64(cheapest_byte(memory, row, key & STACK_ID_MASK, place))
-                flags[way] = 1
-        else:
-            text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
-            sub = (key >> STACK_BITS) & SUB_MASK
-            count = np.int64(stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
-            inside = np.int64(counted_cost(text, sub, count))
-            if inside + costs[nexts[node]] <= left:
-                is_far |= inside > levels
-                for byte in range(256):
-                    after = np.int64(counted_step(text, sub, byte, count)) if not flags[byte] else np.int64(0)
-                    read = next_count(text, count) if after % text[T_NODES] == 0 else count
-                    if after and counted_cost(text, after, read) < inside:
-                        flags[byte] = 1
-    if way == ALL and is_far:
-        for byte in range(256):
-            num_bytes += flags[byte]
-        if num_bytes > MANY_BYTES:
-            way = np.int64(0x20)
-            while not flags[way & 0xFF]:
-                way += 1
-            way &= 0xFF
-    return way
 
 
 @inner_kernel
@@ -298,12 +219,7 @@ def _follow(memory: Any, start: Any, least: Any, ways: Any, parts: Any, queue: A
             return 0
         byte = np.int64(states[at + S_BYTE])
         if byte < 0:
-            byte = np.int64(nearing_bytes(memory, state, flags))
-        if byte == ALL:
-            byte = np.int64(0x20)
-            while byte < 0x11F and not flags[byte & 0xFF]:
-                byte += 1
-            byte &= 0xFF
+            byte = np.int64(first_nearing_byte(memory, state, flags))
         target = np.int64(step(memory, state, byte))
         ways[state] = byte
         queue[count] = byte << 32 | state
