@@ -10,9 +10,9 @@ refused. VOCABULARY is read by `real_vocabularies`; several may be given, defaul
 
 Printed: texts and failures, and how often a bound was above the tokens left, although they sufficed; the least number
 of tokens against bytes, and against the shortest valid instance that the case brings (in the model's own tokens,
-compact); the time to find it, and to make a row near the end, with the cases in which these took longest. With --exact N also against the true minimum, found by
-trying all tokens, where that looks at no more than N states. Exits with 1 if a text failed or a bound was
-overstated, since `min_tokens_to_accept` says that it never is.
+compact); the time to find it, and to make a row near the end, with the cases in which these took longest. With
+--exact N also against the true minimum, found by trying all tokens, where that looks at no more than N states. Exits
+with 1 if a text failed or a bound was overstated, since `min_tokens_to_accept` says that it never is.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class AnyKeyOrder:
         if is_plain and num_members + bool(shape.others.cells) <= 1:
             return self.in_order.written(shape)
         impossible = frozenset([key for key, value in shape.members if value is None])
-        counted = shape.minimum > 0 or shape.maximum is not None
+        counted = shape.minimum > 0 or shape.maximum is not None or shape.others.count is not None
         if required is None:
             found = modes(shape.clauses, impossible, counted, shape.pointer)
         else:
@@ -53,15 +53,19 @@ class AnyKeyOrder:
 
     def _members(self, shape: Shape, mode: Mode, witnesses: Witnesses) -> Expression | None:
         """One member or more; None if that cannot be."""
+        keys = [(key, value) for key, value in shape.members if value is not None and key not in mode.forbidden]
+        maximum = shape.maximum
+        if shape.others.count is not None:  # no more can be written than there are
+            most = len(keys) + shape.others.count
+            maximum = most if maximum is None else min(maximum, most)
         missing = shape.minimum - len(mode.required) - len(witnesses)
-        spare = None if shape.maximum is None else shape.maximum - len(mode.required) - len(witnesses)
+        spare = None if maximum is None else maximum - len(mode.required) - len(witnesses)
         if spare is not None and spare < max(missing, 0):
             return None
         if len(witnesses) > MAX_WITNESSES or (witnesses and missing > 0):
             raise error_at(
                 UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
             )
-        keys = [(key, value) for key, value in shape.members if value is not None and key not in mode.forbidden]
         required, implied, excluded = mode.required, mode.implied, mode.excluded
         number = {key: index for index, (key, _) in enumerate(keys)} if required or implied or excluded else {}
         if not required <= number.keys():
@@ -85,7 +89,7 @@ class AnyKeyOrder:
         others = self._cells(cells) if spare != 0 else ()
         if not members and not others:
             return None
-        return AnyOrder(tuple(members), others, Sequence(self.layout.comma), shape.minimum, shape.maximum)
+        return AnyOrder(tuple(members), others, Sequence(self.layout.comma), shape.minimum, maximum)
 
     def _cells(self, cells: tuple[Cell, ...]) -> tuple[Expression, ...]:
         return tuple(Sequence((key, *self.layout.colon, value)) for key, value in cells)

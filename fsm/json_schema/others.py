@@ -19,7 +19,7 @@ from .texts import error_at
 MAX_LISTED = 64
 """Most keys of a finite language that are treated as if they were named, where witnesses need it."""
 MAX_BESIDE = 1024
-"""The same where they are written among named ones in any order; more cannot be used up in any text, so to speak."""
+"""The same where they are written among named ones in any order; of more the number is bounded."""
 MAX_CELLS = 64
 
 Cell = tuple[Expression, Expression]
@@ -171,6 +171,7 @@ class Others:
             listed = _listed(languages, most_listed)
             if listed is not None:
                 return OtherKeys(listed=listed)
+        languages = {goal: keys for goal, keys in languages.items() if self.value(goal) is not None}
         cells = self._cells(languages, ANYTHING)
         count = _num_keys(languages) if cells else None
         if not witnesses:

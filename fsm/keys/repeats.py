@@ -321,15 +321,16 @@ class Repeats:
             groups: dict[int, list[bytes]] = {}
             for text in below:
                 groups.setdefault(text[position], []).append(text)
-            live = np.flatnonzero(automaton.live_bytes(here)).tolist()
-            goes_on = any(byte not in groups for byte in live)
+            live = automaton.live_bytes(here)
+            goes_on = int(live.sum()) > sum([int(live[byte]) for byte in groups])
             if not goes_on and QUOTE[0] in groups and (others := self.others(here, b"")):
                 goes_on = automaton.advance_bytes(others, QUOTE) != 0
             is_alive.append(goes_on)
-            for byte in live:
-                group = groups.get(byte, [])
+            for byte, group in groups.items():
+                if not live[byte]:
+                    continue
                 ends += [(number, text) for text in group if len(text) == position + 1]
-                if group and len(group[0]) > position + 1:
+                if len(group[0]) > position + 1:
                     after = automaton.advance_bytes(here, bytes([byte]))
                     nodes.append((after, group, position + 1, number))
         for number in range(len(nodes) - 1, 0, -1):

@@ -1,0 +1,109 @@
+"""The budget: from the minimum on every text ends well, whatever is written, in whatever vocabulary."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from phloem.errors import EmptyLanguage
+from phloem.fsm import Compiler, Constraint
+
+from ..vocabularies import BYTES, allowed_ids, small_vocabulary
+
+PIECES = [
+    b'{"',
+    b'":"',
+    b'","',
+    b'":',
+    b'":{"',
+    b'"},"',
+    b'"}',
+    b'"}}',
+    b'""',
+    b'":"","',
+    b',"',
+    b"alpha",
+    b"be",
+    b"ta",
+]
+NAMES = ["alpha", "alphabet", "beta", "be", "a", "b", "gamma", "gamut", "g", "delta", "d", "x", "y", "z"]
+
+
+def wide_object(num_keys: int, *inner: Any) -> dict[str, Any]:
+    """An object all of whose keys are required; its first keys have other values than strings."""
+    values = [*inner, *({"type": "string"} for _ in range(num_keys - len(inner)))]
+    properties = {NAMES[i % len(NAMES)] + str(i // len(NAMES)): value for i, value in enumerate(values)}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+WIDE = {
+    "many keys": wide_object(20),
+    "many keys and others": wide_object(12) | {"additionalProperties": {"type": "null"}},
+    "many keys in many keys": wide_object(8, wide_object(9), wide_object(3), {"type": "integer"}),
+    "many keys in lists": wide_object(3, {"type": "array", "minItems": 6, "items": wide_object(6)}),
+    "some keys optional": wide_object(30) | {"required": [name + "0" for name in NAMES]},
+    "a long list beside": wide_object(3, {"type": "array", "minItems": 40, "items": {"type": "integer"}}),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_many_keys_in_any_order_end_well_from_their_minimum_on(name: str) -> None:
+    schema = WIDE[name]
+    constraint = Compiler(small_vocabulary(PIECES)).json_schema(schema, key_order="any")
+    least = constraint.min_tokens()
+    assert not constraint.is_within(least - 1)
+    for seed in range(8):
+        text = walked(constraint, random.Random(seed), least + seed % 3)
+        Draft202012Validator(schema).validate(json.loads(text))
+
+
+def walked(constraint: Constraint, rng: random.Random, max_tokens: int) -> bytes:
+    """A random text within a budget, during which no bound is ever above what is left."""
+    cursor, text = constraint.cursor(), b""
+    for used in range(max_tokens):
+        choices = allowed_ids(cursor.row_within(max_tokens - used))
+        assert choices, f"no token is allowed after {text!r}"
+        token_id = rng.choice(choices)
+        assert cursor.advance(token_id)
+        if cursor.is_finished:
+            return text
+        text += constraint.vocabulary.tokens[token_id]
+        assert cursor.min_tokens_to_accept() < max_tokens - used
+    assert cursor.is_accepting
+    return text
+
+
+def test_what_many_keys_need_is_what_the_tokens_of_a_text_come_to() -> None:
+    vocabulary = small_vocabulary(PIECES)
+    schema = WIDE["many keys"]
+    least = Compiler(vocabulary).json_schema(schema, key_order="any").min_tokens()
+    text = json.dumps(dict.fromkeys(sorted(schema["required"]), ""), separators=(",", ":")).encode()
+    fewest = [0] * (len(text) + 1)  # tokens for the text from each place on
+    for begin in range(len(text) - 1, -1, -1):
+        pieces = [token for token in vocabulary.tokens if token and text.startswith(token, begin)]
+        fewest[begin] = 1 + min(fewest[begin + len(piece)] for piece in pieces)
+    assert least <= fewest[0] + len(schema["required"])
+    assert least == Compiler(vocabulary).json_schema(schema).min_tokens()
+
+
+# ---------------------------------------------------------------- keys that can be used up
+
+ZERO = {"const": 0}
+MANY = {  # too many to be named
+    "type": "object",
+    "properties": {"name": ZERO},
+    "patternProperties": {"^[a-z]{2}[ab]$": ZERO, "^[a-z]{3}!$": {"enum": ["long"], "maxLength": 1}},
+    "additionalProperties": False,
+}
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+KEYS = [one + two + last for one in LETTERS for two in LETTERS for last in "ab"]
+
+
+def test_more_keys_than_there_are_cannot_be_asked_for_beside_named_ones() -> None:
+    for key_order in ("schema", "any"):
+        with pytest.raises(EmptyLanguage):
+            Compiler(BYTES).json_schema(MANY | {"minProperties": len(KEYS) + 2}, key_order=key_order)  # type: ignore[arg-type]
