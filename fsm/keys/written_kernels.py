@@ -14,7 +14,7 @@ import numpy as np
 
 from ..automaton.automaton_kernels import step
 from ..compiled import inner_kernel, kernel
-from ..masks.budget_kernels import nearing_bytes
+from ..masks.nearing_kernels import nearing_bytes
 from ..memory import (
     A_KEY,
     ARG,

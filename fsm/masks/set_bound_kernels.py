@@ -152,19 +152,19 @@ def _first_of_rest(memory: Any, row: Any, top: Any) -> Any:
     sets, members = i32(memory[SETS]), i32(memory[MEMBERS])
     base, count = np.int64(sets[row * SET_WIDTH + A_MEMBERS]), np.int64(sets[row * SET_WIDTH + A_NUM_MEMBERS])
     cost = np.int64(i32(memory[STACKS])[top * STACK_WIDTH + F_COST])
-    for member in range(count):
-        if _is_owed(memory, np.int64(member)):
-            cost -= members[(base + member) * MEMBER_WIDTH + M_COST]
-    first, last, num_taken, member = np.int64(-1), np.int64(-1), 0, count - 1
+    for number in range(count):
+        if _is_owed(memory, np.int64(number)):
+            cost -= members[(base + number) * MEMBER_WIDTH + M_COST]
+    first, last, num_taken, member = np.int64(-1), np.int64(-1), 0, np.int64(count - 1)
     while member >= 0 and num_taken < FEW:
         if _is_owed(memory, member):
             cost += members[(base + member) * MEMBER_WIDTH + M_COST]
             if num_taken > 0 and cost > FAR:
                 break
             first = member
-            last = max(last, member)
+            last = member if num_taken == 0 else last
             num_taken += 1
-        member -= 1
+        member = np.int64(member - 1)
     return first, last
 
 
