@@ -16,9 +16,11 @@ leads to a place with a number below n.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import memory as k
 from ..automaton.automaton import Automaton
@@ -115,19 +117,19 @@ class KeyBudget:
 
     def _row(self, place: Place, left: Ints, limit: int, known: Known) -> Ints:
         written, state, _ = place
-        candidates = left if self._owes else left & self._beginners(place)
-        targets = self._automaton.targets(state, candidates)
-        bounds: dict[int, int] = {}  # by state, where only that matters
+        targets = self._automaton.targets(state, left if self._owes else left & self._beginners(place))
         cleared = np.zeros(32 * len(left), np.bool_)
-        for token_id in np.flatnonzero(targets).tolist():
-            target = int(targets[token_id])
-            if self._changes(token_id, target):
-                after = self._after(place, token_id)
-                cleared[token_id] = self._bound(after, limit, known) > limit
-            elif self._owes:
-                if target not in bounds:
-                    bounds[target] = self._bound((written, target, b""), limit, known)
-                cleared[token_id] = bounds[target] > limit
+        alone = np.flatnonzero(targets)
+        if self._owes:
+            alone = np.flatnonzero(self._tells(place)[: len(targets)] & (targets != 0))
+            by_state = targets.copy()
+            by_state[alone] = 0
+            for target in np.unique(by_state[by_state != 0]).tolist():
+                if self._bound((written, target, QUOTE), limit, known) > limit:  # a quote: as no key begins
+                    cleared[: len(targets)] |= by_state == target
+        for token_id in alone.tolist():
+            if self._owes or self._repeats.place(int(targets[token_id])) != k.NO_KEY:
+                cleared[token_id] = self._bound(self._after(place, token_id), limit, known) > limit
         return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
 
     def _beginners(self, place: Place) -> Ints:
@@ -137,21 +139,30 @@ class KeyBudget:
         innermost = None if written is None else written.innermost
         if innermost is None or self._repeats.place(state) != k.IN_KEY:
             return found
-        vocabulary, found = self._automaton.vocabulary, found.copy()
+        found = found.copy()
+        for token_id in self._going_along(innermost, begun):
+            found[token_id >> 5] |= np.uint32(1 << (token_id & 31)).astype(np.int32)
+        return found
+
+    def _tells(self, place: Place) -> npt.NDArray[np.bool_]:
+        """By token: whether there is more to know of the place behind it than its state."""
+        written, state, begun = place
+        is_in_key = self._repeats.place(state) == k.IN_KEY
+        found: npt.NDArray[np.bool_] = self._repeats.tokens.structure > is_in_key  # brackets in a key are characters
+        innermost = None if written is None else written.innermost
+        if is_in_key and innermost is not None:
+            found[list(self._going_along(innermost, begun))] = True
+        return found
+
+    def _going_along(self, innermost: OpenObject, begun: bytes) -> Iterator[int]:
+        """The tokens with which a key that has begun goes on as a key that the object has."""
+        vocabulary = self._automaton.vocabulary
         for text in innermost.beginning_with(begun):
             for end in range(len(begun) + 1, len(text) + 1):
                 token_id = vocabulary.ids.get(text[len(begun) : end], -1)
                 while token_id >= 0:
-                    found[token_id >> 5] |= np.uint32(1 << (token_id & 31)).astype(np.int32)
+                    yield token_id
                     token_id = int(vocabulary.trie.next_same[token_id])
-        return found
-
-    def _changes(self, token_id: int, target: int) -> bool:
-        """Whether there is more to know of the place behind a token than its state."""
-        key_place = self._repeats.place(target)
-        if not self._owes:
-            return key_place != k.NO_KEY
-        return key_place == k.IN_KEY or bool(self._repeats.tokens.has_structure[token_id])
 
     def _after(self, place: Place, token_id: int) -> Place:
         """The place behind a token that repeats no key."""

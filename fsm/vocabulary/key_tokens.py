@@ -27,7 +27,6 @@ _BEGUN_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*\\?)\Z)', re.DOTALL)
 _TWO_KEYS = re.compile(rb'"\s*:.*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BEFORE_KEY = re.compile(rb"(?:,\s*|\A\s+)\Z")
 _TWO_ITEMS = re.compile(rb'"\s*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
-_STRUCTURE = b'"{}[]\\'
 
 
 class KeyTokens:
@@ -42,10 +41,10 @@ class KeyTokens:
         begun: by the beginning of such a text, the tokens that may end behind it.
         twice: tokens in which two keys of one object, or two items of one list, may end.
         before: tokens behind which a key may begin.
-        has_structure: by token, whether it has a quote, a brace, a bracket or a backslash.
+        structure: uint8 by token: 2 if it has a quote or a backslash, else 1 if it has a brace or a bracket, else 0.
     """
 
-    __slots__ = ("before", "begun", "has_structure", "twice", "whole")
+    __slots__ = ("before", "begun", "structure", "twice", "whole")
 
     def __init__(self, tokens: Sequence[bytes], data: npt.NDArray[np.uint8], offsets: Ints) -> None:
         self.whole: dict[bytes, list[int]] = {}
@@ -63,15 +62,15 @@ class KeyTokens:
         for token_id in _tokens_with(b", \n\t", data, offsets):
             if _BEFORE_KEY.search(tokens[token_id]):
                 self.before.append(token_id)
-        flags = np.zeros(len(tokens), np.uint8)
-        flags[list(_tokens_with(_STRUCTURE, data, offsets))] = 1
-        self.has_structure = flags.tobytes()
+        self.structure = np.zeros(len(tokens), np.uint8)
+        self.structure[list(_tokens_with(b"{}[]", data, offsets))] = 1
+        self.structure[list(_tokens_with(b'"\\', data, offsets))] = 2
 
     @property
     def num_bytes(self) -> int:
         """Memory, roughly."""
         num_ids = sum(map(len, self.whole.values())) + sum(map(len, self.begun.values()))
-        return 200 * (len(self.whole) + len(self.begun)) + 8 * num_ids + len(self.has_structure)
+        return 200 * (len(self.whole) + len(self.begun)) + 8 * num_ids + len(self.structure)
 
 
 def _tokens_with(wanted: bytes, data: npt.NDArray[np.uint8], offsets: Ints) -> Iterator[int]:
