@@ -15,6 +15,7 @@ from ..errors import ConstraintError
 from .any_json import json_grammar
 from .automaton.automaton_kernels import keep_rows
 from .constraint import Constraint
+from .keys.written_kernels import note_string
 from .memory import CAP_ROWS, NEED_WORK
 from .network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from .regex.regex import regex_to_dfa, regex_to_expression
@@ -94,6 +95,7 @@ def _use_rarely(constraint: Constraint) -> None:
     if constraint.repeats is not None:
         state, written = constraint.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:
+            note_string(automaton.memory, state)
             constraint.repeats.row(written, state, constraint.masks.row(state).bits, lambda: b"a")
             constraint.repeats.moves.take(state, constraint.vocabulary.ids.get(b"a", 0))
     keep_rows(automaton.memory, automaton.memory[CAP_ROWS])  # all of them
