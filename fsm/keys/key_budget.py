@@ -16,7 +16,8 @@ leads to a place with a number below n.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +36,7 @@ from .written import OpenObject, Written
 PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
 WIDEST = 6  # bytes of a character
 MAX_EXTRA = 64
+MAX_WAYS = 4_096
 MAX_KEPT = 65_536
 MAX_LONGER = 1 << 10  # tokens, where no key is owed: nobody looks further for a key that is left
 
@@ -55,12 +57,13 @@ class KeyBudget:
         self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
         self._keys_to_go: dict[int, int] = {}
         self._extras: dict[int, int] = {}
+        self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
         self._flags = np.empty(256, np.uint8)
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept."""
-        return 100 * len(self._keys_to_go)
+        return 100 * len(self._keys_to_go) + 500 * len(self._ways_on)
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """By how much a completion may be longer than the automaton knows, which knows of no more than `num_bytes`."""
@@ -196,25 +199,41 @@ class KeyBudget:
         texts = [text + QUOTE for text in innermost.beginning_with(begun)] if innermost is not None else []
         if not texts:
             return self._automaton.min_bytes(state) + extra * (num_keys - 1)
-        best = 1 << 29
-        pending = [(state, texts, len(begun))]
-        while pending:
-            here, below, position = pending.pop()
-            for byte in np.flatnonzero(self._automaton.live_bytes(here)).tolist():
-                group = [text for text in below if text[position] == byte]
-                is_repeated = any(len(text) == position + 1 for text in group)
-                before = self._repeats.others(here, b"") if is_repeated else here
-                after = self._automaton.advance_bytes(before, bytes([byte]))
-                if is_repeated:
-                    group = []
-                    if not after:
-                        continue
-                if group:
-                    pending.append((after, group, position + 1))
-                else:
-                    later = self._num_keys(after) - (self._repeats.place(after) == k.IN_KEY)
-                    best = min(best, position + 1 - len(begun) + self._automaton.min_bytes(after) + extra * later)
+        best, pending = k.NEVER, deque([(state, texts, 1)])  # the nearest first
+        while pending and pending[0][2] < best:
+            here, below, num_bytes = pending.popleft()
+            groups: dict[int, list[bytes]] = {}
+            for text in below:
+                groups.setdefault(text[len(begun) + num_bytes - 1], []).append(text)
+            best = min(best, num_bytes + self._least_beside(here, groups, extra))
+            for byte, group in groups.items():
+                if any(len(text) == len(begun) + num_bytes for text in group):  # an item that need not differ?
+                    after = self._automaton.advance_bytes(self._repeats.others(here, b""), QUOTE)
+                    best = min(best, num_bytes + self._least_bytes(after, extra))
+                elif after := self._automaton.advance_bytes(here, bytes([byte])):
+                    pending.append((after, group, num_bytes + 1))
         return best
+
+    def _least_beside(self, state: int, groups: Collection[int], extra: int) -> int:
+        """The least number of bytes that suffice behind some byte that is none of these."""
+        same = (state, extra)
+        known = self._ways_on.get(same)
+        if known is None:
+            by_number: dict[int, list[int]] = {}
+            for byte in np.flatnonzero(self._automaton.live_bytes(state)).tolist():
+                after = self._automaton.advance_bytes(state, bytes([byte]))
+                by_number.setdefault(self._least_bytes(after, extra), []).append(byte)
+            if len(self._ways_on) >= MAX_WAYS:
+                self._ways_on.clear()
+            known = self._ways_on[same] = [(number, bytes(found)) for number, found in sorted(by_number.items())]
+        return next((number for number, found in known if any(byte not in groups for byte in found)), k.NEVER)
+
+    def _least_bytes(self, state: int, extra: int) -> int:
+        """A number of bytes that suffices from a state, where no key has begun as another that is there."""
+        if not state:
+            return k.NEVER
+        num_later = self._num_keys(state) - (self._repeats.place(state) == k.IN_KEY)
+        return self._automaton.min_bytes(state) + extra * num_later
 
     def _extra(self, num_keys: int) -> int:
         """By how many bytes a key that is none of so many may be longer than a shortest one."""
