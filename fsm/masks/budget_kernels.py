@@ -66,9 +66,10 @@ NEED_LEAST = -18  # `least` is too short: another thread has made room for more 
 MAX_QUEUE = 1 << 17  # states of one completion; beyond that one byte counts as one token
 # of `work`: the state whose bound is needed first; the one that was asked for so, or -1; what may still be looked at in
 # this search, in this call, and in all searches; and of the search: how far it is, its beginning, how many states it
-# has found, how many of these are done, and `NUM_FORGOTTEN` when it began; and the most that one for a part has taken
+# has found, how many of these are done, `NUM_FORGOTTEN` when it began, and what it was given; the most that one for a
+# part has taken; and the state at which `_follow` goes on, or 0
 ASKING, SEARCH_LEFT, CALL_LEFT, TOTAL_LEFT, PHASE, STARTED, FOUND_STATES, DONE_STATES, FORGOTTEN = range(1, 10)
-GIVEN, PART_WORK, WORK_SIZE = range(10, 13)
+GIVEN, PART_WORK, FOLLOWED, WORK_SIZE = range(10, 14)
 IDLE, FINDING, SETTLING, FOLLOWING = range(4)
 MAX_WORK = 1 << 20  # nodes of the trie looked at in one call, about 10 ms
 LEAST_WORK = 1 << 11  # in one search, however many there are
@@ -195,9 +196,14 @@ def _settle(memory: Any, state: Any, least: Any, ways: Any, path: Any, work: Any
 
 @inner_kernel
 def _follow(memory: Any, start: Any, least: Any, ways: Any, parts: Any, queue: Any, flags: Any, work: Any) -> Any:
-    """Settles the states on one shortest completion; 0, or a code for help."""
+    """Settles the states on one shortest completion; 0, or a code for help, after which it goes on where it was."""
     states = i32(memory[STATES])
     state, count = np.int64(start), np.int64(0)
+    if work[FOLLOWED] > 0:
+        state, count = work[FOLLOWED], work[DONE_STATES]
+        work[FOLLOWED] = 0
+        if count > 0:
+            least[start] = states[start * STATE_WIDTH + S_COST] + 1
     while least[state] <= 0:
         bound = np.int64(bound_at_cut(memory, state, least, ways, parts, work)) if state != start else np.int64(0)
         if bound < 0:
@@ -211,10 +217,11 @@ def _follow(memory: Any, start: Any, least: Any, ways: Any, parts: Any, queue: A
         if states[at + S_ACCEPTS]:
             break
         if count >= queue.shape[0]:
+            if count < MAX_QUEUE:
+                _pause(start, state, count, least, work)
+                return NEED_QUEUE
             _unmark(least, queue, np.int64(0), count)
             least[state] = 0
-            if count < MAX_QUEUE:
-                return NEED_QUEUE
             least[start] = states[start * STATE_WIDTH + S_COST] + 1
             return 0
         byte = np.int64(states[at + S_BYTE])
@@ -222,16 +229,23 @@ def _follow(memory: Any, start: Any, least: Any, ways: Any, parts: Any, queue: A
             byte = np.int64(first_nearing_byte(memory, state, flags))
         target = np.int64(step(memory, state, byte))
         ways[state] = byte
+        if target < 0:
+            _pause(start, state, count, least, work)
+            return target
         queue[count] = byte << 32 | state
         count += 1
-        if target < 0:
-            _unmark(least, queue, np.int64(0), count)
-            return target
         if target == 0 or states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]:
             break
         state = target
     _count_tokens(memory, state, least, queue, count)
     return 0
+
+
+@inner_kernel
+def _pause(start: Any, state: Any, count: Any, least: Any, work: Any) -> None:
+    """Notes how far `_follow` has come. To whoever asks for a state behind it, its bytes are a bound as well."""
+    least[start] = least[state] = 0
+    work[FOLLOWED], work[DONE_STATES] = state, count
 
 
 @inner_kernel
@@ -278,8 +292,9 @@ def find_least(
         _begin(memory, start, least, queue, work)
     found = np.int64(_search(memory, least, ways, parts, queue, path, flags, work))
     if found == EXHAUSTED:
-        _end(least, queue, work)
-        work[PHASE], work[STARTED] = FOLLOWING, start
+        if work[PHASE] != FOLLOWING:
+            _end(least, queue, work)
+            work[PHASE], work[STARTED], work[FOLLOWED] = FOLLOWING, start, 0
         found = np.int64(_follow(memory, start, least, ways, parts, queue, flags, work))
     if found < 0:
         return found

@@ -107,3 +107,10 @@ def test_more_keys_than_there_are_cannot_be_asked_for_beside_named_ones() -> Non
     for key_order in ("schema", "any"):
         with pytest.raises(EmptyLanguage):
             Compiler(BYTES).json_schema(MANY | {"minProperties": len(KEYS) + 2}, key_order=key_order)  # type: ignore[arg-type]
+
+
+def test_the_least_number_of_tokens_of_a_very_long_list_is_found_and_exact() -> None:
+    """The search stops for more memory some thousand times, and goes on where it was."""
+    compiler, count = Compiler(small_vocabulary(PIECES)), 30_000
+    words = {"type": "array", "items": {"enum": ["x", "yz"]}, "minItems": count}
+    assert compiler.json_schema(words).min_tokens() == 2 + count + (count - 1) + 2  # [ " x "," x … " ]
