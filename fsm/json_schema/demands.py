@@ -94,7 +94,7 @@ _HOW = {
     "minItems": "counter",
     "maxItems": "counter",
     "contains": "one rule per number of items found",
-    "uniqueItems": "one rule per set of values used",
+    "uniqueItems": "the items written so far are known",
     "allOf": "merged: all of them hold",
     "anyOf": "alternatives",
     "oneOf": "alternatives, proved disjoint or the others subtracted",

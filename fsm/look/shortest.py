@@ -1,7 +1,8 @@
 """The shortest text of an automaton, what of it is forced, and how it is spelt in tokens.
 
 The shortest text follows the bound on bytes that every state carries, so it costs its length times a few hundred
-steps; it is no longer than `MAX_LEN`.
+steps; it is no longer than `MAX_LEN`. Where keys or items must differ that no state knows (`keys`), every byte is the
+nearest that repeats none, so the text is a short one, and not always the shortest.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 
 from ..automaton.automaton import Automaton
 from ..constraint import Constraint
+from ..keys.repeats import Repeats
+from ..keys.written import Written, in_string
 
 MAX_LEN = 20_000
 MAX_RUNS = 200
@@ -17,7 +20,7 @@ MAX_RUNS = 200
 
 @dataclass(frozen=True, slots=True)
 class Shortest:
-    """A text with the fewest bytes.
+    """A text with the fewest bytes, or nearly.
 
     Attributes:
         text: the bytes; None if it is longer than `MAX_LEN`, all figures are 0 then.
@@ -39,32 +42,47 @@ def shortest(constraint: Constraint) -> Shortest:
     automaton = constraint.automaton
     if automaton.min_bytes(automaton.start) > MAX_LEN:
         return Shortest(None, (), 0, 0, 0)
-    text, runs = _shortest_text(automaton)
+    text, runs = _shortest_text(constraint)
+    if len(text) > MAX_LEN:
+        return Shortest(None, (), 0, 0, 0)
     num_tokens, num_drafted = _tokens(constraint, text)
     return Shortest(text, tuple(runs[:MAX_RUNS]), sum(map(len, runs)), num_tokens, num_drafted)
 
 
-def _shortest_text(automaton: Automaton) -> tuple[bytes, list[bytes]]:
-    state, text, runs = automaton.start, bytearray(), []
-    while not automaton.is_accepting(state):
+def _shortest_text(constraint: Constraint) -> tuple[bytes, list[bytes]]:
+    automaton, repeats = constraint.automaton, constraint.repeats
+    state, text, runs = automaton.start, b"", []
+    written: Written | None = None
+    while not automaton.is_accepting(state) and len(text) <= MAX_LEN:
         run, end = automaton.forced_run(state, MAX_LEN)
+        step, state, written = _step(repeats, written, state, text, [(run, end)] if run else _nearest(automaton, state))
+        text += step
         if run:
-            text += run
             runs.append(run)
-            state = end
-            continue
-        byte, state = _nearest(automaton, state)
-        text.append(byte)
-    return bytes(text), runs
+    return text, runs
 
 
-def _nearest(automaton: Automaton, state: int) -> tuple[int, int]:
-    """The byte that leads nearest to an end, a letter or digit if there is one, and the state behind it."""
-    best = (1 << 62, 0, 0, 0)
+def _step(
+    repeats: Repeats | None, written: Written | None, state: int, text: bytes, ways: list[tuple[bytes, int]]
+) -> tuple[bytes, int, Written | None]:
+    """The first of some ways on that repeats nothing, with the state and the memory behind it."""
+    if repeats is None:
+        return *ways[0], None
+    for step, _ in ways:
+        after, remembered = repeats.read(written, state, step, lambda: in_string(text, is_all=True) or b"")
+        if after:
+            return step, after, remembered
+    raise AssertionError("a text that can be completed has a way on")
+
+
+def _nearest(automaton: Automaton, state: int) -> list[tuple[bytes, int]]:
+    """The bytes that may follow, the nearest to an end first, letters and digits first, and the states behind them."""
+    ways = []
     for byte in automaton.live_bytes(state).nonzero()[0].tolist():
         target = automaton.advance_bytes(state, bytes([byte]))
-        best = min(best, (automaton.min_bytes(target), 0 if chr(byte).isalnum() and byte < 128 else 1, byte, target))
-    return best[2], best[3]
+        is_word = chr(byte).isalnum() and byte < 128
+        ways.append((automaton.min_bytes(target), not is_word, bytes([byte]), target))
+    return [(step, target) for _, _, step, target in sorted(ways)]
 
 
 def _tokens(constraint: Constraint, text: bytes) -> tuple[int, int]:

@@ -114,6 +114,22 @@ def test_the_shortest_text_belongs_to_it_and_its_runs_are_forced(case: tuple[str
     assert 0 <= best.num_drafted_tokens <= best.num_tokens
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 4},
+        {"type": "object", "additionalProperties": {"type": "null"}, "minProperties": 3},
+    ],
+)
+def test_texts_that_are_shown_repeat_neither_items_nor_keys(schema: dict[str, Any]) -> None:
+    found, constraint = explain(VOCABULARY, "json_schema", schema), COMPILER.json_schema(schema)
+    automaton = constraint.automaton
+    assert found.shortest.text is not None and constraint.accepts(found.shortest.text)
+    assert automaton.min_bytes(automaton.start) < len(found.shortest.text) < automaton.min_bytes(automaton.start) + 9
+    assert found.shortest.num_tokens > 0
+    assert all(constraint.accepts(sample.encode()) for sample in found.samples)
+
+
 def test_runs_of_the_picture_are_forced_in_the_automaton(case: tuple[str, Explanation]) -> None:
     """What an edge says is forced must come next, whatever was chosen at the fork before; and it is not too little."""
     name, found = case
