@@ -84,7 +84,8 @@ class Drafter:
 
     def begin_step(self) -> None:
         """From here on time counts as a step's."""
-        self._begin, self._seconds = self._stopwatch(), 0.0
+        if self._jump == "verified":
+            self._begin, self._seconds = self._stopwatch(), 0.0
 
     def end_step(self, batch: Batch) -> None:
         """Learns what the step cost that ends here, with the drafts for the next one apart."""

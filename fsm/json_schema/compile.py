@@ -187,7 +187,7 @@ class SchemaCompiler:
         language = self.names(goal)
         if language.is_empty():
             return None, 0
-        return Embed(language.json_string(), is_item=True), num_strings(language)
+        return Embed(language.json_string(), is_item=True), num_strings([language])
 
     # ---------------------------------------------------------------- branches
 

@@ -13,7 +13,7 @@ from ..text.dfa import Dfa
 from .key_trie import strings_but
 from .keys import is_matched, key_language
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
-from .strings import ANY_KEY, ANY_STRING, MAX_COUNTED, key_expression, pattern_language
+from .strings import ANY_KEY, ANY_STRING, MAX_COUNTED, key_expression, num_strings, pattern_language
 from .texts import error_at
 
 MAX_LISTED = 64
@@ -173,7 +173,7 @@ class Others:
                 return OtherKeys(listed=listed)
         languages = {goal: keys for goal, keys in languages.items() if self.value(goal) is not None}
         cells = self._cells(languages, ANYTHING)
-        count = _num_keys(languages) if cells else None
+        count = num_strings(languages.values()) if cells else None
         if not witnesses:
             return OtherKeys(cells, count)
         choices: list[Witnesses] = []
@@ -273,16 +273,6 @@ def _listed(languages: dict[Goal, Dfa], limit: int) -> tuple[str, ...] | None:
             return None
         keys += texts
     return tuple(sorted(keys)) if len(keys) <= limit else None
-
-
-def _num_keys(languages: dict[Goal, Dfa]) -> int | None:
-    """How many keys there are; None if they are endlessly many, or as good as."""
-    total = 0
-    for language in languages.values():
-        total += language.num_texts(MAX_COUNTED)
-        if total >= MAX_COUNTED:
-            return None
-    return total
 
 
 @functools.lru_cache(maxsize=64)

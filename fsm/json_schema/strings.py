@@ -91,13 +91,17 @@ def distinct_strings(tests: tuple[Test, ...]) -> tuple[Embed | None, int | None]
         return None, 0
     assert isinstance(expression, Embed)
     is_endless = isinstance(expression.language, Counted) and not string_language(_lengths_apart(tests)[0]).is_finite()
-    return replace(expression, is_item=True), None if is_endless else num_strings(string_language(tests))
+    return replace(expression, is_item=True), None if is_endless else num_strings([string_language(tests)])
 
 
-def num_strings(language: Dfa) -> int | None:
-    """How many texts there are; None if they are endlessly many, or as good as."""
-    count = language.num_texts(MAX_COUNTED)
-    return None if count >= MAX_COUNTED else count
+def num_strings(languages: Iterable[Dfa]) -> int | None:
+    """How many texts there are in all; None if they are endlessly many, or as good as."""
+    total = 0
+    for language in languages:
+        total += language.num_texts(MAX_COUNTED)
+        if total >= MAX_COUNTED:
+            return None
+    return total
 
 
 def no_string(tests: tuple[Test, ...]) -> bool:

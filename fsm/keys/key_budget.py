@@ -16,7 +16,7 @@ leads to a place with a number below n.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
@@ -291,10 +291,10 @@ def _extra_bytes(table: TextTable, num_keys: int) -> int:
     ends, found = following[:, quote] != 0, 0
     # where characters are counted, so many bytes are enough of them, and not too many
     least, most = (0, k.NEVER) if table.counted is None else (shortest, table.counted.maximum or k.NEVER)
-    ways: list[dict[int, int]] = [{start: 1}]  # by number of bytes: how many texts of so many lead to a state
-    for num_bytes, here in enumerate(ways):  # grows meanwhile
-        if num_bytes > min(shortest + MAX_EXTRA * (num_keys + 1), most):
-            break
+    ways: defaultdict[int, Counter[int]] = defaultdict(Counter)  # by number of bytes: how many texts lead to a state
+    ways[0][start], num_bytes = 1, 0
+    while ways and num_bytes <= min(shortest + MAX_EXTRA * (num_keys + 1), most):
+        here = ways.pop(num_bytes, Counter())
         if num_bytes >= least:
             found += sum(count for state, count in here.items() if ends[state])
         if found > num_keys:
@@ -303,8 +303,7 @@ def _extra_bytes(table: TextTable, num_keys: int) -> int:
             for index, num_characters, width in steps:
                 target = int(following[state, index])
                 if target:
-                    while len(ways) <= num_bytes + width:
-                        ways.append({})
                     after = ways[num_bytes + width]
-                    after[target] = min(after.get(target, 0) + count * num_characters, num_keys + 1)
+                    after[target] = min(after[target] + count * num_characters, num_keys + 1)
+        num_bytes += 1
     return WIDEST * len(states) + table.max_bytes

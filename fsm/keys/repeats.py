@@ -205,11 +205,9 @@ class Repeats:
                 more = added(objects, depth, text, self.tokens.whole)
                 if more is None:
                     others = self.others(state, token[:last]) if kind == ITEM_ENDS else 0
-                    step = self._step(others, token[last:], has_keys=True) if others else REFUSED
-                    if not step.target:
-                        return 0, written, b""
-                    written = Written(num_tokens, written, objects, depth)
-                    return self._after(written, others, step, token[last:], num_tokens, bytes)
+                    here = Written(num_tokens, written, objects, depth)
+                    after = self._after_repeated(here, others, token[last:], num_tokens)
+                    return after if after[0] else (0, written, b"")
                 objects, depth = more, 0
             elif objects is None:
                 continue
@@ -232,6 +230,13 @@ class Repeats:
         if step.events:
             written = Written(num_tokens, written, objects, depth)
         return step.target, written, begun
+
+    def _after_repeated(
+        self, written: Written, others: int, rest: bytes, num_tokens: int
+    ) -> tuple[int, Written | None, bytes]:
+        """As `_after`, from inside an item that comes twice, for the readings in which it need not differ."""
+        step = self._step(others, rest, has_keys=True) if others else REFUSED
+        return self._after(written, others, step, rest, num_tokens, bytes) if step.target else (0, None, b"")
 
     def others(self, state: int, text: bytes) -> int:
         """The state behind some bytes that end inside an item, as far as that need not differ; 0: no state."""

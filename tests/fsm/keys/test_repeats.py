@@ -13,6 +13,8 @@ import pytest
 from phloem.errors import EmptyLanguage
 from phloem.fsm import Compiler, Constraint, Cursor, Vocabulary
 
+from ..vocabularies import allowed_ids
+
 WORDS = [
     b'"a"', b'"a":', b'"ab"', b'"":', b'","a":', b',"a', b',"', b'","', b'{"', b'{"a":', b'{"a":0,"', b'a"', b'a":0',
     b'":0', b'":0,"a":0', b'0,"a":0,"a":0', b'":0,"b":0', b'"":0,"":', b'\\"', b'\\', b'a\\"":', b'b":0,"b":0}',
@@ -123,18 +125,14 @@ def expected(constraint: Constraint, cursor: Cursor, text: bytes) -> list[int]:
     return found + [EOS] * cursor.is_accepting
 
 
-def allowed(row: np.ndarray[Any, Any]) -> list[int]:
-    return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
-
-
 def walks(constraint: Constraint, seed: int, max_tokens: int) -> Iterator[tuple[Cursor, bytes]]:
     """Places on a random walk that likes to write the same again."""
     chance, cursor, text = random.Random(seed), constraint.cursor(), b""
     for _ in range(max_tokens):
         yield cursor, text
-        tokens = [token_id for token_id in allowed(cursor.row()) if token_id >= 256 or token_id in ALPHABET]
+        tokens = [token_id for token_id in allowed_ids(cursor.row()) if token_id >= 256 or token_id in ALPHABET]
         if not tokens:
-            tokens = allowed(cursor.row())
+            tokens = allowed_ids(cursor.row())
         token_id = chance.choice(tokens)
         if token_id == EOS:
             return
@@ -148,7 +146,7 @@ def test_masks_are_those_of_texts_without_repeated_keys(compiler: Compiler, name
     constraint = compiler.json_schema(SCHEMAS[name], key_order=key_order)
     for seed in range(2):
         for cursor, text in walks(constraint, seed, 7):
-            wanted, found = expected(constraint, cursor, text), sorted(set(allowed(cursor.row())) & set(KNOWN))
+            wanted, found = expected(constraint, cursor, text), sorted(set(allowed_ids(cursor.row())) & set(KNOWN))
             assert [TOKENS[i] for i in found] == [TOKENS[i] for i in wanted], text
 
 
@@ -167,7 +165,7 @@ def test_within_any_budget_the_text_ends_and_repeats_no_key(compiler: Compiler, 
         budget = least + seed % 4 + seed // 4 * 14
         for remaining in range(budget, -1, -1):
             assert cursor.min_tokens_to_accept() <= remaining, text
-            found = allowed(cursor.row_within(remaining))
+            found = allowed_ids(cursor.row_within(remaining))
             assert found or remaining == 0, text
             found = [token_id for token_id in found if token_id != EOS or chance.random() < 0.1] or found
             liked = [token_id for token_id in found if token_id >= 256 or token_id in ALPHABET]
@@ -200,7 +198,7 @@ def test_forks_and_cursors_that_went_back_remember_their_own_text(compiler: Comp
             del taken[len(taken) - count :]
         elif chance.random() < 0.2:
             cursors.append((cursor.fork(), list(taken)))
-        liked = [token for token in allowed(cursor.row()) if token != EOS and (token >= 256 or token in ALPHABET)]
+        liked = [token for token in allowed_ids(cursor.row()) if token != EOS and (token >= 256 or token in ALPHABET)]
         if liked:
             token_id = chance.choice(liked)
             assert cursor.advance(token_id)
@@ -219,7 +217,7 @@ def test_what_was_written_under_a_constraint_changes_no_later_text(compiler: Com
                 assert fresh.advance(token_id), text
             assert np.array_equal(cursor.row(), fresh.row()), text
             bare = seasoned.masks.row(cursor.state).bits
-            for token_id in set(allowed(bare)) - set(allowed(cursor.row())):
+            for token_id in set(allowed_ids(bare)) - set(allowed_ids(cursor.row())):
                 refused += 1
                 assert not cursor.fork().advance(token_id), text
     assert refused

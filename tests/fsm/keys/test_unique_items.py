@@ -14,6 +14,8 @@ import pytest
 from phloem.errors import EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Compiler, Vocabulary
 
+from ..vocabularies import allowed_ids
+
 WORDS = [
     b'"a"', b'"ab"', b'""', b'"a",', b'","', b'","a"', b',"a"', b',"', b'["', b'["a"', b'["a","', b'a"', b'a",', b'a"]',
     b'","b","', b'"a","a"', b'"a","b"', b'\\"', b'\\', b'a\\"', b'"]', b'"],["', b'],["a"', b'["a"],["a"]', b'a","a"',
@@ -137,10 +139,6 @@ class Judge:
         return found + [EOS] * may_end
 
 
-def allowed(row: np.ndarray[Any, Any]) -> list[int]:
-    return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
-
-
 def liked(tokens: list[int]) -> list[int]:
     return [token_id for token_id in tokens if token_id >= 256 or token_id in ALPHABET] or tokens
 
@@ -151,7 +149,7 @@ def test_masks_are_those_of_valid_texts(compiler: Compiler, name: str) -> None:
     for seed in range(3):
         chance, cursor, text = random.Random(seed), judge.constraint.cursor(), b""
         for _ in range(6):
-            found = sorted(set(allowed(cursor.row())) & set(KNOWN))
+            found = sorted(set(allowed_ids(cursor.row())) & set(KNOWN))
             assert [TOKENS[i] for i in found] == [TOKENS[i] for i in judge.expected(text)], text
             token_id = chance.choice(liked(found))
             if token_id == EOS:
@@ -168,7 +166,7 @@ def test_within_any_budget_the_text_ends_and_is_valid(compiler: Compiler, name: 
         chance, cursor, text = random.Random(seed), judge.constraint.cursor(), b""
         for remaining in range(least + seed % 7 + seed // 10 * 14, -1, -1):
             assert cursor.min_tokens_to_accept() <= remaining, text
-            found = allowed(cursor.row_within(remaining))
+            found = allowed_ids(cursor.row_within(remaining))
             assert found or remaining == 0, text
             found = [token_id for token_id in found if token_id != EOS or chance.random() < 0.1] or found
             token_id = chance.choice(liked(found)) if remaining else EOS
@@ -186,7 +184,7 @@ def test_cursors_that_went_back_remember_their_own_items(compiler: Compiler) -> 
         again = constraint.cursor()
         assert all(again.advance(token_id) for token_id in taken)
         assert np.array_equal(cursor.row(), again.row())
-        tokens = [token_id for token_id in liked(allowed(cursor.row())) if token_id != EOS]
+        tokens = [token_id for token_id in liked(allowed_ids(cursor.row())) if token_id != EOS]
         if taken and (not tokens or chance.random() < 0.3):
             count = chance.randrange(1, len(taken) + 1)
             cursor.rollback(count)
