@@ -3,9 +3,10 @@
 No engine, no cache, no sampling: prefill once, then greedy decode steps. Per CPU-second, so that other load on the
 machine counts little; best of several repeats, the two sides taking turns. With --smollm random checkpoints of
 SmolLM-135M's shape are made in a temporary folder, one with fp32 weights (540 MB) and one with bf16 weights, as the
-real one is published; both sides compute both in fp32. Greedy tokens must be equal, or the script says so.
+real one is published; both sides compute both in fp32. With --latents the checkpoint has four layers of Youtu-LLM-2B's
+shape, whose attention is over latents. Greedy tokens must be equal, or the script says so.
 
-    OMP_NUM_THREADS=1 python bench/cpu_decode.py [--smollm] [--batches 1,8,64] [--prompt 32] [--tokens 24]
+    OMP_NUM_THREADS=1 python bench/cpu_decode.py [--smollm | --latents] [--batches 1,8,64] [--prompt 32] [--tokens 24]
     OMP_NUM_THREADS=1 python bench/cpu_decode.py --shared 2048 [--requests 64]
 
 --shared: decode steps of that shape for many requests on one prefix, with the prefix read once for all of them and
@@ -22,6 +23,7 @@ import subprocess
 import tempfile
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +47,13 @@ SMOLLM_135M = {
     "max_position_embeddings": 2048,
     "tie_word_embeddings": True,
 }
+YOUTU_4_LAYERS = {
+    "vocab_size": 8192,  # instead of 128,256, most of whose work would be the logits'
+    "num_hidden_layers": 4,
+    "max_position_embeddings": 2048,
+    "eos_token_id": None,
+    "bos_token_id": None,
+}
 
 
 class Sequences:
@@ -65,6 +74,7 @@ class Sequences:
             head_dim=config.head_dim,
             dtype=kv_dtype or decoder.dtype,
             device=decoder.device,
+            num_parts=config.num_kv_parts,
         )
 
     def extend(self, token_ids: torch.Tensor) -> torch.Tensor:
@@ -128,9 +138,9 @@ def best(runs: list[tuple[float, float, torch.Tensor]]) -> tuple[float, float, t
 
 
 def compare(name: str, folder: Path, args: argparse.Namespace) -> None:
-    from transformers import LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
 
-    theirs = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ours = Decoder.from_folder(folder, dtype=torch.float32)
     print(f"\n{name}: {ours.num_weight_bytes / 1e6:.1f} MB of weights, prompt {args.prompt}, {args.tokens} tokens")
     print(f"{'batch':>6}{'prefill tok/s':>24}{'decode tok/s':>34}{'ratio':>8}  greedy")
@@ -197,18 +207,22 @@ def compare_sharing(args: argparse.Namespace) -> None:
         logits: list[torch.Tensor] = []
         sequences.forward = lambda *a, f=decoder.forward, kept=logits: kept.append(f(*a)) or kept[-1]  # type: ignore[misc]  # defaults bind
         token_ids = torch.randint(10, decoder.config.vocab_size, (args.requests, 1))
-        times: dict[bool, list[tuple[float, float]]] = {False: [], True: []}  # of the step, of its attention
-        for step in range(2 * args.repeats):
+        times: dict[tuple[str, bool], list[float]] = defaultdict(list)
+        stack = decoder.stack
+        for step in range(4 * args.repeats):
             share = sequences.share_prefixes = step % 2 == 1
+            part = ("step", "attention")[step // 2 % 2]
+            decoder.stack = stack if part == "step" else None  # op by op, to see attention alone
             sequences.len = args.shared
             with attention_timed() as spent:
                 start = time.process_time()
                 sequences.extend(token_ids)
-                times[share].append((time.process_time() - start, sum(spent)))
+                took = time.process_time() - start
+            times[part, share].append(took if part == "step" else sum(spent))
         same = "equal" if torch.equal(logits[-2], logits[-1]) else "NOT equal"
-        for part, label in enumerate(("step", "attention")):
-            flat, shared = (min(pair[part] for pair in times[share][1:]) for share in (False, True))
-            print(f"{name:>8}{label:>11}{flat:>10.3f}{shared:>10.3f}{flat / shared:>8.2f}  {same}", flush=True)
+        for part in ("step", "attention"):
+            flat, shared = (min(times[part, share]) for share in (False, True))
+            print(f"{name:>8}{part:>11}{flat:>10.3f}{shared:>10.3f}{flat / shared:>8.2f}  {same}", flush=True)
 
 
 def machine() -> str:
@@ -222,6 +236,7 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smollm", action="store_true")
+    parser.add_argument("--latents", action="store_true")
     parser.add_argument("--batches", default="1,8,64")
     parser.add_argument("--prompt", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=24)
@@ -242,6 +257,12 @@ def main() -> None:
     )
     if args.shared:
         compare_sharing(args)
+        return
+    if args.latents:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.manual_seed(0)
+            transformers.YoutuForCausalLM(transformers.YoutuConfig(**YOUTU_4_LAYERS)).save_pretrained(folder)
+            compare("Four layers of Youtu-LLM-2B's shape", Path(folder), args)
         return
     compare("nano", resolve_model("nano"), args)
     if args.smollm:

@@ -5,15 +5,18 @@
     python bench/on_gpu.py --total 570              what fits into so many seconds, the most telling parts first
     python bench/on_gpu.py --dry-run                without a GPU: every part as far as a CPU takes it, nothing is kept
 
-A part that fails or outlasts its limit leaves what it had printed by then, and the next one starts. Each table begins
-with the command, the machine, the versions, the commit and the date, and ends with how it went. Nothing need be
-installed but the packages that the parts import: the tree is found as `phloem` wherever it lies.
+A part that fails or outlasts its limit leaves what it had printed by then, and the next one starts; of --total every
+part leaves those behind it what they need at least. Each table begins with the command, the machine, the versions, the
+commit and the date, and ends with how it went. Nothing need be installed but the packages that the parts import: the
+tree is found as `phloem` wherever it lies. A first run compiles a few hundred kernels, so the tests are spread over
+processes if pytest-xdist is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import os
 import signal
 import subprocess
@@ -26,7 +29,11 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-PYTEST = ("-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default", "tests/kernels")
+PYTEST = ("-P", "-m", "pytest", "-v", "--tb=short", "--timeout=400", "-p", "no:cacheprovider", "-W", "default")
+HAS_XDIST = importlib.util.find_spec("xdist") is not None
+SPREAD = ("-n", str(max(1, min(14, (os.cpu_count() or 1) - 2)))) if HAS_XDIST else ()
+GPU_TESTS = ("tests/kernels", "tests/runtime/test_on_gpu.py", "-m", "gpu")
+SHOWN_LINES = 40
 
 
 @dataclass(frozen=True)
@@ -34,28 +41,32 @@ class Part:
     """One command: arguments for Python, here and in a dry run without a GPU."""
 
     table: str  # file name
+    least: float  # seconds
     command: tuple[str, ...]
     dry: tuple[str, ...]
 
 
 PARTS = {
-    "tests": Part("gpu_tests.txt", (*PYTEST, "-m", "gpu"), (*PYTEST, "-m", "gpu", "--collect-only")),
+    "tests": Part("gpu_tests.txt", 150, (*PYTEST, *SPREAD, *GPU_TESTS), (*PYTEST, *GPU_TESTS, "--collect-only", "-q")),
     "attention": Part(
-        "attention_gpu.txt", ("bench/attention.py",), ("bench/attention.py", "--device", "cpu", "--quick")
+        "attention_gpu.txt", 100, ("bench/attention.py",), ("bench/attention.py", "--device", "cpu", "--quick")
     ),
-    "decode_step": Part("decode_step.txt", ("bench/decode_step.py",), ("bench/decode_step.py", "--tiny")),
-    "fit": Part("attention_fit.txt", ("bench/attention.py", "--fit"), ("bench/attention.py", "--fit", "--help")),
-    "sampling": Part("sampling_gpu.txt", ("bench/sampling.py",), ("bench/sampling.py", "--device", "cpu", "--quick")),
+    "decode_step": Part("decode_step.txt", 150, ("bench/decode_step.py",), ("bench/decode_step.py", "--tiny")),
+    "fit": Part("attention_fit.txt", 80, ("bench/attention.py", "--fit"), ("bench/attention.py", "--fit", "--help")),
+    "sampling": Part(
+        "sampling_gpu.txt", 120, ("bench/sampling.py",), ("bench/sampling.py", "--device", "cpu", "--quick")
+    ),
     "device_constraints": Part(
-        "device_constraints_gpu.txt", ("bench/device_constraints.py", "131072"), ("bench/device_constraints.py",)
+        "device_constraints_gpu.txt", 100, ("bench/device_constraints.py", "131072"), ("bench/device_constraints.py",)
     ),
     "configs": Part(
-        "attention_configs.txt", ("bench/attention.py", "--configs"), ("bench/attention.py", "--configs", "--help")
+        "attention_configs.txt", 80, ("bench/attention.py", "--configs"), ("bench/attention.py", "--configs", "--help")
     ),
     "all_kernel_tests": Part(
         "gpu_kernel_tests.txt",
-        (*PYTEST, "--deselect", "tests/kernels/test_compile.py"),
-        (*PYTEST, "--collect-only"),
+        100,
+        (*PYTEST, *SPREAD, "tests/kernels", "--deselect", "tests/kernels/test_compile.py"),
+        (*PYTEST, "tests/kernels", "--collect-only", "-q"),
     ),
 }
 
@@ -130,9 +141,11 @@ def main() -> int:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
         out = Path(folder) / "tables" if arguments.dry_run else arguments.out
         out.mkdir(parents=True, exist_ok=True)
-        for name in arguments.only:
+        for index, name in enumerate(arguments.only):
             part = PARTS[name]
-            limit = min(arguments.limit, end - time.monotonic())
+            kept_free = sum(PARTS[later].least for later in arguments.only[index + 1 :])
+            left = end - time.monotonic()
+            limit = min(arguments.limit, left, max(left - kept_free, part.least))
             if limit < 10:
                 print(f"{name}: no time left")
                 continue
@@ -140,7 +153,7 @@ def main() -> int:
             table = out / part.table
             verdict = run(command, table, limit, environment, head(command, arguments.commit))
             lines = table.read_text().splitlines()
-            shown = lines[:1] + lines[-12:-1] if arguments.dry_run or "complete" not in verdict else lines[:-1]
+            shown = lines[:1] + lines[1:-1][-12 if arguments.dry_run else -SHOWN_LINES :]
             print("\n".join([f"== {name}: {verdict}", *shown]), flush=True)
             all_fine &= verdict.startswith("complete")
     return 0 if all_fine else 1

@@ -5,10 +5,11 @@
     python bench/sampling.py --quick          few rows only
 
 The chain is what most engines do: spread the bit mask, fill with -inf, divide, (sort, cumulate, mask for top-k and
-top-p,) softmax, multinomial. FlashInfer is given logits that torch has masked and divided, which is timed. Beside stand
-the time to read the logits once (the faster of torch's sum and maximum over them), ours as a multiple of it, the
-bytes of logits, masks and summaries that ours reads, as a multiple of the logits, and how often it looks at some groups
-again (`kernels/triton_sample.py`). On a GPU everything runs from CUDA graphs, with the cache cleared in between.
+top-p,) softmax, a draw by exponential noise. FlashInfer is given logits that torch has masked and divided, which is
+timed. Beside stand the time to read the logits once (the faster of torch's sum and maximum over them), ours as a
+multiple of it, the bytes of logits, masks and summaries that ours reads, as a multiple of the logits, and how often it
+looks at some groups again (`kernels/triton_sample.py`). On a GPU everything runs from CUDA graphs, with the cache
+cleared in between.
 
 Logits are random with a few likely tokens, as a language model's are.
 """
@@ -100,7 +101,8 @@ def chain(case: Case, logits: Tensor, table: Tensor | None, rows: Tensor) -> Ten
         share = ordered.softmax(-1)
         dropped = (share.cumsum(-1) - share >= case.top_p) | (ordered == -torch.inf)
         logits = logits.masked_fill(torch.zeros_like(dropped).scatter(1, index, dropped), -torch.inf)
-    return torch.multinomial(logits.softmax(-1), 1)[:, 0]
+    shares = logits.softmax(-1)  # over exponential noise: `torch.multinomial` waits for the host, which no graph may
+    return shares.div_(torch.empty_like(shares).exponential_()).argmax(-1)
 
 
 def flashinfer_call(case: Case, logits: Tensor, table: Tensor | None, rows: Tensor) -> Call | None:

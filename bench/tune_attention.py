@@ -9,12 +9,16 @@ Both time inside CUDA graphs, with the L2 cache flushed in between, and print ta
 from __future__ import annotations
 
 import itertools
+import os
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from unittest.mock import patch
 
 import numpy as np
 import torch
-from attention import LLAMA_8B, Case, Problem, time_on_cuda
+from attention_problem import LLAMA_8B, Case, Problem, time_on_cuda
 from torch import Tensor
 
 from phloem.kernels import attention, triton_attention
@@ -99,10 +103,27 @@ def fit_sharing(quick: bool) -> None:
     print(f"SHARING_COSTS = SharingCosts(partial={fitted.partial:.2g}, launch_bytes={fitted.launch_bytes:.2g})")
 
 
+def compile_config(config: AttentionConfig) -> None:
+    """Launches decode with a configuration, cut into splits and walking them: from then on both lie in Triton's cache.
+
+    What a launch is compiled for are types, strides and the configuration, no lengths.
+    """
+    with patch.object(triton_attention, "attention_config", lambda *_: config):
+        for batch in (1, 64):
+            problem = Problem.of(case := Case("", LLAMA_8B, batch, 512), torch.device("cuda"), torch.bfloat16)
+            with suppress(Exception):  # too much shared memory: it will be reported where it is timed
+                attention(
+                    problem.q, problem.k_cache, problem.v_cache, problem.plan(case, share=False), scale=0.09
+                ).sum().item()
+
+
 def compare_configs(quick: bool) -> None:
     """Decode of 8B's heads with every launch configuration of a grid; bits must agree with the table's own."""
     cases = [Case("8B decode", LLAMA_8B, b, n) for b, n in ((1, 8192), (8, 8192), (64, 8192), (256, 1024))]
-    grid = list(itertools.product((32, 64, 128), (4, 8), (3, 5, 7), (None, 168, 128)))
+    grid = list(itertools.product((32, 64, 128), (4, 8), (3, 5, 7), (None, 168, 128)))[:: 5 if quick else 1]
+    processes = max(1, min(14, (os.cpu_count() or 1) - 2))
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:  # a context of the device each
+        list(pool.map(compile_config, (AttentionConfig(16, *values) for values in grid)))
     for case in cases[:: 3 if quick else 1]:
         problem = Problem.of(case, torch.device("cuda"), torch.bfloat16)
         plan = problem.plan(case, share=False)
@@ -120,7 +141,7 @@ def compare_configs(quick: bool) -> None:
             took = time_on_cuda(lambda: run(looping))  # noqa: B023  # called at once
             print(f"    {factor * processors:5} programs: {took:8.1f} us   {base / took:5.2f} x")
         found = []
-        for keys, warps, stages, registers in grid[:: 5 if quick else 1]:
+        for keys, warps, stages, registers in grid:
             config = AttentionConfig(16, keys, warps, stages, registers)
             with patch.object(triton_attention, "attention_config", lambda *_, config=config: config):
                 try:
@@ -133,4 +154,4 @@ def compare_configs(quick: bool) -> None:
                 (took, f"{config.block_keys:4} keys {warps} warps {stages} stages {registers} registers", worst)
             )
         for took, name, worst in sorted(found)[:8]:
-            print(f"    {name:44} {took:8.1f} us   {base / took:5.2f} x   max diff {worst:.1e}")
+            print(f"    {name:44} {took:8.1f} us   {base / took:5.2f} x   max diff {worst:.1e}", flush=True)

@@ -1,12 +1,14 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
 from .automata import Automata, lay_out_automata
+from .cpu_layers import LayerStack
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
 from .ops import (
     AttentionPlan,
     LinearWeight,
+    LinearWeights,
     LogitEdits,
     Logprobs,
     add_rms_norm,
@@ -16,8 +18,11 @@ from .ops import (
     gelu_tanh_mul,
     latent_attention,
     linear,
+    linear_heads,
     logprobs,
+    mix_experts,
     pack_linear,
+    pack_linears,
     plan_attention,
     rms_norm,
     sample,
@@ -32,7 +37,9 @@ __all__ = [
     "AttentionPlan",
     "Automata",
     "FixedBuffer",
+    "LayerStack",
     "LinearWeight",
+    "LinearWeights",
     "LogitEdits",
     "Logprobs",
     "WorkBuffers",
@@ -46,9 +53,12 @@ __all__ = [
     "latent_attention",
     "lay_out_automata",
     "linear",
+    "linear_heads",
     "logprobs",
+    "mix_experts",
     "num_programs_at_once",
     "pack_linear",
+    "pack_linears",
     "plan_attention",
     "rms_norm",
     "sample",

@@ -31,6 +31,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from . import simd
+from .compiled import compiled
 from .cpu_attention_tile import pair_keys, score_keys, score_pairs, weigh_values
 from .cpu_threads import WORTH_THREADS, thread_team
 from .cpu_work import IS_LAST, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, TABLE_ROW, TILE, CpuWork
@@ -42,12 +43,12 @@ NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, STORED, NUM_TOKENS = 10, 11, 12, 14, 17  # th
 FEW_ROWS = 11  # up to so many it does not pay to pair the keys
 MAX_PACK = 192  # rows that pass over a tile together; their scores stay in the second-level cache
 _FP32, _INT8, _FP8 = range(3)
-_STORED = {torch.float32: _FP32, torch.int8: _INT8, FP8: _FP8}
+KINDS = {torch.float32: _FP32, torch.int8: _INT8, FP8: _FP8}
 # lists of a pack: of its rows the addresses of output and state, position, first and end key of the tile; of the tile
 # the byte offsets of its keys; addresses of what is wanted next, its values and the next tile's keys
 _OUT, _STATE, _POSITION, _BEGIN, _END, _OFFSET, _AHEAD = range(7)
 NUM_LISTS = 7
-_NO_SINKS = np.empty(0, np.float32)
+NO_SINKS = np.empty(0, np.float32)
 
 
 def cpu_attention(
@@ -83,20 +84,20 @@ def cpu_attention(
         num_kv_heads,
         head_dim,
         window,
-        _STORED[k_cache.dtype],
+        KINDS[k_cache.dtype],
         0 if k_scales is None else k_scales.data_ptr(),
         0 if v_scales is None else v_scales.data_ptr(),
         num_tokens,
     )
     factors = (scale * simd.LOG2_E, soft_cap * simd.LOG2_E)
     lists = (work.chain_starts, work.items, work.rows, work.positions, block_tables)
-    sink_logits = _NO_SINKS if sinks is None else sinks.float().contiguous().numpy()
+    sink_logits = NO_SINKS if sinks is None else sinks.float().contiguous().numpy()
     num_multiply_adds = work.num_pairs * num_heads * head_dim * 2
     if num_multiply_adds < WORTH_THREADS:
-        _run_serial(*lists, sink_logits, numbers, factors)
+        run_serial(*lists, sink_logits, numbers, factors)
     else:
         with thread_team(num_multiply_adds) as num_threads:
-            run = _run_serial if num_threads == 1 else _run_parallel
+            run = run_serial if num_threads == 1 else _run_parallel
             run(*lists, sink_logits, numbers, factors)
     return out
 
@@ -372,8 +373,8 @@ def _widen(target, cache, scales, table, shape, strides, stored):  # type: ignor
                 simd.store(to + 4 * d, simd.mul(simd.load_fp8(source + d), scale))
 
 
-@njit(cache=True, nogil=True)
-def _run_serial(chain_starts, items, rows, positions, tables, sinks, numbers, factors):  # type: ignore[no-untyped-def]
+@compiled()
+def run_serial(chain_starts, items, rows, positions, tables, sinks, numbers, factors):  # type: ignore[no-untyped-def]
     """Item by item, all heads of each: in memory the heads of a block are neighbours."""
     states = np.empty((numbers[NUM_TOKENS] * numbers[NUM_HEADS], 2), np.float32)
     lists, floats = _workspace(numbers[HEAD_DIM], numbers[STORED])
@@ -382,7 +383,7 @@ def _run_serial(chain_starts, items, rows, positions, tables, sinks, numbers, fa
             _run_items(i, i + 1, h, items, rows, positions, tables, states, sinks, numbers, factors, lists, floats)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@compiled(parallel=True)
 def _run_parallel(chain_starts, items, rows, positions, tables, sinks, numbers, factors):  # type: ignore[no-untyped-def]
     states = np.empty((numbers[NUM_TOKENS] * numbers[NUM_HEADS], 2), np.float32)
     num_kv_heads = numbers[NUM_KV_HEADS]

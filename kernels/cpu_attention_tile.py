@@ -11,8 +11,6 @@ takes the time when heads are small: over four lanes it is less than half the wo
 
 Invariant: a sum's terms and their order are those of the row alone, so how rows are put together changes no bit.
 Scores: dims d, d + 4, … are four chains, joined as (0+1) + (2+3). Weighted values: keys in order.
-
-Like `simd` these are compiled into their callers: after a change here, delete `kernels/__pycache__`.
 """
 
 from __future__ import annotations

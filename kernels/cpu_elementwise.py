@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from . import simd
+from .compiled import compiled
 from .kv_format import FP8, KV_LIMITS
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     out = torch.empty_like(x)
     num_rows, width = x.shape
-    _norm_rows(
+    norm_rows(
         x.data_ptr(), 0, 0, weight.data_ptr(), out.data_ptr(), num_rows, width, x.stride(0), 0, out.stride(0), eps
     )
     return out
@@ -29,12 +29,12 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
     out, total = torch.empty_like(x), torch.empty_like(x)
     num_rows, width = x.shape
     pointers = (x.data_ptr(), residual.data_ptr(), total.data_ptr(), weight.data_ptr(), out.data_ptr())
-    _norm_rows(*pointers, num_rows, width, x.stride(0), residual.stride(0), out.stride(0), eps)
+    norm_rows(*pointers, num_rows, width, x.stride(0), residual.stride(0), out.stride(0), eps)
     return out, total
 
 
-@njit(cache=True, nogil=True)
-def _norm_rows(x, residual, total, weight, out, num_rows, width, x_stride, residual_stride, out_stride, eps):  # type: ignore[no-untyped-def]  # numba infers
+@compiled()
+def norm_rows(x, residual, total, weight, out, num_rows, width, x_stride, residual_stride, out_stride, eps):  # type: ignore[no-untyped-def]  # numba infers
     """residual 0: none. Four running sums of eight lanes each, joined as a tree."""
     for row in range(num_rows):
         source = x + 4 * row * x_stride
@@ -69,11 +69,11 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
     num_tokens, num_heads, _ = q.shape
     shape = (num_tokens, num_heads, k.shape[1], half)
     tables = (positions.data_ptr(), cos_sin.data_ptr())
-    _rotate(q.data_ptr(), k.data_ptr(), *tables, *shape, *q.stride()[:2], *k.stride()[:2])
+    rotate_heads(q.data_ptr(), k.data_ptr(), *tables, *shape, *q.stride()[:2], *k.stride()[:2])
 
 
-@njit(cache=True, nogil=True)
-def _rotate(q, k, positions, cos_sin, num_tokens, num_heads, num_kv_heads, half, q_token, q_head, k_token, k_head):  # type: ignore[no-untyped-def]
+@compiled()
+def rotate_heads(q, k, positions, cos_sin, num_tokens, num_heads, num_kv_heads, half, q_token, q_head, k_token, k_head):  # type: ignore[no-untyped-def]
     for t in range(num_tokens):
         cos = cos_sin + 8 * half * simd.load_int64(positions + 8 * t)
         for h in range(num_heads + num_kv_heads):
@@ -99,12 +99,12 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
 def _gated(gate_up: Tensor, *, gelu: bool) -> Tensor:
     num_rows, width = gate_up.shape
     out = torch.empty(num_rows, width // 2)
-    _gate_rows(gate_up.data_ptr(), out.data_ptr(), num_rows, width // 2, gate_up.stride(0), gelu)
+    gate_rows(gate_up.data_ptr(), out.data_ptr(), num_rows, width // 2, gate_up.stride(0), gelu)
     return out
 
 
-@njit(cache=True, nogil=True)
-def _gate_rows(gate_up, out, num_rows, width, stride, gelu):  # type: ignore[no-untyped-def]
+@compiled()
+def gate_rows(gate_up, out, num_rows, width, stride, gelu):  # type: ignore[no-untyped-def]
     for row in range(num_rows):
         source, target = gate_up + 4 * row * stride, out + 4 * row * width
         for i in range(0, 4 * width, 32):
@@ -122,11 +122,11 @@ def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tens
     num_tokens, num_kv_heads, head_dim = k.shape
     pointers = (k.data_ptr(), v.data_ptr(), k_cache.data_ptr(), v_cache.data_ptr(), slots.data_ptr())
     shape = (num_tokens, num_kv_heads, head_dim, k_cache.shape[2])
-    _scatter(*pointers, *shape, *k.stride()[:2], *v.stride()[:2], *k_cache.stride()[:3])
+    scatter_heads(*pointers, *shape, *k.stride()[:2], *v.stride()[:2], *k_cache.stride()[:3])
 
 
-@njit(cache=True, nogil=True)
-def _scatter(  # type: ignore[no-untyped-def]
+@compiled()
+def scatter_heads(  # type: ignore[no-untyped-def]
     k,
     v,
     k_cache,
@@ -163,11 +163,11 @@ def write_quantised_kv(
     shape = (num_tokens, num_kv_heads, head_dim, k_cache.shape[2], is_fp8, KV_LIMITS[k_cache.dtype])
     for x, cache, scales in ((k, k_cache, k_scales), (v, v_cache, v_scales)):
         pointers = (x.data_ptr(), cache.data_ptr(), scales.data_ptr(), slots.data_ptr())
-        _scatter_bytes(*pointers, *shape, *x.stride()[:2], *cache.stride()[:3])
+        scatter_bytes(*pointers, *shape, *x.stride()[:2], *cache.stride()[:3])
 
 
-@njit(cache=True, nogil=True)
-def _scatter_bytes(  # type: ignore[no-untyped-def]
+@compiled()
+def scatter_bytes(  # type: ignore[no-untyped-def]
     x,
     cache,
     scales,

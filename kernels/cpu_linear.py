@@ -30,11 +30,12 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
-from numba import njit, prange, types
+from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
+from .compiled import compiled
 from .cpu_threads import WORTH_THREADS, thread_team
 from .linear_weight import PANEL, LinearWeight
 
@@ -58,11 +59,11 @@ def cpu_linear(x: Tensor, weight: LinearWeight) -> Tensor:
     pointers = (x.data_ptr(), 4 * x.stride(0), panels.data_ptr(), weight.is_short, bias.data_ptr(), out.data_ptr())
     work = num_rows * depth * num_panels * PANEL
     if work < WORTH_THREADS:
-        _all_panels(*pointers, num_rows, depth, num_panels)
+        all_panels(*pointers, num_rows, depth, num_panels)
     else:
         with thread_team(work) as num_threads:
             if num_threads == 1:
-                _all_panels(*pointers, num_rows, depth, num_panels)
+                all_panels(*pointers, num_rows, depth, num_panels)
             else:
                 _all_panels_parallel(*pointers, num_rows, depth, num_panels, num_threads)
     return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]
@@ -161,7 +162,7 @@ def _ask_for_line(builder: Any, address: Any) -> None:
     builder.call(function, [builder.inttoptr(address, byte), _INT(0), _INT(3), _INT(1)])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _panels(x, x_stride, weight, is_short, bias, out, out_stride, num_rows, depth, begin, end):  # type: ignore[no-untyped-def]  # numba infers
     """Panels begin … end - 1 of all rows, block of rows by block; a block's rows are dealt evenly to tiles."""
     panel_bytes = (2 if is_short else 4) * PANEL * depth
@@ -187,12 +188,12 @@ def _panels(x, x_stride, weight, is_short, bias, out, out_stride, num_rows, dept
             panel += at_once
 
 
-@njit(cache=True, nogil=True)
-def _all_panels(x, x_stride, weight, is_short, bias, out, num_rows, depth, num_panels):  # type: ignore[no-untyped-def]
+@compiled()
+def all_panels(x, x_stride, weight, is_short, bias, out, num_rows, depth, num_panels):  # type: ignore[no-untyped-def]
     _panels(x, x_stride, weight, is_short, bias, out, 4 * PANEL * num_panels, num_rows, depth, 0, num_panels)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@compiled(parallel=True)
 def _all_panels_parallel(x, x_stride, weight, is_short, bias, out, num_rows, depth, num_panels, num_threads):  # type: ignore[no-untyped-def]
     """Panels are dealt out in runs of fours, a few per thread, so that a slow thread holds nobody up for long."""
     num_tasks = min(4 * num_threads, (num_panels + 3) // 4)

@@ -30,6 +30,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from . import simd
+from .compiled import compiled
 from .cpu_threads import WORTH_THREADS, thread_team
 from .linear_weight import PANEL, LinearWeight, input_range
 
@@ -53,11 +54,11 @@ def cpu_linear_int8(x: Tensor, weight: LinearWeight) -> Tensor:
     shape = (num_rows, depth, num_panels, input_range(depth))
     work = num_rows * depth * num_panels * PANEL
     if work < WORTH_THREADS:
-        _all_panels(*pointers, *shape)
+        all_panels(*pointers, *shape)
     else:
         with thread_team(work) as num_threads:
             if num_threads == 1:
-                _all_panels(*pointers, *shape)
+                all_panels(*pointers, *shape)
             else:
                 _all_panels_parallel(*pointers, *shape, num_threads)
     return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]
@@ -214,13 +215,13 @@ def _panels(whole, steps, weight, scales, bias, out, num_panels, begin, end):  #
             panel += at_once
 
 
-@njit(cache=True, nogil=True)
-def _all_panels(x, x_stride, weight, scales, bias, out, num_rows, depth, num_panels, limit):  # type: ignore[no-untyped-def]
+@compiled()
+def all_panels(x, x_stride, weight, scales, bias, out, num_rows, depth, num_panels, limit):  # type: ignore[no-untyped-def]
     whole, steps = _round_rows(x, x_stride, num_rows, depth, limit)
     _panels(whole, steps, weight, scales, bias, out, num_panels, 0, num_panels)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@compiled(parallel=True)
 def _all_panels_parallel(x, x_stride, weight, scales, bias, out, num_rows, depth, num_panels, limit, num_threads):  # type: ignore[no-untyped-def]
     """Panels are dealt out in runs of fours, a few per thread, so that a slow thread holds nobody up for long."""
     whole, steps = _round_rows(x, x_stride, num_rows, depth, limit)

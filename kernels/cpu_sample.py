@@ -18,6 +18,7 @@ from numba import njit
 from torch import Tensor
 
 from . import simd
+from .compiled import compiled
 from .logit_edits import MAX_COUNT, LogitEdits
 from .reference_sample import GROUP, LARGEST, PHILOX_ROUNDS, Logprobs
 
@@ -89,7 +90,7 @@ def _edited(logits: Tensor, edits: LogitEdits) -> Tensor:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _edit_rows(  # type: ignore[no-untyped-def]  # numba infers
     logits, counts, biases, count_rows, repetition, presence, frequency, drafted, bias_rows
 ):
@@ -111,7 +112,7 @@ def _edit_rows(  # type: ignore[no-untyped-def]  # numba infers
                 x[t] += biases[bias_rows[row], t]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _sample_rows(  # type: ignore[no-untyped-def]  # numba infers
     logits, mask_table, has_mask, mask_rows, temperature, top_k, top_p, min_p, seeds, positions, token_ids
 ):
@@ -349,7 +350,7 @@ def _gumbel(seed, position, index, stream):  # type: ignore[no-untyped-def]
     return -np.log(e)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _report_rows(logits, token_ids, chosen, top_ids, top_values):  # type: ignore[no-untyped-def]
     num_rows, vocab_size = logits.shape
     num_groups = (vocab_size + GROUP - 1) // GROUP

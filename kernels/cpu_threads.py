@@ -18,6 +18,11 @@ WORTH_THREADS = 1 << 22  # multiply-adds of a call: about a millisecond, some fi
 ONE_TEAM = threading.Lock()
 
 
+def is_single() -> bool:
+    """Whether every call computes alone, whatever its size."""
+    return 1 in (torch.get_num_threads(), numba_config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set at run time
+
+
 @contextmanager
 def thread_team(num_multiply_adds: int) -> Iterator[int]:
     """How many threads the call may use, 1 for small work; the team is the caller's until the block ends."""

@@ -51,12 +51,12 @@ class FixedBuffer:
         return array
 
     def send(self) -> None:
-        """Queues the copy of what was staged to the front of `tensor` on the current stream; returns at once."""
+        """Queues the copy of what was staged to the front of `tensor` on its device's current stream."""
         size = self._num_staged
         self.tensor[:size].copy_(self._copies[self._turn][:size], non_blocking=True)
         if self.tensor.is_cuda:
             event = self._events[self._turn] or torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch has no types
-            event.record()
+            event.record(torch.cuda.current_stream(self.tensor.device))
             self._events[self._turn] = event
 
     def _allocate(self, size: int, dtype: torch.dtype, device: torch.device) -> None:

@@ -82,8 +82,8 @@ def attention_config(
         return AttentionConfig(block_rows, 32, num_warps, 5, 168 if is_one_of_three else most_registers(num_warps))
     block_keys = 32 if head_dim > 128 or block_rows * head_dim > 64 * 128 else 64
     num_warps = 4 if block_rows * head_dim <= 32 * 128 else 8
-    if block_rows == 16 and head_dim <= 64:  # more than three programs
-        return AttentionConfig(block_rows, block_keys, num_warps, 5)
+    if block_rows == 16 and head_dim <= 64:  # four programs; some compilers would spill to fit a fifth
+        return AttentionConfig(block_rows, block_keys, num_warps, 5, 128)
     return AttentionConfig(block_rows, block_keys, num_warps, 5, 168 if is_one_of_three else most_registers(num_warps))
 
 
@@ -95,6 +95,30 @@ def most_registers(num_warps: int) -> int:
 def latent_config(block_rows: int, itemsize: int) -> AttentionConfig:
     """How to launch a tile class of attention over latents, whose keys are four times as wide as those of heads."""
     return AttentionConfig(block_rows, 32 if itemsize == 2 and block_rows == 16 else 16, 8, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsConfig:
+    """One launch of the product of rows with their experts' weights: outputs and inputs of a tile."""
+
+    block_rows: int
+    block_outputs: int
+    block_depth: int
+    num_warps: int
+    num_stages: int
+
+
+def experts_config(num_pairs: int, num_experts: int, itemsize: int, *, deterministic: bool) -> ExpertsConfig:
+    """How to multiply num_pairs rows with the weights of so many experts.
+
+    With few rows for each expert the product is bound by reading weights, and a tile is as narrow as the tensor cores
+    have it. deterministic: one tile for all steps, hence one MMA instruction.
+    """
+    if itemsize == 4:
+        return ExpertsConfig(16, 64, 32, 4, 3)
+    if deterministic or num_pairs > 16 * num_experts:
+        return ExpertsConfig(64, 128, 64, 8, 3)
+    return ExpertsConfig(16, 64, 128, 4, 4)
 
 
 def elementwise_warps(width: int) -> int:

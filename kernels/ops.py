@@ -1,6 +1,7 @@
 """The one place that chooses who computes: Triton on CUDA, compiled loops for fp32 on the CPU, torch for the rest.
 
-Triton is imported when the first CUDA tensor shows up; a CPU machine does not need it.
+Triton is imported when the first CUDA tensor shows up; a CPU machine does not need it. It launches on the current
+device, so with several GPUs the caller makes that of the tensors the current one (`torch.cuda.device`).
 
 Every function here has a twin of the same name and signature in `reference.py`, where the contract of each is
 written. Results do not alias their inputs unless said so.
@@ -15,10 +16,12 @@ from torch import Tensor
 from . import cpu_elementwise, cpu_sample, reference
 from .automata import Automata
 from .cpu_attention import cpu_attention
+from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
 from .cpu_linear_int8 import cpu_linear_int8
 from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
+from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
 from .logit_edits import LogitEdits
 from .reference_sample import Logprobs
 from .work_list import AttentionPlan, plan_attention
@@ -26,6 +29,7 @@ from .work_list import AttentionPlan, plan_attention
 __all__ = [
     "AttentionPlan",
     "LinearWeight",
+    "LinearWeights",
     "LogitEdits",
     "Logprobs",
     "add_rms_norm",
@@ -35,8 +39,11 @@ __all__ = [
     "gelu_tanh_mul",
     "latent_attention",
     "linear",
+    "linear_heads",
     "logprobs",
+    "mix_experts",
     "pack_linear",
+    "pack_linears",
     "plan_attention",
     "rms_norm",
     "sample",
@@ -73,6 +80,30 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     if weight.row_tile:
         return tiled_linear(x, weight)
     return F.linear(x, weight.stored, weight.bias)
+
+
+def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
+    """`x[:, h] @ weight[h].T` for every head: x `[T, H, K]` -> `[T, H, N]`. Bits as in `linear`."""
+    if weight.stored is not None:
+        return batched_linear_heads(x, weight.stored, weight.row_tile)
+    return torch.stack([linear(x[:, head], packed) for head, packed in enumerate(weight.packed)], dim=1)
+
+
+def mix_experts(
+    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, is_gelu: bool = False
+) -> Tensor:
+    """The sum of each row's chosen experts, each times its share: x `[T, C]` -> `[T, C]`.
+
+    chosen `[T, k]` int64 and shares `[T, k]` fp32; an expert is `down(gated(gate_up(row)))`. Bits as in `linear`.
+    """
+    if x.is_cuda:
+        from . import triton_experts
+
+        return triton_experts.mix_experts(x, chosen, shares, gate_up, down, is_gelu=is_gelu)
+    gated = gelu_tanh_mul if is_gelu else silu_mul
+    return mix_by_expert(
+        x, chosen, shares, lambda expert, rows: linear(gated(linear(rows, gate_up.one(expert))), down.one(expert))
+    )
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -22,6 +22,7 @@ from torch import Tensor
 from .automata import Automata
 from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
+from .linear_weights import LinearWeights
 from .reference_sample import Logprobs, logprobs, sample
 from .work_list import AttentionPlan
 
@@ -36,7 +37,9 @@ __all__ = [
     "gelu_tanh_mul",
     "latent_attention",
     "linear",
+    "linear_heads",
     "logprobs",
+    "mix_experts",
     "rms_norm",
     "sample",
     "silu_mul",
@@ -64,6 +67,30 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     if weight.bias is not None:
         product = product + weight.bias[: weight.num_outputs].float()
     return product.to(x.dtype)
+
+
+def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
+    """`x[:, h] @ weight[h].T` for every head: x `[T, H, K]` -> `[T, H, N]`, as `linear` would."""
+    if weight.packed:
+        return torch.stack([linear(x[:, head], packed) for head, packed in enumerate(weight.packed)], dim=1)
+    return torch.einsum("thk,hnk->thn", x.float(), weight.matrices().float()).to(x.dtype)
+
+
+def mix_experts(
+    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, is_gelu: bool = False
+) -> Tensor:
+    """The sum of each row's chosen experts, each times its share: x `[T, C]` -> `[T, C]`, rounded once at the end.
+
+    chosen `[T, k]` int64, shares `[T, k]` fp32; expert e is `down[e](gated(gate_up[e](row)))`, silu or gelu_tanh.
+    """
+    gated = gelu_tanh_mul if is_gelu else silu_mul
+    rows = []
+    for row, experts, parts in zip(x, chosen.tolist(), shares, strict=True):
+        results = [
+            linear(gated(linear(row[None], gate_up.one(expert))), down.one(expert)).float() for expert in experts
+        ]
+        rows.append((torch.cat(results) * parts[:, None]).sum(0))
+    return torch.stack(rows).to(x.dtype) if rows else torch.empty_like(x)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

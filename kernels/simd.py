@@ -7,9 +7,6 @@ is the same in every loop and on every machine that rounds as IEEE 754 says; wid
 only change the speed. It knows nothing of attention.
 
 Addresses are integers in bytes (`tensor.data_ptr() + ...`); nothing is bounds-checked.
-
-These are compiled into their callers, and numba's on-disk cache watches the caller's file only: after a
-change here, delete `kernels/__pycache__`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from .automata import Automata
 LANES = 32
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+@triton.jit(do_not_specialize=("num_rows",))  # type: ignore[untyped-decorator]  # triton has no types
 def walk_tokens(
     token_ids_ptr: tl.tensor,  # [R] int64
     states_ptr: tl.tensor,  # [R] int32

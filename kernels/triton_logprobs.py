@@ -15,7 +15,8 @@ from .reference_sample import Logprobs
 from .triton_scores import GROUP, Summaries, load_raw, summarise_raw
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+# compiled once, whatever number of tokens is asked for and wherever a request's rows begin
+@triton.jit(do_not_specialize=("num_top",), do_not_specialize_on_alignment=("token_ids_ptr",))  # type: ignore[untyped-decorator]  # triton has no types
 def report_logprobs(
     logits_ptr: tl.tensor,  # [R, V]
     tops_ptr: tl.tensor,  # [R, G] fp32, of the raw logits

@@ -31,7 +31,7 @@ from .launch import most_registers
 from .logit_edits import LogitEdits
 from .reference_sample import Logprobs
 from .triton_logprobs import report
-from .triton_scores import GROUP, NUM_WARPS, TILE_GROUPS, load_scores, open_row, row_arguments, summarise
+from .triton_scores import GROUP, NUM_WARPS, STEP_SIZES, TILE_GROUPS, load_scores, open_row, row_arguments, summarise
 
 ROUNDS = tl.constexpr(reference_sample.PHILOX_ROUNDS)
 
@@ -253,7 +253,7 @@ def draw(
     return token
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+@triton.jit(do_not_specialize=STEP_SIZES)  # type: ignore[untyped-decorator]  # triton has no types
 def choose_tokens(
     logits_ptr: tl.tensor,  # as in `summarise_groups`
     mask_ptr: tl.tensor,

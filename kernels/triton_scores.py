@@ -25,6 +25,8 @@ GROUP = tl.constexpr(reference_sample.GROUP)
 TILE_GROUPS = tl.constexpr(32)
 MOST = tl.constexpr(reference_sample.LARGEST)
 NUM_WARPS = 8
+# sizes that change from step to step: no kernel is compiled for some values of them apart
+STEP_SIZES = ("mask_stride", "num_masks", "num_counts", "num_biases", "num_drafted")
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -39,7 +41,9 @@ def open_row(row: tl.tensor, logits: tl.tensor, masks: tl.tensor, penalties: tl.
     """What `load_scores` needs to know of one row, as a tuple. The arguments are the kernels' own, in four tuples."""
     logits_ptr, logits_stride, vocab_size, temperature_ptr = logits
     mask_ptr, mask_rows_ptr, mask_stride, num_masks = masks
-    (counts_ptr, count_rows_ptr, num_counts), factors, (drafted_ptr, num_drafted) = penalties
+    counted, factors, drafted = penalties
+    counts_ptr, count_rows_ptr, num_counts = counted
+    drafted_ptr, num_drafted = drafted
     biases_ptr, bias_rows_ptr, num_biases = biases
     repetition_ptr, presence_ptr, frequency_ptr = factors
     temperature = tl.load(temperature_ptr + row)
@@ -111,7 +115,7 @@ def may_write(opened: tl.tensor, first_group: tl.tensor) -> tl.tensor:
     return found != 0
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+@triton.jit(do_not_specialize=STEP_SIZES)  # type: ignore[untyped-decorator]  # triton has no types
 def summarise_groups(
     logits_ptr: tl.tensor,  # [R, V]
     mask_ptr: tl.tensor,  # [M, W] int32

@@ -20,10 +20,12 @@ Knows no requests, no model and no scheduler. Capturing is the `Recorder`'s, so 
 
 from __future__ import annotations
 
+import gc
 import warnings
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -51,15 +53,21 @@ class Recorder(Protocol):
 
 
 class CudaRecorder:
-    """CUDA graphs. They share one pool of memory, for only one runs at a time."""
+    """CUDA graphs of one device. They share one pool of memory, for only one runs at a time.
 
-    def __init__(self) -> None:
+    They are captured on a stream of its own: the one that torch would take is shared by the whole process, and belongs
+    to whichever device captured first.
+    """
+
+    def __init__(self, device: torch.device) -> None:
         self._pool = torch.cuda.graph_pool_handle()
+        self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types
 
     def record(self, step: Step) -> Step:
         graph = torch.cuda.CUDAGraph()
         # what other threads do on the device meanwhile is no part of it, and no error
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        capture = torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local")
+        with _without_garbage(), capture:
             output = step()
 
         def replay() -> Tensor:
@@ -67,6 +75,18 @@ class CudaRecorder:
             return output
 
         return replay
+
+
+@contextmanager
+def _without_garbage() -> Iterator[None]:
+    """No collection meanwhile: freeing memory, events or modules of the device would end a capture."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class DecodeGraphs:

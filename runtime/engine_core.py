@@ -90,7 +90,8 @@ class EngineCore:
             clock=clock,
         )
         records = config.cuda_graphs and loaded.device.type == "cuda"
-        self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device, CudaRecorder() if records else None)
+        recorder = CudaRecorder(loaded.device) if records else None
+        self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device, recorder)
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         self._stepper = Stepper(
             self._scheduler,

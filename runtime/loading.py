@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import ConfigError
-from ..kernels import FP8
+from ..kernels import FP8, is_quantised
 from .cache.kv_cache import KVCache
 from .config import EngineConfig
+from .device import find_device
 from .models import Decoder, ModelConfig, resolve_model
 from .tokenizer.tokenizer import Tokenizer
 
@@ -39,10 +40,12 @@ def load(config: EngineConfig) -> LoadedModel:
         ConfigError: an unknown device or dtype.
         ModelError: the checkpoint cannot be loaded.
     """
-    device = _device(config.device)
+    device = find_device(config.device)
     folder = resolve_model(config.model)
-    dtype = _dtype(config.dtype, ModelConfig.from_folder(folder), device)
+    model = ModelConfig.from_folder(folder)
+    dtype = _dtype(config.dtype, model, device)
     kv_dtype = KV_DTYPES.get(config.kv_dtype, dtype)
+    check_kv_dtype(model, kv_dtype)
     if kv_dtype == FP8 and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 9):
         raise ConfigError('kv_dtype: "fp8" needs a GPU of compute capability 8.9 or above; use "int8"')
     int8 = config.quantise == "int8"
@@ -73,7 +76,16 @@ def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
         head_dim=model.head_dim,
         dtype=loaded.kv_dtype,
         device=loaded.device,
+        num_parts=model.num_kv_parts,
     )
+
+
+def check_kv_dtype(model: ModelConfig, kv_dtype: torch.dtype) -> None:
+    """Raises ConfigError if the model's cache cannot be kept in a type."""
+    if model.latent is not None and is_quantised(kv_dtype):
+        raise ConfigError(
+            f'kv_dtype: {model.architecture} keeps latents, which are not rounded to a byte; leave it "auto"'
+        )
 
 
 def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
@@ -90,6 +102,7 @@ def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, devi
         block_size=config.block_size,
         head_dim=model.head_dim,
         dtype=dtype,
+        num_parts=model.num_kv_parts,
     )
     memory = config.kv_memory_bytes
     if memory is None:
@@ -106,20 +119,6 @@ def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, devi
             f" ({config.block_size} tokens); raise it or lower block_size"
         )
     return memory // block_bytes
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f'device: {name!r} is not a device; use "auto", "cpu" or "cuda"') from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f'device: {name!r} asked for, but no CUDA device is usable; use device="cpu"')
-    if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f'device: {name!r} is not supported; use "auto", "cpu" or "cuda"')
-    return device
 
 
 def _dtype(name: str, model: ModelConfig, device: torch.device) -> torch.dtype:

@@ -15,6 +15,7 @@ from ..kernels import AttentionPlan, WorkBuffers, num_programs_at_once, plan_att
 from .batch import Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder
+from .device import on_device
 from .models import ModelConfig
 
 
@@ -53,9 +54,10 @@ class ModelRunner:
         self._device = device
         self._graphs: DecodeGraphs | None = None
         if recorder is not None:
-            buffers = WorkBuffers(device, num_programs_at_once(device))
             vocab_size = decoder.config.vocab_size
-            self._graphs = DecodeGraphs(self._plan, self._forward, buffers, recorder, vocab_size=vocab_size)
+            with on_device(device):  # pinned memory is taken through the current device
+                buffers = WorkBuffers(device, num_programs_at_once(device))
+                self._graphs = DecodeGraphs(self._plan, self._forward, buffers, recorder, vocab_size=vocab_size)
         self.num_forwards = 0
         self.num_computed_tokens = 0
 
@@ -67,10 +69,11 @@ class ModelRunner:
         """
         self.num_forwards += 1
         self.num_computed_tokens += len(batch.token_ids)
-        if self._graphs is not None and self._graphs.fits(batch):
-            return self._graphs.forward(batch)
-        token_ids, positions, slots = map(self._to_device, (batch.token_ids, batch.positions, batch.slots))
-        return self._forward(token_ids, positions, self._plan(batch), slots, self._to_device(batch.logits_rows))
+        with on_device(self._device):
+            if self._graphs is not None and self._graphs.fits(batch):
+                return self._graphs.forward(batch)
+            token_ids, positions, slots = map(self._to_device, (batch.token_ids, batch.positions, batch.slots))
+            return self._forward(token_ids, positions, self._plan(batch), slots, self._to_device(batch.logits_rows))
 
     def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:
         config = self._decoder.config

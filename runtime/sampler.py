@@ -22,6 +22,7 @@ from ..errors import RequestError
 from ..fsm import Cursor
 from ..kernels import LogitEdits, Logprobs, ops
 from .batch import Batch, Extend
+from .device import on_device
 from .edit_table import EditTable
 from .mask_table import MaskTable
 from .request import TokenLogprob
@@ -90,6 +91,10 @@ class Sampler:
     @torch.inference_mode()
     def choose(self, logits: torch.Tensor, batch: Batch) -> list[Choice]:
         """Decides every wanted row of `logits` `[R, vocab_size]`."""
+        with on_device(self._device):
+            return self._choose(logits, batch)
+
+    def _choose(self, logits: torch.Tensor, batch: Batch) -> list[Choice]:
         self._masks.begin_step()
         self._edits.begin_step()
         choices = [Choice() for _ in batch.extends]
@@ -223,7 +228,8 @@ class Sampler:
     ) -> tuple[torch.Tensor, Logprobs | None]:
         """The tokens of the gathered rows, and log-probabilities unless `num_top` is None."""
         num_rows = len(rows)
-        packed = np.empty((len(_COLUMN_TYPES), num_rows), np.int64)
+        # every column begins at a multiple of 16 bytes, or an odd number of rows would need kernels of its own
+        packed = np.empty((len(_COLUMN_TYPES), num_rows + num_rows % 2), np.int64)
         for column, values, (dtype, _) in zip(packed, zip(*rows, strict=True), _COLUMN_TYPES, strict=True):
             column.view(dtype)[:num_rows] = values
         sent = torch.from_numpy(packed).to(self._device)

@@ -3,9 +3,9 @@
     python scripts/check_kernels.py             all kernels, configurations and architectures
     python scripts/check_kernels.py --subset    a representative part, for the test suite
 
-For each: registers per thread, shared memory per program, programs that fit on a multiprocessor, and for
-attention the K/V buffers in flight (how many tiles the software pipeline holds). It fails (exit status 1) on a
-compile error, on spilled registers, on more shared memory than the architecture has, and on a KV loop with
+For each: registers per thread, shared memory per program, programs that fit on a multiprocessor, and for attention
+the K/V buffers in flight (how many tiles the software pipeline holds), for experts those of weights. It fails (exit
+status 1) on a compile error, on spilled registers, on more shared memory than the architecture has, and on a loop with
 fewer than two buffers, which would wait for every load. Needs triton with its bundled ptxas and cuobjdump.
 """
 
@@ -45,6 +45,7 @@ class Case:
     oldest: int = 80  # the first architecture it must compile for
     max_registers: int | None = None  # per thread; None: the compiler's choice
     tiles: int = 2  # streamed per step: keys and values, or latents, which are both
+    streamed: str = "KV"
 
 
 def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[str, Any]) -> dict[str, str]:
@@ -172,6 +173,43 @@ def latent_cases(subset: bool) -> Iterator[Case]:
     yield Case("write latents", scatter_latents, types, {"WIDTH": rank + rotary, "BLOCK": 1024})
 
 
+def expert_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import experts_config
+    from phloem.kernels.triton_experts import SUM_BLOCK, multiply_tiles, sum_choices
+
+    ints = {"order_ptr": "*i64", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
+    for element, num_experts, num_chosen in (("bf16", 128, 8), ("fp16", 8, 2), ("fp32", 60, 4))[: 1 if subset else 3]:
+        itemsize = 4 if element == "fp32" else 2
+        configs = {experts_config(pairs, num_experts, itemsize, deterministic=False) for pairs in (1, 1 << 20)}
+        for config in sorted(configs, key=lambda config: config.block_rows):
+            for in_order in (True,) if subset else (True, False):
+                constants = {
+                    "NUM_CHOSEN": num_chosen,
+                    "IN_ORDER": in_order,
+                    "BLOCK_EXPERTS": 1 << (num_experts - 1).bit_length(),
+                    "BLOCK_ROWS": config.block_rows,
+                    "BLOCK_OUTPUTS": config.block_outputs,
+                    "BLOCK_DEPTH": config.block_depth,
+                    "STAGES": config.num_stages,
+                }
+                yield Case(
+                    f"experts {element} {num_chosen} of {num_experts} rows{config.block_rows} "
+                    f"{'gate, up' if in_order else 'down'}",
+                    multiply_tiles,
+                    _pointers(multiply_tiles, element, ints, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_outputs, config.block_depth, itemsize),
+                    frozenset({"num_experts"}),
+                    tiles=1,
+                    streamed="weights",
+                )
+        constants = {"NUM_CHOSEN": num_chosen, "COLUMNS": SUM_BLOCK}
+        types = _pointers(sum_choices, element, {"shares_ptr": "*fp32"}, constants)
+        yield Case(f"experts {element} sum of {num_chosen}", sum_choices, types, constants)
+
+
 def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
     from phloem.kernels.triton_advance import LANES, walk_tokens
@@ -248,7 +286,9 @@ def compile_case(case: Case, arch: int) -> Any:
 
     names = case.kernel.arg_names
     signature = {name: "constexpr" if name in case.constants else case.types[name] for name in names}
-    divided = [n for n, kind in case.types.items() if n not in case.undivided and not kind.startswith("fp")]
+    open_ones = {p.name for p in case.kernel.params if p.do_not_specialize or p.do_not_specialize_on_alignment}
+    undivided = case.undivided | open_ones
+    divided = [n for n, kind in case.types.items() if n not in undivided and not kind.startswith("fp")]
     source = ASTSource(
         case.kernel,
         signature,
@@ -301,12 +341,12 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
         if buffers < 2:
             faults.append("fewer than two buffers in flight")
         in_flight = programs * buffers * case.tiles * keys * dim * itemsize // 1024
-        line += f" {buffers} buffers, {in_flight:4} KiB of KV in flight"
+        line += f" {buffers} buffers, {in_flight:4} KiB of {case.streamed} in flight"
     return f"{line}  {case.name}", faults
 
 
 def all_cases(subset: bool) -> list[Case]:
-    return list(chain(*(cases(subset) for cases in (attention_cases, latent_cases, other_cases))))
+    return list(chain(*(cases(subset) for cases in (attention_cases, latent_cases, expert_cases, other_cases))))
 
 
 def check_one(subset: bool, index: int, arch: int) -> tuple[str, list[str]]:

@@ -49,8 +49,9 @@ def _torch() -> str:
 
     if not torch.cuda.is_available():
         return f"no CUDA device; the CPU is used with {torch.get_num_threads()} threads"
-    properties = torch.cuda.get_device_properties(0)
-    return f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+    devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    names = [f"cuda:{i} {found.name}, {found.total_memory / 2**30:.0f} GiB" for i, found in enumerate(devices)]
+    return f"{'; '.join(names)}; CUDA {torch.version.cuda}"
 
 
 def _tokenizer() -> str:

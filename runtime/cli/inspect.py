@@ -108,7 +108,19 @@ def _checkpoint(model: str) -> str:
     folder = resolve_model(model)
     config = ModelConfig.from_folder(folder)
     tokenizer = Tokenizer.from_folder(folder)
-    kv_bytes = 2 * config.num_layers * config.num_kv_heads * config.head_dim * config.dtype.itemsize
+    per_layer = config.num_kv_parts * config.num_kv_heads * config.head_dim
+    kv_bytes = per_layer * config.num_layers * config.dtype.itemsize
+    heads = f"{config.num_heads} query, {config.num_kv_heads} KV, head dim {config.head_dim}"
+    if config.latent is not None:
+        heads = (
+            f"{config.num_heads}, over latents of {config.latent.rank} and rotary keys of {config.latent.rotary_dim}"
+        )
+    experts = []
+    if config.experts is not None:
+        found = config.experts
+        shared = f", a shared one of {found.shared_size}" if found.shared_size else ""
+        where = f"in {sum(found.has_experts)} layers"
+        experts = [("experts", f"{found.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}")]
     template = tokenizer.chat_template
     facts = [
         ("folder", str(folder)),
@@ -116,8 +128,9 @@ def _checkpoint(model: str) -> str:
         ("architecture", config.architecture),
         ("parameters", f"{sum(count_parameters(config)):,}"),
         ("layers", str(config.num_layers)),
-        ("heads", f"{config.num_heads} query, {config.num_kv_heads} KV, head dim {config.head_dim}"),
+        ("heads", heads),
         ("width", f"{config.hidden_size}, inner {config.intermediate_size}"),
+        *experts,
         ("context", f"{config.max_position_embeddings:,} tokens"),
         ("stored as", str(config.dtype).removeprefix("torch.")),
         ("KV per token", f"{kv_bytes:,} bytes as stored"),

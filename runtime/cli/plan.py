@@ -31,13 +31,16 @@ def plan(
     quantise: Annotated[
         Quantise, option("--quantise", help="Round the weights: int8, a scale per output.", env="QUANTISE")
     ] = Quantise.none,
+    device: Annotated[
+        str, option("--device", help="cpu: count as the engine keeps a model there.", env="DEVICE")
+    ] = "auto",
     context: Annotated[
         list[int] | None, option("--context", help="Length of a request in tokens (repeatable).", env="CONTEXT")
     ] = None,
     prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.", env="PREFIX")] = 2000,
     as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
 ) -> None:
-    """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token."""
+    """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token (1 × with latents)."""
     if memory is not None and kv_memory is not None:
         raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
     from ..models import ModelConfig, resolve_model
@@ -46,8 +49,9 @@ def plan(
     config = ModelConfig.from_folder(resolve_model(model))
     device_bytes = size(memory) if memory is not None else None
     pool_bytes = size(kv_memory) if kv_memory is not None else None
+    on_cpu = device.partition(":")[0] == "cpu"
     if device_bytes is None and pool_bytes is None:
-        device_bytes, pool_bytes = _here()
+        device_bytes, pool_bytes, on_cpu = _here(device)
     capacity = planner.plan(
         config,
         device_memory_bytes=device_bytes,
@@ -56,21 +60,24 @@ def plan(
         weight_dtype=_dtype("--dtype", dtype),
         kv_dtype=_dtype("--kv-dtype", kv_dtype, is_kv=True),
         quantise=quantise.value,
+        on_cpu=on_cpu,
         context_lens=context or None,
         prefix_len=prefix_len,
     )
     typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2) if as_json else planner.table(capacity))
 
 
-def _here() -> tuple[int | None, int | None]:
-    """(Memory of the GPU, None), or (None, what the engine sets aside for the pool on a CPU)."""
+def _here(device: str) -> tuple[int | None, int | None, bool]:
+    """(Memory of the GPU, None, False), or (None, what the engine sets aside for the pool on a CPU, True)."""
     import torch
 
+    from ..device import find_device
     from ..loading import CPU_POOL_BYTES
 
-    if torch.cuda.is_available():
-        return int(torch.cuda.get_device_properties(0).total_memory), None
-    return None, CPU_POOL_BYTES
+    found = find_device(device)
+    if found.type == "cuda":
+        return int(torch.cuda.get_device_properties(found).total_memory), None, False
+    return None, CPU_POOL_BYTES, True
 
 
 def _dtype(flag: str, name: str | None, is_kv: bool = False) -> torch.dtype | None:

@@ -158,12 +158,14 @@ def serve(
         engine = load_engine(model, settings)
         from ..async_engine import AsyncEngine
         from ..garbage import settle
+        from ..huge_pages import gather
         from ..warm_up import warm_up as warm
 
         if warm_up:
             with busy("warming up (the first time takes about a minute)"):
                 warm(engine)
         settle()
+        gather()
         served = AsyncEngine(engine)
         try:
             num_blocks = engine.statistics().num_blocks

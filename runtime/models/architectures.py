@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from .experts_config import ExpertNames, ExpertOptions
 from .json_file import Fields
 
 WindowRule = Callable[[Fields, int], list[bool]]
@@ -40,11 +41,15 @@ class Architecture:
         qk_norm: an RMSNorm on every query and key head before RoPE.
         sandwich_norms: a second norm after attention and after the MLP, before the residual sum.
         norm_offset: added to every norm weight (Gemma stores w - 1).
-        scale_embedding: token embeddings are multiplied by sqrt(hidden_size).
+        scale_embedding: token embeddings are multiplied by sqrt(hidden_size), or by this key of `config.json`.
+        depth_scale: what a layer adds is multiplied by `scale_depth / sqrt(num_hidden_layers)`.
+        width_scale: the last hidden state is divided by `hidden_size / dim_model_base`.
         gelu: the gate is GELU (tanh form) whatever `hidden_act` says; otherwise it must say silu.
         tied: what an absent `tie_word_embeddings` means.
         sliding: which layers have a window when the configuration names one but lists no `layer_types`.
+        is_latent: multi-head latent attention; `interleaved`: what an absent `rope_interleave` means there.
         local_theta: layers with a window have a rope of their own, with this default base (0: they do not).
+        experts: MLPs are mixtures of experts; None: they are not.
     """
 
     names: LayerNames = LayerNames()
@@ -53,11 +58,16 @@ class Architecture:
     qk_norm: bool = False
     sandwich_norms: bool = False
     norm_offset: float = 0.0
-    scale_embedding: bool = False
+    scale_embedding: bool | str = False
+    depth_scale: bool = False
+    width_scale: bool = False
     gelu: bool = False
     tied: bool = False
     sliding: WindowRule | None = None
+    is_latent: bool = False
+    interleaved: bool = False
     local_theta: float = 0.0
+    experts: ExpertOptions | None = None
 
 
 def _all_layers(fields: Fields, num_layers: int) -> list[bool]:
@@ -100,6 +110,10 @@ _GEMMA2 = replace(
     sliding=_every_other,
 )
 
+_MIXTRAL = ExpertNames(
+    router="block_sparse_moe.gate", expert="block_sparse_moe.experts.{}", gate="w1", up="w3", down="w2"
+)
+
 ARCHITECTURES: dict[str, Architecture] = {
     "LlamaForCausalLM": _LLAMA,  # Llama 2 and 3, SmolLM and SmolLM2, TinyLlama, Yi …
     "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=_all_layers),
@@ -109,6 +123,21 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
+    "YoutuForCausalLM": replace(_LLAMA, tied=True, is_latent=True, interleaved=True),
+    "MiniCPM3ForCausalLM": replace(
+        _LLAMA, tied=True, is_latent=True, scale_embedding="scale_emb", depth_scale=True, width_scale=True
+    ),
+    "MixtralForCausalLM": replace(
+        _LLAMA, qkv_bias=False, o_bias=False, sliding=_all_layers, experts=ExpertOptions(_MIXTRAL, normalises=True)
+    ),
+    "Qwen3MoeForCausalLM": replace(_LLAMA, qk_norm=True, sliding=_if_enabled, experts=ExpertOptions()),
+    "DeepseekV2ForCausalLM": replace(_LLAMA, is_latent=True, interleaved=True, experts=ExpertOptions()),
+    "DeepseekV3ForCausalLM": replace(
+        _LLAMA,
+        is_latent=True,
+        interleaved=True,
+        experts=ExpertOptions(scoring="sigmoid", normalises=True, has_bias=True, counts_top=2),
+    ),
     "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=_all_but_every_nth, local_theta=10_000.0),
 }
 
@@ -120,6 +149,12 @@ BY_MODEL_TYPE: dict[str, str] = {
     "qwen3": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
     "phi3": "Phi3ForCausalLM",
+    "youtu": "YoutuForCausalLM",
+    "minicpm3": "MiniCPM3ForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+    "deepseek_v2": "DeepseekV2ForCausalLM",
+    "deepseek_v3": "DeepseekV3ForCausalLM",
     "gemma": "GemmaForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",

@@ -7,6 +7,7 @@ the whole model or one per layer type.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,9 @@ import torch
 
 from ...errors import ModelError
 from .architectures import ARCHITECTURES, BY_MODEL_TYPE, Architecture
+from .experts_config import ExpertsConfig
 from .json_file import Fields, read_json_object
+from .latent_config import LatentConfig, attention_scale
 from .rope import RopeConfig
 
 Activation = Literal["silu", "gelu_tanh"]
@@ -42,12 +45,18 @@ class ModelConfig:
     Attributes:
         architecture: class name in transformers, a key of `ARCHITECTURES`.
         options: the architecture's row of options.
-        head_dim: elements of one query, key or value head.
-        intermediate_size: width of the MLP's gate (and of its up-projection).
+        num_kv_heads, head_dim: heads that the cache keeps of a token, and elements of one, of queries too; with latents
+            one head, as wide as what is kept.
+        intermediate_size: width of the MLP's gate (and of its up-projection), where it is no mixture of experts.
         layers: one entry per layer.
+        latent: the widths of latent attention; None: every head has keys and values of its own.
+        experts: the mixtures of experts in place of MLPs; None: there are none.
         ropes: the distinct rotary embeddings; most models have one.
         qkv_bias, o_bias, mlp_bias: whether these projections add a bias.
         activation: of the MLP's gate.
+        embedding_scale: factor on token embeddings.
+        residual_scale: factor on what attention and MLP add.
+        width_scale: factor on the last hidden state.
         attention_scale: factor on q·k.
         attention_soft_cap, logits_soft_cap: `cap · tanh(x / cap)`; 0: off.
         max_position_embeddings: the context the model was made for, in tokens.
@@ -65,6 +74,8 @@ class ModelConfig:
     head_dim: int
     intermediate_size: int
     layers: tuple[LayerConfig, ...]
+    latent: LatentConfig | None
+    experts: ExpertsConfig | None
     ropes: tuple[RopeConfig, ...]
     rms_norm_eps: float
     qkv_bias: bool
@@ -72,6 +83,9 @@ class ModelConfig:
     mlp_bias: bool
     tie_word_embeddings: bool
     activation: Activation
+    embedding_scale: float
+    residual_scale: float
+    width_scale: float
     attention_scale: float
     attention_soft_cap: float
     logits_soft_cap: float
@@ -84,10 +98,24 @@ class ModelConfig:
     def num_layers(self) -> int:
         return len(self.layers)
 
+    def experts_of(self, index: int) -> ExpertsConfig | None:
+        """The mixture in place of a layer's MLP; None: it has an MLP."""
+        return self.experts if self.experts is not None and self.experts.has_experts[index] else None
+
     @property
     def qkv_size(self) -> int:
-        """Rows of the fused query, key and value projection."""
+        """Rows of the fused query, key and value projection, of heads with keys and values of their own."""
         return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+
+    @property
+    def attended_size(self) -> int:
+        """Inputs of the output projection: a value for every head."""
+        return self.num_heads * (self.head_dim if self.latent is None else self.latent.value_dim)
+
+    @property
+    def num_kv_parts(self) -> int:
+        """Tensors that the cache keeps per layer: keys and values, or latents."""
+        return 2 if self.latent is None else 1
 
     @staticmethod
     def from_folder(path: str | Path) -> ModelConfig:
@@ -118,16 +146,16 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         raise ModelError(f"{fields.place}: quantization_config ({method}) is not supported; use the original weights")
     num_layers = fields.integer("num_hidden_layers")
     hidden_size, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
-    num_kv_heads = fields.integer("num_key_value_heads", num_heads)
-    if num_heads % num_kv_heads:
-        raise fields.odd("num_key_value_heads", f"a divisor of num_attention_heads ({num_heads})")
-    if "head_dim" not in fields and hidden_size % num_heads:
-        raise fields.odd("hidden_size", f"a multiple of num_attention_heads ({num_heads}), or an explicit head_dim")
-    head_dim = fields.integer("head_dim", hidden_size // num_heads)
+    latent = _latent(fields, options, hidden_size // num_heads)
+    num_kv_heads, head_dim = _heads(fields, hidden_size, num_heads) if latent is None else (1, latent.width)
     max_positions = fields.integer("max_position_embeddings")
     windows = _windows(fields, options, num_layers)
-    ropes, rope_of_layer = _ropes(fields, options, windows, head_dim, max_positions)
-    scalar = fields.number("query_pre_attn_scalar", float(head_dim))
+    rotary_dim = head_dim if latent is None else latent.rotary_dim
+    ropes, rope_of_layer = _ropes(fields, options, windows, rotary_dim, max_positions)
+    if latent is None:
+        scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
+    else:
+        scale = attention_scale(latent, _rope_section(fields))
     vocab_size = fields.integer("vocab_size")
     return ModelConfig(
         architecture=architecture,
@@ -139,6 +167,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         head_dim=head_dim,
         intermediate_size=fields.integer("intermediate_size"),
         layers=tuple(map(LayerConfig, windows, rope_of_layer)),
+        latent=latent,
+        experts=ExpertsConfig.from_fields(fields, options.experts, num_layers) if options.experts else None,
         ropes=ropes,
         rms_norm_eps=fields.number("rms_norm_eps", 1e-6),
         qkv_bias=_bias(fields, options.qkv_bias),
@@ -146,7 +176,10 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         mlp_bias=fields.boolean("mlp_bias", False),
         tie_word_embeddings=fields.boolean("tie_word_embeddings", options.tied),
         activation=_activation(fields, options),
-        attention_scale=scalar**-0.5,
+        embedding_scale=_embedding_scale(fields, options, hidden_size),
+        residual_scale=_residual_scale(fields, options, num_layers),
+        width_scale=fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0,
+        attention_scale=scale,
         attention_soft_cap=fields.number("attn_logit_softcapping", 0.0, above=-1.0),
         logits_soft_cap=fields.number("final_logit_softcapping", 0.0, above=-1.0),
         max_position_embeddings=max_positions,
@@ -170,6 +203,34 @@ def _architecture(fields: Fields) -> str:
     raise ModelError(f"{fields.place}: architecture {found} is not supported; phloem runs {known}")
 
 
+def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:
+    """Number of KV heads, and elements of a head."""
+    num_kv_heads = fields.integer("num_key_value_heads", num_heads)
+    if num_heads % num_kv_heads:
+        raise fields.odd("num_key_value_heads", f"a divisor of num_attention_heads ({num_heads})")
+    if "head_dim" not in fields and hidden_size % num_heads:
+        raise fields.odd("hidden_size", f"a multiple of num_attention_heads ({num_heads}), or an explicit head_dim")
+    return num_kv_heads, fields.integer("head_dim", hidden_size // num_heads)
+
+
+def _latent(fields: Fields, options: Architecture, value_dim: int) -> LatentConfig | None:
+    if not options.is_latent:
+        return None
+    has_bias = _bias(fields, options.qkv_bias)
+    return LatentConfig.from_fields(fields, value_dim=value_dim, is_interleaved=options.interleaved, has_bias=has_bias)
+
+
+def _embedding_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
+    if isinstance(options.scale_embedding, str):
+        return fields.number(options.scale_embedding, 1.0)
+    return math.sqrt(hidden_size) if options.scale_embedding else 1.0
+
+
+def _residual_scale(fields: Fields, options: Architecture, num_layers: int) -> float:
+    depth = math.sqrt(num_layers)
+    return fields.number("scale_depth", depth) / depth if options.depth_scale else 1.0
+
+
 def _windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
     if options.sliding is None or "sliding_window" not in fields:
         return [0] * num_layers
@@ -188,7 +249,7 @@ def _ropes(
     fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
 ) -> tuple[tuple[RopeConfig, ...], list[int]]:
     """The distinct ropes, and for every layer which one it uses (-1: none)."""
-    parameters = fields.section("rope_parameters" if "rope_parameters" in fields else "rope_scaling")
+    parameters = _rope_section(fields)
     per_type = any(isinstance(value, dict) for value in parameters.values.values())
 
     def read(section: Fields, theta: float) -> RopeConfig:
@@ -213,6 +274,10 @@ def _ropes(
             raise fields.odd("no_rope_layers", f"{len(windows)} entries, each 1 (positions) or 0 (none)")
         used = [rope if keep else -1 for rope, keep in zip(used, keeps, strict=True)]
     return tuple(ropes), used
+
+
+def _rope_section(fields: Fields) -> Fields:
+    return fields.section("rope_parameters" if "rope_parameters" in fields else "rope_scaling")
 
 
 def _bias(fields: Fields, option: bool | str) -> bool:

@@ -9,6 +9,8 @@ Per layer::
     x ─ norm ─ qkv ─ (q, k norm) ─ rope ─ write KV ─ attention ─ o ─(norm)─ + ─ norm ─ gate·up ─ down ─(norm)─ +
     └──────────────────────── residual ─────────────────────────────────────┘└──────────── residual ───────────┘
 
+With latent attention (`latent.py`) queries meet one vector per token instead of keys and values of their own.
+
 Cost: four matrix products per layer (q, k, v and gate, up are stacked when loading). In the last layer only the rows
 whose logits are wanted go on after the attention; with none wanted it ends at the KV write. In fp32 on the CPU no op
 lets a row's bits depend on the other rows: a token's logits are the same alone, in a batch, or behind a cached prefix.
@@ -16,7 +18,6 @@ lets a row's bits depend on the other rows: a token's logits are the same alone,
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,17 +25,22 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ...errors import ModelError
-from ...kernels import LinearWeight, ops, pack_linear
+from ...kernels import LayerStack, LinearWeight, ops
 from .config import LayerConfig, ModelConfig
+from .experts import ExpertsWeights, mixture, read_experts
+from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
+from .reader import Reader
 from .rope import rope_table
-from .weights import Checkpoint, open_checkpoint
+from .weights import open_checkpoint
 
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
 
 class KVTensors(Protocol):
-    """One tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`, and its scales if it is quantised."""
+    """One tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`, and its scales if it is quantised.
+
+    Latents are in `keys`; there are no values then.
+    """
 
     keys: list[Tensor]
     values: list[Tensor]
@@ -47,15 +53,17 @@ class LayerWeights:
     """One layer's weights; norms are fp32 with Gemma's offset added, None where the architecture has none."""
 
     input_norm: Tensor
-    qkv: LinearWeight  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim
+    qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
     q_norm: Tensor | None  # [head_dim]
     k_norm: Tensor | None
-    o: LinearWeight  # num_heads · head_dim -> hidden_size
+    o: LinearWeight  # attended_size -> hidden_size
     post_attention_norm: Tensor | None
     mlp_norm: Tensor
-    gate_up: LinearWeight  # hidden_size -> 2 · intermediate_size
-    down: LinearWeight  # intermediate_size -> hidden_size
+    gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts
+    down: LinearWeight | None  # intermediate_size -> hidden_size
     post_mlp_norm: Tensor | None
+    latent: LatentWeights | None = None  # in place of qkv
+    experts: ExpertsWeights | None = None  # in place of gate_up and down
 
 
 class Decoder:
@@ -65,6 +73,7 @@ class Decoder:
         config: what the checkpoint says about itself.
         device, dtype: of weights and activations; logits are always fp32.
         max_positions: every position of a step must be below it.
+        stack: all layers but the last, for steps that can run them in one call; None: op by op, to the same bits.
     """
 
     def __init__(
@@ -87,8 +96,9 @@ class Decoder:
         self._lm_head = lm_head
         self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         # rounded as transformers rounds it: the factor is an activation
-        self._embedding_scale = float(torch.tensor(math.sqrt(config.hidden_size)).to(self.dtype))
+        self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gated = ops.silu_mul if config.activation == "silu" else ops.gelu_tanh_mul
+        self.stack = self._stack_layers(layers)
 
     @staticmethod
     def from_folder(
@@ -114,10 +124,10 @@ class Decoder:
         config = ModelConfig.from_folder(folder)
         with open_checkpoint(folder, dtype or config.dtype) as checkpoint:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
-            reader = _Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, int8)
+            reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, int8)
             embedding = reader.matrix(f"{prefix}embed_tokens.weight", config.vocab_size, config.hidden_size)
-            layers = [reader.layer(index) for index in range(config.num_layers)]
-            final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size)
+            layers = [_read_layer(reader, f"{prefix}layers.{index}.", index) for index in range(config.num_layers)]
+            final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size) * config.width_scale
             lm_head = embedding
             if not config.tie_word_embeddings:
                 lm_head = reader.matrix("lm_head.weight", config.vocab_size, config.hidden_size)
@@ -136,7 +146,11 @@ class Decoder:
         """Bytes of all weights on the device, the tied embedding counted once."""
         parts = {id(part): part for part in (self._embedding, self._lm_head, self._final_norm)}
         for _, layer in self._layers:
-            parts |= {id(part): part for name in layer.__slots__ if (part := getattr(layer, name)) is not None}
+            groups: list[LayerWeights | LatentWeights | ExpertsWeights | None] = [layer, layer.latent, layer.experts]
+            for weights in groups:
+                if weights is not None:
+                    found = [getattr(weights, name) for name in weights.__slots__ if name not in ("latent", "experts")]
+                    parts |= {id(part): part for part in found if part is not None}
         return sum(part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts.values())
 
     @torch.inference_mode()
@@ -155,49 +169,108 @@ class Decoder:
         rows whose logits are wanted, None: all. Returns `[R, vocab_size]` fp32.
         """
         x = self._embedding.rows(token_ids)
-        if self.config.options.scale_embedding:
+        if self._embedding_scale != 1.0:
             x = x * self._embedding_scale
         eps = self.config.rms_norm_eps
         normed, residual = ops.rms_norm(x, self._layers[0][1].input_norm, eps), x
-        last = len(self._layers) - 1
-        for index, (spec, weights) in enumerate(self._layers):
-            keys, values = kv_cache.keys[index], kv_cache.values[index]
-            key_scales, value_scales = kv_cache.key_scales[index], kv_cache.value_scales[index]
-            q, k, v = self._qkv(normed, spec, weights, positions)
-            ops.write_kv(k, v, keys, values, slots, key_scales, value_scales)
+        first, last, scale = 0, len(self._layers) - 1, self.config.residual_scale
+        if self.stack is not None and self.stack.fits(plan, kv_cache.keys[0], kv_cache.values[0]):
+            cache = (kv_cache.keys, kv_cache.values, kv_cache.key_scales, kv_cache.value_scales)
+            normed, residual = self.stack.run(normed, residual, positions, slots, plan, *cache)
+            first = last
+        for index, (_, weights) in enumerate(self._layers[first:], first):
+            q = self._write_kv(index, normed, positions, kv_cache, slots)
             if index == last and logits_rows is not None and logits_rows.shape[0] == 0:
                 return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
-            attended = ops.attention(
-                q,
-                keys,
-                values,
-                plan,
-                scale=self.config.attention_scale,
-                window=spec.window,
-                soft_cap=self.config.attention_soft_cap,
-                k_scales=key_scales,
-                v_scales=value_scales,
-            ).flatten(1)
+            attended = self._attend(index, q, kv_cache, plan)
             if index == last and logits_rows is not None:
                 attended, residual = attended[logits_rows], residual[logits_rows]
             x = ops.linear(attended, weights.o)
             if weights.post_attention_norm is not None:
                 x = ops.rms_norm(x, weights.post_attention_norm, eps)
+            if scale != 1.0:
+                x = x * scale
             normed, residual = ops.add_rms_norm(x, residual, weights.mlp_norm, eps)
-            x = ops.linear(self._gated(ops.linear(normed, weights.gate_up)), weights.down)
+            x = self._mlp(normed, weights)
             if weights.post_mlp_norm is not None:
                 x = ops.rms_norm(x, weights.post_mlp_norm, eps)
+            if scale != 1.0:
+                x = x * scale
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = ops.add_rms_norm(x, residual, following, eps)
         logits = ops.linear(normed, self._lm_head).float()
         cap = self.config.logits_soft_cap
         return cap * torch.tanh(logits / cap) if cap else logits
 
+    def _stack_layers(self, layers: list[LayerWeights]) -> LayerStack | None:
+        """All layers but the last, if the CPU's compiled loops can read them."""
+        config, specs = self.config, [spec for spec, _ in self._layers]
+        ropes = [self._rope_tables[spec.rope] if spec.rope >= 0 else None for spec in specs]
+        if (
+            len(layers) < 2
+            or self.device.type != "cpu"
+            or config.residual_scale != 1.0
+            or not LayerStack.can_hold(layers, ropes, config.head_dim)
+        ):
+            return None
+        return LayerStack(
+            layers[:-1],
+            [following.input_norm for following in layers[1:]],
+            ropes[:-1],
+            [spec.window for spec in specs[:-1]],
+            heads=(config.num_heads, config.num_kv_heads, config.head_dim),
+            factors=(config.attention_scale, config.attention_soft_cap),
+            eps=config.rms_norm_eps,
+            is_gelu=config.activation != "silu",
+        )
+
+    def _write_kv(self, index: int, normed: Tensor, positions: Tensor, kv_cache: KVTensors, slots: Tensor) -> Tensor:
+        """Queries `[T, H, head_dim]`; what they meet of these tokens is in the cache of the layer then."""
+        spec, layer = self._layers[index]
+        keys, latent = kv_cache.keys[index], self.config.latent
+        if latent is not None and layer.latent is not None:
+            table = self._rope_tables[spec.rope]
+            q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
+            ops.write_latents(latents, keys[:, 0], slots)
+            return q
+        q, k, v = self._qkv(normed, spec, layer, positions)
+        scales = kv_cache.key_scales[index], kv_cache.value_scales[index]
+        ops.write_kv(k, v, keys, kv_cache.values[index], slots, *scales)
+        return q
+
+    def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
+        """Values of all heads side by side, `[T, attended_size]`."""
+        spec, layer = self._layers[index]
+        config, keys = self.config, kv_cache.keys[index]
+        if config.latent is not None and layer.latent is not None:
+            scale, rank = config.attention_scale, config.latent.rank
+            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank), layer.latent)
+        return ops.attention(
+            q,
+            keys,
+            kv_cache.values[index],
+            plan,
+            scale=config.attention_scale,
+            window=spec.window,
+            soft_cap=config.attention_soft_cap,
+            k_scales=kv_cache.key_scales[index],
+            v_scales=kv_cache.value_scales[index],
+        ).flatten(1)
+
+    def _mlp(self, normed: Tensor, weights: LayerWeights) -> Tensor:
+        """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
+        if weights.experts is not None and self.config.experts is not None:
+            return mixture(normed, weights.experts, self.config.experts, is_gelu=self.config.activation != "silu")
+        assert weights.gate_up is not None
+        assert weights.down is not None
+        return ops.linear(self._gated(ops.linear(normed, weights.gate_up)), weights.down)
+
     def _qkv(
         self, normed: Tensor, spec: LayerConfig, weights: LayerWeights, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `[T, H, D]`, keys and values `[T, Hkv, D]`, normed and turned; views of one tensor where possible."""
         config = self.config
+        assert weights.qkv is not None
         heads = ops.linear(normed, weights.qkv).view(len(positions), -1, config.head_dim)
         q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
         if weights.q_norm is not None and weights.k_norm is not None:
@@ -208,66 +281,26 @@ class Decoder:
         return q, k, v
 
 
-class _Reader:
-    """Reads a checkpoint's tensors under the names and in the shapes that the configuration implies."""
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        checkpoint: Checkpoint,
-        prefix: str,
-        device: torch.device,
-        row_tile: int,
-        int8: bool,
-    ) -> None:
-        self._config = config
-        self._checkpoint = checkpoint
-        self._prefix = prefix
-        self._device = device
-        self._row_tile = row_tile
-        self._int8 = int8
-
-    def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
-        weight = self._checkpoint.read(name, (num_rows, num_columns), device=self._device)
-        return pack_linear(weight, row_tile=self._row_tile, int8=self._int8)
-
-    def norm(self, name: str, size: int) -> Tensor:
-        return self._checkpoint.read(name, (size,), device=self._device).float() + self._config.options.norm_offset
-
-    def layer(self, index: int) -> LayerWeights:
-        config, names = self._config, self._config.options.names
-        base = f"{self._prefix}layers.{index}."
-        hidden, inner, head_dim = config.hidden_size, config.intermediate_size, config.head_dim
-        q_size, kv_size = config.num_heads * head_dim, config.num_kv_heads * head_dim
-        qkv_rows = [q_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
-        mlp_rows = [2 * inner // len(names.gate_up)] * len(names.gate_up)
-        qk_norm, sandwich = config.options.qk_norm, config.options.sandwich_norms
-        return LayerWeights(
-            input_norm=self.norm(f"{base}{names.input_norm}.weight", hidden),
-            qkv=self._linear(base, names.qkv, qkv_rows, hidden, config.qkv_bias),
-            q_norm=self.norm(f"{base}{names.q_norm}.weight", head_dim) if qk_norm else None,
-            k_norm=self.norm(f"{base}{names.k_norm}.weight", head_dim) if qk_norm else None,
-            o=self._linear(base, (names.o,), [hidden], q_size, config.o_bias),
-            post_attention_norm=self.norm(f"{base}{names.post_attention_norm}.weight", hidden) if sandwich else None,
-            mlp_norm=self.norm(f"{base}{names.mlp_norm}.weight", hidden),
-            gate_up=self._linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias),
-            down=self._linear(base, (names.down,), [hidden], inner, config.mlp_bias),
-            post_mlp_norm=self.norm(f"{base}{names.post_mlp_norm}.weight", hidden) if sandwich else None,
-        )
-
-    def refuse_unread(self) -> None:
-        """An overlooked tensor would make a model that runs and answers nonsense."""
-        ignored = ["rotary_emb."] + (["lm_head.weight"] if self._config.tie_word_embeddings else [])
-        unread = self._checkpoint.unread(ignored)
-        if unread:
-            raise ModelError(
-                f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "
-                f"{self._config.architecture} as config.json describes it; is config.json its own?"
-            )
-
-    def _linear(self, base: str, names: tuple[str, ...], rows: list[int], columns: int, has_bias: bool) -> LinearWeight:
-        """The projections `names` stacked into one."""
-        read = self._checkpoint.read_stacked
-        weight = read([f"{base}{name}.weight" for name in names], rows, [columns], device=self._device)
-        bias = read([f"{base}{name}.bias" for name in names], rows, [], device=self._device) if has_bias else None
-        return pack_linear(weight, bias, row_tile=self._row_tile, int8=self._int8)
+def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
+    """The tensors below `base` (`model.layers.<i>.`)."""
+    config, names = reader.config, reader.config.options.names
+    hidden, inner = config.hidden_size, config.intermediate_size
+    mlp_rows = [2 * inner // len(names.gate_up)] * len(names.gate_up)
+    sandwich = config.options.sandwich_norms
+    latent, experts, is_normed = config.latent, config.experts_of(index), config.options.qk_norm
+    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    rows = [q_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
+    return LayerWeights(
+        input_norm=reader.norm(f"{base}{names.input_norm}.weight", hidden),
+        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias) if latent is None else None,
+        q_norm=reader.norm(f"{base}{names.q_norm}.weight", config.head_dim) if is_normed else None,
+        k_norm=reader.norm(f"{base}{names.k_norm}.weight", config.head_dim) if is_normed else None,
+        o=reader.linear(base, (names.o,), [hidden], config.attended_size, config.o_bias),
+        post_attention_norm=reader.norm(f"{base}{names.post_attention_norm}.weight", hidden) if sandwich else None,
+        mlp_norm=reader.norm(f"{base}{names.mlp_norm}.weight", hidden),
+        gate_up=reader.linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias) if experts is None else None,
+        down=reader.linear(base, (names.down,), [hidden], inner, config.mlp_bias) if experts is None else None,
+        post_mlp_norm=reader.norm(f"{base}{names.post_mlp_norm}.weight", hidden) if sandwich else None,
+        latent=None if latent is None else read_latent_weights(reader, f"{base}self_attn.", latent),
+        experts=None if experts is None else read_experts(reader, base, experts),
+    )

@@ -6,13 +6,13 @@ blocks per request. Only the share of a device that is left to activations is a 
 ::
 
     memory  │ weights │ KV pool = share × rest                         │ activations, libraries │
-    pool    │ block │ block │ …      block = 2 · layers · kv_heads · head_dim · block_size · bytes
+    pool    │ block │ block │ …      block = parts · layers · kv_heads · head_dim · block_size · bytes
     request │ whole blocks of its context; blocks of a shared prefix are counted once for all
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ import torch
 from ...errors import ConfigError
 from ..cache.kv_cache import KVCache
 from ..config import Quantisation
-from ..loading import GPU_POOL_SHARE
+from ..loading import GPU_POOL_SHARE, check_kv_dtype
 from ..models import ModelConfig
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -48,7 +48,8 @@ class CapacityPlan:
 
     Attributes:
         num_parameters, weight_bytes: of the model; a tied embedding counts once.
-        kv_bytes_per_token: 2 · layers · kv_heads · bytes of a head in the KV type, its scale included.
+        num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
+        kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
         memory_bytes: of the device; None: the pool was given.
         pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used.
         prefix_len: the shared prefix assumed by `num_sharing_requests`; only its whole blocks are shared.
@@ -57,6 +58,7 @@ class CapacityPlan:
     architecture: str
     num_parameters: int
     weight_bytes: int
+    num_kv_parts: int
     kv_bytes_per_token: int
     block_size: int
     memory_bytes: int | None
@@ -80,17 +82,19 @@ def plan(
     weight_dtype: torch.dtype | None = None,
     kv_dtype: torch.dtype | None = None,
     quantise: Quantisation = "none",
+    on_cpu: bool = False,
     context_lens: Sequence[int] | None = None,
     prefix_len: int = 2000,
 ) -> CapacityPlan:
     """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
 
     quantise: "int8" counts weights as the engine's setting of that name keeps them, with a scale per output. Types
-    default to the checkpoint's; context_lens to powers of two up to the model's own context; prefix_len is the
+    default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
+    (`kernels.linear_weight`); context_lens to powers of two up to the model's own context; prefix_len is the
     prefix that requests are assumed to share (0: none). A model that does not fit gives a plan with 0 blocks.
 
     Raises:
-        ConfigError: not exactly one of the two sizes, or a size or length below 1.
+        ConfigError: not exactly one of the two sizes, a size or length below 1, or a KV type that does not fit.
     """
     if (device_memory_bytes is None) == (pool_bytes is None):
         raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
@@ -100,21 +104,31 @@ def plan(
     sizes = [device_memory_bytes or pool_bytes or 0, block_size, *context_lens]
     if min(sizes) < 1 or prefix_len < 0:
         raise ConfigError("plan: sizes and lengths must be at least 1, and prefix_len at least 0")
-    num_norms, num_others = count_parameters(config)
-    kv_dtype = kv_dtype or config.dtype
-    weight_bytes = 4 * num_norms + num_others * (weight_dtype or config.dtype).itemsize
+    num_norms, num_routers, num_others = count_parameters(config)
+    num_outputs, num_biases = count_outputs(config)
+    weight_dtype = weight_dtype or (torch.float32 if on_cpu else config.dtype)
+    kv_dtype = kv_dtype or (weight_dtype if on_cpu else config.dtype)
+    check_kv_dtype(config, kv_dtype)
+    held = weight_dtype
+    if on_cpu and weight_dtype is torch.float32 and config.dtype is torch.bfloat16:
+        held = config.dtype
+    matrix_bytes = (num_others - num_biases) * held.itemsize
     if quantise == "int8":
-        num_outputs, num_biases = count_outputs(config)
-        weight_bytes = 4 * num_norms + (num_others - num_biases) + 4 * (num_outputs + num_biases)
+        matrix_bytes, weight_dtype = num_others - num_biases + 4 * num_outputs, torch.float32
+    is_short = (on_cpu or quantise == "int8") and torch.bfloat16 in (config.dtype, weight_dtype)
+    weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
+    weight_bytes += matrix_bytes + num_biases * weight_dtype.itemsize
     if device_memory_bytes is not None:
         pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * GPU_POOL_SHARE)
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
-    block_bytes = KVCache.bytes_per_block(**shape, block_size=block_size, dtype=kv_dtype)
+    parts = config.num_kv_parts
+    block_bytes = KVCache.bytes_per_block(**shape, block_size=block_size, dtype=kv_dtype, num_parts=parts)
     num_blocks = (pool_bytes or 0) // block_bytes
     return CapacityPlan(
         architecture=config.architecture,
-        num_parameters=num_norms + num_others,
+        num_parameters=num_norms + num_routers + num_others,
         weight_bytes=weight_bytes,
+        num_kv_parts=parts,
         kv_bytes_per_token=block_bytes // block_size,
         block_size=block_size,
         memory_bytes=device_memory_bytes,
@@ -125,27 +139,59 @@ def plan(
     )
 
 
-def count_parameters(config: ModelConfig) -> tuple[int, int]:
-    """(Numbers in norms, which the decoder keeps as fp32; numbers in all other tensors)."""
-    hidden = config.hidden_size
+def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
+    """(Numbers in norms, which the decoder keeps as fp32; in routers, which it rounds to nothing less; in the rest)."""
+    hidden, experts = config.hidden_size, config.experts
     norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + 2 * config.head_dim * config.options.qk_norm
-    embeddings = config.vocab_size * hidden * (1 if config.tie_word_embeddings else 2)
-    layers = config.num_layers * count_layer_weights(config) + count_outputs(config)[1]
-    return config.num_layers * norms + hidden, layers + embeddings
+    if config.latent is not None:
+        norms += config.latent.num_norms
+    num_norms, num_routed = config.num_layers * norms + hidden, 0
+    if experts is not None:
+        num_routed = sum(experts.has_experts) * experts.num_experts
+        num_norms += num_routed * experts.options.has_bias
+    matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
+    return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
 
 
 def count_outputs(config: ModelConfig) -> tuple[int, int]:
-    """(Rows of all matrices, which have a scale each where weights are int8; numbers in biases)."""
+    """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases)."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    rows = config.num_layers * (config.qkv_size + 2 * inner + 2 * hidden)
-    biases = config.qkv_size * config.qkv_bias + hidden * config.o_bias + (2 * inner + hidden) * config.mlp_bias
-    return rows + config.vocab_size * (1 if config.tie_word_embeddings else 2), config.num_layers * biases
+    num_head_biases = config.qkv_size * config.qkv_bias
+    if config.latent is not None:
+        num_head_biases = config.latent.num_biases(config.num_heads)
+    num_mlps = config.num_layers - (sum(config.experts.has_experts) if config.experts is not None else 0)
+    biases = config.num_layers * (num_head_biases + hidden * config.o_bias)
+    return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (2 * inner + hidden) * config.mlp_bias
 
 
-def count_layer_weights(config: ModelConfig) -> int:
-    """Numbers in the matrices of one layer: each is one multiplication and one addition per token."""
-    heads_size = config.num_heads * config.head_dim
-    return config.hidden_size * (config.qkv_size + heads_size + 3 * config.intermediate_size)
+def count_multiplications(config: ModelConfig) -> int:
+    """Multiplications, each with an addition, of one token with the matrices of all layers; it meets few experts."""
+    total = 0
+    for index in range(config.num_layers):
+        experts = config.experts_of(index)
+        if experts is not None:
+            total += experts.num_experts * config.hidden_size
+        num_experts = experts.num_chosen if experts is not None else 0
+        total += sum(outputs * inputs for outputs, inputs in _layer_matrices(config, index, num_experts))
+    return total
+
+
+def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
+    """(Outputs, inputs) of all matrices but routers, a tied embedding once."""
+    for index in range(config.num_layers):
+        yield from _layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
+    for _ in range(1 if config.tie_word_embeddings else 2):
+        yield config.vocab_size, config.hidden_size
+
+
+def _layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
+    """(Outputs, inputs) of the matrices of one layer but its router, with so many of its experts, if it has any."""
+    hidden, inner, experts = config.hidden_size, config.intermediate_size, config.experts_of(index)
+    heads = [(config.qkv_size, hidden)]
+    if config.latent is not None:
+        heads = config.latent.shapes(hidden, config.num_heads)
+    mlp = [(2 * inner, hidden), (hidden, inner)] if experts is None else experts.shapes(hidden, num_experts)
+    return [*heads, (hidden, config.attended_size), *mlp]
 
 
 def table(capacity: CapacityPlan) -> str:
@@ -153,7 +199,10 @@ def table(capacity: CapacityPlan) -> str:
     facts = [
         ("model", f"{capacity.architecture}, {_parameters(capacity.num_parameters)} parameters"),
         ("weights", _bytes(capacity.weight_bytes)),
-        ("KV per token", f"{_bytes(capacity.kv_bytes_per_token)} (2 × layers × kv_heads × head_dim × bytes)"),
+        (
+            "KV per token",
+            f"{_bytes(capacity.kv_bytes_per_token)} ({capacity.num_kv_parts} × layers × kv_heads × head_dim × bytes)",
+        ),
         ("memory", "not given" if capacity.memory_bytes is None else _bytes(capacity.memory_bytes)),
         ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),
         ("tokens", f"{capacity.num_tokens:,}"),

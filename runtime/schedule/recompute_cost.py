@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Callable
 
 from ..models import ModelConfig
-from .planner import count_layer_weights
+from .planner import count_multiplications
 
 
 def recompute_cost(config: ModelConfig, block_size: int) -> Callable[[int], float]:
     """FLOPs of the block that ends at a given token. Never falls with the position; O(distinct windows)."""
-    matrices = 2.0 * block_size * config.num_layers * count_layer_weights(config)
-    per_key = 4.0 * config.num_heads * config.head_dim
+    matrices = 2.0 * block_size * count_multiplications(config)
+    per_key = 4.0 * config.num_heads * config.head_dim  # with latents a little less: rotary parts have no values
     num_layers = tuple(Counter(layer.window for layer in config.layers).items())
 
     def cost(end: int) -> float:

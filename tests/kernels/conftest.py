@@ -36,11 +36,6 @@ if not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu") and not HAS_GPU:
-        pytest.skip("no CUDA device")
-
-
 @pytest.fixture(scope="session")
 def device() -> torch.device:
     """Where Triton kernels run."""
@@ -198,7 +193,8 @@ def run_steps() -> Callable[..., list[Tensor]]:
     def run(decoder: Decoder, recorder: Recorder | None, kv_dtype: torch.dtype, count: int) -> list[Tensor]:
         config, device = decoder.config, decoder.device
         shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
-        cache = KVCache(**shape, num_blocks=99, block_size=16, dtype=kv_dtype, device=device)
+        parts = config.num_kv_parts
+        cache = KVCache(**shape, num_blocks=99, block_size=16, dtype=kv_dtype, device=device, num_parts=parts)
         runner = ModelRunner(decoder, cache, device, recorder)
         tables = np.random.default_rng(0).permutation(99).reshape(3, 33).astype(np.int32)
         lens, found = np.array([250, 3, 40], np.int32), []

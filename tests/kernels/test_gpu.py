@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from phloem import kernels
 from phloem.kernels import reference
 from phloem.runtime.decode_graphs import CudaRecorder, Step
 from phloem.runtime.models import Decoder, resolve_model
+
+from ..runtime.test_models import CASES, save_random_model
 
 pytestmark = pytest.mark.gpu
 
@@ -101,6 +104,17 @@ def test_sampling_of_whole_vocabularies(vocab_size: int, dtype: torch.dtype) -> 
         assert torch.equal(alone, token_ids[r : r + 1]) and torch.equal(own.top, found.top[r : r + 1])
 
 
+def test_a_model_with_latents_computes_what_it_computes_on_the_cpu(
+    tmp_path: Path, run_steps: Callable[..., list[torch.Tensor]]
+) -> None:
+    save_random_model(tmp_path, *CASES["youtu-whole-queries"])
+    decoders = [Decoder.from_folder(tmp_path, device=device, max_positions=512) for device in ("cuda", "cpu")]
+    recorders = (CudaRecorder(torch.device("cuda")), None)
+    found, expected = (run_steps(*pair, torch.float32, 12) for pair in zip(decoders, recorders, strict=True))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.cpu(), other, atol=2e-3, rtol=2e-3)
+
+
 @pytest.mark.parametrize("kv_dtype", [torch.bfloat16, torch.int8], ids=str)
 def test_replayed_steps_have_the_bits_of_the_same_steps_launched_kernel_by_kernel(
     kv_dtype: torch.dtype, run_steps: Callable[..., list[torch.Tensor]]
@@ -111,6 +125,7 @@ def test_replayed_steps_have_the_bits_of_the_same_steps_launched_kernel_by_kerne
         def record(self, step: Step) -> Step:
             return step
 
-    replayed, launched = (run_steps(decoder, each, kv_dtype, 12) for each in (CudaRecorder(), Relaunching()))
+    recorders = (CudaRecorder(torch.device("cuda")), Relaunching())
+    replayed, launched = (run_steps(decoder, each, kv_dtype, 12) for each in recorders)
     for one, other in zip(replayed, launched, strict=True):
         assert torch.equal(one, other)

@@ -180,3 +180,26 @@ def test_int8_rows_and_bytes() -> None:
 def test_int8_is_refused_where_nothing_computes_it() -> None:
     with pytest.raises(ValueError, match=r"int8 weights are made of fp32 on the CPU, not of torch\.bfloat16"):
         ops.pack_linear(torch.randn(16, 16).to(torch.bfloat16), int8=True)
+
+
+@pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
+def test_a_map_per_head_is_the_linear_op_of_every_head(int8: bool) -> None:
+    matrices, x = torch.randn(3, 21, 40), torch.randn(7, 3, 56)[..., 8:48]  # beside what else a head has
+    weight = ops.pack_linears(matrices, int8=int8)
+    found = ops.linear_heads(x, weight)
+    torch.testing.assert_close(found, reference.linear_heads(x, weight), atol=1e-5, rtol=1e-5)
+    for head, matrix in enumerate(matrices):
+        assert torch.equal(found[:, head], ops.linear(x[:, head], ops.pack_linear(matrix, int8=int8)))
+    assert weight.num_bytes == sum(ops.pack_linear(matrix, int8=int8).num_bytes for matrix in matrices)
+
+
+@pytest.mark.parametrize("row_tile", [0, 4])
+def test_a_map_per_head_in_half_types_equals_the_twin(row_tile: int) -> None:
+    matrices, x = torch.randn(3, 21, 40).to(torch.bfloat16), torch.randn(11, 3, 40).to(torch.bfloat16)
+    weight = ops.pack_linears(matrices, row_tile=row_tile)
+    found = ops.linear_heads(x, weight)
+    torch.testing.assert_close(found, reference.linear_heads(x, weight), atol=6e-2, rtol=3e-2)
+    assert weight.num_bytes == matrices.nbytes
+    if row_tile:
+        for num_rows in (0, 1, 3, 4, 9):
+            assert torch.equal(ops.linear_heads(x[:num_rows], weight), found[:num_rows])

@@ -35,10 +35,16 @@ class FakeModelConfig:
     hidden_size: int = 1
     intermediate_size: int = 1
     qkv_size: int = 3
+    attended_size: int = 1
+    num_kv_parts: int = 2
+    latent: None = None
     layers: tuple[LayerConfig, ...] = (LayerConfig(window=0, rope=0),)
     vocab_size: int = VOCAB_SIZE
     max_position_embeddings: int = 4096
     dtype: torch.dtype = torch.float64
+
+    def experts_of(self, index: int) -> None:
+        return None
 
 
 def logits_after(token_ids: Sequence[int]) -> np.ndarray:

@@ -51,6 +51,25 @@ def _longrope(max_positions: int) -> dict[str, Any]:
     }
 
 
+LATENT = {
+    "kv_lora_rank": 32,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 8,
+    "num_key_value_heads": 6,
+}
+
+QWEN3_MOE = {"head_dim": 16, "num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+DEEPSEEK = {
+    **LATENT,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "first_k_dense_replace": 1,
+}
+
 # name: (transformers' model class, what differs from SMALL)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-gqa": ("LlamaForCausalLM", {}),
@@ -106,6 +125,39 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Gemma3ForCausalLM",
         {"head_dim": 16, "sliding_window": 9, "query_pre_attn_scalar": 20, "tie_word_embeddings": True},
     ),
+    "youtu": ("YoutuForCausalLM", LATENT),
+    "youtu-odd-sizes-biases": (
+        "YoutuForCausalLM",
+        {**LATENT, "kv_lora_rank": 10, "qk_rope_head_dim": 6, "v_head_dim": 7, "attention_bias": True},
+    ),
+    "youtu-whole-queries": (
+        "YoutuForCausalLM",
+        {**LATENT, "q_lora_rank": None, "rope_interleave": False, "attention_bias": True},
+    ),
+    "youtu-yarn": (
+        "YoutuForCausalLM",
+        {**LATENT, "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.9}, "tie_word_embeddings": True},
+    ),
+    "mixtral": ("MixtralForCausalLM", {"num_local_experts": 5, "num_experts_per_tok": 2}),
+    "qwen3-moe": ("Qwen3MoeForCausalLM", {**QWEN3_MOE, "norm_topk_prob": True}),
+    "qwen3-moe-dense-layer": ("Qwen3MoeForCausalLM", {**QWEN3_MOE, "mlp_only_layers": [0]}),
+    "deepseek-v2": ("DeepseekV2ForCausalLM", {**DEEPSEEK, "q_lora_rank": None, "n_shared_experts": 2}),
+    "deepseek-v2-groups": (
+        "DeepseekV2ForCausalLM",
+        {
+            **DEEPSEEK,
+            "topk_method": "group_limited_greedy",
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 3.0,
+        },
+    ),
+    "deepseek-v3": ("DeepseekV3ForCausalLM", {**DEEPSEEK, "n_group": 4, "topk_group": 2}),
+    "minicpm3": ("MiniCPM3ForCausalLM", {**LATENT, "scale_emb": 3, "dim_model_base": 16, "v_head_dim": None}),
+    "minicpm3-longrope": (
+        "MiniCPM3ForCausalLM",
+        {**LATENT, "qk_rope_head_dim": 8, "rope_parameters": _longrope(256), "original_max_position_embeddings": 256},
+    ),
 }
 
 
@@ -144,6 +196,9 @@ def save_random_model(folder: Path, class_name: str, options: dict[str, Any], **
         for name, parameter in model.named_parameters():
             is_norm = "norm" in name
             parameter.normal_(mean=float(is_norm and "gemma" not in config.model_type), std=0.25)
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.normal_(std=0.25)
     model.generation_config.pad_token_id = 0
     model.save_pretrained(folder, **saving)
     return model
@@ -276,7 +331,13 @@ def test_the_bundled_model_writes_the_same_text_in_transformers(prompt: str) -> 
 def test_the_configuration_is_read_as_transformers_means_it(oracle: Oracle) -> None:
     config, theirs = ModelConfig.from_folder(oracle.folder), oracle.model.config
     assert config.num_layers == theirs.num_hidden_layers
-    assert config.num_kv_heads == theirs.num_key_value_heads
-    assert config.head_dim == getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
+    latent = config.latent
+    if latent is None:
+        assert config.num_kv_heads == theirs.num_key_value_heads
+        assert config.head_dim == getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
+    else:
+        assert config.head_dim == theirs.kv_lora_rank + theirs.qk_rope_head_dim
+        assert (latent.plain_dim, latent.value_dim) == (theirs.qk_nope_head_dim, theirs.v_head_dim)
+        assert latent.query_rank == (theirs.q_lora_rank or 0)
     assert config.tie_word_embeddings == theirs.tie_word_embeddings
     assert config.eos_ids == ()

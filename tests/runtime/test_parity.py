@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,10 +21,35 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
-SHAPES = {
-    "MHA, untied": {"num_attention_heads": 4, "num_key_value_heads": 4, "tie_word_embeddings": False},
-    "GQA, tied, llama3 rope": {"num_attention_heads": 4, "num_key_value_heads": 2, "rope_parameters": LLAMA3},
-    "MQA, untied": {"num_attention_heads": 4, "num_key_value_heads": 1, "tie_word_embeddings": False},
+LATENTS = {
+    "kv_lora_rank": 32,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 16,
+    "num_key_value_heads": 4,
+}
+EXPERTS = {
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "initializer_range": 0.03,
+}
+# name: (transformers' model class, what differs)
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "MHA, untied": ("LlamaForCausalLM", {"num_key_value_heads": 4, "tie_word_embeddings": False}),
+    "GQA, tied, llama3 rope": ("LlamaForCausalLM", {"num_key_value_heads": 2, "rope_parameters": LLAMA3}),
+    "MQA, untied": ("LlamaForCausalLM", {"num_key_value_heads": 1, "tie_word_embeddings": False}),
+    "latents, tied": ("YoutuForCausalLM", LATENTS),
+    "experts, tied": (
+        "MixtralForCausalLM",
+        {"num_key_value_heads": 2, "num_local_experts": 6, "num_experts_per_tok": 2},
+    ),
+    "experts and latents, untied": ("DeepseekV3ForCausalLM", {**LATENTS, **EXPERTS, "tie_word_embeddings": False}),
 }
 PROMPTS = [[5, *range(20, 90)], [5, *range(20, 90), 7], [5, *range(20, 60), 300, 301], [9], [11] * 40]
 
@@ -35,17 +61,19 @@ def checkpoint(
     """A folder with random weights and the bundled tokenizer, and what transformers says to each prompt."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers' own
-        from transformers import LlamaConfig, LlamaForCausalLM
+        import transformers
 
-        settings = {"tie_word_embeddings": True, **request.param}
-        config = LlamaConfig(
-            vocab_size=1280, hidden_size=64, intermediate_size=96, num_hidden_layers=2, head_dim=16,
+        class_name, options = request.param
+        model_class = getattr(transformers, class_name)
+        settings = {"tie_word_embeddings": True, "num_attention_heads": 4, "head_dim": 16, **options}
+        config = model_class.config_class(
+            vocab_size=1280, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
             max_position_embeddings=512, eos_token_id=None, bos_token_id=None, **settings,
         )  # fmt: skip
         torch.manual_seed(7)
-        model = LlamaForCausalLM(config).eval()
+        model = model_class(config).eval()
         for name, parameter in model.named_parameters():  # confident logits, led by the layers and not by the input
-            parameter.data.mul_(8.0 if parameter.ndim == 2 and "embed" not in name else 1.0)
+            parameter.data.mul_(8.0 if parameter.ndim >= 2 and "embed" not in name else 1.0)
         folder = tmp_path_factory.mktemp("checkpoint")
         model.save_pretrained(folder)
         answers = []

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+from pathlib import Path
 
 import pytest
 
 import phloem as ph
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.loading import allocate_pool, load
+from phloem.runtime.models import resolve_model
+
+from .test_models import CASES, save_random_model
 
 PROMPTS = ["The invoice of", "Ada Lovelace was born in", "A table for two at", "{"]
 GREEDY = ph.SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)
@@ -71,6 +76,14 @@ def test_a_pool_of_one_byte_numbers_holds_nearly_four_times_the_tokens() -> None
         sizes[kv_dtype] = pool.num_blocks
     head_dim = load(EngineConfig(device="cpu")).decoder.config.head_dim
     assert sizes["int8"] == sizes["fp8"] >= int(sizes["auto"] * 4 * head_dim / (head_dim + 4))
+
+
+def test_latents_are_not_rounded(tmp_path: Path) -> None:
+    save_random_model(tmp_path, *CASES["youtu"])
+    for name in ("tokenizer.model", "tokenizer_config.json"):
+        shutil.copy(resolve_model("nano") / name, tmp_path)
+    with pytest.raises(ph.ConfigError, match=r'YoutuForCausalLM keeps latents.*"auto"'):
+        load(EngineConfig(str(tmp_path), device="cpu", kv_dtype="int8"))
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,16 @@ import torch
 
 from phloem.errors import ConfigError
 from phloem.runtime.cache.kv_cache import KVCache
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.loading import allocate_pool, load
 from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.schedule.planner import plan, table
 
 from ..test_models import CASES, save_random_model
 
 GIB = 1 << 30
+LATENT_CASES = ["youtu", "youtu-whole-queries", "minicpm3"]
+EXPERT_CASES = ["mixtral", "qwen3-moe", "qwen3-moe-dense-layer", "deepseek-v2", "deepseek-v3"]
 
 
 def config_only(folder: Path, **values: Any) -> ModelConfig:
@@ -39,15 +43,31 @@ def llama_8b(tmp_path: Path) -> ModelConfig:
     )
 
 
-@pytest.mark.parametrize("case", ["llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3"])
+@pytest.mark.parametrize(
+    "case",
+    ["llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", *LATENT_CASES, *EXPERT_CASES],
+)
 def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
     save_random_model(tmp_path, *CASES[case])
     for dtype in (torch.float32, torch.bfloat16):
         decoder = Decoder.from_folder(tmp_path, dtype=dtype)
-        capacity = plan(decoder.config, pool_bytes=1 << 20, weight_dtype=dtype)
+        capacity = plan(decoder.config, pool_bytes=1 << 20, weight_dtype=dtype, on_cpu=True)
         assert capacity.weight_bytes == decoder.num_weight_bytes
+    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32)
+    assert plan(decoder.config, pool_bytes=1 << 20, on_cpu=True).weight_bytes == decoder.num_weight_bytes
     decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, int8=True)
     assert plan(decoder.config, pool_bytes=1 << 20, quantise="int8").weight_bytes == decoder.num_weight_bytes
+
+
+def test_on_a_cpu_a_model_is_counted_as_the_engine_keeps_it() -> None:
+    """The bundled model, published in bf16: computed in fp32, its matrices kept in two bytes a number."""
+    config = EngineConfig(model="nano", device="cpu", num_blocks=8)
+    loaded = load(config)
+    decoder, cache = loaded.decoder, allocate_pool(config, loaded)
+    capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True)
+    assert capacity.weight_bytes == decoder.num_weight_bytes
+    assert capacity.kv_bytes_per_token == 2 * len(cache.keys) * cache.keys[0][0].nbytes // cache.block_size
+    assert capacity.weight_bytes < 0.51 * plan(decoder.config, pool_bytes=1, weight_dtype=torch.float32).weight_bytes
 
 
 @pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8], ids=str)

@@ -1,0 +1,44 @@
+"""Which device an engine runs on, and how its work gets there when a process has several GPUs.
+
+torch follows its tensors from GPU to GPU; streams, events, captures and Triton's launches do not. They go to the
+*current* device, which every thread chooses for itself and which is the first one in a new thread. So a step, whatever
+thread takes it, is computed inside `on_device`, and devices carry their index from `find_device` on: nothing ever means
+"the GPU that happens to be current".
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from ..errors import ConfigError
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name, a GPU with its index; "auto": a GPU if there is one.
+
+    Raises:
+        ConfigError: no such device, or none that can be used.
+    """
+    has_gpu = torch.cuda.is_available()
+    try:
+        device = torch.device(("cuda" if has_gpu else "cpu") if name == "auto" else name)
+    except RuntimeError as error:
+        raise ConfigError(f'device: {name!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1"') from error
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f'device: {name!r} is not supported; use "auto", "cpu", "cuda" or "cuda:1"')
+    if device.type == "cpu":
+        return torch.device("cpu")
+    if not has_gpu:
+        raise ConfigError(f'device: {name!r} asked for, but no CUDA device is usable; use device="cpu"')
+    index = torch.cuda.current_device() if device.index is None else device.index
+    num_devices = torch.cuda.device_count()
+    if index >= num_devices:
+        raise ConfigError(f'device: there is no {name!r}; {num_devices} found, the last is "cuda:{num_devices - 1}"')
+    return torch.device("cuda", index)
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Makes a GPU this thread's current device until the block ends, which costs about a microsecond."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

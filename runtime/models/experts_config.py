@@ -1,0 +1,127 @@
+"""The shape of a mixture of experts and the rule by which a token chooses its own, from `config.json`.
+
+Families write the same few things under names of their own; here they are said once. Knows no tensors.
+
+Sources: Switch Transformers arXiv 2101.03961; Mixtral 2401.04088; DeepSeek-V2 2405.04434 (shared experts, groups),
+DeepSeek-V3 2412.19437 (sigmoid scores, a bias that balances the choice and is no part of the shares).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .json_file import Fields
+
+NUMBER_NAMES = ("num_experts", "num_local_experts", "n_routed_experts")
+Scoring = Literal["softmax", "sigmoid"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertNames:
+    """Tensor names below `model.layers.<i>.`; `expert` has a place for the expert's number.
+
+    bias, shared: of routers with a balancing bias and of layers with shared experts.
+    """
+
+    router: str = "mlp.gate"
+    bias: str = "mlp.gate.e_score_correction_bias"
+    expert: str = "mlp.experts.{}"
+    gate: str = "gate_proj"
+    up: str = "up_proj"
+    down: str = "down_proj"
+    shared: str = "mlp.shared_experts"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertOptions:
+    """What an architecture means by its experts where `config.json` does not say.
+
+    Attributes:
+        scoring: of the router's logits.
+        normalises: what an absent `norm_topk_prob` means: shares are divided by their sum.
+        has_bias: a balancing bias is added to the scores before the choice.
+        counts_top: of the best experts of a group that make the group's score.
+    """
+
+    names: ExpertNames = ExpertNames()
+    scoring: Scoring = "softmax"
+    normalises: bool = False
+    has_bias: bool = False
+    counts_top: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsConfig:
+    """Experts of the layers that have them.
+
+    Attributes:
+        num_experts, num_chosen: of a layer, and of them by each token.
+        inner_size: width of one expert's gate.
+        shared_size: width of the gate of what every token goes through besides; 0: nothing.
+        has_experts: of each layer, whether its MLP is a mixture.
+        normalises: shares are divided by their sum.
+        scale: factor on the shares.
+        num_groups, num_chosen_groups: experts are chosen from so many of so many equal groups; 1, 1: from all.
+    """
+
+    options: ExpertOptions
+    num_experts: int
+    num_chosen: int
+    inner_size: int
+    shared_size: int
+    has_experts: tuple[bool, ...]
+    normalises: bool
+    scale: float
+    num_groups: int
+    num_chosen_groups: int
+
+    @staticmethod
+    def from_fields(fields: Fields, options: ExpertOptions, num_layers: int) -> ExpertsConfig:
+        """Raises ModelError: a number that is missing, odd, or contradicts another."""
+        key = next((name for name in NUMBER_NAMES if name in fields), NUMBER_NAMES[0])
+        num_experts, num_chosen = fields.integer(key), fields.integer("num_experts_per_tok")
+        if num_chosen > num_experts:
+            raise fields.odd("num_experts_per_tok", f"at most {key} ({num_experts})")
+        scoring = fields.text("scoring_func", options.scoring)
+        if scoring != options.scoring:
+            raise fields.odd("scoring_func", options.scoring)
+        has_groups = fields.text("topk_method", "") != "greedy"
+        num_groups = fields.integer("n_group", 1) if has_groups else 1
+        num_chosen_groups = fields.integer("topk_group", 1) if has_groups else 1
+        if num_experts % num_groups or num_chosen_groups > num_groups:
+            raise fields.odd("n_group", f"a divisor of {key} ({num_experts}), and at least topk_group")
+        if num_chosen > num_experts // num_groups * num_chosen_groups:
+            raise fields.odd("topk_group", f"groups that hold num_experts_per_tok ({num_chosen}) experts")
+        inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"))
+        return ExpertsConfig(
+            options,
+            num_experts,
+            num_chosen,
+            inner_size,
+            inner_size * fields.integer("n_shared_experts", 0, at_least=0),
+            _layers(fields, num_layers),
+            fields.boolean("norm_topk_prob", options.normalises),
+            fields.number("routed_scaling_factor", 1.0),
+            num_groups,
+            num_chosen_groups,
+        )
+
+    def shapes(self, hidden_size: int, num_experts: int) -> list[tuple[int, int]]:
+        """(Outputs, inputs) of the matrices of so many experts and of the shared one, but for the router's."""
+        widths = [self.inner_size] * num_experts + [self.shared_size] * (self.shared_size > 0)
+        return [shape for width in widths for shape in ((2 * width, hidden_size), (hidden_size, width))]
+
+
+def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
+    """Which layers are mixtures: from one on, every so many, but for those that are listed."""
+    first = fields.integer("first_k_dense_replace", 0, at_least=0)
+    dense = fields.values.get("mlp_only_layers") or []
+    if not isinstance(dense, list) or any(isinstance(index, bool) or not isinstance(index, int) for index in dense):
+        raise fields.odd("mlp_only_layers", "a list of layers")
+    step = fields.integer("decoder_sparse_step", 1)
+    every = fields.integer("moe_layer_freq", 1)
+    return tuple(
+        index >= first and index not in dense and (index + 1) % step == 0 and index % every == 0
+        for index in range(num_layers)
+    )

@@ -1,0 +1,80 @@
+"""Reader: a checkpoint's tensors under the names and in the shapes that the configuration implies, laid out to be used.
+
+Knows no architecture: which tensors there are, the decoder's parts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...errors import ModelError
+from ...kernels import LinearWeight, LinearWeights, pack_linear, pack_linears
+from .config import ModelConfig
+from .weights import Checkpoint
+
+
+class Reader:
+    """Reads each tensor once.
+
+    Args:
+        prefix: of all names but the output projection's.
+        row_tile, int8: as in `pack_linear`.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        checkpoint: Checkpoint,
+        prefix: str,
+        device: torch.device,
+        row_tile: int,
+        int8: bool,
+    ) -> None:
+        self.config = config
+        self.prefix = prefix
+        self.device = device
+        self._checkpoint = checkpoint
+        self._row_tile = row_tile
+        self._int8 = int8
+
+    def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
+        return self.packed(self.tensor([name], [num_rows], [num_columns]))
+
+    def norm(self, name: str, size: int) -> Tensor:
+        """fp32, with Gemma's offset added."""
+        return self.tensor([name], [size], []).float() + self.config.options.norm_offset
+
+    def linear(
+        self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool
+    ) -> LinearWeight:
+        """The projections `names` stacked into one."""
+        weight = self.tensor([f"{base}{name}.weight" for name in names], rows, [columns])
+        bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []) if has_bias else None
+        return self.packed(weight, bias)
+
+    def tensor(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
+        """Tensors of shape `[rows[i], *tail]` stacked along the first axis."""
+        return self._checkpoint.read_stacked(names, rows, tail, device=self.device)
+
+    def packed(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeight:
+        return pack_linear(weight, bias, row_tile=self._row_tile, int8=self._int8)
+
+    def exact(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
+        """A matrix that is kept and computed in fp32, whatever becomes of the others."""
+        return pack_linear(self.tensor([name], [num_rows], [num_columns]).float(), row_tile=self._row_tile)
+
+    def packed_each(self, weight: Tensor) -> LinearWeights:
+        return pack_linears(weight, row_tile=self._row_tile, int8=self._int8)
+
+    def refuse_unread(self) -> None:
+        """An overlooked tensor would make a model that runs and answers nonsense."""
+        ignored = ["rotary_emb."] + (["lm_head.weight"] if self.config.tie_word_embeddings else [])
+        unread = self._checkpoint.unread(ignored)
+        if unread:
+            raise ModelError(
+                f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "
+                f"{self.config.architecture} as config.json describes it; is config.json its own?"
+            )

@@ -1,0 +1,81 @@
+"""The whole engine on a GPU: the bundled model answers there as it does on the CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import phloem as ph
+
+pytestmark = pytest.mark.gpu
+
+TRUNK = "The warehouse keeps goods of many sorts. Every one of them has a name, a price and a place on a shelf. "
+PROMPTS = ["Ada Lovelace was born in", "Hello", *(TRUNK * 2 + text for text in ("A lamp", "The price of", "On", "A"))]
+GREEDY = ph.SamplingParams(max_tokens=48, temperature=0.0, ignore_eos=True)
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3},
+    },
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+SAMPLED = ph.SamplingParams(
+    max_tokens=12, temperature=0.8, top_k=40, top_p=0.95, min_p=0.01, repetition_penalty=1.1, seed=7, logprobs=3
+)
+
+
+def answers(*, runs: int = 2, params: ph.SamplingParams = GREEDY, **settings: Any) -> list[list[Sequence[int]]]:
+    """What the prompts and a constrained one are answered, in `runs` rounds; from the second on prefixes are cached."""
+    found = []
+    with ph.Engine("nano", num_blocks=512, **settings) as engine:
+        for _ in range(runs):
+            texts = engine.generate(PROMPTS, params)
+            person = engine.generate("A person: ", replace(params, max_tokens=96), ph.json_schema(PERSON))
+            assert set(json.loads(person.text)) >= {"name", "age"}
+            found.append([completion.token_ids for completion in (*texts, person)])
+        assert engine.statistics().num_held_blocks == 0
+    return found
+
+
+@pytest.fixture(scope="module")
+def on_the_cpu() -> list[Sequence[int]]:
+    return answers(runs=1, device="cpu", dtype="float32")[0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"cuda_graphs": False},
+        {"max_batch_tokens": 24},
+        {"jump": "off"},
+        {"block_size": 1, "max_running_requests": 3},
+    ],
+    ids=["graphs", "launched", "chunks", "no drafts", "few at a time"],
+)
+def test_greedy_answers_are_the_cpus(settings: dict[str, Any], on_the_cpu: list[Sequence[int]]) -> None:
+    """In fp32, cold and from cached prefixes, drafts and a constraint among them."""
+    for found in answers(device="cuda", dtype="float32", **settings):
+        assert found == on_the_cpu
+
+
+def test_samples_begin_as_the_cpus_do() -> None:
+    """Noise is a function of seed, position and token; further on, the last bits of logits may decide otherwise."""
+    cpu, gpu = (
+        answers(runs=1, params=SAMPLED, device=device, dtype="float32")[0][: len(PROMPTS)] for device in ("cpu", "cuda")
+    )
+    assert [ids[:4] for ids in cpu] == [ids[:4] for ids in gpu]
+
+
+@pytest.mark.parametrize("kv_dtype", ["auto", "int8", "fp8"])
+def test_in_bf16_the_engine_answers_whatever_its_kv(kv_dtype: str) -> None:
+    for params in (GREEDY, SAMPLED):
+        for found in answers(device="cuda", kv_dtype=kv_dtype, params=params):
+            assert all(len(ids) == params.max_tokens for ids in found[: len(PROMPTS)] if params is GREEDY)
