@@ -45,7 +45,7 @@ BLANK = r"( |\n[ \t]{0,16})?"
 @functools.cache
 def string_text() -> JsonStrings:
     """Any JSON string (one shared object)."""
-    return Dfa.any_text().json_string()
+    return JsonStrings(Dfa.any_text())
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from ..errors import ConstraintTooLarge
 from .memory import NEVER
+from .placed_error import placed
 
 if TYPE_CHECKING:
     from .constraint import Constraint
@@ -39,15 +40,27 @@ def surely(
 
     @functools.wraps(method)
     def called(cursor: Cursor, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
-        for alone in (False, True):
-            try:
-                return method(cursor, *args, **named)
-            except ConstraintTooLarge:
-                if not cursor.constraint.automaton.is_filled(LITTLE_ROOM) or not change_at_last(cursor, alone=alone):
-                    raise
+        try:
+            return method(cursor, *args, **named)  # nearly always
+        except ConstraintTooLarge as error:
+            if not _makes_room(cursor, alone=False):
+                raise _placed(cursor, error) from None
+        try:
+            return method(cursor, *args, **named)
+        except ConstraintTooLarge as error:
+            if not _makes_room(cursor, alone=True):
+                raise _placed(cursor, error) from None
         return method(cursor, *args, **named)
 
     return called
+
+
+def _placed(cursor: Cursor, error: ConstraintTooLarge) -> ConstraintTooLarge:
+    return placed(error, cursor.constraint, cursor.last_tokens(cursor.num_consumed))
+
+
+def _makes_room(cursor: Cursor, *, alone: bool) -> bool:
+    return cursor.constraint.automaton.is_filled(LITTLE_ROOM) and change_at_last(cursor, alone=alone)
 
 
 def change_early(cursor: Cursor, remaining: int) -> None:

@@ -7,23 +7,31 @@ The switch belongs to the process, so other threads do without the search as wel
 take (`Limits.max_compile_seconds`); what they leave behind is found right after. Several threads may compile at once,
 without a lock and without anything shared: only who found the search on turns it on again, so that it ends as it began,
 and it is on at the latest when all are done. A program that turns it off itself in that very moment finds it on later.
+
+An error would keep all that was made up to there, in the frames that it passed through, and the first search would go
+through it. So those frames let go of it before.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+import traceback
 
 
-@contextmanager
-def put_off() -> Iterator[None]:
+class put_off:
     """No collection by itself until the block is left; `gc.collect` works as ever."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+
+    __slots__ = ("_was_on",)
+
+    def __enter__(self) -> None:
+        self._was_on = gc.isenabled()
+        if self._was_on:
+            gc.disable()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        while error is not None:
+            if error.__traceback__ is not None:
+                traceback.clear_frames(error.__traceback__)
+            error = error.__context__
+        if self._was_on:
+            gc.enable()

@@ -23,7 +23,7 @@ from ..errors import (
 )
 from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
 from .collection import put_off
-from .compile_time import CompileTime
+from .compile_time import MAX_SECONDS, CompileTime
 from .constraint import Constraint
 from .grammars import Syntax, text_to_grammar
 from .kept_constraints import KeptConstraints
@@ -52,7 +52,7 @@ class Limits:
     """
 
     max_automaton_bytes: int = 64 << 20
-    max_compile_seconds: float | None = 10.0
+    max_compile_seconds: float | None = MAX_SECONDS
 
 
 class Compiler:
@@ -77,12 +77,20 @@ class Compiler:
 
     def regex(self, pattern: str) -> Constraint:
         """Texts that match a pattern from end to end (Python's dialect; see `regex_syntax`)."""
-        return self._compile("regex", pattern, lambda _: Grammar({"text": regex_to_expression(pattern)}, "text"))
+
+        def grammar(compile_time: CompileTime) -> Grammar:
+            return Grammar({"text": regex_to_expression(pattern, compile_time=compile_time)}, "text")
+
+        return self._compile("regex", pattern, grammar)
 
     def choice(self, options: Sequence[str]) -> Constraint:
         """One of the given texts."""
         if not options:
             raise EmptyLanguage("a choice needs at least one option", param="choice")
+        for index, option in enumerate(options):
+            if not option.isascii() and any("\ud800" <= character <= "\udfff" for character in option):
+                message = f"a choice, /{index}: {option!r} has half a surrogate pair in it, which cannot be written"
+                raise EmptyLanguage(message, pointer=f"/{index}", param="choice")
 
         def grammar(_: CompileTime) -> Grammar:
             return Grammar({"text": Alternation(tuple(Literal(option.encode()) for option in options))}, "text")
@@ -116,7 +124,9 @@ class Compiler:
         try:
             return self._compile("json_schema", packed(loaded), grammar, f"{whitespace}/{key_order}/{extra_keys}")
         except EmptyLanguage as error:
-            pointer = place_of_contradiction(loaded, extra_keys)
+            if error.param == "vocabulary":
+                raise
+            pointer = place_of_contradiction(loaded, extra_keys, CompileTime(self.limits.max_compile_seconds))
             message = f"{pointer or '/'}: {error}; look for keywords here that contradict each other"
             raise EmptyLanguage(message, pointer=pointer) from error
 
@@ -195,8 +205,9 @@ class Compiler:
 
     def _build(self, kind: str, source: Source, grammar: GrammarMaker) -> Constraint:
         limits = self.limits
-        compile_time = CompileTime(limits.max_compile_seconds)
         with put_off():
+            # from here on: to search through a large program's objects takes half a second, which is not this work's
+            compile_time = CompileTime(limits.max_compile_seconds)
             network = build_network(grammar(compile_time), compile_time)
         if network.num_bytes > limits.max_automaton_bytes:
             raise ConstraintTooLarge(
@@ -207,7 +218,7 @@ class Compiler:
 
 
 @functools.cache
-def _json_schema() -> tuple[Callable[..., Grammar], Callable[[Any, ExtraKeys], str]]:
+def _json_schema() -> tuple[Callable[..., Grammar], Callable[[Any, ExtraKeys, CompileTime], str]]:
     """`schema_to_grammar` and `place_of_contradiction`: imported when they are needed, since that makes tables, and
     once, since to import what is there takes 10 us as well."""
     from .json_schema import place_of_contradiction, schema_to_grammar

@@ -19,6 +19,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from functools import cached_property
 
 from ..errors import EmptyLanguage
 from .automaton.automaton import UNUSED_AUTOMATON_BYTES, Automaton
@@ -31,6 +32,7 @@ from .keys.items import NO_ITEMS
 from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
 from .masks.budget import Budget
+from .masks.bytes_read import what_is_lacking
 from .masks.liveness import Liveness
 from .masks.mask_store import MaskStore
 from .masks.masks import Masks
@@ -78,24 +80,52 @@ class Constraint:
         self.automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
         self.liveness = Liveness(self.automaton)
         self.masks = Masks(self.automaton, self.liveness, store)
-        self.budget = Budget(self.automaton, self.liveness, self.masks)
-        self.drafts = Drafts(self.automaton)
-        self.habits = Habits()
         self.repeats: Repeats | None = None
-        self.key_budget: KeyBudget | None = None
         step = self.automaton.step if self.liveness.is_by_bytes else self.liveness.step
         if network.key_texts:
             self.repeats = Repeats(self.automaton, self.liveness)
-            self.key_budget = KeyBudget(self.automaton, self.liveness, self.budget, self.repeats)
             step = self.repeats.first_step
         self.distinct: Distinct | None = None
-        self.item_budget: ItemBudget | None = None
         if network.has_lists:
             self.distinct = Distinct(self.automaton, self.masks, self.repeats)
-            self.item_budget = ItemBudget(self.automaton, self.liveness, self.distinct, self.key_budget)
         self.moves = Moves(step, self.automaton.memory, self.automaton.stays_on_plain)
         if not self.liveness.is_possible(self.automaton.start):
-            raise EmptyLanguage(f"no text that this vocabulary can spell satisfies the {kind} constraint")
+            lacking = what_is_lacking(self.automaton)
+            message = f"no text that this vocabulary can spell satisfies the {kind} constraint: {lacking}"
+            raise EmptyLanguage(message, param="vocabulary")
+
+    # ---------------------------------------------------------------- what no first mask needs
+
+    @cached_property
+    def budget(self) -> Budget:
+        """Rows within a number of tokens."""
+        return Budget(self.automaton, self.liveness, self.masks)
+
+    @cached_property
+    def key_budget(self) -> KeyBudget | None:
+        """What keys that must not be repeated cost; None if there are none to be remembered."""
+        if self.repeats is None:
+            return None
+        return KeyBudget(self.automaton, self.liveness, self.budget, self.repeats)
+
+    @cached_property
+    def item_budget(self) -> ItemBudget | None:
+        """What items that must differ cost; None if there are none."""
+        if self.distinct is None:
+            return None
+        return ItemBudget(self.automaton, self.liveness, self.distinct, self.key_budget)
+
+    @cached_property
+    def drafts(self) -> Drafts:
+        """Forced text."""
+        return Drafts(self.automaton)
+
+    @cached_property
+    def habits(self) -> Habits:
+        """What was taken before."""
+        return Habits()
+
+    # ---------------------------------------------------------------- cursors, and what they are told
 
     @property
     def source(self) -> str:
@@ -160,14 +190,10 @@ class Constraint:
 
     @property
     def _num_own_bytes(self) -> int:
-        own = self.automaton.num_bytes + self.automaton.network.num_bytes
-        keys = 0
-        if self.repeats is not None and self.key_budget is not None:
-            keys = self.repeats.num_bytes + self.key_budget.num_bytes
-        if self.distinct is not None:
-            keys += self.distinct.num_bytes
-        own += self.liveness.num_bytes + self.budget.num_bytes + self.drafts.num_bytes
-        own += OBJECT_BYTES + len(self._source) + self.habits.num_bytes + self.moves.num_bytes + keys
+        own = OBJECT_BYTES + len(self._source) + self.automaton.num_bytes + self.automaton.network.num_bytes
+        own += self.liveness.num_bytes + self.moves.num_bytes
+        for part in (self.repeats, self.distinct, *map(vars(self).get, ("budget", "key_budget", "drafts", "habits"))):
+            own += 0 if part is None else part.num_bytes
         return own
 
     @property

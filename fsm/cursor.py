@@ -26,11 +26,10 @@ from .habits import FREE, NEW
 from .jump import MAX_TAIL_TOKENS
 from .keys.distinct import Place as Spot
 from .keys.items import Address, Items
-from .keys.items import since as items_since
 from .keys.key_budget import Place
 from .keys.written import Written, in_string, since
 from .memory import IN_KEY, NEVER
-from .moves import DEPENDS
+from .moves import Steps
 from .text.alphabet import Ints
 from .trail import Trail
 
@@ -49,8 +48,8 @@ class Cursor:
     """
 
     __slots__ = (
-        "_distinct", "_free", "_is_plain", "_items", "_masks", "_moves", "_repeats", "_rows", "_size", "_state",
-        "_targets", "_trail", "_written", "constraint", "patience",
+        "_distinct", "_is_plain", "_items", "_masks", "_moves", "_repeats", "_rows", "_size", "_steps", "_trail",
+        "_written", "constraint", "patience",
     )  # fmt: skip
 
     def __init__(self, constraint: Constraint, trail: Trail, written: Written | None, items: Items | None) -> None:
@@ -65,11 +64,11 @@ class Cursor:
         self._distinct = constraint.distinct
         self._items = items
         self._trail = trail
-        self._state = trail.last_state(constraint.automaton.start)
         self._take_up(written)
+        self._steps = self._moves.steps(trail.last_state(constraint.automaton.start))
 
     def _take_up(self, written: Written | None) -> None:
-        """Takes up a memory of keys, and the steps that change nothing in it.
+        """Takes up a memory of keys, and the moves that change nothing in it; where the cursor stands comes after.
 
         None, nearly always: no key that the automaton does not know of has been written.
         """
@@ -79,24 +78,24 @@ class Cursor:
             moves = self._repeats.moves
         if self._distinct is not None and self._items is not None:
             moves = self._distinct.busy_moves if self._items.has_rivals else self._distinct.moves
-        self._moves, self._targets, self._free = moves, moves.targets, moves.free
+        self._moves = moves
 
     # ---------------------------------------------------------------- where it stands
 
     @property
     def is_accepting(self) -> bool:
         """The text so far is complete: EOS is allowed now (also after EOS was taken)."""
-        return self._state == FINISHED or self.constraint.automaton.is_accepting(self._state)
+        return self.state == FINISHED or self.constraint.automaton.is_accepting(self.state)
 
     @property
     def is_finished(self) -> bool:
         """EOS was taken; nothing may follow."""
-        return self._state == FINISHED
+        return self.state == FINISHED
 
     @property
     def must_stop(self) -> bool:
         """The text is complete and cannot go on: nothing but EOS is allowed (also after EOS was taken)."""
-        return self._state <= END  # or FINISHED; no cursor is ever in the dead state
+        return self.state <= END  # or FINISHED; no cursor is ever in the dead state
 
     @property
     def num_consumed(self) -> int:
@@ -106,31 +105,31 @@ class Cursor:
     @property
     def state(self) -> int:
         """The automaton's state, -1 once finished. Equal states have equal futures, but for keys not to be repeated."""
-        return self._state
+        return self._steps.state
 
     @surely
     def min_tokens_to_accept(self) -> int:
         """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
-        if self._state == FINISHED:
+        if self.state == FINISHED:
             return 0
         keys, items = self.constraint.key_budget, self.constraint.item_budget
         if items is not None:
             return items.bound(self._spot())
         if keys is None or self._written is None:  # nearly always
-            return self.constraint.liveness.bound(self._state)
+            return self.constraint.liveness.bound(self.state)
         return keys.bound(self._place(self._written), NEVER)
 
     @surely
     def is_within(self, limit: int) -> bool:
         """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
-        if self._state == FINISHED:
+        if self.state == FINISHED:
             return True
         keys, items = self.constraint.key_budget, self.constraint.item_budget
         if items is not None:
             return items.is_within(self._spot(), limit)
         if keys is None or self._written is None:  # nearly always
-            return self.constraint.liveness.is_within(self._state, limit)
-        min_bytes = self.constraint.automaton.min_bytes(self._state)
+            return self.constraint.liveness.is_within(self.state, limit)
+        min_bytes = self.constraint.automaton.min_bytes(self.state)
         if min_bytes + keys.slack(self._written, min_bytes) <= limit:
             return True
         return keys.bound(self._place(self._written), limit) <= limit
@@ -138,7 +137,7 @@ class Cursor:
     def _spot(self) -> Spot:
         """The place of the text among the items that it has."""
         assert self._items is not None
-        return Spot(self._state, self._written, self._items, self._since, (len(self._trail), 0))
+        return Spot(self.state, self._written, self._items, self._since, (len(self._trail), 0))
 
     def _since(self, begin: Address) -> bytes:
         """What was written from a token and a byte of it on."""
@@ -147,8 +146,8 @@ class Cursor:
         return b"".join([tokens[token_id] for token_id in taken])[begin[1] :]
 
     def _place(self, written: Written) -> Place:
-        is_in_key = self.constraint.automaton.key_place(self._state) == IN_KEY
-        return written, self._state, self._typed() if is_in_key else b""
+        is_in_key = self.constraint.automaton.key_place(self.state) == IN_KEY
+        return written, self.state, self._typed() if is_in_key else b""
 
     # ---------------------------------------------------------------- what may come next
 
@@ -157,7 +156,7 @@ class Cursor:
 
         All zero once finished. The array is shared and stays valid; states with the same future share it.
         """
-        row = self._rows.get(self._state)
+        row = self._rows.get(self._steps.state)
         if row is not None and self._distinct is None:  # nearly always
             row.is_recent = True
             if self._written is None:
@@ -171,11 +170,11 @@ class Cursor:
     @surely
     def _other_row(self) -> Ints:
         """A row that is not known, or from which something is left out."""
-        if self._state == FINISHED:
+        if self.state == FINISHED:
             return np.zeros(self.constraint.vocabulary.num_words, np.int32)
-        if self._rows.get(self._state) is None:
+        if self._rows.get(self.state) is None:
             change_early(self, NEVER)
-        bits = self._masks.row(self._state).bits
+        bits = self._masks.row(self.state).bits
         if self._written is not None:
             bits = self._unrepeated(self._written, bits)
         return bits if self._distinct is None else self._distinct.row(self._spot(), bits)
@@ -195,12 +194,12 @@ class Cursor:
 
     def row_within(self, remaining: int) -> Ints:
         """The row of `bitmask_within`. Read-only and shared like `row()`, or an array of the caller's own."""
-        row = self._rows.get(self._state)
+        row = self._rows.get(self._steps.state)
         if row is not None and row.worst < remaining and self._written is None and self._distinct is None:
             row.is_recent = True  # nearly always: the budget is far, and the row is known
             return row.bits
         left = self._other_row_within(remaining)
-        if not self.constraint.liveness.is_exact and self._state != FINISHED and not left.any():
+        if not self.constraint.liveness.is_exact and self.state != FINISHED and not left.any():
             # others have used up the room for searches: what was promised to this text is found out elsewhere
             return self._other_row_within(remaining) if change_at_last(self) else left
         return left
@@ -208,42 +207,42 @@ class Cursor:
     @surely
     def _other_row_within(self, remaining: int) -> Ints:
         """A row that is not known, or from which something is left out, within a budget."""
-        if self._state == FINISHED:
+        if self.state == FINISHED:
             return np.zeros(self.constraint.vocabulary.num_words, np.int32)
-        row = self._rows.get(self._state)
+        row = self._rows.get(self._steps.state)
         if row is None or row.worst >= remaining:
             change_early(self, remaining)
         if self._written is not None:
             left = self._unrepeated_within(self._written, remaining)
         else:
-            left = self.constraint.budget.row(self._state, remaining - 1)
+            left = self.constraint.budget.row(self.state, remaining - 1)
         items = self.constraint.item_budget
         if items is None:  # nearly always
             return left
-        return items.row(self._spot(), left, remaining - 1, self._masks.row(self._state).worst)
+        return items.row(self._spot(), left, remaining - 1, self._masks.row(self.state).worst)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
         """`row_within`, or None if the row is not known and takes more than `work` (`Masks.make`): ask again."""
-        if self._rows.get(self._state) is not None or self._state == FINISHED or self._is_made(remaining, work):
+        if self._rows.get(self.state) is not None or self.state == FINISHED or self._is_made(remaining, work):
             return self.row_within(remaining)
         return None
 
     @surely
     def _is_made(self, remaining: int, work: int) -> bool:
         change_early(self, remaining)
-        return self._masks.make(self._state, work)
+        return self._masks.make(self.state, work)
 
     def _unrepeated(self, written: Written, bits: Ints) -> Ints:
         """The tokens of a row that repeat no key."""
         assert self._repeats is not None
-        return self._repeats.row(written, self._state, bits, self._typed)
+        return self._repeats.row(written, self.state, bits, self._typed)
 
     def _unrepeated_within(self, written: Written, remaining: int) -> Ints:
         """The tokens of the row within a budget that repeat no key."""
-        repeats, keys, row = self._repeats, self.constraint.key_budget, self._masks.row(self._state)
+        repeats, keys, row = self._repeats, self.constraint.key_budget, self._masks.row(self.state)
         assert repeats is not None and keys is not None
-        bits = row.bits if row.worst < remaining else self.constraint.budget.row(self._state, remaining - 1)
-        left = repeats.row(written, self._state, bits, self._typed)
+        bits = row.bits if row.worst < remaining else self.constraint.budget.row(self.state, remaining - 1)
+        left = repeats.row(written, self.state, bits, self._typed)
         if row.worst + keys.slack(written, row.worst) < remaining:
             return left
         return keys.row(self._place(written), left, remaining - 1)
@@ -271,9 +270,9 @@ class Cursor:
     @surely
     def forced_bytes(self) -> bytes:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
-        if self._state == FINISHED:
+        if self.state == FINISHED:
             return b""
-        return self.constraint.drafts.run(self._state).data
+        return self.constraint.drafts.run(self.state).data
 
     @surely
     def draft(self) -> list[int]:
@@ -281,9 +280,9 @@ class Cursor:
 
         Needs `Vocabulary.encode`; without it always [].
         """
-        if self._state == FINISHED:
+        if self.state == FINISHED:
             return []
-        return self.constraint.drafts.draft(self._state, self._trail.last_tokens(MAX_TAIL_TOKENS))
+        return self.constraint.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
 
     @surely
     def draft_within(self, remaining: int) -> list[int]:
@@ -291,11 +290,11 @@ class Cursor:
 
         Canonical tokens may be more than the fewest that spell the same bytes.
         """
-        if self._state == FINISHED or not self.constraint.drafts.run(self._state).data:
+        if self.state == FINISHED or not self.constraint.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
         automaton, liveness = self.constraint.automaton, self.constraint.liveness
-        state = self._state
+        state = self.state
         if self._written is not None or self._distinct is not None:
             return list(self._unrepeated_draft(draft, remaining))
         if not draft or (liveness.is_by_bytes and automaton.min_bytes(state) <= remaining):
@@ -308,7 +307,7 @@ class Cursor:
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
         """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for one look-up."""
-        count = self.constraint.habits.count(self._state)
+        count = self.constraint.habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor
         if count == FREE or (count == NEW and not looks):
@@ -361,29 +360,42 @@ class Cursor:
 
     def advance(self, token_id: int) -> bool:
         """Takes a token. False if it is not allowed; the cursor then has not moved."""
-        state = self._state
-        if state in self._free and 0 <= token_id < self._size and self._is_plain[token_id]:
-            target = state
-        else:
-            known = self._targets.get(state)
-            found = known.get(token_id) if known is not None else None
-            target = found or self._found(token_id, is_new=found is None)
-            if target == 0:
+        steps = self._steps
+        after = steps.get(token_id)
+        if after is None:
+            if not 0 <= token_id < self._size:
                 return False
+            if steps.is_free and self._is_plain[token_id]:
+                after = steps
+            else:
+                after = self._taken(steps, token_id)
+                if after is None:
+                    return False
         trail = self._trail  # another one if it has changed over
-        trail.states.append(target)
+        trail.states.append(after.state)
         trail.tokens.append(token_id)
-        self._state = target
+        self._steps = after
         return True
 
+    def _taken(self, steps: Steps, token_id: int) -> Steps | None:
+        """Where a step leads that is not known; None if it is not allowed."""
+        try:
+            after = self._moves.take(steps, token_id)
+        except ConstraintTooLarge:
+            after = None  # there may be room elsewhere
+        if after is None:
+            target = self._found(token_id)
+            after = self._moves.steps(target) if target else None
+        return after
+
     @surely
-    def _found(self, token_id: int, *, is_new: bool) -> int:
-        """The state after a token whose step is new or changes the keys; 0 if it is not allowed."""
-        state = self._state
-        if state == FINISHED or not 0 <= token_id < self._size:
+    def _found(self, token_id: int) -> int:
+        """The state after a token of which the state alone does not say it, or that is refused: then 0."""
+        state = self.state
+        if state == FINISHED:
             return 0
-        if is_new:
-            target = self._moves.take(state, token_id)
+        if token_id not in self._steps:
+            target = self._moves.step(state, token_id)
             if target > 0:
                 return target
             if token_id in self.constraint.vocabulary.eos_ids:
@@ -397,7 +409,7 @@ class Cursor:
         num_tokens = len(self._trail) + 1
         target, written, _ = self._repeats.follow(self._written, state, token_id, num_tokens, self._typed)
         if written is not self._written:
-            self._moves.learn(state, token_id, DEPENDS)
+            self._moves.learn_that_it_depends(state, token_id)
             self._take_up(written)
         return target
 
@@ -417,7 +429,7 @@ class Cursor:
             after = Spot(target, written, items, spot.text, spot.now, data)
             if items.has_rivals and not distinct.is_alive(after):
                 return 0
-            self._moves.learn(state, token_id, DEPENDS)
+            self._moves.learn_that_it_depends(state, token_id)
             distinct.note(target, items)
             self._items = items
             self._take_up(written)
@@ -432,14 +444,16 @@ class Cursor:
 
     def after(self, state: int, token_id: int) -> int:
         """The state after a token, whatever keys were written before; 0 if it is not allowed, -1 after EOS."""
-        moves = self.constraint.moves
-        known = moves.targets.get(state)
-        target = known.get(token_id) if known is not None else None
-        if target:
-            return target
         if state == FINISHED or not 0 <= token_id < self._size:
             return 0
-        target = moves.take(state, token_id)
+        moves = self.constraint.moves
+        steps = moves.steps(state)
+        known = steps.get(token_id)
+        if known is None:
+            known = moves.take(steps, token_id)
+        if known is not None:
+            return known.state
+        target = moves.step(state, token_id)
         if target <= 0 and token_id in self.constraint.vocabulary.eos_ids:
             return FINISHED if self.constraint.automaton.is_accepting(state) else 0
         if target >= 0:
@@ -455,11 +469,11 @@ class Cursor:
         if num_tokens:
             self._trail.cut(num_tokens)
             if self._items is not None:
-                self._items = items_since(self._items, len(self._trail))
+                self._items = since(self._items, len(self._trail))
                 self._take_up(self._written)
             if self._written is not None:
                 self._take_up(since(self._written, len(self._trail)))
-            self._state = self._trail.last_state(self.constraint.automaton.start)
+            self._steps = self._moves.steps(self._trail.last_state(self.constraint.automaton.start))
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""

@@ -29,6 +29,23 @@ TURNS = 16
 SOON = 32  # turns, a multiple of TURNS; most requests are done by then
 
 
+class _Kept:
+    """A constraint that is kept.
+
+    Attributes:
+        constraint: None once it is dropped.
+        weight: what it weighed when it was last asked.
+        is_awaited: whether it is among those to be weighed soon.
+    """
+
+    __slots__ = ("constraint", "is_awaited", "weight")
+
+    def __init__(self, constraint: Constraint, weight: int) -> None:
+        self.constraint: Constraint | None = constraint
+        self.weight = weight
+        self.is_awaited = False
+
+
 class KeptConstraints:
     """See the module's docstring.
 
@@ -38,14 +55,11 @@ class KeptConstraints:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[Hashable, Constraint] = OrderedDict()  # the least recently used first
-        self._weights: dict[Hashable, int] = {}
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()  # the least recently used first
         self._users: dict[TextTable, int] = {}
         self._num_bytes = 0
-        self._line: deque[Hashable] = deque()  # every key, and some whose constraints were dropped
-        self._in_line: set[Hashable] = set()
-        self._due: deque[tuple[int, Hashable]] = deque()  # the turn in which to weigh what was used
-        self._awaited: set[Hashable] = set()  # the keys in `_due`
+        self._line: deque[_Kept] = deque()  # all that are kept, and some that were dropped
+        self._due: deque[tuple[int, _Kept]] = deque()  # the turn in which to weigh what was used
         self._turn = 0
 
     def __len__(self) -> int:
@@ -58,83 +72,84 @@ class KeptConstraints:
 
     def find(self, key: Hashable) -> Constraint | None:
         """The constraint of this key, which is now the most recently used."""
-        constraint = self._kept.get(key)
-        if constraint is not None:
-            self._kept.move_to_end(key)
-            self._await(key)
-        return constraint
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        self._kept.move_to_end(key)
+        self._await(kept)
+        return kept.constraint
 
     def put(self, key: Hashable, constraint: Constraint) -> None:
         """Keeps a constraint in the place of the one that had its key, and drops others if need be."""
         self._turn += 1
-        weight = constraint.num_bytes_unused
-        if key in self._kept:
-            weight = constraint.num_bytes  # it may have been used in place of the other one
-            self._drop(key)
-        if key not in self._in_line:
-            self._in_line.add(key)
-            self._line.append(key)
-        self._kept[key] = constraint
-        self._weights[key] = weight
-        self._num_bytes += weight
+        before = self._kept.pop(key, None)
+        if before is None:
+            kept = _Kept(constraint, constraint.num_bytes_unused)
+        else:
+            self._let_go(before)
+            kept = _Kept(constraint, constraint.num_bytes)  # it may have been used in place of the other one
+        self._kept[key] = kept
+        self._num_bytes += kept.weight
         users = self._users
         for table in constraint.texts:
             num_users = users.get(table, 0)
             users[table] = num_users + 1
             if not num_users:
                 self._num_bytes += table.num_bytes
-        self._await(key)
+        self._line.append(kept)
+        self._await(kept)
         if self._turn % TURNS == 0:
             self._weigh_some()
         while self._num_bytes > self._max_bytes and len(self._kept) > 1:
-            self._drop(next(iter(self._kept)))
+            self._let_go(self._kept.popitem(last=False)[1])
 
     def weigh(self) -> int:
         """What everything weighs now, all asked again."""
-        for key in self._kept:
-            self._weigh(key)
+        for kept in self._kept.values():
+            self._weigh(kept)
         return self._num_bytes
 
     def clear(self) -> None:
         """Drops everything."""
-        while self._kept:
-            self._drop(next(iter(self._kept)))
+        for kept in self._kept.values():
+            self._let_go(kept)
+        self._kept.clear()
         self._line.clear()
-        self._in_line.clear()
         self._due.clear()
-        self._awaited.clear()
 
-    def _await(self, key: Hashable) -> None:
-        if key not in self._awaited:
-            self._awaited.add(key)
-            self._due.append((self._turn + SOON, key))
+    def _await(self, kept: _Kept) -> None:
+        if not kept.is_awaited:
+            kept.is_awaited = True
+            self._due.append((self._turn + SOON, kept))
 
     def _weigh_some(self) -> None:
         while self._due and self._due[0][0] <= self._turn:
             used = self._due.popleft()[1]
-            self._awaited.discard(used)
+            used.is_awaited = False
             self._weigh(used)
-        for _ in range(min(TURNS, len(self._line))):
+        left = min(TURNS, len(self._kept))
+        while left:
             following = self._line.popleft()
-            if self._weigh(following):
+            if self._weigh(following):  # else it was dropped meanwhile
                 self._line.append(following)
-            else:
-                self._in_line.discard(following)
+                left -= 1
 
-    def _weigh(self, key: Hashable) -> bool:
+    def _weigh(self, kept: _Kept) -> bool:
         """Asks a constraint again; False if it is not kept any more."""
-        constraint = self._kept.get(key)
-        if constraint is None:
+        if kept.constraint is None:
             return False
-        weight = constraint.num_bytes
-        self._num_bytes += weight - self._weights[key]
-        self._weights[key] = weight
+        weight = kept.constraint.num_bytes
+        self._num_bytes += weight - kept.weight
+        kept.weight = weight
         return True
 
-    def _drop(self, key: Hashable) -> None:
-        self._num_bytes -= self._weights.pop(key)
-        for table in self._kept.pop(key).texts:
+    def _let_go(self, kept: _Kept) -> None:
+        """Takes one that has left its place out of the accounts."""
+        assert kept.constraint is not None
+        self._num_bytes -= kept.weight
+        for table in kept.constraint.texts:
             self._users[table] -= 1
             if not self._users[table]:
                 del self._users[table]
                 self._num_bytes -= table.num_bytes
+        kept.constraint = None

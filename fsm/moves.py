@@ -1,8 +1,13 @@
-"""Moves: the steps that cursors have taken before, so that taking one again costs two looks into dictionaries.
+"""Moves: the steps that cursors have taken before, so that taking one again costs one look into a dictionary.
 
 A compiled step costs a microsecond, most of it for the way into compiled code and back. Texts under one constraint
 repeat themselves (keys, punctuation, the values of enums), and whoever walks on from the same state with the same
 token comes to the same state: states are never renumbered, so what is known stays true.
+
+    Steps of state 3                     Steps of state 7
+      token  912 ───────────────────────>  token 5 ──> ..        what is known beyond a step is linked, so a cursor
+      token 4402 ──> Steps of state 9      is_free: no           that goes on holds what it needs next
+      is_free: no
 
 Inside of a text almost every token leads back to the state it was taken in, and it is another one each time. Such a
 state is known by a flag: every token of plain characters (`Vocabulary.is_plain`) leads back to it.
@@ -19,11 +24,26 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_MOVES = 1 << 13
-DEPENDS = 0
-MOVE_BYTES = 340  # of a dictionary with one token and the state after it, which is more than a second token costs
+MOVE_BYTES = 500  # of one step, the `Steps` it leads to and all that is kept with them
 
 TakeToken = Callable[[npt.NDArray[np.int64], int, int], int]
 """f(memory of the automaton, state, token id) -> the state after the token; below 1: there is none to be kept."""
+
+
+class Steps(dict[int, "Steps | None"]):
+    """The steps known from one state: by token, those known from the state after it; None where that, or what else
+    happens, does not depend on the state alone. Written by `Moves` alone.
+
+    Attributes:
+        state: that they are taken from.
+        is_free: whether every token of plain characters leads back to it; None: nobody has asked yet.
+    """
+
+    __slots__ = ("is_free", "state")
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+        self.is_free: bool | None = None
 
 
 class Moves:
@@ -32,50 +52,68 @@ class Moves:
     Args:
         step: what is done where a step is not known; memory: its first argument.
         stays: whether every token of plain characters leads from a state back to it.
-
-    Attributes:
-        targets: by state, the states after tokens that were taken there; DEPENDS where that, or what else happens, does
-            not depend on the state alone. To be read by others, not written.
-        free: states of which it is known that such tokens lead back. Likewise.
     """
 
-    __slots__ = ("_asked", "_memory", "_num_moves", "_stays", "_step", "free", "targets")
+    __slots__ = ("_known", "_memory", "_num_moves", "_stays", "_step")
 
     def __init__(self, step: TakeToken, memory: npt.NDArray[np.int64], stays: Callable[[int], bool]) -> None:
         self._step = step
         self._memory = memory
         self._stays = stays
-        self.targets: dict[int, dict[int, int]] = {}
-        self.free: set[int] = set()
-        self._asked: set[int] = set()
+        self._known: dict[int, Steps] = {}
         self._num_moves = 0
+
+    def __del__(self) -> None:
+        self._forget()  # steps lead in circles, which would wait for the garbage collector
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly, and never less."""
         return MOVE_BYTES * self._num_moves
 
-    def take(self, state: int, token_id: int) -> int:
-        """Takes a step that is not known, which is kept from then on if it leads to a state."""
-        target = self._step(self._memory, state, token_id)
-        if target > 0:
-            self.learn(state, token_id, target)
-        return target
+    def steps(self, state: int) -> Steps:
+        """The steps known from a state."""
+        found = self._known.get(state)
+        return self._known.setdefault(state, Steps(state)) if found is None else found
+
+    def step(self, state: int, token_id: int) -> int:
+        """What the function says of a step."""
+        return self._step(self._memory, state, token_id)
+
+    def take(self, steps: Steps, token_id: int) -> Steps | None:
+        """Takes a step that is not known, and keeps it; None if it leads to no state, or that alone does not say it."""
+        if token_id in steps or steps.state < 0:
+            return None
+        target = self._step(self._memory, steps.state, token_id)
+        return self._kept(steps, token_id, target) if target > 0 else None
 
     def learn(self, state: int, token_id: int, target: int) -> None:
-        """Keeps a step, or that it DEPENDS."""
+        """Keeps a step."""
+        self._kept(self.steps(state), token_id, target)
+
+    def learn_that_it_depends(self, state: int, token_id: int) -> None:
+        """Keeps that a step does not depend on the state alone."""
+        self._count()
+        self.steps(state)[token_id] = None
+
+    def _kept(self, steps: Steps, token_id: int, target: int) -> Steps:
+        self._count()
+        after = self._known.get(target)
+        if after is None:
+            after = self._known.setdefault(target, Steps(target))
+        steps[token_id] = after
+        if after is steps and steps.is_free is None:
+            steps.is_free = self._stays(target)
+        return after
+
+    def _count(self) -> None:
         if self._num_moves >= MAX_MOVES:
-            self.targets.clear()
-            self.free.clear()
-            self._asked.clear()
-            self._num_moves = 0
+            self._forget()
         self._num_moves += 1
-        known = self.targets.get(state)
-        if known is None:
-            self.targets[state] = {token_id: target}
-        else:
-            known[token_id] = target
-        if target == state and state not in self._asked:
-            self._asked.add(state)
-            if self._stays(state):
-                self.free.add(state)
+
+    def _forget(self) -> None:
+        """Begins anew. Whoever stands in steps that are given up goes on to new ones; none of these lead back there."""
+        for steps in list(self._known.values()):
+            steps.clear()
+        self._known = {}
+        self._num_moves = 0

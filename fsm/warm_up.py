@@ -17,12 +17,15 @@ from .automaton.automaton_kernels import keep_rows
 from .automaton.rows import FIRST_SEGMENTS
 from .constraint import Constraint
 from .keys.written_kernels import note_string
+from .masks.passages import Passages
 from .memory import CAP_ROWS, NEED_WORK, SEGMENT_ROWS, T_START
 from .network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from .regex.regex import regex_to_dfa, regex_to_expression
 from .text.counted import counted
 from .text.dfa import Dfa
+from .text.json_strings import JsonStrings
 from .text.unicode_sets import ignoring_case
+from .vocabulary.atoms import Atoms
 
 MANY_TOKENS = 200  # enough for an automaton to outgrow its first memory
 FEW_TOKENS = 4
@@ -42,6 +45,7 @@ def warm_up(build: Callable[[Grammar], Constraint]) -> None:
             _use_rarely(constraint)
     ignoring_case(((0x61, 0x61),), ascii_only=False)
     Dfa.length(0, 1).is_disjoint_from(Dfa.length(2, 3))
+    Dfa.length(0, 1).accepts("a")
 
 
 def _grammars() -> Iterator[tuple[Grammar, int]]:
@@ -50,13 +54,14 @@ def _grammars() -> Iterator[tuple[Grammar, int]]:
     from .json_schema.formats import FORMATS
 
     letters = Alternation((Literal(b"a"), Literal(b"b")))
-    bounded = Embed(regex_to_dfa("[^a]{1,40}").intersect(regex_to_dfa(".{0,30}")).json_string())
-    long = counted(Dfa.any_text().json_string(), 3, 1000)
+    bounded = Embed(JsonStrings(regex_to_dfa("[^a]{1,40}").intersect(regex_to_dfa(".{0,30}"))))
+    long = counted(JsonStrings(Dfa.any_text()), 3, 1000)
     texts: tuple[Expression, ...] = (
         regex_to_expression("a|b|c|ab|bc|ca|abc|bca"),
         Embed(long or Dfa.any_text()),
         regex_to_expression(r"\w+\d\s\p{Lu}"),
         letters,
+        Alternation(tuple(Literal(bytes([letter])) for letter in b"abcd")),
         Repeat(letters, 0, 400),
         Sequence((bounded, Literal(b","))),
     )
@@ -97,14 +102,17 @@ def _use_rarely(constraint: Constraint) -> None:
     automaton.live_bytes(automaton.start)
     automaton.forced_run(automaton.start, 1)
     constraint.vocabulary.tokens_at(b"a", 0, np.zeros(256, np.uint8))
+    Passages(automaton.network, Atoms((b"a",)))
     automaton.targets(automaton.start, constraint.vocabulary.eos_words)
     for index, text in enumerate(automaton.network.texts):
         automaton.text_targets(index, int(text.fields[T_START]), 0)
+    constraint.masks.fresh_row(automaton.start)
     automaton.make_room(NEED_WORK)
     if constraint.repeats is not None:
         state, written = constraint.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:
             note_string(automaton.memory, state)
             constraint.repeats.row(written, state, constraint.masks.row(state).bits, lambda: b"a")
-            constraint.repeats.moves.take(state, constraint.vocabulary.ids.get(b"a", 0))
+            moves = constraint.repeats.moves
+            moves.take(moves.steps(state), constraint.vocabulary.ids.get(b"a", 0))
     keep_rows(automaton.memory, automaton.memory[CAP_ROWS])  # all of them

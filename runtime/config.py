@@ -82,7 +82,7 @@ class EngineConfig:
     reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
     max_draft_tokens: int = 64
-    max_compile_seconds: float | None = 10.0
+    max_compile_seconds: float | None = 0.8
     max_constraint_bytes: int = 64 << 20
     cuda_graphs: bool = True
     num_threads: int | None = None

@@ -7,13 +7,15 @@ the result); `parse` turns the finished text into `Completion.parsed`. This modu
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
 from ..errors import InvalidGrammar, InvalidRegex, InvalidSchema, InvalidStructuralTag, RequestError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 Kind = Literal["regex", "choice", "json_schema", "json_object", "grammar", "structural_tag"]
 Syntax = Literal["auto", "ebnf", "lark"]
@@ -95,7 +97,7 @@ def json_schema(
     for option, (value, known) in options.items():
         if value not in known:
             raise RequestError(f"{option}: expected one of {', '.join(known)}, got {value!r}", param=option)
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
+    if _is_pydantic(schema):
         text = json.dumps(schema.model_json_schema(), ensure_ascii=False)
         return ConstraintSpec("json_schema", text, schema, whitespace, key_order=key_order, extra_keys=extra_keys)
     if isinstance(schema, str):
@@ -183,9 +185,15 @@ def _tag(tag: object) -> dict[str, Any]:
             "structural tag: a tag is an object with begin, end, and schema or content", param="structural_tag"
         )
     content, schema = tag.get("content"), tag.get("schema")
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
+    if _is_pydantic(schema):
         schema = schema.model_json_schema()
     if content is None:
         options = {key: tag[key] for key in ("any_order", "extra_keys") if key in tag}
         content = {"type": "json_schema", "json_schema": schema, **options}
     return {"type": "tag", "begin": tag["begin"], "content": content, "end": tag["end"]}
+
+
+def _is_pydantic(schema: object) -> TypeGuard[type[BaseModel]]:
+    """Whether it is a pydantic class, of which there are none while nobody has imported pydantic."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(schema, type) and issubclass(schema, pydantic.BaseModel)

@@ -1,7 +1,25 @@
-"""Settings of every test: one torch thread each, since the workers share the cores."""
+"""Settings of every test: one torch thread each, since the workers share the cores; what needs a GPU waits for one.
+
+The default bound on the time that a constraint takes to compile is lifted: a machine that stands still for a second
+counts that as work now and then, and no test is about how fast this one is. A bound that a test sets itself holds.
+"""
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from phloem.fsm import compiler
+from phloem.fsm.compile_time import MAX_SECONDS, CompileTime
+
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _no_default_compile_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "CompileTime", lambda bound: CompileTime(None if bound == MAX_SECONDS else bound))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")

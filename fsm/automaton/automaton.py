@@ -37,13 +37,15 @@ from .rows import SEGMENT_BYTES, Rows, max_rows
 
 END = opening_kernels.END  # the state in which the text is complete and cannot go on
 NO_LIMIT = walk_kernels.NO_LIMIT
+PLACES_HEAD, PLACE_WIDTH = walk_kernels.PLACES_HEAD, automaton_kernels.PLACE_WIDTH
 ENDLESS = opening_kernels.ENDLESS
 IN_TEXT = walk_kernels.IN_TEXT
 LARGE_STEP = 1 << 20  # bytes
 LEAST_HALVED = 1 << 20  # a bound on memory below which nothing is saved
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
 FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS = 64, 128, 512  # room at the beginning
-FIRST_BYTES = 4 * (k.STACK_WIDTH + 2) * FIRST_STACKS + 4 * (k.STATE_WIDTH + 2) * FIRST_STATES + 8 * FIRST_CONFIGURATIONS
+STACK_BYTES = 4 * (k.STACK_WIDTH + 2)  # with its slots
+FIRST_BYTES = STACK_BYTES * FIRST_STACKS + 4 * (k.STATE_WIDTH + 2) * FIRST_STATES + 8 * FIRST_CONFIGURATIONS
 UNUSED_AUTOMATON_BYTES = FIRST_BYTES + SEGMENT_BYTES
 DEFAULT_MAX_BYTES = 256 << 20
 
@@ -140,7 +142,11 @@ class Automaton:
 
     def is_filled(self, share: float) -> bool:
         """Whether more than this share of the bound on memory, or of the numbers of stacks, is used up."""
-        return self._lasting_bytes > share * self.max_bytes or self._memory[k.NUM_STACKS] > share * k.STACK_ID_MASK
+        lasting_bytes = self._lasting_bytes
+        if lasting_bytes > share * self.max_bytes:
+            return True
+        may_be = lasting_bytes > share * k.STACK_ID_MASK * STACK_BYTES
+        return may_be and bool(self._memory[k.NUM_STACKS] > share * k.STACK_ID_MASK)
 
     @property
     def num_forgotten(self) -> int:
@@ -178,10 +184,14 @@ class Automaton:
         read if they are counted).
         """
         size = int(self._arrays[k.STATES][state * k.STATE_WIDTH + k.S_SIZE])
-        found = np.empty(4 * size, np.int64)
-        num_groups, num_others = automaton_kernels.text_groups(self._memory, state, found)
-        numbers = found[: 4 * num_groups].tolist()
-        return list(zip(*(iter(numbers),) * 4, strict=True)), num_others > 0
+        found = np.empty((size, PLACE_WIDTH), np.int64)
+        num_groups, num_others = automaton_kernels.text_groups(self._memory, state, found.reshape(-1))
+        return list(map(tuple, found[:num_groups, :4].tolist())), num_others > 0
+
+    def frame(self, stack: int) -> list[int]:
+        """The topmost frame of a stack (`memory.F_RETURN` ..)."""
+        found: list[int] = self._arrays[k.STACKS][stack * k.STACK_WIDTH : (stack + 1) * k.STACK_WIDTH].tolist()
+        return found
 
     def frames(self, stack: int) -> list[tuple[int, int]]:
         """(node to go on at, turns done) of every frame of a stack, the top first; of a joint, of its newest stack."""
@@ -259,11 +269,30 @@ class Automaton:
         """
         return self._call(lambda: walk_kernels.walk(self._memory, state, self.vocabulary.shared.live, limit, bits))
 
-    def row_outside_texts(self, state: int, bits: Ints) -> int:
-        """Writes the row of a state, EOS included; returns as `walk`. IN_TEXT: it stands in a text, nothing is done."""
+    def begin_row(self, state: int, bits: Ints, places: npt.NDArray[np.int64]) -> int:
+        """Writes the row of a state, EOS included; returns as `walk`. IN_TEXT: it stands in texts, see `begin_row`."""
         shared = self.vocabulary.shared
         eos = self.vocabulary.eos_words
-        return self._call(lambda: walk_kernels.row_outside_texts(self._memory, state, shared.live, eos, bits))
+        return self._call(lambda: walk_kernels.begin_row(self._memory, state, shared.live, eos, bits, places))
+
+    def row_in_text(
+        self,
+        state: int,
+        after: int,
+        rest: int,
+        trie: int,
+        inside: Ints,
+        exits: Ints | None,
+        starts: Ints | None,
+        bits: Ints,
+    ) -> int:
+        """Writes the row of a state that stands in one text, EOS included; see `walk_kernels.row_in_text`."""
+        live, eos = self.vocabulary.shared.live, self.vocabulary.eos_words
+        return self._call(
+            lambda: walk_kernels.row_in_text(
+                self._memory, state, after, rest, trie, inside, exits, starts, live, eos, bits
+            )
+        )
 
     def targets(self, state: int, bits: Ints) -> Ints:
         """int32[vocabulary size]: the state after each token whose bit is set, 0 for the others."""

@@ -75,6 +75,8 @@ from ..text.counted_kernels import counted_step, next_count
 from .closure_kernels import close, enter_member, forget_visits, visit
 from .state_kernels import intern
 
+PLACE_WIDTH = 6  # numbers for each of `text_groups`
+
 
 @inner_kernel
 def _compute(memory: Any, state: Any, byte: Any) -> Any:
@@ -329,10 +331,11 @@ def live_bytes(memory: Any, state: Any, live: Any) -> Any:
 
 @kernel
 def text_groups(memory: Any, state: Any, found: Any) -> Any:
-    """The texts of a state: fills found (int64[4 * number of configurations]).
+    """The texts of a state: fills found (int64[n * PLACE_WIDTH]).
 
-    Each group of configurations that stand alike in a text is four numbers: the first of the configurations, the
-    text, the state in it, and the characters read if they are counted (else 0). Returns (groups, other configurations).
+    Each group of configurations that stand alike in a text is PLACE_WIDTH numbers, the first four of them: the first of
+    the configurations, the text, the state in it, and the characters read if they are counted (else 0). Returns
+    (groups, other configurations); the number of groups is n + 1 if there is no room for all.
     """
     states, pool, stacks = i32(memory[STATES]), i64(memory[POOL]), i32(memory[STACKS])
     kinds, args = i32(memory[KIND]), i32(memory[ARG])
@@ -348,14 +351,16 @@ def text_groups(memory: Any, state: Any, found: Any) -> Any:
         if i64(memory[TEXTS] + table * (TEXT_WIDTH * 8))[T_MAX] >= 0:
             count = np.int64(stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COUNT])
         is_new = True
-        for at in range(0, 4 * num_groups, 4):
+        for at in range(0, PLACE_WIDTH * num_groups, PLACE_WIDTH):
             if found[at + 1] == table and found[at + 2] == sub and found[at + 3] == count:
                 is_new = False
                 break
         if is_new:
-            at = 4 * num_groups
-            found[at], found[at + 1], found[at + 2], found[at + 3] = index, table, sub, count
+            at = PLACE_WIDTH * num_groups
             num_groups += 1
+            if at + PLACE_WIDTH > found.shape[0]:
+                break
+            found[at], found[at + 1], found[at + 2], found[at + 3] = index, table, sub, count
     return num_groups, num_others
 
 

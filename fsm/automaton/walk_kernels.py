@@ -10,37 +10,37 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inner_kernel, kernel
+from ..compiled import call, inner_kernel, kernel
 from ..memory import (
-    K_TEXT,
-    KIND,
+    AFTER_TEXT,
     NEXT_SAME,
     PATH,
-    POOL,
     ROWS,
     S_ACCEPTS,
     S_BYTE,
     S_COST,
-    S_OFFSET,
     S_ROW,
-    S_SIZE,
     STATE_WIDTH,
     STATES,
+    THIS,
+    TRANSITION,
     TRIE_BYTES,
     TRIE_DEPTHS,
     TRIE_ENDS,
     TRIE_ROOTS,
     TRIE_TOKENS,
     WHOLE,
+    WITHOUT_TEXTS,
     i32,
     i64,
     row_at,
     u8,
 )
-from .automaton_kernels import advance, live_bytes, step
+from .automaton_kernels import PLACE_WIDTH, advance, live_bytes, step, text_groups
 
 IN_TEXT = 1 << 40
 NO_LIMIT = 1 << 30
+PLACES_HEAD = 2  # numbers before the groups of `begin_row`
 
 
 @kernel
@@ -69,23 +69,81 @@ def walk(memory: Any, state: Any, live: Any, limit: Any, bits: Any) -> Any:
 
 
 @kernel
-def row_outside_texts(memory: Any, state: Any, live: Any, eos: Any, bits: Any) -> Any:
-    """The row of a state that stands in no text, in one call: most states are like that.
+def begin_row(memory: Any, state: Any, live: Any, eos: Any, bits: Any, places: Any) -> Any:
+    """The row of a state that stands in no text, in one call; else all that is to be known of its texts.
 
     Args:
         live: uint8[256], scratch; eos: int32[num_words], the tokens that may follow a state that accepts.
-        bits: int32[num_words], is overwritten.
+        bits: int32[num_words], is overwritten unless the state stands in a text.
+        places: int64[PLACES_HEAD + n * PLACE_WIDTH], filled in if it does: how many groups of `text_groups` there are
+            (beyond n there are more, and nothing else is filled in), and the state without texts (0: nothing is left);
+            then the groups, and of each the state once its text has ended and the cost of that.
 
-    Returns as `walk`; IN_TEXT if the state stands in a text after all.
+    Returns as `walk`, or IN_TEXT.
     """
-    states, pool, kinds = i32(memory[STATES]), i64(memory[POOL]), i32(memory[KIND])
-    offset = states[state * STATE_WIDTH + S_OFFSET]
-    for index in range(states[state * STATE_WIDTH + S_SIZE]):
-        if kinds[pool[offset + index] >> 43] == K_TEXT:
+    states = i32(memory[STATES])
+    num_groups, num_others = text_groups(memory, state, places[PLACES_HEAD:])
+    if num_groups:
+        places[0], places[1] = num_groups, 0
+        if PLACES_HEAD + num_groups * PLACE_WIDTH > places.shape[0]:
             return IN_TEXT
+        for group in range(num_groups):
+            at = PLACES_HEAD + group * PLACE_WIDTH
+            after = call(memory[TRANSITION], memory[THIS], AFTER_TEXT, state, places[at])
+            if after < 0:
+                return after
+            places[at + 4], places[at + 5] = after, states[after * STATE_WIDTH + S_COST]
+        if num_others:
+            rest = call(memory[TRANSITION], memory[THIS], WITHOUT_TEXTS, state, 0)
+            if rest < 0:
+                return rest
+            places[1] = rest
+        return IN_TEXT
     bits[:] = 0
     worst = walk(memory, state, live, np.int64(NO_LIMIT), bits)
-    if worst >= 0 and i32(memory[STATES])[state * STATE_WIDTH + S_ACCEPTS]:
+    if worst >= 0 and states[state * STATE_WIDTH + S_ACCEPTS]:
+        for word in range(bits.shape[0]):
+            bits[word] |= eos[word]
+    return worst
+
+
+@kernel
+def row_in_text(
+    memory: Any,
+    state: Any,
+    after: Any,
+    rest: Any,
+    trie: Any,
+    inside: Any,
+    exits: Any,
+    starts: Any,
+    live: Any,
+    eos: Any,
+    bits: Any,
+) -> Any:
+    """The row of a state that stands in one text, in one call: nearly all that stand in texts do.
+
+    Args:
+        after, rest: the state once the text has ended, and without the text, of `begin_row`.
+        trie, exits, starts: as `walk_exits` has them; exits and starts of length 0: nothing follows the text.
+        inside: int32[num_words], the tokens that stay in the text.
+        live, eos, bits: as in `begin_row`; bits is overwritten.
+
+    Returns as `walk`, of the tokens that leave the text.
+    """
+    for word in range(bits.shape[0]):
+        bits[word] = inside[word]
+    worst = np.int64(0)
+    if starts.shape[0]:
+        worst = np.int64(walk_exits(memory, trie, after, live, exits, starts, np.int64(NO_LIMIT), bits))
+        if worst < 0:
+            return worst
+    if rest:
+        cost = np.int64(walk(memory, rest, live, np.int64(NO_LIMIT), bits))
+        if cost < 0:
+            return cost
+        worst = max(worst, cost)
+    if i32(memory[STATES])[state * STATE_WIDTH + S_ACCEPTS]:
         for word in range(bits.shape[0]):
             bits[word] |= eos[word]
     return worst

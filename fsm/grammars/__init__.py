@@ -9,6 +9,7 @@ from ..compile_time import CompileTime
 from ..network.expression import Grammar
 from .ebnf import ebnf_to_grammar
 from .lark import lark_to_grammar
+from .place import grammar_error
 
 Syntax = OneOf["auto", "ebnf", "lark"]
 _EBNF_RULE = re.compile(r"^[ \t]*\w[\w.-]*\s*::=", re.MULTILINE)
@@ -23,6 +24,9 @@ def text_to_grammar(text: str, syntax: Syntax = "auto", compile_time: CompileTim
         ConstraintTooLarge: it passes a bound, or the time is over.
     """
     compile_time = compile_time or CompileTime()
+    half = re.search("[\ud800-\udfff]", text)
+    if half is not None:
+        raise grammar_error(f"half a surrogate pair ({half[0]!r}) is not a character", text, half.start())
     if syntax == "auto":
         syntax = "lark" if _LARK_ITEM.search(text) and not _EBNF_RULE.search(text) else "ebnf"
     return lark_to_grammar(text, compile_time) if syntax == "lark" else ebnf_to_grammar(text, compile_time)

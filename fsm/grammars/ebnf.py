@@ -32,7 +32,7 @@ from .character_class import character_class
 from .factoring import factored
 from .fusing import fused
 from .group import Group, Token
-from .left_recursion import without_left_recursion
+from .left_recursion import with_filled_turns, without_left_recursion
 from .place import grammar_error
 
 START = "root"
@@ -88,13 +88,13 @@ class _Reader:
         rules: dict[str, Expression] = {}
         name, groups = "", [Group(0)]
         for token in self._tokens():
+            self.time.check("", f"grammar, rule {name}")
             if token.kind == "define":
                 if name:
                     rules[name] = self._close_rule(groups)
                 elif groups[0].parts or len(groups) > 1:
                     raise self.error("the text before the first `name ::=` belongs to no rule", 0)
                 name, groups = token.text[:-3].rstrip(), [Group(token.offset)]
-                self.time.check("", f"grammar, rule {name}")
                 if name in rules:
                     raise self.error(f"the rule {name!r} is defined twice", token.offset)
             else:
@@ -109,9 +109,8 @@ class _Reader:
             if reference not in rules:
                 what = "XGrammar's macros are said by structural tags" if reference in MACROS else "define it"
                 raise self.error(f"the rule {reference!r} is not defined; {what}", offset)
-        return Grammar(
-            factored(without_left_recursion(fused(rules, self.patterns, self.time), self.time), self.time), START
-        )
+        rules = with_filled_turns(fused(rules, self.patterns, self.time), self.time)  # fewer ways to read a text
+        return Grammar(factored(without_left_recursion(rules, self.time), self.time), START)
 
     def _tokens(self) -> Iterator[Token]:
         text, offset = self.text, 0

@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from ...errors import ConstraintError, InvalidGrammar, InvalidRegex
+from ...errors import ConstraintError, ConstraintTooLarge, InvalidGrammar, InvalidRegex
 from ..compile_time import CompileTime
 from ..json_schema import schema_to_grammar
 from ..network.expression import Alternation, Expression, Grammar, Repeat, Rule
@@ -207,7 +207,9 @@ class _Reader:
             elif token.text == "|":
                 group.close_option()
             elif token.text == "->":
-                position += 1  # the alias
+                if [alias.kind for alias in tokens[position : position + 1]] != ["name"]:
+                    raise self.error("an alias is `-> name`", token.offset)
+                position += 1
             elif token.text == "..":
                 position = self._range(tokens, position, group)
             else:
@@ -248,17 +250,23 @@ class _Reader:
 
     def _literal(self, token: Token) -> Node:
         text = unescaped(self.text, token.text[1 : token.text.rindex('"')], token.offset)
-        return parse(f"(?i:{re.escape(text)})", "python") if token.text.endswith("i") else Plain(text)
+        return self._parsed(f"(?i:{re.escape(text)})", token) if token.text.endswith("i") else Plain(text)
+
+    def _parsed(self, pattern: str, token: Token) -> Node:
+        try:
+            return parse(pattern, "python", self.time)
+        except InvalidRegex as error:
+            raise self.error(f"{token.text}: {error}", token.offset) from error
+        except ConstraintTooLarge as error:
+            place = grammar_error(str(error), self.text, token.offset)
+            raise ConstraintTooLarge(str(place), pointer=place.pointer, param="grammar") from error
 
     def _regex(self, token: Token) -> Node:
         end = token.text.rindex("/")
         pattern, flags = token.text[1:end].replace("\\/", "/"), token.text[end + 1 :].replace("u", "")
         if "l" in flags:
             raise self.error("the flag l depends on the machine; leave it out", token.offset)
-        try:
-            node = parse(f"(?{''.join(sorted(set(flags)))}:{pattern})" if flags else pattern, "python")
-        except InvalidRegex as error:
-            raise self.error(f"{token.text}: {error}", token.offset) from error
+        node = self._parsed(f"(?{''.join(sorted(set(flags)))}:{pattern})" if flags else pattern, token)
         pending = [node]
         while pending:
             inner = pending.pop()

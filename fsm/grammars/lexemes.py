@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
@@ -26,6 +27,7 @@ from ..text.dfa import Dfa
 
 MAX_STATES = 20_000  # of a terminal beside its obligations
 MAX_WORK = 4_000_000  # characters that terminals beside obligations, and each of these, were asked for
+MAX_CELLS = 1 << 23  # states of all terminals, times the kinds of characters
 Obligations = frozenset[tuple[str, int]]
 NONE: Obligations = frozenset()
 
@@ -51,7 +53,10 @@ class Terminal:
     @functools.cached_property
     def matches(self) -> Dfa:
         """All that the pattern matches."""
-        return determinise(self.node).minimised()
+        try:
+            return determinise(self.node).minimised()
+        except ConstraintTooLarge as error:
+            raise ConstraintTooLarge(f"grammar, terminal {self.name}: {error}", param="grammar") from error
 
     @functools.cached_property
     def dfa(self) -> Dfa:
@@ -63,6 +68,35 @@ class Terminal:
             return found
         table = np.where(found.accepting[:, None], 0, found.table).astype(np.int32)
         return Dfa.from_table(found.alphabet, table, found.accepting, found.start_state)
+
+    def may_go_on_with(self, characters: str) -> bool:
+        """Whether a match may become longer by one of these characters."""
+        return bool(self._after_match[self.dfa.alphabet.classes_of(characters)].any())
+
+    def may_go_on_as(self, other: Terminal) -> bool:
+        """Whether a match may become longer by a character that a text of the other terminal may begin with."""
+        if other.text is not None:
+            return self.may_go_on_with(other.text[0])
+        _, mine, theirs = self.dfa.alphabet.refine(other.dfa.alphabet)
+        return bool((self._after_match[mine] & (other.dfa.table[other.dfa.start_state] != 0)[theirs]).any())
+
+    def repeats_itself(self) -> bool:
+        """Whether two texts in a row are always a text of this terminal."""
+        table, accepting = self.dfa.table.tolist(), self.dfa.accepting.tolist()
+        pairs = {(state, self.dfa.start_state) for state, ends in enumerate(accepting) if ends}
+        for one, other in (queue := list(pairs)):  # grows: from `one` on at least what there is from `other` on
+            if accepting[other] and not accepting[one]:
+                return False
+            for pair in zip(table[one], table[other], strict=True):
+                if pair[1] and pair not in pairs:
+                    pairs.add(pair)
+                    queue.append(pair)
+        return True
+
+    @functools.cached_property
+    def _after_match(self) -> npt.NDArray[np.bool_]:
+        """For every class of characters whether one may stand behind a match within a longer one."""
+        return np.asarray(self.dfa.table[self.dfa.accepting].any(axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +133,15 @@ class Lexemes:
         self._foreign = foreign
         texts = [terminal.text or "" for terminal in terminals.values()]
         alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c))] for c in sorted(set("".join(texts)))])
-        for terminal in terminals.values():
+        for name, terminal in terminals.items():
+            self._time.check("", f"grammar, terminal {name}")
             if terminal.text is None:
                 alphabet = alphabet.refine(terminal.dfa.alphabet)[0]
         self.alphabet = alphabet
         self._tables: dict[str, list[list[int]]] = {}
         self._accepting: dict[str, list[bool]] = {}
         self._starts: dict[str, int] = {}
+        self._num_cells = 0
         for name, terminal in terminals.items():
             self._lay_out(name, terminal)
         self._beside: dict[tuple[str, Obligations], _Beside] = {}
@@ -115,6 +151,7 @@ class Lexemes:
         for name in terminals:
             for state, ends in enumerate(self._accepting[name]):
                 if ends and any(self._tables[name][state]):
+                    self._time.check("", f"grammar, terminal {name}")
                     one = (name, state)
                     if not all(self._is_harmless(follower, one) for follower in followers.get(name, ())):
                         made.add(one)
@@ -124,6 +161,14 @@ class Lexemes:
 
     def _lay_out(self, name: str, terminal: Terminal) -> None:
         """The automaton of a terminal over the common alphabet."""
+        self._time.check("", f"grammar, terminal {name}")
+        num_states = terminal.dfa.num_states if terminal.text is None else len(terminal.text)
+        self._num_cells += num_states * self.alphabet.num_classes
+        if self._num_cells > MAX_CELLS:
+            raise ConstraintTooLarge(
+                f"grammar, terminal {name}: the terminals tell {self.alphabet.num_classes} kinds of characters apart, "
+                "which is too many for terminals so long; use fewer characters, or shorter terminals"
+            )
         if terminal.text is None:
             classes = [0, *terminal.dfa.alphabet.classes_of("".join(map(chr, self.alphabet.representatives[1:])))]
             self._tables[name] = terminal.dfa.table[:, classes].tolist()

@@ -15,7 +15,8 @@ left become a part of the names of the rules,
     rule [obligations before it → obligations that it may leave]
 
 where those that the rest cannot tell apart are kept together, so that nothing has to be guessed ahead.
-Ignored texts are one terminal, the whole run of them, which may stand in front of every other and at the end.
+Ignored terminals may stand in front of every other and at the end, as many as like to. Where they run into nothing
+else (JSON), all of them in a row are one terminal.
 
 Knows expressions, no notation. Python's recursion follows the nesting of expressions, which their readers bound.
 """
@@ -32,7 +33,7 @@ from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
 from .left_recursion import with_filled_turns
 from .lexemes import NONE, Lexemes, Obligations, Terminal
-from .walks import mapped
+from .walks import mapped, rule_names
 
 MAX_RULES = 10_000  # rules with obligations in their names
 MAX_ROUNDS = 200
@@ -61,17 +62,22 @@ def lexed(
     Raises:
         ConstraintTooLarge: too many combinations of rules and obligations, or the time is over.
     """
-    known, spaced = dict(terminals), dict(rules)
+    used = {name for body in rules.values() for name in rule_names(body)}
+    known = {name: terminal for name, terminal in terminals.items() if name in used}
+    spaced = dict(rules)
     end: Expression = EMPTY_TEXT
     if ignored:
-        run = Times(Either(tuple(known.pop(name).node for name in ignored)), 1, None)
-        gap = Repeat(Rule(IGNORED), 0, 1)
+        between = {name: terminals[name] for name in ignored}
+        run = Terminal(IGNORED, Times(Either(tuple(terminal.node for terminal in between.values())), 1, None))
+        if _splits(list(between.values())) and _is_apart(run, list(known.values()), foreign):
+            between, end = {IGNORED: run}, Repeat(Rule(IGNORED), 0, 1)
+        else:
+            end = Repeat(Alternation(tuple(map(Rule, between))), 0, None)
         spaced = {
-            name: mapped(body, lambda rule: Sequence((gap, rule)) if rule.name in known else rule)
+            name: mapped(body, lambda rule: Sequence((end, rule)) if rule.name in known else rule)
             for name, body in rules.items()
         }
-        known[IGNORED] = Terminal(IGNORED, run)
-        end = gap
+        known.update(between)
     spaced = with_filled_turns(spaced, compile_time)
     whole = f"{start}, whole"
     spaced[whole] = sequence(Rule(start), end)
@@ -84,6 +90,22 @@ def lexed(
         }
         return Grammar(written, whole)
     return _Product(spaced, adjacency, lexemes, compile_time).grammar(whole)
+
+
+def _splits(ignored: Seq[Terminal]) -> bool:
+    """Whether any texts of these terminals in a row can be read as longest matches.
+
+    So it is if a match never goes on with what may begin another one, or with its own kind alone and two of that kind
+    in a row are one of it (` `, ` ` and `  ` under / +/).
+    """
+    return all(
+        not one.may_go_on_as(other) or (one is other and one.repeats_itself()) for one in ignored for other in ignored
+    )
+
+
+def _is_apart(terminal: Terminal, others: Seq[Terminal], foreign: Mapping[str, str]) -> bool:
+    """Whether a match of the terminal never goes on with what may begin something else."""
+    return not (terminal.may_go_on_with("".join(foreign.values())) or any(map(terminal.may_go_on_as, others)))
 
 
 class _Product:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from ...errors import InvalidSchema
 from ..any_json import ExtraKeys, KeyOrder, Whitespace
-from ..compile_time import CompileTime
+from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Grammar
 from .compile import SchemaCompiler
 from .contradiction import place_of_contradiction
@@ -58,6 +58,7 @@ def schema_to_grammar(
     annotations: list[Annotation] | None = None,
     places: dict[str, str] | None = None,
     compile_time: CompileTime | None = None,
+    prefix: str = "",
 ) -> Grammar:
     """The grammar of all JSON texts that are valid under a schema, in the documented spelling.
 
@@ -70,6 +71,7 @@ def schema_to_grammar(
         annotations: receives the keywords that are there and not enforced, because they demand nothing.
         places: receives the JSON pointer of the schema behind each rule that has one, by the rule's name.
         compile_time: how long this may take; None: without end.
+        prefix: begins the names of all rules but those that every grammar of this layout has, which are the same.
 
     Raises:
         InvalidSchema: it is not a JSON Schema; `pointer` says where.
@@ -77,10 +79,10 @@ def schema_to_grammar(
         EmptyLanguage: no value at all is valid.
         ConstraintTooLarge: it passes a bound on depth, cases, states or time.
     """
-    compiler = _compiler(schema, whitespace, key_order, extra_keys, annotations, compile_time)
+    compiler = _compiler(schema, whitespace, key_order, extra_keys, annotations, compile_time, prefix)
     grammar = compiler.grammar()
     if compiler.is_mixed:
-        compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, by_value=True)
+        compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, prefix, by_value=True)
         grammar = compiler.grammar()
     if places is not None:
         places.update(compiler.places())
@@ -96,21 +98,22 @@ def arguments_to_grammar(
     key_order: KeyOrder = "schema",
     extra_keys: ExtraKeys = "schema",
     compile_time: CompileTime | None = None,
+    prefix: str = "",
 ) -> Grammar:
     """The grammar of all objects that are valid under a schema, the outermost one as XML (`xml_arguments`).
 
     Args:
         spell: spells a mark; there may be special tokens in it.
-        whitespace, key_order, extra_keys, compile_time: as for `schema_to_grammar`; all but the order of keys is meant
-            for what stands inside of the outermost object.
+        whitespace, key_order, extra_keys, compile_time, prefix: as for `schema_to_grammar`; the first and the third are
+            meant for what stands inside of the outermost object.
 
     Raises:
         ConstraintError: as `schema_to_grammar`; UnsupportedSchema also for what cannot be written as XML.
     """
-    compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time)
+    compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, prefix)
     grammar = compiler.xml_arguments(marks, spell)
     if compiler.is_mixed:
-        compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, by_value=True)
+        compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, prefix, by_value=True)
         grammar = compiler.xml_arguments(marks, spell)
     return grammar
 
@@ -131,11 +134,13 @@ def _compiler(
     extra_keys: ExtraKeys,
     annotations: list[Annotation] | None,
     compile_time: CompileTime | None,
+    prefix: str = "",
     *,
     by_value: bool = False,
 ) -> SchemaCompiler:
     if type(schema) is not dict and type(schema) is not bool:
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
     evaluates, is_dynamic = check_size(schema)
-    sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic)
-    return SchemaCompiler(sites, LAYOUTS[whitespace], key_order, extra_keys, compile_time, by_value=by_value)
+    time = compile_time or NO_LIMIT
+    sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic, time=time)
+    return SchemaCompiler(sites, LAYOUTS[whitespace], key_order, extra_keys, by_value=by_value, prefix=prefix)

@@ -30,11 +30,10 @@ class AnyKeyOrder:
     def written(self, shape: Shape) -> Expression | None:
         """The objects of a shape; None if there are none."""
         required = shape.required
-        num_members = len(shape.members) - [value for _, value in shape.members].count(None)
-        is_plain = required is not None and shape.others.choices is None
-        if is_plain and num_members + bool(shape.others.cells) <= 1:
-            return self.in_order.written(shape)
         impossible = frozenset([key for key, value in shape.members if value is None])
+        is_plain = required is not None and shape.others.choices is None
+        if is_plain and len(shape.members) - len(impossible) + bool(shape.others.cells) <= 1:
+            return self.in_order.written(shape)
         counted = shape.minimum > 0 or shape.maximum is not None or shape.others.count is not None
         if required is None:
             found = modes(shape.clauses, impossible, counted, shape.pointer)

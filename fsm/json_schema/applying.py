@@ -13,7 +13,7 @@ from typing import Any
 from .checked import Keywords
 from .constants import constants
 from .parts import ANY_TYPE, ANYTHING, NEVER, OBJECT, Disjunction, Goal, ObjectFacet, Part
-from .sites import KEYWORDS, negation
+from .sites import KEYWORDS, is_keyword, negation
 from .texts import escape
 
 IN_PLACE = frozenset(
@@ -24,6 +24,8 @@ IN_PLACE = frozenset(
 )  # fmt: skip
 
 MAX_CLAUSES = 64
+_STRINGS = {str}
+_WORDS = {str, bool, type(None)}
 
 
 class Applied:
@@ -66,10 +68,14 @@ class Applied:
             elif name == "allOf":
                 for goal in self.keywords.goals(name):
                     self.atoms += goal
-            elif name == "anyOf":
-                self.any_of(self.keywords.goals(name))
-            elif name == "oneOf":
-                self.one_of(self.keywords.goals(name))
+            elif name in ("anyOf", "oneOf"):
+                listed = self.constants_only(name)
+                if listed is not None:
+                    self.among(listed, name)
+                elif name == "anyOf":
+                    self.any_of(self.keywords.goals(name))
+                else:
+                    self.one_of(self.keywords.goals(name))
             elif name == "not":
                 self.none_of(self.keywords.goal(name))
             elif name == "if":
@@ -115,6 +121,31 @@ class Applied:
             return
         options = [self.option(goal) for goal in possible]
         self.disjunctions.append(Disjunction(tuple(options), exclusive=True))
+
+    def constants_only(self, name: str) -> list[str | bool | None] | None:
+        """The values that fulfil the keyword if each option lists strings and words, and says nothing else.
+
+        So they are one case, not one for each option.
+        """
+        options = self.schema[name]
+        if type(options) is not list or len(options) < 2:
+            return None
+        count: dict[str | bool | None, int] = {}
+        for option in options:
+            said = KEYWORDS.intersection(option if type(option) is dict else ())
+            if "const" in said and is_keyword("const", self.keywords.site.resource.draft):
+                values, rest = [option["const"]], said - {"const"}
+            elif "enum" in said:
+                values, rest = option["enum"], said - {"enum"}
+            else:
+                return None
+            if (rest and not (rest == {"type"} and option["type"] == "string")) or "$schema" in option:
+                return None
+            if type(values) is not list or not (_STRINGS if rest else _WORDS).issuperset(map(type, values)):
+                return None
+            for value in set(values):
+                count[value] = count.get(value, 0) + 1
+        return [value for value, number in count.items() if number == 1 or name == "anyOf"]
 
     def required_only(self, name: str) -> list[list[str]] | None:
         """The names that each option requires, if the options say nothing else."""

@@ -3,39 +3,39 @@
 Plain arrays are a list of fixed items and a repetition. `uniqueItems` of a list is `AnyOrder` over its values; other
 strings are remembered while a text is written (`keys`). `contains`, and `uniqueItems` of few values behind fixed items,
 become right-linear rules, one per state of the count (or per set of values used), which the automaton runs as states.
+So does the negation of `uniqueItems` over few values: one of them comes twice, and which one is left open at first.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 
-from ...errors import ConstraintError, ConstraintTooLarge, UnsupportedSchema
+from ...errors import ConstraintError, UnsupportedSchema
 from ..network.expression import (
     EMPTY_TEXT,
     AnyOrder,
     Embed,
     Expression,
-    Literal,
     Member,
     Repeat,
-    Rule,
     Sequence,
-    alternation,
 )
 from ..record import record
 from .disjointness import goal_of_item
+from .item_states import ItemStates, State
 from .layout import Layout, Parts
 from .negation import refusals
-from .parts import ANYTHING, ArrayFacet, Contains, Goal
+from .parts import ArrayFacet, Contains, Goal
 from .plain import PlainArray
 from .texts import error_at
 
-MAX_STATES = 4_000
 MAX_UNIQUE = 10  # values of items behind fixed ones
 MAX_UNIQUE_LIST = 4096
+MAX_REPEATED = 128  # values of which one must come twice
+ENDLESSLY = 1 << 62
 
 Value = Callable[[Goal], "Expression | None"]
 """Compiles a goal; None if no value fulfils it."""
@@ -52,8 +52,10 @@ class ArrayWriter:
         distinct: the same, each value in one spelling, as items that must differ are written.
         texts: all values of a goal as JSON texts, None if they are too many.
         strings: all values of a goal, each once in a list, and how many they are; None if not all of them are strings.
-        reserve, define: give a rule a name, and a body.
-        owe: notes that values of an expression may be asked for without end, and where.
+        constant: the goal of a value.
+        is_impossible: whether surely no value fulfils a goal.
+        states: writes arrays whose items are counted.
+        owe: notes that so many values of an expression may be asked for, and where.
     """
 
     layout: Layout
@@ -61,9 +63,10 @@ class ArrayWriter:
     distinct: Value
     texts: Callable[[Goal, int], list[str] | None]
     strings: Callable[[Goal], Distinct | None]
-    reserve: Callable[[], str]
-    define: Callable[[str, Expression], None]
-    owe: Callable[[str, Expression], None]
+    constant: Callable[[object, str], Goal]
+    is_impossible: Callable[[Goal], bool]
+    states: ItemStates
+    owe: Callable[[str, Expression, int], None]
 
     def array(self, facets: tuple[ArrayFacet, ...]) -> Expression | None:
         """All arrays that pass every facet; None if there are none."""
@@ -80,18 +83,22 @@ class ArrayWriter:
         num_fixed = max((len(facet.prefix) for facet in facets), default=0)
         if maximum is not None and maximum < num_fixed:
             num_fixed = maximum
-        for facet in facets:
-            if facet.repeated:
-                raise error_at(UnsupportedSchema, f"{facet.pointer}/uniqueItems", "its negation is not supported")
         contains = [contained for facet in facets for contained in facet.contains]
         unique = [facet for facet in facets if facet.unique]
+        repeated = next((facet for facet in facets if facet.repeated), None)
+        if repeated is not None:
+            if unique or (maximum is not None and maximum < 2):
+                return None
+            goals = [goal_of_item(facets, index) for index in range(num_fixed + 1)]
+            twice = self._repeatable(goals, maximum, f"{repeated.pointer}/uniqueItems")
+            return self.states.containing(facets, contains, max(minimum, 2), maximum, num_fixed, self.layout, twice)
         if unique and (maximum is None or maximum > 1):
+            pointer = f"{unique[0].pointer}/uniqueItems"
             if contains:
-                pointer = f"{unique[0].pointer}/uniqueItems"
-                raise error_at(UnsupportedSchema, pointer, "not supported together with contains")
-            return self._unique(facets, minimum, maximum, num_fixed, f"{unique[0].pointer}/uniqueItems")
+                return self._unique_containing(facets, contains, minimum, maximum, num_fixed, pointer)
+            return self._unique(facets, minimum, maximum, num_fixed, pointer)
         if contains:
-            return self._containing(facets, contains, minimum, maximum, num_fixed)
+            return self.states.containing(facets, contains, minimum, maximum, num_fixed, self.layout)
         return self._plain(facets, minimum, maximum, num_fixed)
 
     def plain(self, plain: PlainArray) -> Expression | None:
@@ -144,68 +151,32 @@ class ArrayWriter:
         if rest is not None:
             upper = None if maximum is None else maximum - num_fixed
             tail = (Repeat(Sequence((*layout.comma, rest)), max(minimum - num_fixed, 0), upper),)
-        for index in range(num_fixed - 1, 0, -1):
-            tail = (*layout.comma, fixed[index], *tail)
-            if index >= minimum:
-                tail = (Repeat(Sequence(tail), 0, 1),)
-        return layout.bracketed(b"[", (fixed[0], *tail), b"]", may_be_empty=minimum == 0)
-
-    # ---------------------------------------------------------------- contains
-
-    def _containing(
-        self,
-        facets: tuple[ArrayFacet, ...],
-        contains: list[Contains],
-        minimum: int,
-        maximum: int | None,
-        num_fixed: int,
-    ) -> Expression | None:
-        """States are (items so far, how often each `contains` was fulfilled), as far as they still matter.
-
-        Only the first state has no items: the number of items is never capped below 1.
-        """
-        last = max([1, num_fixed, minimum, *(c.first for c in contains)]) if maximum is None else max(maximum, 1)
-        caps = [c.minimum if c.maximum is None else c.maximum for c in contains]
-        if any(c.maximum is not None and c.maximum < c.minimum for c in contains):
-            return None
-
-        def moves(state: State) -> tuple[bool, list[tuple[Goal, State]]]:
-            index, counts = state
-            stop = index >= minimum and all(n >= c.minimum for n, c in zip(counts, contains, strict=True))
-            if maximum is not None and index >= maximum:
-                return stop, []
-            base = goal_of_item(facets, index)
-            found: list[tuple[Goal, State]] = []
-            for goal, hits in self._cells(base, contains, counts, index):
-                after = tuple(
-                    min(n + hit, cap) if c.maximum is None else n + hit
-                    for n, hit, cap, c in zip(counts, hits, caps, contains, strict=True)
-                )
-                if all(c.maximum is None or n <= c.maximum for n, c in zip(after, contains, strict=True)):
-                    found.append((goal, (min(index + 1, last), after)))
-            return stop, found
-
-        return self._states((0, (0,) * len(contains)), moves, facets[0].pointer)
-
-    def _cells(
-        self, base: Goal, contains: list[Contains], counts: tuple[int, ...], index: int
-    ) -> list[tuple[Goal, tuple[int, ...]]]:
-        """Ways in which an item may count: its goal, and 1 or 0 for each `contains`."""
-        ways: list[list[tuple[Goal, int]]] = []
-        for contained, count in zip(contains, counts, strict=True):
-            if index < contained.first or (contained.maximum is None and count >= contained.minimum):
-                ways.append([(ANYTHING, 0)])
-            elif contained.maximum is None:
-                ways.append([(contained.goal, 1), (ANYTHING, 0)])
-            else:
-                ways.append([(contained.goal, 1), *((refusal, 0) for refusal in refusals(contained.goal))])
-        cells: list[tuple[Goal, tuple[int, ...]]] = []
-        for choice in product(*ways):
-            goal = base.union(*(part for part, _ in choice))
-            cells.append((goal, tuple(hit for _, hit in choice)))
-        return cells
+        num_certain = min(max(minimum, 1), num_fixed)
+        for item in reversed(fixed[num_certain:]):
+            tail = (Repeat(Sequence((*layout.comma, item, *tail)), 0, 1),)
+        certain = [part for item in fixed[1:num_certain] for part in (*layout.comma, item)]
+        return layout.bracketed(b"[", (fixed[0], *certain, *tail), b"]", may_be_empty=minimum == 0)
 
     # ---------------------------------------------------------------- uniqueItems
+
+    def _repeatable(self, goals: list[Goal], maximum: int | None, pointer: str) -> list[Goal]:
+        """The values, each as a goal, that can be items twice; the last goal is that of all items behind the others."""
+        rest = len(goals) - 1
+        pairs = {goals[one] | goals[other]: None for other in range(rest) for one in range(other)}
+        if maximum is None or maximum > rest:
+            pairs.update(dict.fromkeys(goals[rest] | goal for goal in goals[:rest]))
+        if maximum is None or maximum > rest + 1:
+            pairs[goals[rest]] = None
+        found: dict[str, None] = {}
+        for goal in pairs:
+            texts = self.texts(goal, MAX_REPEATED)
+            if texts is None or len(found) > MAX_REPEATED:
+                message = (
+                    f"its negation is supported for items out of at most {MAX_REPEATED} strings, numbers and words"
+                )
+                raise error_at(UnsupportedSchema, pointer, f"{message}; list the values")
+            found.update(dict.fromkeys(texts))
+        return [self.constant(json.loads(text), pointer) for text in found]
 
     def _unique(
         self, facets: tuple[ArrayFacet, ...], minimum: int, maximum: int | None, num_fixed: int, pointer: str
@@ -221,21 +192,77 @@ class ArrayWriter:
         values = sorted({text for texts in listed if texts is not None for text in texts})
         if any(texts is None for texts in listed) or len(values) > MAX_UNIQUE:
             return self._distinct(goals, minimum, maximum, pointer)
+        return self._unique_values(listed, values, [], [], minimum, maximum, pointer)
+
+    def _unique_containing(
+        self,
+        facets: tuple[ArrayFacet, ...],
+        contains: list[Contains],
+        minimum: int,
+        maximum: int | None,
+        num_fixed: int,
+        pointer: str,
+    ) -> Expression | None:
+        """Of few values it is known which are used; others are remembered while a text is written (`keys`).
+
+        What a `contains` still asks for once was not written before, or it would not ask: so it cannot have run out.
+        Of what must be there several times, or may have been written where it did not count, there must be no end.
+        """
+        goals = [goal_of_item(facets, index) for index in range(num_fixed + 1)]
+        listed = [self.texts(goal, MAX_UNIQUE) for goal in goals]
+        values = sorted({text for texts in listed if texts is not None for text in texts})
+        if None not in listed and len(values) <= MAX_UNIQUE:
+            matching = [
+                {text for goal in goals for text in self.texts(goal.union(contained.goal), MAX_UNIQUE) or ()}
+                for contained in contains
+            ]
+            return self._unique_values(listed, values, contains, matching, minimum, maximum, pointer)
+        for index in range(min(minimum, len(goals)) if minimum > 1 else 0):
+            self._owe_several(goals, index, minimum, pointer)
+        for contained in contains:
+            if contained.minimum > 1 or contained.first > 0:
+                for goal in goals:
+                    self._owe_another(goal.union(contained.goal), ENDLESSLY, pointer)
+            if contained.maximum is not None and minimum > 1:
+                for goal in goals:
+                    for refusal in refusals(contained.goal):
+                        self._owe_another(goal.union(refusal), ENDLESSLY, pointer)
+        is_owed = minimum > 1 or any(contained.minimum > 0 for contained in contains)
+        marked = self.layout.marked(is_owed=is_owed)
+        return self.states.containing(facets, contains, minimum, maximum, num_fixed, marked)
+
+    def _unique_values(
+        self,
+        listed: list[list[str] | None],
+        values: list[str],
+        contains: list[Contains],
+        matching: list[set[str]],
+        minimum: int,
+        maximum: int | None,
+        pointer: str,
+    ) -> Expression | None:
+        """States are (items so far, how often each `contains` was fulfilled and which values are used)."""
         number = {text: index for index, text in enumerate(values)}
         choices = [[(number[text], text) for text in texts or ()] for texts in listed]
+        num_contains = len(contains)
 
         def moves(state: State) -> tuple[bool, list[tuple[str, State]]]:
-            index, used = state
+            index, counts, used = state[0], state[1][:num_contains], state[1][num_contains:]
+            stop = index >= minimum and all(n >= c.minimum for n, c in zip(counts, contains, strict=True))
+            found: list[tuple[str, State]] = []
             if maximum is not None and index >= maximum:
-                return index >= minimum, []
-            found = [
-                (text, (index + 1, tuple(sorted((*used, value)))))
-                for value, text in choices[min(index, num_fixed)]
-                if value not in used
-            ]
-            return index >= minimum, found
+                return stop, found
+            for value, text in choices[min(index, len(choices) - 1)]:
+                after = tuple(
+                    n + (index >= c.first and text in texts)
+                    for n, c, texts in zip(counts, contains, matching, strict=True)
+                )
+                is_fit = all(c.maximum is None or n <= c.maximum for n, c in zip(after, contains, strict=True))
+                if value not in used and is_fit:
+                    found.append((text, (index + 1, (*after, *sorted((*used, value))))))
+            return stop, found
 
-        return self._states((0, ()), moves, pointer)
+        return self.states.rules((0, (0,) * num_contains), moves, pointer, self.layout)
 
     def _unique_list(self, values: list[str], minimum: int, maximum: int | None) -> Expression | None:
         """Some values, each at most once."""
@@ -287,54 +314,26 @@ class ArrayWriter:
                 maximum = index
                 break
             items.append(item)
-        for index, goal in enumerate(goals[: min(minimum, len(items))]):
-            few = self.texts(goal, MAX_UNIQUE_LIST) if minimum > 1 else []
-            if few is not None and index == len(goals) - 1 and len(few) < minimum > 1:
-                raise may_run_out(pointer)
-            if minimum > 1 and (few is None or len(few) <= index):
-                self.owe(pointer, items[index])
+        for index in range(min(minimum, len(items)) if minimum > 1 else 0):
+            self._owe_several(goals, index, minimum, pointer)
         rest = items.pop() if len(items) == len(goals) else None
         return self._listing(tuple(items), rest, minimum, maximum, self.layout.marked(is_owed=minimum > 1))
 
-    # ---------------------------------------------------------------- right-linear rules
+    def _owe_several(self, goals: list[Goal], index: int, minimum: int, pointer: str) -> None:
+        """Notes that an item must be another one than those before it; the last goal is that of all behind it."""
+        goal = goals[index]
+        alike = sum(not self.is_impossible(goal | before) for before in goals[:index])
+        needed = minimum if index == len(goals) - 1 else alike + 1
+        if needed > 1:
+            few = self.texts(goal, MAX_UNIQUE_LIST)
+            if few is None or len(few) < needed:
+                self._owe_another(goal, needed, pointer)
 
-    def _states(
-        self,
-        start: State,
-        moves: Callable[[State], tuple[bool, list[tuple[Goal, State]]]]
-        | Callable[[State], tuple[bool, list[tuple[str, State]]]],
-        pointer: str,
-    ) -> Expression | None:
-        """One rule per state: stop, or write an item and go on in the next state."""
-        layout = self.layout
-        names = {start: self.reserve()}
-        pending = [start]
-        while pending:
-            state = pending.pop()
-            stop, found = moves(state)
-            options: list[Expression] = [EMPTY_TEXT] if stop else []
-            comma = layout.comma if state[0] else ()
-            by_target: dict[State, list[Expression]] = {}
-            for what, target in found:
-                item = Literal(what.encode()) if isinstance(what, str) else self.value(what)
-                if item is not None:
-                    by_target.setdefault(target, []).append(item)
-            for target, items in by_target.items():
-                if target not in names:
-                    if len(names) >= MAX_STATES:
-                        raise error_at(
-                            ConstraintTooLarge,
-                            pointer,
-                            f"counting items needs more than {MAX_STATES} states; lower the bounds",
-                        )
-                    names[target] = self.reserve()
-                    pending.append(target)
-                options.append(Sequence((*comma, alternation(*items), Rule(names[target]))))
-            self.define(names[state], alternation(*options))
-        return layout.bracketed(b"[", (Rule(names[start]),), b"]", may_be_empty=False)
-
-
-State = tuple[int, tuple[int, ...]]
+    def _owe_another(self, goal: Goal, needed: int, pointer: str) -> None:
+        """Notes that so many values of a goal may be asked for, if there are any."""
+        item = self.distinct(goal)
+        if item is not None:
+            self.owe(pointer, item, needed)
 
 
 def may_run_out(pointer: str) -> ConstraintError:

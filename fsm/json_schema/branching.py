@@ -6,9 +6,13 @@ disjunction copies the sheet once per option, and a sheet whose types have run o
     goal {A, not B} --> sheet: part of A, options of "not B" --> one sheet per option --> branches
 
 `oneOf` becomes "this option and none of those that it may overlap"; overlap is ruled out by `disjoint`, so that the
-usual tagged union costs nothing. A schema that is an `anyOf` and nothing else has the branches of its options, each of
-them worked out once, however deep such schemas stand within each other. Exact for any nesting; bounded by
-`MAX_BRANCHES` and `MAX_ON_SHEETS`.
+usual tagged union costs nothing. Where the tag may be missing (a constant with a default value) and there are too many
+options for the objects without it to be told apart, only those with it are kept: the goal is *narrowed*. Nothing is
+proved from the branches of narrowed goals.
+
+A schema that is an `anyOf` and nothing else has the branches of its options, each of them worked out once, however deep
+such schemas stand within each other. Exact for any nesting but for narrowed goals; bounded by `MAX_BRANCHES` and
+`MAX_ON_SHEETS`.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import ConstraintError, ConstraintTooLarge, InvalidSchema
-from ..compile_time import CompileTime
 from .deciding import decide
 from .disjointness import Disjointness, Effort
 from .keys import forbidden_keys, goals_of_keys, required_keys
@@ -29,8 +32,10 @@ from .parts import (
     Branch,
     Disjunction,
     Goal,
+    ObjectFacet,
     Part,
 )
+from .pruning import prune
 from .reading import read
 from .resolve import Site
 from .sheet import SAID, SILENT, Sheet, combinations, is_possible, narrowest
@@ -44,6 +49,8 @@ MAX_ON_SHEETS = 20_000
 """Into more of them only if together they hold no more than this: unions of some thousand options are cheap."""
 
 MANY_OPTIONS = 4
+MANY_SHEETS = 32
+"""From so many on, what contradicts a sheet is looked for before it is split."""
 
 MAX_NESTING = 16
 """Most goals that are expanded within each other to prove options of `oneOf` disjoint."""
@@ -52,14 +59,15 @@ MAX_NESTING = 16
 class Branching:
     """Branches and parts of the goals of one schema text, each worked out once."""
 
-    def __init__(self, sites: Sites, compile_time: CompileTime) -> None:
+    def __init__(self, sites: Sites) -> None:
         self.sites = sites
-        self._time = compile_time
+        self._time = sites.time
         self._parts: dict[int, Part] = {}
         self._branches: dict[Goal, tuple[Branch, ...]] = {}
         self._evaluating: dict[Goal, tuple[Branch, ...]] = {}  # the same for `unevaluated…`
         self._expanding: list[Goal] = []
         self._uniting: set[Goal] = set()
+        self._narrowed: set[Goal] = set()  # not all their values are in the branches
         self._endful: set[int] = set()
         self._disjoint: dict[tuple[Goal, Goal], bool] = {}
         self._impossible: dict[Goal, bool] = {}
@@ -96,6 +104,12 @@ class Branching:
         self._expanding.append(goal)
         try:
             return self._expanded(goal, evaluating)
+        except ConstraintTooLarge:
+            if self.sites.evaluates:
+                raise
+            found = self._expanded(goal, evaluating, only_tagged=True)
+            self._narrowed.add(goal)
+            return found
         finally:
             self._expanding.pop()
 
@@ -145,17 +159,26 @@ class Branching:
             ConstraintTooLarge: more than `MAX_BRANCHES`, and not of the cheap kind.
         """
         found = {id(branch): branch for option in options for branch in self._branches[option]}
+        if not self._narrowed.isdisjoint(options):
+            self._narrowed.add(goal)
         if len(found) > MAX_BRANCHES and sum(branch.size for branch in found.values()) > MAX_ON_SHEETS:
             raise self._too_many(goal)
         return tuple(found.values())
 
     def is_expanding(self, goal: Goal) -> bool:
-        """Whether the branches of the goal are being worked out right now, or too many others are."""
-        return len(self._expanding) > MAX_NESTING or goal in self._expanding or goal in self._uniting
+        """Whether proofs must do without the branches of the goal: they are being worked out right now, or too many
+        others are, or they are not all."""
+        if len(self._expanding) > MAX_NESTING or goal in self._expanding or goal in self._uniting:
+            return True
+        return goal in self._narrowed
+
+    def is_impossible(self, goal: Goal) -> bool:
+        """Whether surely no value fulfils the goal."""
+        return self._proofs().is_impossible(goal)
 
     def _proofs(self) -> Disjointness:
         """Not kept, as it refers to this object: circles wait for the garbage collector."""
-        return Disjointness(self, self._disjoint, self._impossible, self._effort)
+        return Disjointness(self, self._disjoint, self._impossible, self._effort, self._time)
 
     def part(self, atom: int) -> Part:
         """What an atom demands."""
@@ -163,6 +186,7 @@ class Branching:
         if found is not None:
             return found
         site = self.sites.table[atom >> 1]
+        self._time.check(site.pointer)
         if atom & 1:
             positive = self.part(atom ^ 1)
             options = tuple(negated(positive))
@@ -181,7 +205,7 @@ class Branching:
 
     # ---------------------------------------------------------------- the tableau
 
-    def _expanded(self, goal: Goal, evaluating: bool) -> tuple[Branch, ...]:
+    def _expanded(self, goal: Goal, evaluating: bool, only_tagged: bool = False) -> tuple[Branch, ...]:
         if len(goal) == 1:
             (atom,) = goal
             part = self.part(atom)
@@ -197,10 +221,12 @@ class Branching:
             self._time.check(self.sites.table[min(goal) >> 1].pointer if goal else "")
             if not self._absorb(sheet) or self._is_void(sheet) or not self._decide(sheet):
                 continue
+            if num_sheets > MANY_SHEETS and not self._prune(sheet):
+                continue
             if not sheet.disjunctions:
                 done.append(sheet.branch())
                 continue
-            options = self._split(sheet, evaluating)
+            options = self._split(sheet, evaluating, only_tagged)
             num_sheets += len(options)
             num_on_sheets += len(options) * sheet.size
             if num_sheets > MAX_BRANCHES and num_on_sheets > MAX_ON_SHEETS:
@@ -253,7 +279,7 @@ class Branching:
         if len(sheet.objects) > 1 and sheet.types & OBJECT and sheet.disjunctions:
             facets = [facet for _, facet in sheet.objects]
             required = required_keys(facets)
-            is_impossible, goals = self._proofs().is_impossible, goals_of_keys(facets)
+            is_impossible, goals = self._proofs().is_impossible, goals_of_keys(facets, sorted(required))
             if not required.isdisjoint(forbidden_keys(facets)) or any(is_impossible(goals(key)) for key in required):
                 sheet.types &= ~OBJECT
         return not sheet.types
@@ -267,6 +293,16 @@ class Branching:
                 return False
         return True
 
+    def _prune(self, sheet: Sheet) -> bool:
+        """Absorbs what a sheet leaves no choice about; False if nothing is left of the sheet then."""
+        if self.sites.evaluates:
+            return True  # what is evaluated hangs on the options
+        is_impossible = self._proofs().is_impossible
+        while sheet.disjunctions and prune(sheet, is_impossible):
+            if not self._absorb(sheet) or self._is_void(sheet):
+                return False
+        return True
+
     def _constants(self, goal: Goal) -> tuple[set[object], bool] | None:
         """See `Disjointness.constants`."""
         found = self._listed.get(goal)
@@ -276,14 +312,19 @@ class Branching:
                 self._listed[goal] = found
         return found
 
-    def _split(self, sheet: Sheet, evaluating: bool) -> list[Sheet]:
-        """One sheet per option of the disjunction that has the fewest options left."""
+    def _split(self, sheet: Sheet, evaluating: bool, only_tagged: bool) -> list[Sheet]:
+        """One sheet per option of the disjunction that has the fewest options left.
+
+        Args:
+            only_tagged: where a key tells the options of a `oneOf` apart, only objects that have it.
+        """
         rank, disjunction = sheet.disjunctions.pop(narrowest(sheet))
         options = disjunction.options
         if disjunction.exclusive:
             if not self._are_apart(sheet, options):
                 context = sheet.branch()
-                options = tuple(self._only(index, options, context) for index in range(len(options)))
+                tagged = self._tagged(options, context) if only_tagged else None
+                options = tagged or tuple(self._only(index, options, context) for index in range(len(options)))
         elif disjunction.inclusive and evaluating:
             options = combinations(options)
         sheets: list[Sheet] = []
@@ -305,6 +346,14 @@ class Branching:
         proofs, goals = self._proofs(), [frozenset(option.atoms) for option in options]
         sheet.types &= ~proofs.free_twice(goals)
         return proofs.are_tagged(sheet.branch(), goals)
+
+    def _tagged(self, options: tuple[Part, ...], context: Branch) -> tuple[Part, ...] | None:
+        """The options, with a key that tells them apart where it is there; None if there is no such key."""
+        tag = self._proofs().tag(context, [frozenset(option.atoms) for option in options])
+        if tag is None:
+            return None
+        facet = ObjectFacet(options[0].pointer, {}, clauses=(frozenset(((tag, True),)),), evaluates=False)
+        return tuple(replace(option, objects=(*option.objects, facet)) for option in options)
 
     def _only(self, index: int, options: tuple[Part, ...], context: Branch) -> Part:
         """The option, and not one of those that it may overlap within the context."""
@@ -399,6 +448,7 @@ class Branching:
             site = self.sites.table[atom >> 1]
             if not isinstance(site.schema, dict):
                 return []
+            self._time.check(site.pointer)
             part = read(self.sites, site).narrowed()
             if not self._is_evaluating(site):
                 self._parts[atom] = part

@@ -18,6 +18,9 @@ MAX_NUMBER = 10**MAX_DIGITS
 MAX_COUNT = 1_000_000_000
 """No text is ever so long that a greater count of characters, items or keys makes a difference."""
 
+SMALL_PATTERN = 64
+"""States of a pattern that takes no time worth asking for."""
+
 MAX_LEAST_COUNT = 1 << 26
 """Nor can a text be asked for that has more of them."""
 
@@ -98,10 +101,12 @@ class Keywords:
             raise self.bad(name, "an object of schemas")
         return self.sites.goals(value, f"{self.pointer}/{name}/", self.site.resource)
 
-    def check_pattern(self, pattern: str, pointer: str) -> None:
+    def check_pattern(self, pattern: str, pointer: str, *, surely: bool = True) -> None:
         """Refuses a pattern that has no automaton, here where its place is known."""
         try:
-            pattern_language(pattern)
+            language = pattern_language(pattern, surely=surely, compile_time=self.sites.time)
+            if not surely and (language.num_states > SMALL_PATTERN or "(?" in pattern):  # asked for in both readings
+                pattern_language(pattern, compile_time=self.sites.time)
         except InvalidRegex as error:
             raise error_at(UnsupportedSchema, pointer, f"{error}") from error
         except ConstraintTooLarge as error:

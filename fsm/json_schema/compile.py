@@ -7,17 +7,22 @@ made of is decided by `Branching`, how it is written by the writers of strings, 
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections.abc import Sequence
+from operator import itemgetter
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..any_json import ExtraKeys, KeyOrder
 from ..compile_time import CompileTime
 from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal, Rule, alternation
 from ..text.dfa import Dfa
+from ..text.json_strings import JsonStrings
 from .any_order import AnyKeyOrder
 from .arrays import ArrayWriter, Distinct, may_run_out
 from .branching import Branching
 from .endless import is_endless
+from .few_values import has_values
+from .item_states import ItemStates
 from .layout import Layout
 from .numbers import ANY_INTEGER, ANY_NUMBER, distinct_numbers, number_expressions, number_texts
 from .objects import ObjectWriter
@@ -35,7 +40,7 @@ from .strings import (
     string_expression,
     string_language,
 )
-from .texts import error_at, is_writable, shown_pointer, string_text
+from .texts import error_at, is_writable, string_text
 from .xml_arguments import NO_STRING, Spell, XmlArguments
 from .xml_marks import XmlMarks
 
@@ -66,12 +71,13 @@ class SchemaCompiler:
         layout: Layout,
         key_order: KeyOrder = "schema",
         extra_keys: ExtraKeys = "schema",
-        compile_time: CompileTime | None = None,
         *,
         by_value: bool = False,
+        prefix: str = "",
     ) -> None:
-        self._time = compile_time or CompileTime()
-        self._branching = Branching(sites, self._time)
+        self._prefix = prefix
+        self._time = sites.time
+        self._branching = Branching(sites)
         self._layout = layout
         self._sites = sites
         self._rules: dict[str, Expression] = {}
@@ -79,26 +85,27 @@ class SchemaCompiler:
         self._is_distinct = False  # whether what is made belongs to an item that must differ from others
         self._by_value = by_value
         self._has_values = self._has_strings = False  # lists whose items differ: any items, or strings alone
-        self._owed: list[tuple[str, Expression]] = []  # what must not run out
+        self._owed: list[tuple[str, Expression, int]] = []  # what must not run out, and how many there must be
         self._any: CommonRule | None = None
         self._names: dict[Goal, Dfa] = {}
         self._plain: dict[Goal, PlainObject | PlainArray | PlainConstants] = {}
         self._mixes = key_order == "any"
-        self._varies = layout.blank is not None or self._mixes
         self._pending: list[tuple[str, Goal, bool]] = []
         self._count = 0
-        others = Others(self.value, self.names)
+        self._begun: list[tuple[int, Goal]] = []  # goals, and how many rules there were when their bodies were begun
+        others = Others(self.value, self.names, self._time)
         self._arrays = ArrayWriter(
             layout,
             self.value,
             self.distinct,
             self.texts,
             self.strings,
-            self._reserve,
-            self._rules.__setitem__,
+            lambda value, pointer: sites.synthetic({"const": value}, pointer),
+            self._branching.is_impossible,
+            ItemStates(self.value, self.distinct, self._reserve, self._rules.__setitem__),
             self._owe,
         )
-        in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__)
+        in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__, self._time.check)
         written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
         self._objects = ObjectWriter(layout, self.value, others, written, extra_keys == "never", self._mixes)
 
@@ -117,7 +124,7 @@ class SchemaCompiler:
             EmptyLanguage: there are none.
         """
         arguments = self._arguments(marks, spell)
-        in_order = SchemaOrder(arguments.layout, self._reserve, self._rules.__setitem__)
+        in_order = SchemaOrder(arguments.layout, self._reserve, self._rules.__setitem__, self._time.check)
         options = arguments.written(
             AnyKeyOrder(arguments.layout, in_order).written if self._mixes else in_order.written
         )
@@ -130,8 +137,8 @@ class SchemaCompiler:
     def _arguments(self, marks: XmlMarks, spell: Spell) -> XmlArguments:
         root, branches = self._sites.root_goal(), self._branching.branches
         no_string = self._sites.synthetic(NO_STRING, "")
-        arguments = XmlArguments(marks, spell, self.value, branches, no_string, _ANY_VALUE, [], {})
-        others = Others(lambda goal: _ANY_VALUE if goal == ANYTHING else self.value(goal), self.names)
+        arguments = XmlArguments(marks, spell, self.value, branches, no_string, _ANY_VALUE, self._time, [], {})
+        others = Others(lambda goal: _ANY_VALUE if goal == ANYTHING else self.value(goal), self.names, self._time)
         writer = ObjectWriter(arguments.layout, arguments.noted, others, arguments.collect, mixes=True)
         objects = [branch.objects for branch in branches(root) if branch.types & OBJECT]
         if objects:
@@ -144,26 +151,37 @@ class SchemaCompiler:
             raise EmptyLanguage("no value at all is valid under the schema")
         while self._pending:
             name, goal, self._is_distinct = self._pending.pop()
-            self._time.check(self._sites.table[min(goal) >> 1].pointer if goal else "")
+            self._begun.append((self._count, goal))
+            self._time.check(self._pointer(goal))
             self._rules[name] = alternation(*self._options(goal))
-        for pointer, expression in self._owed:
-            if not is_endless(expression, self._rules):
+        for pointer, expression, needed in self._owed:
+            if not is_endless(expression, self._rules) and not has_values(expression, self._rules, needed):
                 raise may_run_out(pointer)
         del self._arrays, self._objects  # they refer to this object: circles wait for the garbage collector
         if start is _ANY_VALUE:
             return Grammar(self._rules, _ANY)
         if isinstance(start, Rule):
-            return Grammar(self._rules, start.name, self._any)
-        self._rules["value"] = start
-        return Grammar(self._rules, "value", self._any)
+            return Grammar(self._rules, start.name, self._any, self.pointer_of)
+        name = f"{self._prefix}value"
+        self._rules[name] = start
+        return Grammar(self._rules, name, self._any, self.pointer_of)
 
     @property
     def is_mixed(self) -> bool:
         """Whether some lists tell their items by value and others as strings: then all have to do so by value."""
         return self._has_values and self._has_strings
 
-    def _owe(self, pointer: str, expression: Expression) -> None:
-        self._owed.append((pointer, expression))
+    def _owe(self, pointer: str, expression: Expression, needed: int) -> None:
+        self._owed.append((pointer, expression, needed))
+
+    def pointer_of(self, rule: str) -> str:
+        """The JSON pointer that a rule of the grammar comes from: of its goal, or of the goal that it is a part of."""
+        pointer = self.places().get(rule)
+        if pointer is not None:
+            return pointer
+        number = rule.removeprefix(self._prefix)
+        index = bisect_left(self._begun, int(number), key=itemgetter(0)) if number.isdigit() else 0
+        return self._pointer(self._begun[index - 1][1]) if index else ""
 
     def places(self) -> dict[str, str]:
         """The JSON pointer that a rule of the grammar comes from, by its name (rules within objects have none)."""
@@ -186,7 +204,8 @@ class SchemaCompiler:
             expression = None
         elif goal == ANYTHING and is_distinct:
             expression = Rule(_ANY_DISTINCT)
-            self._rules[_ANY_DISTINCT] = _any_body(self._layout, expression, _scalars_of(NUMBER, (), is_distinct=True))
+            numbers = _scalars_of(NUMBER, (), self._time, is_distinct=True)
+            self._rules[_ANY_DISTINCT] = _any_body(self._layout, expression, numbers)
         elif goal == ANYTHING:
             expression = _ANY_VALUE
             self._any = _any_value(self._layout)
@@ -209,7 +228,7 @@ class SchemaCompiler:
 
     def _made(self, goal: Goal) -> Expression | None:
         simple = plain(self._sites, goal)
-        if simple is not None and not (isinstance(simple, PlainConstants) and self._varies):
+        if simple is not None and not (isinstance(simple, PlainConstants) and self._layout.blank is not None):
             self._plain[goal] = simple
             return self._rule(goal)
         types = 0
@@ -232,7 +251,7 @@ class SchemaCompiler:
         if language is None:
             for branch in self._branching.branches(goal):
                 if branch.types & STRING:
-                    own = string_language(branch.strings)
+                    own = string_language(branch.strings, compile_time=self._time)
                     language = own if language is None else language.union(own)
             language = self._names[goal] = Dfa.nothing() if language is None else language
         return language
@@ -250,7 +269,7 @@ class SchemaCompiler:
                     found[word] = None
             for bit, tests in ((NUMBER, branch.numbers), (STRING, branch.strings)):
                 if branch.types & bit:
-                    texts = _listed(bit, tests, limit)
+                    texts = _listed(bit, tests, limit, self._time)
                     if texts is None:
                         return None
                     found.update(dict.fromkeys(texts))
@@ -263,11 +282,11 @@ class SchemaCompiler:
             return None
         self._has_strings = True
         if len(branches) == 1:
-            return distinct_strings(branches[0].strings)
+            return distinct_strings(branches[0].strings, self._time)
         language = self.names(goal)
         if language.is_empty():
             return None, 0
-        return Embed(language.json_string(), is_item=True), num_strings([language])
+        return Embed(JsonStrings(language), is_item=True), num_strings([language])
 
     # ---------------------------------------------------------------- branches
 
@@ -277,14 +296,17 @@ class SchemaCompiler:
             return self._written_options(goal)
         except ConstraintTooLarge as error:
             pointer = self._sites.table[min(goal) >> 1].pointer
-            if error.pointer or str(error).startswith(f"{shown_pointer(pointer)}: "):
+            if error.pointer or str(error).startswith("/"):
                 raise
             raise error_at(ConstraintTooLarge, pointer, str(error)) from error
+
+    def _pointer(self, goal: Goal) -> str:
+        return self._sites.table[min(goal) >> 1].pointer if goal else ""
 
     def _written_options(self, goal: Goal) -> list[Expression]:
         simple = self._plain.get(goal)
         if isinstance(simple, PlainConstants):
-            return self._layout.constants(simple.values)
+            return self._layout.constants(simple.values, mixes=self._mixes)
         if simple is not None:
             only = self._arrays.plain(simple) if isinstance(simple, PlainArray) else self._objects.plain(simple)
             return [] if only is None else [only]
@@ -296,9 +318,9 @@ class SchemaCompiler:
         if types & _ANY_WORD:
             options += [word for bit, word in _WORD_LITERALS if types & bit]
         if types & NUMBER:
-            options += _scalars(branches, NUMBER, is_distinct=self._is_distinct)
+            options += self._scalars(goal, branches, NUMBER, is_distinct=self._is_distinct)
         if types & STRING:
-            options += _scalars(branches, STRING)
+            options += self._scalars(goal, branches, STRING)
         if types & ARRAY:
             seen: set[tuple[int, ...]] = set()
             for branch in branches:
@@ -312,12 +334,28 @@ class SchemaCompiler:
             options += self._objects.objects([branch.objects for branch in branches if branch.types & OBJECT])
         return options
 
+    def _scalars(
+        self, goal: Goal, branches: tuple[Branch, ...], bit: int, *, is_distinct: bool = False
+    ) -> list[Expression]:
+        """The numbers or strings of all branches, without repetitions."""
+        if len(branches) == 1:
+            tests = branches[0].numbers if bit == NUMBER else branches[0].strings
+            return _scalars_of(bit, tests, self._time, is_distinct=is_distinct)
+        all_tests = {b.numbers if bit == NUMBER else b.strings: None for b in branches if b.types & bit}
+        if () in all_tests:
+            return _scalars_of(bit, (), self._time, is_distinct=is_distinct)
+        options: list[Expression] = []
+        for tests in all_tests:
+            self._time.check(self._pointer(goal))
+            options += _scalars_of(bit, tests, self._time, is_distinct=is_distinct)
+        return options
+
     def _reserve(self) -> str:
         """A name for a rule that will be defined."""
         self._count += 1
         if self._count > MAX_RULES:
             raise ConstraintTooLarge(f"the schema unfolds to more than {MAX_RULES} rules; simplify it")
-        return str(self._count)
+        return f"{self._prefix}{self._count}"
 
 
 @functools.cache
@@ -340,23 +378,9 @@ def _any_body(layout: Layout, value: Rule, numbers: Sequence[Expression]) -> Exp
     )
 
 
-def _scalars(branches: tuple[Branch, ...], bit: int, *, is_distinct: bool = False) -> list[Expression]:
-    """The numbers or strings of all branches, without repetitions."""
-    if len(branches) == 1:
-        tests = branches[0].numbers if bit == NUMBER else branches[0].strings
-        return _scalars_of(bit, tests, is_distinct=is_distinct)
-    all_tests = {branch.numbers if bit == NUMBER else branch.strings: None for branch in branches if branch.types & bit}
-    if () in all_tests:
-        return _scalars_of(bit, (), is_distinct=is_distinct)
-    options: list[Expression] = []
-    for tests in all_tests:
-        options += _scalars_of(bit, tests, is_distinct=is_distinct)
-    return options
-
-
-def _scalars_of(bit: int, tests: tuple[Test, ...], *, is_distinct: bool) -> list[Expression]:
+def _scalars_of(bit: int, tests: tuple[Test, ...], time: CompileTime, *, is_distinct: bool) -> list[Expression]:
     if bit == NUMBER and is_distinct:
-        return [*distinct_numbers(tests)]
+        return [*distinct_numbers(tests, time)]
     if not tests:
         return [ANY_NUMBER if bit == NUMBER else ANY_STRING_EXPRESSION]
     if len(tests) == 1 and tests[0][0] == "among" and bit == STRING:
@@ -364,13 +388,13 @@ def _scalars_of(bit: int, tests: tuple[Test, ...], *, is_distinct: bool) -> list
         assert isinstance(texts, frozenset)
         return [Literal(string_text(text).encode()) for text in sorted(texts) if is_writable(text)]
     if bit == NUMBER:
-        return [*number_expressions(tests)]
-    expression = string_expression(tests)
+        return [*number_expressions(tests, time)]
+    expression = string_expression(tests, time)
     return [] if expression is None else [expression]
 
 
-def _listed(bit: int, tests: tuple[Test, ...], limit: int) -> list[str] | None:
+def _listed(bit: int, tests: tuple[Test, ...], limit: int, time: CompileTime) -> list[str] | None:
     if bit == NUMBER:
-        return number_texts(tests, limit)
-    texts = few_strings(tests, limit)
+        return number_texts(tests, limit, time)
+    texts = few_strings(tests, limit, time)
     return None if texts is None else [string_text(text) for text in texts]

@@ -17,6 +17,7 @@ from itertools import islice
 
 from ...errors import ConstraintError, EmptyLanguage
 from ..any_json import ExtraKeys
+from ..compile_time import NO_LIMIT, CompileTime
 from ..network.network import build_network
 from .compile import SchemaCompiler
 from .layout import COMPACT
@@ -27,17 +28,20 @@ from .texts import escape
 MAX_TRIES = 100
 
 
-def place_of_contradiction(schema: object, extra_keys: ExtraKeys = "schema") -> str:
+def place_of_contradiction(
+    schema: object, extra_keys: ExtraKeys = "schema", compile_time: CompileTime = NO_LIMIT
+) -> str:
     """JSON pointer of the subschema to look at; "" is the root.
 
     Args:
         schema: a schema that has no valid value, as json.loads gives it.
         extra_keys: as it was compiled.
+        compile_time: how long this may take; what is known by then is the answer.
     """
     if type(schema) is not dict:
         return ""
     evaluates, is_dynamic = check_size(schema)
-    sites = Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic)
+    sites = Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic, time=compile_time)
     site = sites.resolver.root
     tries = 0
     seen: set[str] = set()
@@ -58,7 +62,7 @@ def _is_empty(sites: Sites, site: Site, extra_keys: ExtraKeys) -> bool:
         return True
     try:
         goal = sites.goal(site.schema, site.pointer, site.resource)
-        build_network(SchemaCompiler(sites, COMPACT, extra_keys=extra_keys).grammar(goal))
+        build_network(SchemaCompiler(sites, COMPACT, extra_keys=extra_keys).grammar(goal), sites.time)
     except EmptyLanguage:
         return True
     except ConstraintError:

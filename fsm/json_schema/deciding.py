@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from .keys import goal_of_key, required_keys
-from .parts import ANYTHING, NEVER, OBJECT, Disjunction, Goal, ObjectFacet, Part
+from .keys import goal_of_key, names_only, required_keys
+from .parts import NEVER, OBJECT, Disjunction, Goal, Part
 from .sheet import Sheet
 
 Constants = Callable[[Goal], "tuple[set[object], bool] | None"]
@@ -103,20 +103,8 @@ def _holds(
         if own.isdisjoint(asked):
             return False
         surely = surely and is_exact and own <= asked
-    if not surely or not _names_only(facet):
+    if not surely or facet.witnesses or not names_only(facet):
         return None
     return (
         True if required_keys((facet,)) == {key for clause in facet.clauses for key, _ in clause} <= required else None
-    )
-
-
-def _names_only(facet: ObjectFacet) -> bool:
-    """Whether the facet speaks of named keys alone."""
-    return (
-        not facet.patterns
-        and facet.additional == ANYTHING
-        and facet.names == ANYTHING
-        and not facet.witnesses
-        and not facet.minimum
-        and facet.maximum is None
     )

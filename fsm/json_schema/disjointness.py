@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..record import record
 from .keys import forbidden_keys, goal_of_key, required_keys, settled
 from .numbers import are_far_apart, is_impossible
@@ -30,7 +31,7 @@ class Branches(Protocol):
         """The branches of a goal."""
 
     def is_expanding(self, goal: Goal) -> bool:
-        """Whether they must not be asked for now."""
+        """Whether they must not be asked for now, or are not all."""
 
 
 class Effort:
@@ -59,12 +60,14 @@ class Disjointness:
     Attributes:
         of: knows the branches; since it makes this object when it needs a proof, it keeps the others.
         known, impossible: what was found out about pairs of goals and about goals.
+        time: how long it may take.
     """
 
     of: Branches
     known: dict[tuple[Goal, Goal], bool]
     impossible: dict[Goal, bool]
     effort: Effort
+    time: CompileTime
 
     def goals(self, first: Goal, second: Goal, depth: int = 0) -> bool:
         """Whether no value fulfils both, as far as can be proved."""
@@ -77,10 +80,8 @@ class Disjointness:
         if known is None:
             known = self.known.get((second, first))
         if known is None:
-            if self.of.is_expanding(first) or self.of.is_expanding(second):
-                return False
-            lefts, rights = self.of.branches(first), self.of.branches(second)
-            if len(lefts) * len(rights) > MAX_PAIRS:
+            lefts, rights = self._branches_of(first), self._branches_of(second)
+            if lefts is None or rights is None or len(lefts) * len(rights) > MAX_PAIRS:
                 return False
             known = all(self._branches(left, right, depth) for left in lefts for right in rights)
             self.known[key] = known
@@ -90,20 +91,19 @@ class Disjointness:
         """Whether no value of the branch `context` fulfils both goals."""
         if self.goals(first, second):
             return True
-        if not context.types & ~(OBJECT | ARRAY) and not context.objects and not context.arrays:
+        lefts, rights = self._branches_of(first), self._branches_of(second)
+        if lefts is None or rights is None or len(lefts) * len(rights) > MAX_PAIRS:
             return False
-        if self.of.is_expanding(first) or self.of.is_expanding(second):
-            return False
-        lefts, rights = self.of.branches(first), self.of.branches(second)
-        if len(lefts) * len(rights) > MAX_PAIRS:
-            return False
+        is_bare = not context.types & ~(OBJECT | ARRAY) and not context.objects and not context.arrays
+        if is_bare and not any(branch.types & ~context.types for branch in lefts):
+            return False  # the context adds nothing
         return all(self._branches(_joined(context, left), right, 0) for left in lefts for right in rights)
 
     def free_twice(self, goals: list[Goal]) -> TypeMask:
         """The types of which two or more goals take every value."""
         once = twice = 0
         for goal in goals:
-            free = 0 if self.of.is_expanding(goal) else _free_types(self.of.branches(goal))
+            free = _free_types(self._branches_of(goal) or ())
             twice |= once & free
             once |= free
         return twice
@@ -113,17 +113,31 @@ class Disjointness:
 
         What `within` would prove of every two of them, in time proportional to their number.
         """
-        if any(self.of.is_expanding(goal) for goal in goals):
+        options = self._facets(context, goals)
+        if options is None:
             return False
-        options: list[list[tuple[ObjectFacet, ...]]] = []
-        for goal in goals:
-            branches = self.of.branches(goal)
-            if any(branch.types & context.types & ~OBJECT for branch in branches):
-                return False
-            options.append([context.objects + branch.objects for branch in branches])
         required = [required_keys(facets) for option in options for facets in option]
         keys = set.intersection(*required) if required else set()
         return any(self._is_tag(options, key) for key in sorted(keys))
+
+    def tag(self, context: Branch, goals: list[Goal]) -> str | None:
+        """A key that tells all goals apart within the context in objects that have it; None if there is none."""
+        options = self._facets(context, goals)
+        if options is None:
+            return None
+        named = [{key for facet in facets for key in facet.properties} for option in options for facets in option]
+        keys = set.intersection(*named) if named else set()
+        return next((key for key in sorted(keys) if self._is_tag(options, key)), None)
+
+    def _facets(self, context: Branch, goals: list[Goal]) -> list[list[tuple[ObjectFacet, ...]]] | None:
+        """For each goal, what its branches say of the objects of the context; None if there are other values."""
+        options: list[list[tuple[ObjectFacet, ...]]] = []
+        for goal in goals:
+            branches = self._branches_of(goal)
+            if branches is None or any(branch.types & context.types & ~OBJECT for branch in branches):
+                return None
+            options.append([context.objects + branch.objects for branch in branches])
+        return options
 
     def _is_tag(self, options: list[list[tuple[ObjectFacet, ...]]], key: str) -> bool:
         """Whether the values of a key are constants under each option, and others under each."""
@@ -143,11 +157,12 @@ class Disjointness:
     def constants(self, goal: Goal) -> tuple[set[object], bool] | None:
         """Strings and numbers, listed one by one, among which are all values that fulfil a goal; None if there is no
         such list. And whether these are just the values."""
-        if goal == NEVER or not goal or self.of.is_expanding(goal):
+        branches = None if goal == NEVER or not goal else self._branches_of(goal)
+        if branches is None:
             return None
         found: set[object] = set()
         is_exact = True
-        for branch in self.of.branches(goal):
+        for branch in branches:
             if branch.types & ~(NUMBER | STRING):
                 return None
             for bit, tests in ((NUMBER, branch.numbers), (STRING, branch.strings)):
@@ -167,9 +182,17 @@ class Disjointness:
             return False
         known = self.impossible.get(goal)
         if known is None:
-            known = all(map(_is_void, self.of.branches(goal)))
+            branches = self._branches_of(goal)
+            known = branches is not None and all(_is_void(branch, self.time) for branch in branches)
             self.impossible[goal] = known
         return known
+
+    def _branches_of(self, goal: Goal) -> tuple[Branch, ...] | None:
+        """All branches of a goal; None if proofs must do without them, which may turn out as they are worked out."""
+        if self.of.is_expanding(goal):
+            return None
+        found = self.of.branches(goal)
+        return None if self.of.is_expanding(goal) else found
 
     def _branches(self, left: Branch, right: Branch, depth: int) -> bool:
         common = left.types & right.types
@@ -178,12 +201,12 @@ class Disjointness:
         if common & NUMBER:
             if _takes_product(left.numbers, right.numbers):
                 self.effort.spent += PRODUCT_EFFORT
-            if not _numbers(left.numbers, right.numbers):
+            if not _numbers(left.numbers, right.numbers, self.time):
                 return False
         if common & STRING:
             are_products = asks_for_lengths(left.strings) or asks_for_lengths(right.strings)
             self.effort.spent += PRODUCT_EFFORT if are_products else WALK_EFFORT
-            if not _strings(left.strings, right.strings):
+            if not _strings(left.strings, right.strings, self.time):
                 return False
         if common & ARRAY and not self._arrays(left.arrays, right.arrays, depth):
             return False
@@ -232,12 +255,12 @@ def _free_types(branches: tuple[Branch, ...]) -> TypeMask:
     return found
 
 
-def _is_void(branch: Branch) -> bool:
+def _is_void(branch: Branch, time: CompileTime) -> bool:
     """Whether a branch of strings or numbers has none."""
     if branch.types == STRING and len(branch.strings) > 1:
-        return _strings(branch.strings[:1], branch.strings[1:])
+        return _strings(branch.strings[:1], branch.strings[1:], time)
     if branch.types == NUMBER and len(branch.numbers) > 1:
-        return _numbers(branch.numbers[:1], branch.numbers[1:])
+        return _numbers(branch.numbers[:1], branch.numbers[1:], time)
     return False
 
 
@@ -249,14 +272,14 @@ def goal_of_item(facets: tuple[ArrayFacet, ...], index: int) -> Goal:
     return settled(goal)
 
 
-def _strings(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
+def _strings(left: tuple[Test, ...], right: tuple[Test, ...], time: CompileTime) -> bool:
     if not left or not right:
         return False
     constants = _among(left), _among(right)
     if constants[0] is not None and constants[1] is not None and constants[0].isdisjoint(constants[1]):
         return True
     try:
-        return are_apart(left, right)
+        return are_apart(left, right, time)
     except ConstraintTooLarge:
         return False
 
@@ -267,14 +290,14 @@ def _takes_product(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
     return bool(left and right) and not is_listed and not are_far_apart(left, right)
 
 
-def _numbers(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
+def _numbers(left: tuple[Test, ...], right: tuple[Test, ...], time: CompileTime) -> bool:
     if not left or not right:
         return False
     constants = _among(left), _among(right)
     if constants[0] is not None and constants[1] is not None:
         return constants[0].isdisjoint(constants[1])
     try:
-        return are_far_apart(left, right) or is_impossible(left + right)
+        return are_far_apart(left, right) or is_impossible(left + right, time)
     except ConstraintTooLarge:
         return False
 

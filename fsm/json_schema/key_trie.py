@@ -55,7 +55,7 @@ class OtherStrings:
     @functools.cached_property
     def _strings(self) -> JsonStrings:
         """The same language with the same states, for those who look at it."""
-        return any_text_except(self._excluded).json_string()
+        return JsonStrings(any_text_except(self._excluded))
 
     @property
     def start(self) -> int:
@@ -80,7 +80,7 @@ def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:
     """The JSON strings of all texts but the excluded ones."""
     texts = '"'.join((*sorted(excluded), ""))
     if not (texts.isascii() and texts.isprintable()) or "\\" in texts or texts.count('"') > len(excluded):
-        return any_text_except(excluded).json_string()
+        return JsonStrings(any_text_except(excluded))
     data = strings_except(texts.encode(), _base())
     packed = data[:FIELDS_HEAD].tobytes()
     fields = FIELDS.unpack(packed)

@@ -1,45 +1,62 @@
-"""Object keys: which goal a key has, which keys must or must not be there, and the language of all other keys."""
+"""Object keys: which goal a key has, which keys must or must not be there, and the language of all other keys.
+
+Where validators differ on whether a pattern is found in a key (`regex_syntax`), the key is in *doubt*. Its value must
+fulfil what is asked either way, and it neither proves that some key is matched nor that some key is not.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
 
+from ..compile_time import NO_LIMIT, CompileTime
 from ..text.dfa import Dfa
 from .key_trie import any_text_except
-from .parts import NEVER, Clause, Goal, ObjectFacet
+from .parts import ANYTHING, NEVER, Clause, Goal, Keys, ObjectFacet
 from .strings import ANY_STRING, pattern_language
 
 FEW_FACETS = 4
 
 
 @functools.lru_cache(maxsize=4096)
+def _matched(pattern: str, keys: tuple[str, ...], surely: bool) -> frozenset[str]:
+    """The keys in which the pattern is found by all validators, or by some: many take hardly longer than one."""
+    return frozenset(pattern_language(pattern, surely=surely).among(keys))
+
+
 def is_matched(pattern: str, key: str) -> bool:
-    """Whether the pattern is found in the key."""
-    return pattern_language(pattern).accepts(key)
+    """Whether the pattern is found in the key by all validators."""
+    return key in _matched(pattern, (key,), True)
 
 
-def goal_of_key(facets: Iterable[ObjectFacet], key: str) -> Goal:
-    """What the value of a key must fulfil under all facets."""
+def may_match(pattern: str, key: str) -> bool:
+    """Whether the pattern is found in the key by some validator."""
+    return key in _matched(pattern, (key,), False)
+
+
+def goal_of_key(facets: Iterable[ObjectFacet], key: str, keys: tuple[str, ...] = ()) -> Goal:
+    """What the value of a key must fulfil under all facets; `keys`: of which others that is asked as well."""
     goal: Goal = frozenset()
+    keys = keys or (key,)
     for facet in facets:
         own = facet.properties.get(key)
         if own is not None:
             goal |= own
         known = own is not None
         for pattern, matched in facet.patterns:
-            if is_matched(pattern, key):
+            if key in _matched(pattern, keys, False):
                 goal |= matched
-                known = True
+                known = known or key in _matched(pattern, keys, True)
         if not known:
             goal |= facet.additional
     return settled(goal)
 
 
-def goals_of_keys(facets: Sequence[ObjectFacet]) -> Callable[[str], Goal]:
-    """`goal_of_key` for many keys of the same facets: each looks only at those that say something about it."""
+def goals_of_keys(facets: Sequence[ObjectFacet], keys: Iterable[str]) -> Callable[[str], Goal]:
+    """`goal_of_key` for these keys of the same facets: each looks only at those that say something about it."""
+    names = tuple(keys)
     if len(facets) <= FEW_FACETS:
-        return lambda key: goal_of_key(facets, key)
+        return lambda key: goal_of_key(facets, key, names)
     naming: dict[str, list[ObjectFacet]] = {}
     general: list[ObjectFacet] = []
     for facet in facets:
@@ -48,7 +65,7 @@ def goals_of_keys(facets: Sequence[ObjectFacet]) -> Callable[[str], Goal]:
         else:
             for key in facet.properties:
                 naming.setdefault(key, []).append(facet)
-    return lambda key: goal_of_key((*general, *naming.get(key, ())), key)
+    return lambda key: goal_of_key((*general, *naming.get(key, ())), key, names)
 
 
 def settled(goal: Goal) -> Goal:
@@ -68,16 +85,43 @@ def forbidden_keys(facets: Iterable[ObjectFacet]) -> set[str]:
     return {key for facet in facets for key, present in _units(facet.clauses) if not present}
 
 
+def is_in(keys: Keys, key: str) -> bool:
+    """Whether the key surely belongs to the set, its goal aside."""
+    return (
+        key not in keys.excluded
+        and all(is_matched(pattern, key) for pattern in keys.matched)
+        and not any(may_match(pattern, key) for pattern in keys.unmatched)
+    )
+
+
+def names_only(facet: ObjectFacet) -> bool:
+    """Whether the facet speaks of named keys alone, conditions “some key …” aside."""
+    return (
+        not facet.patterns
+        and facet.additional == ANYTHING
+        and facet.names == ANYTHING
+        and not facet.minimum
+        and facet.maximum is None
+    )
+
+
 def _units(clauses: Iterable[Clause]) -> list[tuple[str, bool]]:
     return [literal for clause in clauses if len(clause) == 1 for literal in clause]
 
 
 @functools.lru_cache(maxsize=1024)
-def key_language(excluded: frozenset[str], matched: tuple[str, ...], unmatched: tuple[str, ...]) -> Dfa:
-    """The keys not in `excluded` that are matched by all of `matched` and by none of `unmatched`."""
+def key_language(
+    excluded: frozenset[str],
+    matched: tuple[str, ...],
+    unmatched: tuple[str, ...],
+    compile_time: CompileTime = NO_LIMIT,
+) -> Dfa:
+    """The keys not in `excluded` that are surely matched by all of `matched` and surely by none of `unmatched`."""
     language = any_text_except(excluded) if excluded else ANY_STRING
     for pattern in matched:
-        language = language.intersect(pattern_language(pattern))
+        compile_time.check_here()
+        language = language.intersect(pattern_language(pattern, compile_time=compile_time))
     for pattern in unmatched:
-        language = language.difference(pattern_language(pattern))
+        compile_time.check_here()
+        language = language.difference(pattern_language(pattern, surely=False, compile_time=compile_time))
     return language

@@ -20,10 +20,12 @@ from ..network.expression import (
     ENDS_ITEM,
     IS_OWED,
     OPENS_LIST,
+    AnyOrder,
     ByteSet,
     Embed,
     Expression,
     Literal,
+    Member,
     Repeat,
     Sequence,
     alternation,
@@ -79,6 +81,15 @@ class Layout:
             comma = [self.blank, comma[0], self.blank]
         return replace(self, comma=tuple(comma), marks=OPENS_LIST | (IS_OWED if is_owed else 0))
 
+    def keys(self, key: str) -> tuple[Parts, Parts]:
+        """A literal key with its colon, without and with the comma before it."""
+        text = self.spell_key(key)
+        if self.blank is None:
+            text += self.colon_text
+            return (Literal(text),), (Literal(self.comma_text + text),)
+        parts = (Literal(text), *self.colon)
+        return parts, (*self.comma, *parts)
+
     def key(self, key: str, *, after_comma: bool = False) -> Parts:
         """A literal key with its colon, and with the comma before it."""
         if self.blank is None:
@@ -124,10 +135,31 @@ class Layout:
             return Literal(left + right)
         return Sequence((Literal(left), self.blank, Literal(right)))
 
-    def constants(self, values: list[Any]) -> list[Expression]:
-        """Values as literals; only of a layout without blanks."""
+    def constants(self, values: list[Any], *, mixes: bool) -> list[Expression]:
+        """Values as they are written; only of a layout without blanks.
+
+        Args:
+            mixes: the members of an object come in any order.
+        """
         write = json.JSONEncoder(ensure_ascii=False, separators=(self.comma_text.decode(), self.colon_text.decode()))
+        if mixes:
+            return [self._constant(value, write.encode) for value in values]
         return [Literal(write.encode(value).encode()) for value in values]
+
+    def _constant(self, value: Any, write: Callable[[Any], str]) -> Expression:
+        """A value whose objects have their members in any order: a literal if no object in it has two."""
+        if type(value) is dict and value:
+            items = [self._constant(item, write) for item in value.values()]
+            if len(items) > 1:
+                heads = map(self.head, value, items)
+                members = tuple([Member(text, body, is_required=True) for text, body in heads])
+                return self.members((AnyOrder(members, (), Sequence(self.comma)),), may_be_empty=False)
+            (key,) = value
+            return _joined([Literal(self.braces[0]), *self.key(key), *items, Literal(self.braces[1])])
+        if type(value) is list:
+            listed = [part for item in value for part in (*self.comma, self._constant(item, write))]
+            return _joined([Literal(b"["), *listed[len(self.comma) :], Literal(b"]")])
+        return Literal(write(value).encode())
 
     def listed(self, item: Parts, minimum: int, maximum: int | None) -> tuple[Parts, bool] | None:
         """Items with commas between them: the parts of one or more, and whether there may be none.
@@ -138,6 +170,12 @@ class Layout:
             return None
         more = Repeat(Sequence((*self.comma, *item)), max(minimum - 1, 0), None if maximum is None else maximum - 1)
         return (*item, more), minimum == 0
+
+
+def _joined(parts: list[Expression]) -> Expression:
+    """The parts one after the other, as one literal if all of them are literals."""
+    texts = [part.data for part in parts if isinstance(part, Literal)]
+    return Literal(b"".join(texts)) if len(texts) == len(parts) else Sequence(tuple(parts))
 
 
 def _quoted(key: str) -> bytes:

@@ -6,7 +6,10 @@ and numbers are negated as a whole (a regular language has a complement), so tha
 
 from __future__ import annotations
 
+from typing import cast
+
 from ...errors import UnsupportedSchema
+from .keys import required_keys
 from .parts import (
     ANY_TYPE,
     ANYTHING,
@@ -35,10 +38,10 @@ def negated(part: Part) -> list[Part]:
     strings: tuple[Test, ...] = ()
     if part.types & NUMBER and part.numbers:
         types |= NUMBER
-        numbers = (("not", part.numbers),)
+        numbers = _none_of(part.numbers)
     if part.types & STRING and part.strings:
         types |= STRING
-        strings = (("not", part.strings),)
+        strings = _none_of(part.strings)
     if types:
         options.append(Part(part.pointer, types, numbers, strings))
     if part.types & ARRAY:
@@ -51,6 +54,13 @@ def negated(part: Part) -> list[Part]:
     for disjunction in part.disjunctions:
         options += _negated_disjunction(part.pointer, disjunction)
     return options
+
+
+def _none_of(tests: tuple[Test, ...]) -> tuple[Test, ...]:
+    """Tests that a value passes exactly if it does not pass all of these."""
+    if len(tests) == 1 and tests[0][0] == "not":
+        return cast("tuple[Test, ...]", tests[0][1])
+    return (("not", tests),)
 
 
 def refusals(goal: Goal) -> list[Goal]:
@@ -107,15 +117,23 @@ def _negated_array(facet: ArrayFacet) -> list[ArrayFacet]:
 
 
 def _negated_object(facet: ObjectFacet) -> list[ObjectFacet]:
+    """Facets of which at least one holds exactly when this one does not.
+
+    That a required key is missing or has another value is one facet, not two: what forbids its value says nothing of
+    objects without it. So a `oneOf` of objects with a key of their own each is worth no cases.
+    """
     pointer = facet.pointer
     options: list[ObjectFacet] = []
+    required = required_keys((facet,))
+    for key, goal in facet.properties.items():
+        for index, refusal in enumerate(refusals(goal)):
+            present = () if index == 0 and key in required else (frozenset(((key, True),)),)
+            options.append(ObjectFacet(pointer, {key: refusal}, clauses=present, evaluates=False))
     for clause in facet.clauses:
+        if len(clause) == 1 and any(present and facet.properties.get(key) for key, present in clause):
+            continue
         flipped = tuple(frozenset(((key, not present),)) for key, present in sorted(clause))
         options.append(ObjectFacet(pointer, {}, clauses=flipped, evaluates=False))
-    for key, goal in facet.properties.items():
-        for refusal in refusals(goal):
-            present = frozenset(((key, True),))
-            options.append(ObjectFacet(pointer, {key: refusal}, clauses=(present,), evaluates=False))
     witnesses: list[tuple[Keys, Goal]] = []
     for pattern, goal in facet.patterns:
         witnesses += [(Keys(matched=(pattern,)), refusal) for refusal in refusals(goal)]

@@ -22,20 +22,23 @@ from typing import Any, cast
 
 from ...errors import ConstraintTooLarge
 from ..any_json import number_text
+from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Embed, Expression, Literal
 from ..regex.regex import regex_to_dfa
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
 from .digit_kernels import EQUAL, GREATER, LESS
 from .digits import compared, multiples
+from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
 from .parts import Test
-from .residues import MAX_MODULUS, is_about_remainders, modulus_of, whole_numbers
-from .steps import agreed_multiples, divides, is_even
-from .steps import step_problem as uneven_problem
+from .residues import BOUNDS, MAX_MODULUS, is_about_remainders, is_any_whole, modulus_of, whole_numbers
+from .steps import MAX_PLACES, agreed_multiples, exact_texts, is_even
 
 _INTEGERS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)", search=False)
 _PLAIN = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", search=False)
-_SHORT = regex_to_dfa(r"-?[0-9.]{1,16}", search=False)
+_SHORT = regex_to_dfa(r"-?[0-9.]{1,16}", search=False).intersect(
+    regex_to_dfa(r"-?(?:[0-9]{1,15}|[0-9]+\.[0-9]+)", search=False)
+)
 """At most 15 digits and a point: every such decimal is a different float, and a fraction stays one."""
 _FRACTIONS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*", search=False).intersect(_SHORT)
 
@@ -50,8 +53,7 @@ _ALL_SCIENTIFIC = 15
 ANY_NUMBER = Embed(number_text())
 ANY_INTEGER = Embed(_INTEGERS)
 
-MAX_LISTED = 10_000
-"""Most multiples within bounds that are listed one by one."""
+MAX_STEP_STATES = 20_000
 MAX_EXCLUDED = 64
 """Most constants that are taken out of the numbers (whole numbers: any number of them)."""
 
@@ -60,23 +62,21 @@ MAX_LITERALS = 16
 
 _LARGE = 2**53
 _TINY = Fraction(1, 10**30)
-_INTEGER: Test = ("integer",)
-
 Texts = tuple[Dfa, int]
 """Plain texts, and the sets of scientific ones."""
 
 
-def number_expressions(tests: tuple[Test, ...]) -> Sequence[Expression]:
+def number_expressions(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Sequence[Expression]:
     """The texts of numbers that pass every test, as options; none if there are no such numbers."""
     if not tests:
         return [ANY_NUMBER]
-    if tests == (_INTEGER,):
+    if tests == (INTEGER,):
         return [ANY_INTEGER]
-    return _expressions(tests)
+    return _expressions(tests, compile_time)
 
 
 @functools.lru_cache(maxsize=1024)
-def distinct_numbers(tests: tuple[Test, ...]) -> Sequence[Expression]:
+def distinct_numbers(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Sequence[Expression]:
     """The same numbers, each in one spelling: no exponents, no needless digits, fractions of at most 15 digits.
 
     So two of them are equal, exactly and as floats, if and only if their texts are.
@@ -87,12 +87,12 @@ def distinct_numbers(tests: tuple[Test, ...]) -> Sequence[Expression]:
     if not tests:
         return [Embed(_ONCE)]
     if any(test[0] == "among" and len(cast(Any, test[2])) <= MAX_LITERALS for test in tests):
-        values = {Fraction(Decimal(text)): float(text) for text in _constants(tests) or ()}
+        values = {Fraction(Decimal(text)): float(text) for text in constant_texts(tests, compile_time) or ()}
         return [
-            Literal((str(int(exact)) if exact.denominator == 1 else repr(value)).encode())
-            for exact, value in sorted(values.items())
+            Literal((str(int(decimal)) if decimal.denominator == 1 else repr(value)).encode())
+            for decimal, value in sorted(values.items())
         ]
-    plain, scientific = number_language(tests)
+    plain, scientific = number_language(tests, compile_time)
     found = plain.intersect(_ONCE)
     if not found.is_empty():
         return [Embed(found)]
@@ -101,75 +101,47 @@ def distinct_numbers(tests: tuple[Test, ...]) -> Sequence[Expression]:
     raise ConstraintTooLarge("numbers in lists with uniqueItems are written with 15 digits; these need more")
 
 
-@functools.lru_cache(maxsize=1024)
-def number_language(tests: tuple[Test, ...]) -> Texts:
+def number_language(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Texts:
     """The texts of numbers that pass every test (at least one)."""
-    texts = _constants(tests)
+    return _number_language(tests, compile_time)
+
+
+@functools.lru_cache(maxsize=1024)
+def _number_language(tests: tuple[Test, ...], compile_time: CompileTime) -> Texts:
+    texts = constant_texts(tests, compile_time)
+    if texts is None:
+        texts = few_multiples(tests, compile_time, untried=True)
     if texts is not None:
         return literal_dfa(texts), 0
     try:
-        return _product(tests, _INTEGER in tests)
+        return _product(tests, INTEGER in tests, compile_time)
     except ConstraintTooLarge:
-        found = _by_remainder(tests)
+        compile_time.check_here()
+        texts = few_multiples(tests, compile_time)
+        found = _by_remainder(tests, compile_time) if texts is None else literal_dfa(texts)
         if found is None:
             raise
-        return found
+        return found, 0
 
 
-def _constants(tests: tuple[Test, ...]) -> set[str] | None:
-    """The texts of the constants that pass every test; None if no test lists constants."""
-    listed = next((test for test in tests if test[0] == "among"), None)
-    if listed is None:
-        return None
-    rest = [test for test in tests if test is not listed]
-    values: Any = [int(text) if text.lstrip("-").isdigit() else float(text) for text in cast(Any, listed[2])]
-    return {text for value in values if _passes(value, rest) for text in _spellings(value, rest)}
-
-
-def _by_remainder(tests: tuple[Test, ...]) -> Texts | None:
-    """The same for whole steps that are too much for a product, or for few multiples; None if it is neither."""
-    steps = [_exact(cast(Any, test[1])) for test in tests if test[0] == "multiple"]
-    if not steps:
-        return None
-    step = functools.reduce(_common_multiple, steps)
-    low, high = _bounds(tests)
-    if low is not None and high is not None and (high - low) / step <= MAX_LISTED:
-        candidates = (index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1))
-        values = [int(value) if value.denominator == 1 else float(value) for value in candidates]
-        return literal_dfa(text for value in values if _passes(value, tests) for text in _spellings(value, tests)), 0
+def _by_remainder(tests: tuple[Test, ...], compile_time: CompileTime) -> Dfa | None:
+    """The same for whole steps that are too much for a product; None if there are other steps, or too large ones."""
+    step = common_step(tests)
     about = tuple(test for test in tests if is_about_remainders(test))
     modulus = modulus_of(about)
-    if step.denominator > 1 or modulus > MAX_MODULUS:
+    if step is None or step.denominator > 1 or modulus > MAX_MODULUS:
         return None
     rest = tuple(test for test in tests if test not in about)
-    texts, _ = _product((_INTEGER, *rest), True)
-    return texts.intersect(whole_numbers(about, modulus)), 0
+    texts, _ = _product((INTEGER, *rest), True, compile_time)
+    return texts.intersect(whole_numbers(about, modulus))
 
 
-def _common_multiple(one: Fraction, other: Fraction) -> Fraction:
-    return Fraction(math.lcm(one.numerator, other.numerator), math.gcd(one.denominator, other.denominator))
-
-
-@functools.lru_cache(maxsize=4096)
-def _bounds(tests: tuple[Test, ...]) -> tuple[Fraction | None, Fraction | None]:
-    """Numbers that pass lie between these."""
-    low: Fraction | None = None
-    high: Fraction | None = None
-    for test in tests:
-        if test[0] in ("minimum", "exclusive-minimum"):
-            bound = _exact(cast(Any, test[1]))
-            low = bound if low is None else max(low, bound)
-        elif test[0] in ("maximum", "exclusive-maximum"):
-            bound = _exact(cast(Any, test[1]))
-            high = bound if high is None else min(high, bound)
-    return low, high
-
-
-def _product(tests: tuple[Test, ...], whole: bool) -> Texts:
+def _product(tests: tuple[Test, ...], whole: bool, compile_time: CompileTime) -> Texts:
     found: Texts | None = None
     for test in _strictest(tests):
-        if test == _INTEGER:
+        if test == INTEGER:
             continue
+        compile_time.check_here()
         other = _passing(test, whole)
         found = other if found is None else (found[0].intersect(other[0]), found[1] & other[1])
     return found or (_INTEGERS, 0)
@@ -178,23 +150,23 @@ def _product(tests: tuple[Test, ...], whole: bool) -> Texts:
 def _strictest(tests: tuple[Test, ...]) -> list[Test]:
     """The tests without those bounds that others of the same kind imply."""
     found: list[Test] = []
-    bounds: dict[object, Test] = {}
+    strictest: dict[object, Test] = {}
     for test in dict.fromkeys(tests):
         kind: Any = test[0]
-        if kind not in ("minimum", "maximum", "exclusive-minimum", "exclusive-maximum"):
+        if kind not in BOUNDS:
             found.append(test)
             continue
-        known = bounds.get(kind)
+        known = strictest.get(kind)
         is_stricter = max if kind.endswith("minimum") else min
-        bounds[kind] = (
-            test if known is None else is_stricter(known, test, key=lambda bound: _exact(cast(Any, bound[1])))
+        strictest[kind] = (
+            test if known is None else is_stricter(known, test, key=lambda bound: exact(cast(Any, bound[1])))
         )
-    return [*bounds.values(), *found]
+    return [*strictest.values(), *found]
 
 
 def are_far_apart(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
     """Whether the bounds alone leave no number that passes both: sure, and found out without an automaton."""
-    (low, high), (other_low, other_high) = _bounds(left), _bounds(right)
+    (low, high), (other_low, other_high) = bounds(left), bounds(right)
     return (
         (low is not None and other_high is not None and low > other_high)
         or (other_low is not None and high is not None and other_low > high)
@@ -203,20 +175,39 @@ def are_far_apart(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
     )
 
 
-def is_impossible(tests: tuple[Test, ...]) -> bool:
-    """Whether no number passes."""
-    low, high = _bounds(tests)
+def is_impossible(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> bool:
+    """Whether it is certain that no number passes, however it is written and read."""
+    low, high = bounds(tests)
     if low is not None and high is not None and low > high:
         return True
-    plain, scientific = number_language(tests)
+    is_any = is_any_whole(tests, low, high)
+    if is_any is not None:
+        return not is_any
+    is_whole = INTEGER in tests
+    certain = tuple(test for test in tests if not _is_about_multiples(test, is_whole))
+    if not certain:
+        return False
+    plain, scientific = number_language(certain, compile_time)
     return plain.is_empty() and not scientific
 
 
-def number_texts(tests: tuple[Test, ...], limit: int) -> list[str] | None:
+def _is_about_multiples(test: Test, is_whole: bool) -> bool:
+    """Whether a test is about multiples, of which not all are written.
+
+    Args:
+        is_whole: only whole numbers are asked; multiples of a whole step among them are all written.
+    """
+    argument: Any = test[1] if len(test) > 1 else None
+    if test[0] == "not":
+        return any(_is_about_multiples(other, is_whole) for other in argument)
+    return test[0] == "multiple" and not (is_whole and argument == int(argument))
+
+
+def number_texts(tests: tuple[Test, ...], limit: int, compile_time: CompileTime = NO_LIMIT) -> list[str] | None:
     """One text per number that passes, None if they are more than `limit`."""
-    if not tests or tests == (_INTEGER,):
+    if not tests or tests == (INTEGER,):
         return None
-    plain, scientific = number_language(tests)
+    plain, scientific = number_language(tests, compile_time)
     texts = None if scientific else plain.texts(limit)
     if texts is None:
         return None
@@ -225,17 +216,19 @@ def number_texts(tests: tuple[Test, ...], limit: int) -> list[str] | None:
 
 def step_problem(step: int | float) -> str | None:
     """Why `multipleOf: step` cannot be decided; None if it can."""
-    numerator, places = _scaled(step)
-    if numerator * (places + 1) > 20_000:
-        return f"{step!r} needs an automaton with more than 20000 states"
-    return None if is_even(_exact(step)) else uneven_problem(_exact(step), places)
+    numerator, places = scaled(exact(step))
+    if numerator * (places + 1) > MAX_STEP_STATES:
+        return f"{step!r} needs an automaton with more than {MAX_STEP_STATES} states"
+    if places > MAX_PLACES and not is_even(exact(step)):
+        return f"{step!r} has more than {MAX_PLACES} decimal places, and readers round its multiples differently"
+    return None
 
 
 @functools.lru_cache(maxsize=1024)
-def _expressions(tests: tuple[Test, ...]) -> Sequence[Expression]:
+def _expressions(tests: tuple[Test, ...], compile_time: CompileTime) -> Sequence[Expression]:
     if any(test[0] == "among" and len(cast(Any, test[2])) <= MAX_LITERALS for test in tests):
-        return [Literal(text.encode()) for text in sorted(_constants(tests) or ())]
-    plain, scientific = number_language(tests)
+        return [Literal(text.encode()) for text in sorted(constant_texts(tests, compile_time) or ())]
+    plain, scientific = number_language(tests, compile_time)
     found = [] if plain.is_empty() else [Embed(plain)]
     return found if not scientific else [*found, _scientific(scientific)]
 
@@ -272,6 +265,8 @@ def _passing(test: Test, whole: bool) -> Texts:
         return _beyond(argument, GREATER if kind == "exclusive-minimum" else LESS, whole)
     if kind == "multiple":
         return _multiples(argument, True, whole), 0
+    if kind == "among":
+        return literal_dfa(constant_texts((test, INTEGER) if whole else (test,), NO_LIMIT) or ()), 0
     assert kind == "not", kind
     return _union(_failing(other, whole) for other in argument)
 
@@ -313,14 +308,14 @@ def _union(found: Iterable[Texts]) -> Texts:
 
 def _reaching(number: int | float, direction: int, whole: bool) -> Texts:
     """Numbers >= number (direction GREATER) or <= number (LESS)."""
-    bound = _exact(number)
+    bound = _safe_bound(number, direction)
     plain = compared(bound, frozenset((EQUAL, direction)), with_point=not whole)
     return plain, 0 if whole else _sets_beyond(bound, direction)
 
 
 def _beyond(number: int | float, direction: int, whole: bool) -> Texts:
     """Numbers > number (direction GREATER) or < number (LESS), also after rounding to a float."""
-    bound = _exact(number)
+    bound = _safe_bound(number, direction)
     wanted = frozenset((direction,))
     exact = compared(bound, wanted, with_point=False)
     if whole:
@@ -339,6 +334,15 @@ def _beyond(number: int | float, direction: int, whole: bool) -> Texts:
     middle = max(middle, bound) if direction > 0 else min(middle, bound)
     beyond = compared(middle, wanted, with_point=True)
     return (beyond if abs(bound) < _LARGE else exact.union(beyond)), scientific
+
+
+def _safe_bound(number: int | float, direction: int) -> Fraction:
+    """The bound for those who read it as a decimal and for those who read a float, where whole numbers lie between."""
+    bound = exact(number)
+    if type(number) is int or abs(bound) < _LARGE:
+        return bound
+    nearest = Fraction(number)
+    return max(bound, nearest) if direction > 0 else min(bound, nearest)
 
 
 def _sets_beyond(bound: Fraction, direction: int) -> int:
@@ -366,8 +370,9 @@ def _sets_beyond(bound: Fraction, direction: int) -> int:
 
 def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
     """Plain texts of numbers that are (or are not) multiples of `step`; fractions of up to 15 digits."""
-    numerator, places = _scaled(step)
-    if wanted and not is_even(_exact(step)):
+    exact_step = exact(step)
+    numerator, places = scaled(exact_step)
+    if wanted and not is_even(exact_step):
         found = agreed_multiples(numerator, places)
         return found.intersect(_INTEGERS) if whole else found
     found = multiples(numerator, places)
@@ -375,62 +380,9 @@ def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
         return found.intersect(_INTEGERS) if wanted else _INTEGERS.difference(found)
     if not wanted:
         found = _PLAIN.difference(found)
+        if places:  # dividing must not round what is left over away
+            found = found.intersect(regex_to_dfa(rf"-?[0-9]{{1,{max(15 - places, 1)}}}(?:\.[0-9]+)?", search=False))
     short = found.intersect(_SHORT)
-    if whole:
-        return short.intersect(_INTEGERS)
-    return short if places or not wanted else short.union(found.intersect(_INTEGERS))
-
-
-# -------------------------------------------------------------------- constants
-
-
-def _passes(value: int | float, tests: Iterable[Test], *, surely: bool = True) -> bool:
-    """Whether a constant passes, by the rules of all validators (or, if not `surely`, of some)."""
-    for test in tests:
-        kind: Any = test[0]
-        argument: Any = test[1] if len(test) > 1 else None
-        if kind == "integer":
-            passes = value == int(value)
-        elif kind == "minimum":
-            passes = value >= argument
-        elif kind == "maximum":
-            passes = value <= argument
-        elif kind == "exclusive-minimum":
-            passes = value > argument
-        elif kind == "exclusive-maximum":
-            passes = value < argument
-        elif kind == "multiple":
-            step = _exact(argument)
-            passes = _exact(value) % step == 0
-            if not is_even(step):
-                in_floats = divides(step, value)
-                passes = passes and in_floats if surely else passes or in_floats
-        elif kind == "among":
-            passes = value in argument
-        else:
-            passes = not _passes(value, argument, surely=not surely)
-        if not passes:
-            return False
-    return True
-
-
-def _spellings(value: int | float, tests: Iterable[Test]) -> list[str]:
-    """How a constant is written: as json.dumps does, and whole floats also without their point."""
-    whole = [str(int(value))] if type(value) is float and value.is_integer() and abs(value) < 1e16 else []
-    if whole and _INTEGER in tests:
-        return whole
-    return [repr(value), *whole]
-
-
-def _scaled(step: int | float) -> tuple[int, int]:
-    """step = numerator / 10**places with as few places as possible."""
-    exact = _exact(step)
-    places = 0
-    while (exact * 10**places).denominator != 1:
-        places += 1
-    return int(exact * 10**places), places
-
-
-def _exact(number: int | float) -> Fraction:
-    """The value as it was written: 0.1 is one tenth."""
-    return Fraction(number) if type(number) is int else Fraction(Decimal(repr(number)))
+    if wanted:
+        short = short.union(found.intersect(exact_texts(exact_step) if places else _INTEGERS))
+    return short.intersect(_INTEGERS) if whole else short

@@ -23,6 +23,8 @@ from .plain import PlainObject
 from .shape import Shape, units_of
 from .texts import error_at, is_writable
 
+Ids = tuple[int, ...]
+
 MAX_ALTERNATIVES = 500
 """Most cases of one shape: what is open of them is carried along from key to key."""
 
@@ -72,17 +74,17 @@ class ObjectWriter:
     # ---------------------------------------------------------------- from branches to shapes
 
     def _shapes(self, branches: list[tuple[ObjectFacet, ...]]) -> Iterator[Shape]:
-        groups: dict[tuple[bool, tuple[int, ...]], list[tuple[ObjectFacet, ...]]] = {}
+        groups: dict[tuple[bool, Ids], dict[Ids, tuple[ObjectFacet, ...]]] = {}
         for branch in branches:
             for facets in self.others.settled(branch):
-                core = tuple(id(facet) for facet in facets if not _only_clauses(facet))
-                alternatives = groups.setdefault((self.closes and is_closed(facets), core), [])
-                alternatives.append(facets)
+                core = tuple([id(facet) for facet in facets if not _only_clauses(facet)])
+                alternatives = groups.setdefault((self.closes and is_closed(facets), core), {})
+                alternatives[tuple(map(id, facets))] = facets
                 if len(alternatives) > MAX_ALTERNATIVES:
                     message = f"more than {MAX_ALTERNATIVES} cases of which keys may stand together; say fewer"
-                    raise error_at(ConstraintTooLarge, facets[0].pointer, message)
+                    raise error_at(ConstraintTooLarge, facets[0].pointer if facets else "", message)
         for (closed, _), alternatives in groups.items():
-            shape = self._shape(alternatives, closed)
+            shape = self._shape(list(alternatives.values()), closed)
             if shape is not None:
                 yield shape
 
@@ -114,7 +116,7 @@ class ObjectWriter:
             goal_of, additional, value = only.properties.get, only.additional, self.value
             members = [(key, value(goal_of(key, additional)) if key in possible else None) for key in names]
         else:
-            goals = goals_of_keys(first)
+            goals = goals_of_keys(first, names)
             for key in names:
                 is_possible = key in possible and (free_names or self.others.is_name(first, key))
                 members.append((key, self.value(goals(key)) if is_possible else None))

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ..compile_time import CompileTime
 from ..network.expression import Embed, Expression
 from ..record import record
 from ..text.dfa import Dfa
 from .key_trie import strings_but
-from .keys import is_matched, key_language
+from .keys import forbidden_keys, goal_of_key, is_in, key_language, required_keys
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .strings import ANY_KEY, ANY_STRING, MAX_COUNTED, key_expression, num_strings, pattern_language
 from .texts import error_at
@@ -21,6 +22,8 @@ MAX_LISTED = 64
 MAX_BESIDE = 1024
 """The same where they are written among named ones in any order; of more the number is bounded."""
 MAX_CELLS = 64
+MAX_WAYS = 5_000
+"""In so many ways named keys are looked for that fulfil conditions “some key …”."""
 
 Cell = tuple[Expression, Expression]
 """A set of keys as JSON strings, and the values they may have."""
@@ -64,10 +67,12 @@ class Others:
     Attributes:
         value: compiles a goal; None if no value fulfils it.
         names: the strings that fulfil a goal.
+        time: how long it may take.
     """
 
     value: Callable[[Goal], Expression | None]
     names: Callable[[Goal], Dfa]
+    time: CompileTime
 
     def is_name(self, facets: tuple[ObjectFacet, ...], key: str) -> bool:
         """Whether `propertyNames` allows the key."""
@@ -76,7 +81,11 @@ class Others:
     def settled(self, facets: tuple[ObjectFacet, ...]) -> Iterator[tuple[ObjectFacet, ...]]:
         """The same objects as branches in which every witness is an unnamed key.
 
-        A witness is a named key (then it is required and gets the goal) or some other key.
+        A witness is a named key (then it is required and gets the goal) or some other key. It is none of its own where
+        a key that must be there anyway is one.
+
+        Raises:
+            ConstraintTooLarge: there are more than `MAX_WAYS` to choose them.
         """
         if not any(facet.witnesses for facet in facets):
             yield facets
@@ -92,7 +101,9 @@ class Others:
             mentioned = tuple(frozenset(((key, True), (key, False))) for key in few)
             facets = (*facets, ObjectFacet(facets[0].pointer, {}, clauses=mentioned, evaluates=False))
         pending: list[tuple[tuple[ObjectFacet, ...], int]] = [(facets, 0)]
+        num_ways = 0
         while pending:
+            self.time.check(facets[0].pointer)
             current, index = pending.pop()
             if index == len(current):
                 yield current
@@ -104,15 +115,25 @@ class Others:
                 continue
             keys, goal = open_witnesses[0]
             rest = tuple(witness for witness in facet.witnesses if witness is not open_witnesses[0])
+            num_ways += 1
+            if num_ways > MAX_WAYS:
+                message = f"more than {MAX_WAYS} ways to have all the keys that must be there; name them"
+                raise error_at(ConstraintTooLarge, facet.pointer, message)
             before, after = current[:index], current[index + 1 :]
-            elsewhere = replace(facet, witnesses=(*rest, (replace(keys, unnamed=True), goal)))
-            pending.append(((*before, elsewhere, *after), index))
+            fewer = (*before, replace(facet, witnesses=rest), *after)
+            if any(goal <= goal_of_key(fewer, key) and self._is_among(keys, key) for key in required_keys(fewer)):
+                pending.append((fewer, index))
+                continue
+            if not any(other.additional >= NEVER and not other.patterns for other in current):
+                elsewhere = replace(facet, witnesses=(*rest, (replace(keys, unnamed=True), goal)))
+                pending.append(((*before, elsewhere, *after), index))
+            forbidden = forbidden_keys(current)
             for key in named:
-                if self._is_among(keys, key):
+                if key not in forbidden and goal_of_key(current, key) != NEVER and self._is_among(keys, key):
                     found = ObjectFacet(
                         facet.pointer, {key: goal}, clauses=(frozenset(((key, True),)),), evaluates=False
                     )
-                    pending.append(((*before, replace(facet, witnesses=rest), *after, found), index))
+                    pending.append(((*fewer, found), index))
 
     def _few_witnesses(self, facets: tuple[ObjectFacet, ...], named: frozenset[str]) -> tuple[str, ...]:
         """The keys that are not named of the conditions for which there are few keys: other members could use them up.
@@ -123,6 +144,7 @@ class Others:
         found: dict[str, None] = {}
         for facet in facets:
             for keys, _ in facet.witnesses:
+                self.time.check(facet.pointer)
                 language = _both(self._language(keys), key_language(named, (), ()))
                 texts = language.texts(MAX_LISTED)
                 if texts is None and language.num_texts(MAX_COUNTED) < MAX_COUNTED:
@@ -136,12 +158,7 @@ class Others:
         return tuple(found)
 
     def _is_among(self, keys: Keys, key: str) -> bool:
-        return (
-            key not in keys.excluded
-            and all(is_matched(pattern, key) for pattern in keys.matched)
-            and not any(is_matched(pattern, key) for pattern in keys.unmatched)
-            and (keys.goal == ANYTHING or self.names(keys.goal).accepts(key))
-        )
+        return is_in(keys, key) and (keys.goal == ANYTHING or self.names(keys.goal).accepts(key))
 
     # ---------------------------------------------------------------- cells
 
@@ -154,16 +171,20 @@ class Others:
         if len(facets) == 1 and not (facets[0].patterns or facets[0].names or facets[0].witnesses):  # nearly always
             return self.simple(facets[0].additional, named)
         witnesses = [witness for facet in facets for witness in facet.witnesses]
-        patterns = tuple(dict.fromkeys(pattern for facet in facets for pattern, _ in facet.patterns))
+        patterns: dict[str, bool] = {}
+        for facet in facets:
+            for pattern, _ in facet.patterns:
+                patterns[pattern] = patterns.get(pattern, False) or facet.additional != ANYTHING
         limits = [facet.names for facet in facets if facet.names != ANYTHING]
         if not patterns and not limits and not witnesses:
             return self.simple(frozenset().union(*(facet.additional for facet in facets)), named)
         allowed = key_language(named, (), ())
         for limit in limits:
+            self.time.check(facets[0].pointer)
             allowed = _both(allowed, self.names(limit))
         languages: dict[Goal, Dfa] = {}
-        for language, matched in _split(allowed, patterns, facets[0].pointer):
-            goal = _goal_of_cell(facets, matched)
+        for language, matched, in_doubt in _split(allowed, tuple(patterns.items()), facets[0].pointer, self.time):
+            goal = _goal_of_cell(facets, matched, in_doubt)
             if goal != NEVER:
                 known = languages.get(goal)
                 languages[goal] = language if known is None else known.union(language)
@@ -176,15 +197,16 @@ class Others:
         count = num_strings(languages.values()) if cells else None
         if not witnesses:
             return OtherKeys(cells, count)
+        if not cells:
+            return OtherKeys(choices=())  # no other key can be written, be it a witness or not
         choices: list[Witnesses] = []
         wanted = [(_both(self._language(keys), allowed), goal) for keys, goal in witnesses]
-        for apart in _apart(wanted, facets[0].pointer):
-            choices.append(
-                tuple(
-                    self._cells({own: _both(keys, taken) for own, keys in languages.items()}, goal)
-                    for taken, goal in apart
-                )
+        for apart in _apart(wanted, facets[0].pointer, self.time):
+            found = tuple(
+                self._cells({own: _both(keys, taken) for own, keys in languages.items()}, goal) for taken, goal in apart
             )
+            if all(found):  # else there is no key for some
+                choices.append(found)
         return OtherKeys(cells, count, tuple(choices))
 
     def simple(self, goal: Goal, named: frozenset[str]) -> OtherKeys:
@@ -209,7 +231,7 @@ class Others:
         return tuple(cells)
 
     def _language(self, keys: Keys) -> Dfa:
-        language = key_language(keys.excluded, keys.matched, keys.unmatched)
+        language = key_language(keys.excluded, keys.matched, keys.unmatched, self.time)
         return language if keys.goal == ANYTHING else _both(language, self.names(keys.goal))
 
 
@@ -219,7 +241,7 @@ def _both(one: Dfa, other: Dfa) -> Dfa:
     return one.intersect(other)
 
 
-def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str) -> list[list[tuple[Dfa, Goal]]]:
+def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str, time: CompileTime) -> list[list[tuple[Dfa, Goal]]]:
     """Ways in which all of these can have a witness, each with sets of keys that are disjoint.
 
     Of two sets that overlap, either one key is a witness for both, or there are two keys. These can be told apart
@@ -229,6 +251,7 @@ def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str) -> list[list[tuple[Dfa,
     pending = [wanted]
     while pending:
         current = pending.pop()
+        time.check(pointer)
         if len(pending) + len(done) > MAX_CELLS:
             raise error_at(ConstraintTooLarge, pointer, "too many conditions “some key …”")
         if any(keys.is_empty() for keys, _ in current):
@@ -276,22 +299,31 @@ def _listed(languages: dict[Goal, Dfa], limit: int) -> tuple[str, ...] | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _split(allowed: Dfa, patterns: tuple[str, ...], pointer: str) -> list[tuple[Dfa, frozenset[str]]]:
-    """The allowed keys by the set of patterns that match them; no empty sets."""
-    cells: list[tuple[Dfa, frozenset[str]]] = [(allowed, frozenset())]
-    for pattern in patterns:
-        language = pattern_language(pattern)
-        split: list[tuple[Dfa, frozenset[str]]] = []
-        for cell, matched in cells:
-            inside = cell.intersect(language)
-            if inside.is_empty():
-                split.append((cell, matched))
+def _split(
+    allowed: Dfa, patterns: tuple[tuple[str, bool], ...], pointer: str, time: CompileTime
+) -> list[tuple[Dfa, frozenset[str], frozenset[str]]]:
+    """The allowed keys by the set of patterns that match them, and of those in doubt; no empty sets.
+
+    With each pattern stands whether more is asked of keys in doubt than of keys that it surely matches.
+    """
+    cells: list[tuple[Dfa, frozenset[str], frozenset[str]]] = [(allowed, frozenset(), frozenset())]
+    for pattern, is_doubted in patterns:
+        possible, own = pattern_language(pattern, surely=False, compile_time=time), frozenset((pattern,))
+        split: list[tuple[Dfa, frozenset[str], frozenset[str]]] = []
+        for cell, matched, in_doubt in cells:
+            time.check(f"{pointer}/patternProperties")
+            if cell.is_disjoint_from(possible):
+                split.append((cell, matched, in_doubt))
                 continue
-            split.append((inside, matched | {pattern}))
-            outside = cell.difference(language)
-            if not outside.is_empty():
-                split.append((outside, matched))
-        cells = split
+            inside = cell.intersect(possible)
+            if is_doubted:
+                sure = pattern_language(pattern, compile_time=time)
+                split.append((inside.intersect(sure), matched | own, in_doubt))
+                split.append((inside.difference(sure), matched, in_doubt | own))
+            else:
+                split.append((inside, matched | own, in_doubt))
+            split.append((cell.difference(possible), matched, in_doubt))
+        cells = [cell for cell in split if not cell[0].is_empty()]
         if len(cells) > MAX_CELLS:
             raise error_at(
                 ConstraintTooLarge,
@@ -301,9 +333,14 @@ def _split(allowed: Dfa, patterns: tuple[str, ...], pointer: str) -> list[tuple[
     return cells
 
 
-def _goal_of_cell(facets: tuple[ObjectFacet, ...], matched: frozenset[str]) -> Goal:
+def _goal_of_cell(facets: tuple[ObjectFacet, ...], matched: frozenset[str], in_doubt: frozenset[str]) -> Goal:
     goal: Goal = frozenset()
     for facet in facets:
-        own = [value for pattern, value in facet.patterns if pattern in matched]
-        goal = goal.union(*own) if own else goal | facet.additional
+        is_known = False
+        for pattern, value in facet.patterns:
+            if pattern in matched or pattern in in_doubt:
+                goal |= value
+                is_known = is_known or pattern in matched
+        if not is_known:
+            goal |= facet.additional
     return NEVER if 1 in goal else goal

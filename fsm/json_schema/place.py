@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ...errors import ConstraintError
-from .keys import is_matched
+from .keys import may_match
 from .resolve import Site
 from .sites import Sites
 from .texts import escape
@@ -152,23 +152,27 @@ def sites_at(sites: Sites, path: Path) -> list[Site]:
     return found
 
 
-def in_place(sites: Sites, site: Site, depth: int = 0) -> Iterator[Site]:
-    """The subschema and those that it applies to the same value; of alternatives, all."""
+def in_place(sites: Sites, site: Site, depth: int = 0, seen: set[tuple[int, str]] | None = None) -> Iterator[Site]:
+    """The subschema and those that it applies to the same value, each once; of alternatives, all."""
+    seen = set() if seen is None else seen
+    if (id(site.schema), site.pointer) in seen:
+        return
+    seen.add((id(site.schema), site.pointer))
     yield site
     schema: Any = site.schema
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return
     for target in referred(sites, site):
-        yield from in_place(sites, target, depth + 1)
+        yield from in_place(sites, target, depth + 1, seen)
     for name in ("allOf", "anyOf", "oneOf"):
         for option in options(sites, site, name):
-            yield from in_place(sites, option, depth + 1)
+            yield from in_place(sites, option, depth + 1, seen)
     for name in ("then", "else"):
         if "if" in schema and isinstance(schema.get(name), dict):
-            yield from in_place(sites, below(sites, site, name), depth + 1)
+            yield from in_place(sites, below(sites, site, name), depth + 1, seen)
     if isinstance(schema.get("dependentSchemas"), dict):
         for key in schema["dependentSchemas"]:
-            yield from in_place(sites, below(sites, site, "dependentSchemas", key), depth + 1)
+            yield from in_place(sites, below(sites, site, "dependentSchemas", key), depth + 1, seen)
 
 
 def referred(sites: Sites, site: Site) -> list[Site]:
@@ -220,7 +224,7 @@ def _children(sites: Sites, site: Site, step: str | int) -> Iterator[Site]:
         is_known = True
         yield below(sites, site, "properties", step)
     for pattern in schema.get("patternProperties", {}):
-        if is_matched(pattern, step):
+        if may_match(pattern, step):
             is_known = True
             yield below(sites, site, "patternProperties", pattern)
     if not is_known and isinstance(schema.get("additionalProperties"), (dict, bool)):

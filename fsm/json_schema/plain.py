@@ -27,8 +27,8 @@ from .texts import is_writable
 MAX_DEPTH = 100
 """Deepest nesting of a constant that is written at once, since json.dumps recurs."""
 
-_OF_OBJECTS = frozenset(("type", "properties", "required", "additionalProperties"))
-_OF_ARRAYS = frozenset(("type", "items"))
+_NOT_OF_OBJECTS = KEYWORDS - {"type", "properties", "required", "additionalProperties"}
+_NOT_OF_ARRAYS = KEYWORDS - {"type", "items"}
 
 
 @record
@@ -74,8 +74,8 @@ def plain(sites: Sites, goal: Goal) -> PlainObject | PlainArray | PlainConstants
     if "enum" in schema or "const" in schema:
         return _plain_constants(site, schema)
     if kind == "object":
-        return _plain_object(sites, site, schema) if KEYWORDS.intersection(schema) <= _OF_OBJECTS else None
-    if kind == "array" and type(schema.get("items")) is dict and KEYWORDS.intersection(schema) == _OF_ARRAYS:
+        return _plain_object(sites, site, schema) if _NOT_OF_OBJECTS.isdisjoint(schema) else None
+    if kind == "array" and type(schema.get("items")) is dict and _NOT_OF_ARRAYS.isdisjoint(schema):
         return PlainArray(sites.goal(schema["items"], f"{site.pointer}/items", site.resource))
     return None
 

@@ -8,6 +8,7 @@ instead of a product of automata that would also tell apart how many digits have
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .digits import DIGITS, NUMERIC, SIGN
 from .parts import Test
 
 MAX_MODULUS = 100_000
+BOUNDS = ("minimum", "maximum", "exclusive-minimum", "exclusive-maximum")
 
 
 def is_about_remainders(test: Test) -> bool:
@@ -60,6 +62,22 @@ def whole_numbers(tests: tuple[Test, ...], modulus: int) -> Dfa:
         accepting[first : first + modulus] = accepted
     accepting[zero] = passing[0]
     return Dfa.from_table(NUMERIC, table, accepting, start).minimised()
+
+
+def is_any_whole(tests: tuple[Test, ...], low: Fraction | None, high: Fraction | None) -> bool | None:
+    """Whether some number passes tests that are about remainders, or are implied by it lying between two bounds.
+
+    None if that is not found out without an automaton: some tests are about more, or the bounds (None: there is none)
+    leave less than a whole period.
+    """
+    about = tuple(test for test in tests if test[0] not in BOUNDS)
+    is_whole = any(test[0] in ("integer", "multiple") for test in about)
+    if not is_whole or not all(map(is_about_remainders, about)):
+        return None
+    modulus = modulus_of(about)
+    if modulus > MAX_MODULUS or (low is not None and high is not None and high - low < modulus + 2):
+        return None
+    return bool(_passing(about, np.arange(modulus)).any())
 
 
 def _passing(tests: tuple[Test, ...], numbers: Any) -> Bools:

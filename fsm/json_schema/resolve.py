@@ -21,6 +21,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from ...errors import ConstraintTooLarge, InvalidSchema, UnsupportedSchema
 from ..record import record
+from .draft_3 import is_draft_3, refuse_draft_3
 from .metaschemas import metaschema
 from .texts import error_at, escape
 
@@ -52,6 +53,7 @@ _HOLD_LIST = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _EVALUATING = ("unevaluatedProperties", "unevaluatedItems")
 _DYNAMIC = ("$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor")
 _ONLY_STRINGS = {str}
+_HOLD_MORE = {dict, list}
 _HOLD_MAP = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 
 
@@ -97,6 +99,8 @@ class Resolver:
 
     def __init__(self, schema: Schema, *, is_dynamic: bool) -> None:
         draft = draft_of(schema, UNSPECIFIED)
+        if is_draft_3(schema):
+            refuse_draft_3(schema, "")
         uri = _without_fragment(_identifier(schema, draft))
         self.root = Site(schema, "", Resource(uri, schema, "", draft))
         self._resources: dict[int, Resource] = {}
@@ -126,7 +130,8 @@ class Resolver:
         found = self._scoped.get(key)
         if found is None:
             if len(self._scoped) >= MAX_SCOPES:
-                raise ConstraintTooLarge(f"more than {MAX_SCOPES} ways to schemas with dynamic anchors; use $ref")
+                message = f"more than {MAX_SCOPES} ways to schemas with dynamic anchors; use $ref"
+                raise error_at(ConstraintTooLarge, resource.pointer, message)
             found = self._scoped[key] = replace(resource, scope=scope)
         return found
 
@@ -138,6 +143,8 @@ class Resolver:
         identifier = _identifier(schema, parent.draft)
         if not identifier or identifier.startswith("#") or schema is parent.schema:
             return parent
+        if is_draft_3(schema):
+            refuse_draft_3(schema, pointer)
         uri = _without_fragment(_joined(parent.uri, identifier, pointer))
         resource = Resource(uri, schema, pointer, draft_of(schema, parent.draft))
         self._resources[id(schema)] = resource
@@ -261,14 +268,14 @@ def check_size(schema: object) -> tuple[bool, bool]:
     num_values = 0
     keys: set[object] = set()
     for _ in range(MAX_DEPTH):
-        below: list[object] = []
+        below: list[Any] = []
         for item in level:
-            if type(item) is list:
-                below += item
-            else:
+            if type(item) is dict:
                 keys.update(item)
                 below += item.values()
-        level = [item for item in below if type(item) is dict or type(item) is list]
+            else:
+                below += item
+        level = [item for item in below if type(item) in _HOLD_MORE]
         if not level:
             if keys and set(map(type, keys)) != _ONLY_STRINGS:
                 raise InvalidSchema("the schema has an object with a key that is no string")

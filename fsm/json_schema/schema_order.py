@@ -26,11 +26,12 @@ State = tuple[int, Residue, bool, int, "int | None"]
 
 @record
 class SchemaOrder:
-    """Writes shapes. `reserve` gives a name for a rule, `define` its body."""
+    """Writes shapes. `reserve` gives a name for a rule, `define` its body; `check` ends what takes too long."""
 
     layout: Layout
     reserve: Callable[[], str]
     define: Callable[[str, Expression], None]
+    check: Callable[[str], None]
 
     def written(self, shape: Shape) -> Expression | None:
         """The objects of a shape; None if there are none."""
@@ -82,10 +83,11 @@ class SchemaOrder:
         rest: Parts = more
         for index in range(len(members) - 1, -1, -1):
             key, value = members[index]
-            options.append(Sequence((*layout.key(key), value, *rest)))
+            first, later = layout.keys(key)
+            options.append(Sequence((*first, value, *rest)))
             if index:
                 name = self.reserve()
-                member = Repeat(Sequence((*layout.key(key, after_comma=True), value)), 0, 1)
+                member = Repeat(Sequence((*later, value)), 0, 1)
                 self.define(name, Sequence((member, *rest)))
                 rest = (Rule(name),)
         options.reverse()
@@ -110,8 +112,26 @@ class SchemaOrder:
         names = {start: self.reserve()}
         pending = [start]
         num_carried = 0
+        known: dict[tuple[int, Residue], tuple[Residue, Residue]] = {}
+
+        def assumed(state: State) -> tuple[Residue, Residue]:
+            """What is left open if the next member is there (nothing: it cannot be), and if it is not."""
+            index, residue, _, _, left = state
+            key, value = shape.members[index]
+            found = known.get((index, residue))
+            if found is None:
+                clauses = waking.get(index)
+                woken = frozenset([open_ones | clauses for open_ones in residue]) if clauses else residue
+                found = known[index, residue] = _assume(woken, key)
+            return (found[0] if value is not None and left != 0 else frozenset()), found[1]
 
         def rule(state: State) -> Rule:
+            self.check(shape.pointer)
+            while state[0] < len(shape.members):  # members that cannot be there take no rules of their own
+                present, absent = assumed(state)
+                if present or not absent:
+                    break
+                state = (state[0] + 1, absent, *state[2:])
             name = names.get(state)
             if name is None:
                 nonlocal num_carried
@@ -130,16 +150,15 @@ class SchemaOrder:
         while pending:
             state = pending.pop()
             index, residue, written, owed, left = state
-            if index in waking:
-                residue = frozenset(clauses | waking[index] for clauses in residue)
             options: list[Expression] = []
             if index == len(shape.members):
                 if frozenset() in residue:
                     options += self._rest(shape, written, owed, left)
             else:
-                key, value = shape.members[index]
-                present, absent = _assume(residue, key)
-                if value is not None and present and left != 0:
+                present, absent = assumed(state)
+                if present:
+                    key, value = shape.members[index]
+                    assert value is not None
                     after = (index + 1, present, True, max(owed - 1, 0), None if left is None else left - 1)
                     options.append(Sequence((*layout.key(key, after_comma=written), value, rule(after))))
                 if absent:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InvalidSchema
+from ..compile_time import NO_LIMIT, CompileTime
 from .parts import ANYTHING, NEVER, Goal
 from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site
 from .texts import error_at, escape, shown
@@ -33,6 +34,7 @@ FIRST_DRAFT = {
 LAST_DRAFT = {"additionalItems": DRAFT_2019, "dependencies": 7, "$recursiveRef": DRAFT_2019}
 
 KEYWORDS = frozenset(FIRST_DRAFT)
+_ALL_BUT_TYPE = KEYWORDS - {"type"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Sites:
         table: the subschemas by number.
         evaluates: whether the text has `unevaluated…`, so that it matters which options hold besides the first.
         names_of_types: what the goals of subschemas say that only name a type.
+        time: how long it may take to compile what they say.
     """
 
     __slots__ = (
@@ -62,6 +65,7 @@ class Sites:
         "names_of_types",
         "resolver",
         "table",
+        "time",
     )
 
     def __init__(
@@ -71,7 +75,9 @@ class Sites:
         *,
         evaluates: bool,
         is_dynamic: bool,
+        time: CompileTime = NO_LIMIT,
     ) -> None:
+        self.time = time
         self.evaluates = evaluates
         self.resolver = Resolver(schema, is_dynamic=is_dynamic)
         self.annotations = annotations
@@ -99,13 +105,13 @@ class Sites:
         number = self._numbers.get(key)
         if number is not None:
             return self._goals[number]
-        found = KEYWORDS.intersection(schema)
-        if not found:
-            return ANYTHING
-        if len(found) == 1 and "type" in found and type(schema["type"]) is str:
-            return self._plain(schema, pointer, resource)
+        if _ALL_BUT_TYPE.isdisjoint(schema):
+            if "type" not in schema:
+                return ANYTHING
+            if type(schema["type"]) is str:
+                return self._plain(schema, pointer, resource)
         site = self.resolver.site(schema, pointer, resource)
-        if "$ref" in found:
+        if "$ref" in schema:
             site = self._target(site)
             if site.schema is True:
                 return ANYTHING
@@ -133,7 +139,7 @@ class Sites:
         types = self._types
         for key, schema in named.items():
             own = None
-            if type(schema) is dict and "type" in schema and len(KEYWORDS.intersection(schema)) == 1:
+            if type(schema) is dict and "type" in schema and _ALL_BUT_TYPE.isdisjoint(schema):
                 kind = schema["type"]
                 own = types.get(kind) if type(kind) is str else None  # nearly always
             found[key] = self.goal(schema, pointer + escape(key), resource) if own is None else own

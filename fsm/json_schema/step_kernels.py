@@ -10,17 +10,18 @@ from ..compiled import kernel
 
 
 @kernel
-def tried(numerator: Any, places: Any, num_units: Any) -> Any:
-    """int32[num_units]: 0 where index / 10**places is a multiple of numerator / 10**places for all readers, else -1.
+def tried(numerator: Any, places: Any, decimals: Any, num_units: Any) -> Any:
+    """int32[num_units]: 0 where index / 10**decimals is a multiple of numerator / 10**places for all readers, else -1.
 
-    For those who compute in decimals, and for those who divide floats.
+    For those who compute in decimals, and for those who divide floats. There are at most as many decimals as places.
     """
-    scale = 10.0**places
-    step = numerator / scale
+    scale = 10.0**decimals
+    step = numerator / 10.0**places
+    shift = 10 ** (places - decimals)
     found = np.empty(num_units, np.int32)
     for unit in range(num_units):
         quotient = unit / scale / step
-        found[unit] = 0 if unit % numerator == 0 and quotient == np.floor(quotient) else -1
+        found[unit] = 0 if unit * shift % numerator == 0 and quotient == np.floor(quotient) else -1
     return found
 
 

@@ -6,42 +6,47 @@ automaton could know, so short numbers, of up to six digits, are tried, all of t
 
     1 9 . 9 8        whole part: a node for each number     fraction: equal blocks are one node
 
-Beyond these only floats that are exact (whole numbers, quarters) are written: these are divided without a
-rounding of their own, and the quotient rounds to the whole number if the step is close enough to its float.
+Beyond these only numbers are written of which it is known how their quotient is rounded (`exact_texts`): those that are
+exact as floats (whole numbers, halves, quarters), and whole numbers so large that every quotient is whole in floats.
 A number that the two readings judge differently is neither a multiple nor none: it is not written.
 """
 
 from __future__ import annotations
 
 import functools
+import math
+from collections import deque
 from fractions import Fraction
 
 import numpy as np
 
+from ...errors import ConstraintTooLarge
 from ..regex.regex import regex_to_dfa
 from ..text.alphabet import Ints
 from ..text.dfa import Dfa
-from .digits import DIGITS, NUMERIC, POINT, SIGN, multiples
+from .digit_kernels import GREATER, LESS
+from .digits import DIGITS, NUMERIC, POINT, SIGN, compared, multiples
 from .step_kernels import grouped, tried
 
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
-MAX_PLACES = 5
+MAX_TRIED_PLACES = 5
+"""Of numbers with more decimal places than this only so many digits are tried, behind zeros."""
+MAX_PLACES = 14
 CLOSE = Fraction(1, 2**54)
+MAX_EXACT = 15
+"""Whole numbers of at most so many digits are floats."""
+MAX_WHOLE = 18
+"""Most digits of whole numbers."""
+MAX_QUOTIENT = 10**20
+"""From 1e21 on JavaScript writes numbers with an exponent, and validators look at the digits."""
+WHOLE_FLOATS = 2**52
+"""From here on every float is a whole number."""
 
 
 def is_even(step: Fraction) -> bool:
     """Whether the step is a float, so that all readers agree."""
     return Fraction(float(step)) == step
-
-
-def step_problem(step: Fraction, places: int) -> str | None:
-    """Why an uneven step cannot be decided; None if it can."""
-    if places > MAX_PLACES:
-        return f"{float(step)!r} has more than {MAX_PLACES} decimal places, and readers round its multiples differently"
-    if abs(Fraction(float(step)) / step - 1) > CLOSE:
-        return f"{float(step)!r} is too far from its float, so readers round its multiples differently"
-    return None
 
 
 def divides(step: Fraction, value: int | float) -> bool:
@@ -54,27 +59,90 @@ def divides(step: Fraction, value: int | float) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def agreed_multiples(numerator: int, places: int) -> Dfa:
-    """Decimal texts without exponent of the numbers that all readers take for multiples of numerator / 10**places."""
-    width = min(MAX_WHOLE_DIGITS, MAX_DIGITS - places)
-    short = _short(tried(numerator, places, 10 ** (width + places)), places)
-    exact = regex_to_dfa(rf"-?[1-9][0-9]{{{width},14}}|-?[1-9][0-9]{{{width},12}}\.(?:0|[27]?5)0*", search=False)
-    return short.union(exact.intersect(multiples(numerator, places)))
+    """Decimal texts without exponent of the numbers that all readers take for multiples of numerator / 10**places.
+
+    Only numbers that are tried, of steps with so many digits that all of them are too much for an automaton.
+    """
+    found = Dfa.nothing()
+    for decimals in range(min(places, MAX_DIGITS - MAX_WHOLE_DIGITS), places + 1):
+        num_zeros = max(decimals - MAX_TRIED_PLACES, 0)
+        num_digits = MAX_TRIED_PLACES if num_zeros else min(MAX_WHOLE_DIGITS + decimals, MAX_DIGITS)
+        agreed = tried(numerator, places, decimals, 10**num_digits)
+        short = _short(agreed, decimals - num_zeros, num_zeros)
+        found = short if found.is_empty() else found.union(short)
+    try:
+        return found.union(multiples(numerator, places).intersect(exact_texts(Fraction(numerator, 10**places))))
+    except ConstraintTooLarge:
+        return found
 
 
-def _short(agreed: Ints, places: int) -> Dfa:
-    """The texts of the numbers index / 10**places for which `agreed` is 0 and not -1."""
+@functools.lru_cache(maxsize=64)
+def exact_texts(step: Fraction) -> Dfa:
+    """Whole numbers, halves and quarters: a multiple of the step that is among them is one in floats, too.
+
+    The float of the step is step * (1 + error). A multiple k * step that is a float itself, 2**e <= k < 2**(e+1), has
+    the quotient k / (1 + error). That is rounded to k if it is off by less than half of what lies between two floats
+    there: by 2**(e-53), or for k = 2**e and a quotient below it by half as much. So it always is if the error is at
+    most 2**-54; else every octave of k has a gap. Whole numbers from 2**53 on are rounded before they are divided; then
+    k must be so large that the quotient is whole anyway.
+    """
+    most = min(MAX_WHOLE, len(str(math.floor(step * MAX_QUOTIENT))) - 1)
+    exact = min(MAX_EXACT, most)
+    wholes = rf"[1-9][0-9]{{0,{exact - 1}}}"
+    quarters = rf"[1-9][0-9]{{0,{max(exact - 3, 0)}}}\.(?:0|[27]?5)0*"
+    texts = regex_to_dfa(f"{wholes}|{quarters}", search=False)
+    large = MAX_EXACT if step <= 1 else len(str(math.ceil(step * (WHOLE_FLOATS + 2))))
+    if abs(Fraction(float(step)) / step - 1) > CLOSE:
+        texts = texts.intersect(_octaves(step))
+        large = max(len(str(math.ceil(step * (WHOLE_FLOATS + 2)))), MAX_EXACT)
+    if large < most:
+        texts = texts.union(regex_to_dfa(rf"[1-9][0-9]{{{large},{most - 1}}}", search=False))
+    return regex_to_dfa("-?", search=False).concatenate(texts).minimised()
+
+
+def _octaves(step: Fraction) -> Dfa:
+    """Decimal texts of positive numbers: the multiples of a step among them have whole quotients (`exact_texts`)."""
+    error = Fraction(float(step)) / step - 1
+    above, below = frozenset((GREATER,)), frozenset((LESS,))
+    found: deque[Dfa] = deque()
+    for exponent in range(53):
+        low, high = 2**exponent, 2 ** (exponent + 1) - 1
+        allowed = Fraction(2**exponent, 2**53) * (1 + error)
+        if 2 * low * error >= allowed:
+            low += 1
+        high = min(high, math.ceil(allowed / abs(error)) - 1)
+        if low <= high:
+            before, behind = (low - Fraction(1, 2)) * step, (high + Fraction(1, 2)) * step
+            octave = compared(before, above, with_point=True).intersect(compared(behind, below, with_point=True))
+            found.append(octave)
+    while len(found) > 1:
+        found.append(found.popleft().union(found.popleft()))
+    return found.pop()
+
+
+def _short(agreed: Ints, places: int, num_zeros: int) -> Dfa:
+    """The texts of the numbers index / 10**(places + num_zeros) for which `agreed` is 0 and not -1.
+
+    With zeros, which stand right behind the point, the whole part is 0, and no text ends among the zeros.
+    """
     levels, roots, num_nodes = _fractions(agreed, places)
     num_wholes = len(agreed) // 10**places
     start, minus, wholes = 1, 2, 3
-    first = wholes + num_wholes
+    zeros = wholes + num_wholes
+    first = zeros + num_zeros
     table = np.zeros((first + num_nodes, NUMERIC.num_classes), np.int32)
     accepting = np.zeros(len(table), np.bool_)
     table[start, SIGN] = minus
-    table[start, DIGITS] = table[minus, DIGITS] = wholes + np.arange(10)
+    leading = np.arange(min(num_wholes, 10))
+    table[start, DIGITS[: len(leading)]] = table[minus, DIGITS[: len(leading)]] = wholes + leading
     numbers = np.arange(1, num_wholes // 10)  # 0 is followed by no digit
     table[wholes + numbers[:, None], DIGITS] = wholes + 10 * numbers[:, None] + np.arange(10)
-    table[wholes:first, POINT] = np.where(roots >= 0, first + roots, 0)
-    accepting[wholes:first] = agreed[:: 10**places] == 0
+    fractions = np.where(roots >= 0, first + roots, 0)
+    if num_zeros:
+        table[zeros:first, DIGITS[0]] = [*range(zeros + 1, first), fractions[0]]
+        fractions[0] = zeros
+    table[wholes:zeros, POINT] = fractions
+    accepting[wholes:zeros] = agreed[:: 10**places] == 0
     for nodes, children in levels:
         table[first + nodes[:, None], DIGITS] = np.where(children >= 0, first + children, 0)
     end = first + num_nodes - 1

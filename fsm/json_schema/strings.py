@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from ...errors import ConstraintTooLarge
+from ...errors import ConstraintTooLarge, InvalidRegex
 from ..any_json import string_text
+from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Embed, Expression
 from ..regex.regex import long_run, regex_to_dfa
+from ..regex.regex_syntax import Dialect, is_read_twice
 from ..text.counted import Counted, counted
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
@@ -27,6 +29,8 @@ from .texts import is_writable
 ANY_STRING = Dfa.any_text()
 ANY_STRING_EXPRESSION = Embed(string_text())
 ANY_KEY = Embed(string_text(), is_key=True)
+
+_LAST_BREAK = regex_to_dfa(r"\n?")
 
 DENSE_STATES = 8_000
 """Lengths are a part of the automaton up to so many states; beyond that they are counted beside it."""
@@ -42,26 +46,55 @@ MAX_LENGTH = 1 << 29
 """A greatest length from here on is none: nobody can write so much."""
 
 
-def pattern_language(pattern: str, *, surely: bool = True) -> Dfa:
+def pattern_language(pattern: str, *, surely: bool = True, compile_time: CompileTime = NO_LIMIT) -> Dfa:
     """The strings in which the pattern is found by all validators (or, if not `surely`, by some; see `regex_syntax`).
 
     Raises:
-        InvalidRegex: the pattern does not parse or is not regular.
-        ConstraintTooLarge: its automaton is too large.
+        InvalidRegex: the pattern does not parse, is not regular, or no string could satisfy all who read it.
+        ConstraintTooLarge: its automaton is too large, or the time is over.
     """
-    return regex_to_dfa(pattern, search=True, dialect="json-schema" if surely else "json-schema-possible")
+    return _pattern_language(pattern, surely, compile_time)
 
 
 @functools.lru_cache(maxsize=1024)
-def string_language(tests: tuple[Test, ...], *, surely: bool = True) -> Dfa:
+def _pattern_language(pattern: str, surely: bool, compile_time: CompileTime) -> Dfa:
+    dialect: Dialect = "json-schema" if surely else "json-schema-possible"
+    language = regex_to_dfa(pattern, search=True, dialect=dialect, compile_time=compile_time)
+    if not is_read_twice(pattern):  # nearly always
+        return language
+    try:
+        other = regex_to_dfa(pattern, search=True, dialect="python", compile_time=compile_time)
+    except InvalidRegex:
+        return language  # only those who read ECMA-262 can
+    if not surely:
+        return language.union(other)
+    both = language.intersect(other)
+    if both.is_empty() and not (language.is_empty() and other.is_empty()):
+        raise InvalidRegex(
+            f"{pattern!r} means one thing in ECMA-262 and another in Python; write {{0,n}} for {{,n}}, and \\] for a ] "
+            "that belongs to a class"
+        )
+    return both
+
+
+def string_language(tests: tuple[Test, ...], *, surely: bool = True, compile_time: CompileTime = NO_LIMIT) -> Dfa:
     """The strings that pass every test for all validators (or, if not `surely`, for some), as raw text."""
+    return _string_language(tests, surely, compile_time)
+
+
+@functools.lru_cache(maxsize=1024)
+def _string_language(tests: tuple[Test, ...], surely: bool, compile_time: CompileTime) -> Dfa:
     language = ANY_STRING
     listed = _listed(tests)
     if listed is not None:
-        language, tests = literal_language(listed[0]), listed[1]
+        texts = list(listed[0])
+        for test in _cheapest_first(listed[1]):
+            texts = _passing(test, surely, compile_time).among(texts)
+        return literal_language(texts)
     num_states = 0
     for test in _cheapest_first(tests):
-        other = _passing(test, surely)
+        other = _passing(test, surely, compile_time)
+        compile_time.check_here()
         language = other if language is ANY_STRING else language.intersect(other)
         num_states += language.num_states
         if num_states > MAX_PRODUCTS:
@@ -72,56 +105,72 @@ def string_language(tests: tuple[Test, ...], *, surely: bool = True) -> Dfa:
 
 
 @functools.lru_cache(maxsize=1024)
-def string_expression(tests: tuple[Test, ...]) -> Expression | None:
+def string_expression(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Expression | None:
     """The same strings as JSON literals; None if there are none.
 
     Long bounds on the length are counted (`counted.py`) instead of being multiplied into the automaton.
     """
     if not tests:
         return ANY_STRING_EXPRESSION
-    return _expression(tests, ANY_STRING, _quoted)
+    return _expression(tests, ANY_STRING, _quoted, compile_time)
 
 
 @functools.lru_cache(maxsize=1024)
-def raw_expression(tests: tuple[Test, ...], among: Dfa) -> Expression | None:
+def raw_expression(tests: tuple[Test, ...], among: Dfa, compile_time: CompileTime = NO_LIMIT) -> Expression | None:
     """The same strings as they are, without quotes, as far as they belong to a language; None if there are none."""
-    return _expression(tests, among, lambda language: language)
+    return _expression(tests, among, lambda language: language, compile_time)
 
 
 def _quoted(language: Dfa) -> JsonStrings:
-    return string_text() if language is ANY_STRING else language.json_string()
+    return string_text() if language is ANY_STRING else JsonStrings(language)
 
 
-def _expression(tests: tuple[Test, ...], among: Dfa, spelt: Callable[[Dfa], Dfa | JsonStrings]) -> Expression | None:
-    """The strings of a language that pass every test, spelt in some way."""
-    others, minimum, maximum = _lengths_apart(tests)
+def _expression(
+    tests: tuple[Test, ...],
+    among: Dfa,
+    spelt: Callable[[Dfa], Dfa | JsonStrings],
+    compile_time: CompileTime,
+    *,
+    surely: bool = True,
+) -> Expression | None:
+    """The strings of a language that pass every test (or, if not `surely`, more than might), spelt in some way."""
+    others, minimum, maximum = _lengths_apart(tests, surely=surely)
     if _listed(tests) is not None:  # lengths and all
         others = tests
-    language = string_language(others)
+    language = string_language(others, surely=surely, compile_time=compile_time)
+    compile_time.check_here()
     if among is not ANY_STRING:
         language = among if language is ANY_STRING else language.intersect(among)
     if others == tests:
         return None if language.is_empty() else Embed(spelt(language))
-    if minimum <= SMALL_LENGTH:
-        language, minimum = language.intersect(Dfa.length(minimum, None)), 0
+    if 0 < minimum <= SMALL_LENGTH:
+        language, minimum = _within(language, minimum, None), 0
     bound = minimum if maximum is None else maximum
     if not _is_dense(language, bound):
         found = counted(spelt(language), minimum, maximum)
         if found is not None:
             return None if found.is_empty() else Embed(found)
-    language = language.intersect(Dfa.length(minimum, maximum))
+    language = _within(language, minimum, maximum)
     return None if language.is_empty() else Embed(spelt(language))
 
 
+def _within(language: Dfa, minimum: int, maximum: int | None) -> Dfa:
+    """The texts of a language that have so many characters."""
+    lengths = Dfa.length(minimum, maximum)
+    return lengths if language is ANY_STRING else language.intersect(lengths)
+
+
 @functools.lru_cache(maxsize=1024)
-def distinct_strings(tests: tuple[Test, ...]) -> tuple[Embed | None, int | None]:
+def distinct_strings(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> tuple[Embed | None, int | None]:
     """The same strings, each of them once in a list, and how many there are; see `arrays.Distinct`."""
-    expression = string_expression(tests)
+    expression = string_expression(tests, compile_time)
     if expression is None:
         return None, 0
     assert isinstance(expression, Embed)
-    is_endless = isinstance(expression.language, Counted) and not string_language(_lengths_apart(tests)[0]).is_finite()
-    return replace(expression, is_item=True), None if is_endless else num_strings([string_language(tests)])
+    is_counted = isinstance(expression.language, Counted)
+    if is_counted and not string_language(_lengths_apart(tests)[0], compile_time=compile_time).is_finite():
+        return replace(expression, is_item=True), None
+    return replace(expression, is_item=True), num_strings([string_language(tests, compile_time=compile_time)])
 
 
 def num_strings(languages: Iterable[Dfa]) -> int | None:
@@ -134,38 +183,41 @@ def num_strings(languages: Iterable[Dfa]) -> int | None:
     return total
 
 
-def no_string(tests: tuple[Test, ...]) -> bool:
-    """Whether no string passes every test."""
-    return string_expression(tests) is None
-
-
 def asks_for_lengths(tests: tuple[Test, ...]) -> bool:
     """Whether some test is about the length, alone or beside others."""
     return _lengths_apart(tests)[0] != tests
 
 
-def are_apart(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
-    """Whether no string passes the tests of both; quick where none of them asks for a length, or one lists strings."""
+def are_apart(left: tuple[Test, ...], right: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> bool:
+    """Whether no string that surely passes the tests of one side might pass those of the other.
+
+    Quick where none of them asks for a length, or one lists strings. False may also mean that it is not known.
+    """
     listed = _listed(left + right)
     if listed is not None:
         texts, rest = listed
-        return not any(map(is_writable, texts)) or (rest != () and string_language(left + right).is_empty())
+        return not any(map(is_writable, texts)) or (
+            rest != () and _string_language(left + right, False, compile_time).is_empty()
+        )
     if asks_for_lengths(left) or asks_for_lengths(right):
-        return no_string(left + right)
-    return string_language(left).is_disjoint_from(string_language(right))
+        return _expression(left + right, ANY_STRING, _quoted, compile_time, surely=False) is None
+    return all(
+        _string_language(left, surely, compile_time).is_disjoint_from(_string_language(right, not surely, compile_time))
+        for surely in (True, False)
+    )
 
 
-def few_strings(tests: tuple[Test, ...], limit: int) -> list[str] | None:
+def few_strings(tests: tuple[Test, ...], limit: int, compile_time: CompileTime = NO_LIMIT) -> list[str] | None:
     """All strings that pass every test; None if they are more than `limit`."""
     others, minimum, maximum = _lengths_apart(tests)
     if others != tests:
-        language = string_language(others)
+        language = string_language(others, compile_time=compile_time)
         bound = minimum if maximum is None else maximum
         if not _is_dense(language, bound) and not language.is_finite():
             found = counted(language, minimum, maximum)
             if found is not None and not found.is_empty():
                 return None  # more than a few, or too long to be listed
-    return string_language(tests).texts(limit)
+    return string_language(tests, compile_time=compile_time).texts(limit)
 
 
 def _listed(tests: tuple[Test, ...]) -> tuple[frozenset[str], tuple[Test, ...]] | None:
@@ -195,7 +247,7 @@ def _is_dense(language: Dfa, bound: int) -> bool:
     return bound <= DENSE_LENGTH and (language.num_states - 1) * bound <= DENSE_STATES
 
 
-def _lengths_apart(tests: tuple[Test, ...]) -> tuple[tuple[Test, ...], int, int | None]:
+def _lengths_apart(tests: tuple[Test, ...], *, surely: bool = True) -> tuple[tuple[Test, ...], int, int | None]:
     """The tests that are not about the length, and the bounds of all the others together."""
     minimum, maximum = 0, MAX_LENGTH
     others: list[Test] = []
@@ -204,8 +256,9 @@ def _lengths_apart(tests: tuple[Test, ...]) -> tuple[tuple[Test, ...], int, int 
         if test[0] == "length":
             bounds = cast("tuple[int, int | None]", test[1:])
         elif test[0] == "pattern" and (run := long_run(cast(str, test[1]))) is not None:
-            others.append(("run", test[1]))
-            bounds = run[1:]
+            low, high = run[1:]
+            others.append(("run" if surely else "possible-run", test[1]))
+            bounds = low, high if surely or high is None else high + 1
         else:
             others.append(test)
         if bounds is not None:
@@ -219,7 +272,7 @@ def _lengths_apart(tests: tuple[Test, ...]) -> tuple[tuple[Test, ...], int, int 
 @functools.lru_cache(maxsize=1024)
 def key_expression(language: Dfa) -> Embed:
     """The texts of an automaton as keys of an object."""
-    return Embed(language.json_string(), is_key=True)
+    return Embed(JsonStrings(language), is_key=True)
 
 
 def literal_language(texts: Iterable[str]) -> Dfa:
@@ -228,19 +281,22 @@ def literal_language(texts: Iterable[str]) -> Dfa:
 
 
 def _cheapest_first(tests: tuple[Test, ...]) -> list[Test]:
-    order = {"among": 0, "format": 1, "run": 1, "pattern": 2, "not": 3, "length": 4}
+    order = {"among": 0, "format": 1, "run": 1, "possible-run": 1, "pattern": 2, "not": 3, "length": 4}
     return sorted(tests, key=lambda test: order[cast(str, test[0])])
 
 
-def _passing(test: Test, surely: bool) -> Dfa:
+def _passing(test: Test, surely: bool, compile_time: CompileTime) -> Dfa:
     kind: Any = test[0]
     argument: Any = test[1]
     if kind == "pattern":
-        return pattern_language(argument, surely=surely)
+        return _pattern_language(argument, surely, compile_time)
     if kind == "run":
         run = long_run(argument)
         assert run is not None
         return run[0]
+    if kind == "possible-run":
+        run = long_run(argument, surely=False)
+        return ANY_STRING if run is None else run[0].concatenate(_LAST_BREAK)
     if kind == "length":
         return Dfa.length(argument, cast("int | None", test[2]))
     if kind == "format":
@@ -248,4 +304,4 @@ def _passing(test: Test, surely: bool) -> Dfa:
     if kind == "among":
         return literal_language(argument)
     assert kind == "not", kind
-    return string_language(argument, surely=not surely).complement_utf8()
+    return _string_language(argument, not surely, compile_time).complement_utf8()

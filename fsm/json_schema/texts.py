@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from json.encoder import encode_basestring
 
 from ...errors import ConstraintError
 
@@ -20,9 +20,7 @@ def is_writable(text: str) -> bool:
 
 def string_text(text: str) -> str:
     """A string as JSON text, in the one spelling that is used everywhere."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return json.dumps(text, ensure_ascii=False)
+    return encode_basestring(text)  # as json.dumps(ensure_ascii=False) does, and nothing else
 
 
 def escape(token: str) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...errors import UnsupportedSchema
+from ..compile_time import CompileTime
 from ..network.expression import Expression, Literal, alternation, literal, sequence
 from ..record import record
 from ..regex.regex import regex_to_dfa
@@ -48,6 +49,7 @@ class XmlArguments:
         branches: what a goal comes to.
         no_string: the goal of all values but strings.
         any_value: what stands for any value at all.
+        time: how long it may take.
         shapes: the objects, whose values are not written yet: the goal of each stands in `goals`.
     """
 
@@ -57,6 +59,7 @@ class XmlArguments:
     branches: Callable[[Goal], tuple[Branch, ...]]
     no_string: Goal
     any_value: Expression
+    time: CompileTime
     shapes: list[Shape]
     goals: dict[Expression, Goal]
 
@@ -144,16 +147,16 @@ class XmlArguments:
         all_tests = {branch.strings: None for branch in self.branches(goal) if branch.types & STRING}
         found: list[Expression] = []
         for tests in {(): None} if () in all_tests else all_tests:
-            found += _texts(tests, among)
+            found += _texts(tests, among, self.time)
         return found
 
 
-def _texts(tests: tuple[Test, ...], among: Dfa) -> list[Expression]:
+def _texts(tests: tuple[Test, ...], among: Dfa, time: CompileTime) -> list[Expression]:
     if len(tests) == 1 and tests[0][0] == "among":
         texts = tests[0][1]
         assert isinstance(texts, frozenset)
         return [literal(text) for text in sorted(texts) if is_writable(text) and among.accepts(text)]
-    expression = raw_expression(tests, among)
+    expression = raw_expression(tests, among, time)
     return [] if expression is None else [expression]
 
 

@@ -87,9 +87,9 @@ class Distinct:
     """
 
     def __init__(self, automaton: Automaton, masks: Masks, repeats: Repeats | None) -> None:
-        if not automaton.vocabulary.is_complete:
+        if not masks.liveness.is_by_bytes:
             raise UnsupportedSchema(
-                "uniqueItems over other items than strings needs a vocabulary in which every byte is a token"
+                "uniqueItems over other items than strings needs a vocabulary with a token for every byte of them"
             )
         self._automaton = automaton
         self.suspects = Suspects(automaton, masks)

@@ -109,10 +109,3 @@ class Items:
 
 NO_ITEMS = Items(0, None, None, 0, 0)
 """The memory at the beginning of a text."""
-
-
-def since(items: Items, num_tokens: int) -> Items:
-    """The version that held when the text had so many tokens."""
-    while items.num_tokens > num_tokens and items.before is not None:
-        items = items.before
-    return items

@@ -37,7 +37,7 @@ PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
 WIDEST = 6  # bytes of a character
 MAX_EXTRA = 64
 MAX_WAYS = 4_096
-MAX_KEPT = 65_536
+FIRST_WAY = 1 << 10
 MAX_LONGER = 1 << 10  # tokens, where no key is owed: nobody looks further for a key that is left
 
 Known = dict[tuple[int, bytes, OpenObject], int]
@@ -55,7 +55,7 @@ class KeyBudget:
         self._repeats = repeats
         self._owes = automaton.network.owes_keys
         self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
-        self._keys_to_go: dict[int, int] = {}
+        self._keys_to_go = np.empty(0, np.int32)  # by state; -1: not known
         self._extras: dict[int, int] = {}
         self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
         self._flags = np.empty(256, np.uint8)
@@ -63,7 +63,7 @@ class KeyBudget:
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept."""
-        return 100 * len(self._keys_to_go) + 500 * len(self._ways_on)
+        return self._keys_to_go.nbytes + 500 * len(self._ways_on)
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """By how much a completion may be longer than the automaton knows, which knows of no more than `num_bytes`."""
@@ -105,7 +105,7 @@ class KeyBudget:
         if innermost is None or key_place == k.NO_KEY or least > limit:
             return least
         limit = min(limit, least + MAX_LONGER)
-        if key_place == k.IN_KEY and not innermost.beginning_with(begun):
+        if key_place == k.IN_KEY and not innermost.trie.has(begun, innermost.count):
             return least
         same = (state, begun, innermost)
         number = known.get(same, max(least, 1))
@@ -160,8 +160,8 @@ class KeyBudget:
     def _going_along(self, innermost: OpenObject, begun: bytes) -> Iterator[int]:
         """The tokens with which a key that has begun goes on as a key that the object has."""
         vocabulary = self._automaton.vocabulary
-        for text in innermost.beginning_with(begun):
-            for end in range(len(begun) + 1, len(text) + 1):
+        for text in innermost.trie.beginning_with(begun, innermost.count):
+            for end in range(len(begun) + 1, len(text)):
                 token_id = vocabulary.ids.get(text[len(begun) : end], -1)
                 while token_id >= 0:
                     yield token_id
@@ -177,16 +177,18 @@ class KeyBudget:
 
     def _num_keys(self, state: int) -> int:
         """How many keys a shortest completion writes."""
-        found = self._keys_to_go.get(state)
-        if found is None:
-            found = -1
-            while found < 0:
-                found = int(written_kernels.keys_to_go(self._automaton.memory, state, self._flags))
-                if found < 0:
-                    self._automaton.make_room(found)
-            if len(self._keys_to_go) >= MAX_KEPT:
-                self._keys_to_go.clear()
-            self._keys_to_go[state] = found
+        if state < len(self._keys_to_go) and self._keys_to_go[state] >= 0:
+            return int(self._keys_to_go[state])
+        way, found = np.zeros(FIRST_WAY, np.int64), -1
+        while found < 0:
+            missing = self._automaton.max_states - len(self._keys_to_go)
+            if missing > 0:
+                self._keys_to_go = np.concatenate((self._keys_to_go, np.full(missing, -1, np.int32)))
+            found = int(written_kernels.keys_to_go(self._automaton.memory, state, self._flags, self._keys_to_go, way))
+            if found == written_kernels.NEED_WAY:
+                way = np.concatenate((way, np.zeros_like(way)))
+            elif found < 0 and found != written_kernels.NEED_KNOWN:
+                self._automaton.make_room(found)
         return found
 
     def _by_bytes(self, place: Place, num_keys: int) -> int:
@@ -196,7 +198,7 @@ class KeyBudget:
         extra = self._extra(num_keys + _num_written(written))
         if self._repeats.place(state) != k.IN_KEY:
             return self._automaton.min_bytes(state) + extra * num_keys
-        texts = [text + QUOTE for text in innermost.beginning_with(begun)] if innermost is not None else []
+        texts = [] if innermost is None else innermost.trie.beginning_with(begun, innermost.count)
         if not texts:
             return self._automaton.min_bytes(state) + extra * (num_keys - 1)
         best, pending = k.NEVER, deque([(state, texts, 1)])  # the nearest first

@@ -28,26 +28,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import UnsupportedSchema
 from .. import memory as k
 from ..automaton.automaton import Automaton
 from ..masks.liveness import Liveness
+from ..masks.passages import Passages
 from ..moves import Moves, TakeToken
 from ..record import record
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
+from ..text.text_view import TextView
 from . import written_kernels
 from .written import OpenObject, Written, added
 from .written_kernels import ITEM_ENDS, KEY_ENDS, OPENS
+from .written_trie import Found, Ways
 
 if TYPE_CHECKING:
     from ..vocabulary.key_tokens import KeyTokens
 
 QUOTE = b'"'
+BYTES = [bytes((byte,)) for byte in range(256)]
+PUNCTUATION = sum(1 << byte for byte in b'{}[]",:')
+FEW_KEYS = 64
 MAX_KEPT = 1 << 13
 STEP_BYTES = 400
-FEW_TEXTS = 64  # below a node of their trie, beyond which what was found there is not kept
-MAX_KNOWN_TEXTS = 1 << 14
-KNOWN_BYTES = 200  # of one of them, most of it for those alone below a node
 
 
 @record
@@ -82,16 +86,18 @@ class Repeats:
         self._vocabulary = automaton.vocabulary
         self._steps: dict[int, Step] = {}
         self._places: dict[int, int] = {}
-        # what `_explored` has found: by state, bytes read of the texts, and the texts
-        self._known: dict[tuple[int, int, tuple[bytes, ...]], tuple[bool, list[bytes]]] = {}
-        self._num_known = 0  # texts in it
+        self._alike: dict[int, int] = {}
+        self._has_enough: dict[int, bool] = {}  # by a number of keys
+        self._first_alike: dict[tuple[tuple[int, int, int], ...], int] = {}  # by what may be written of a key
         self.moves = Moves(self._quiet_step, automaton.memory, self._stays)
+        if liveness.completions is not None:
+            _refuse_what_may_run_out(automaton, liveness.completions.passages)
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
-        found = STEP_BYTES * len(self._steps) + 100 * len(self._places) + self.moves.num_bytes
-        return found + KNOWN_BYTES * self._num_known
+        kept = len(self._places) + len(self._alike) + 2 * len(self._first_alike)
+        return STEP_BYTES * len(self._steps) + 100 * kept + self.moves.num_bytes
 
     @cached_property
     def tokens(self) -> KeyTokens:
@@ -104,10 +110,21 @@ class Repeats:
         network = self._automaton.network
         return all(_is_endless(network.texts[index]) for index in network.key_texts)
 
+    def _has_more_keys(self, count: int) -> bool:
+        """Whether every language of keys surely has more of them than so many."""
+        enough = max(FEW_KEYS, 1 << count.bit_length())
+        found = self._has_enough.get(enough)
+        if found is None:
+            network = self._automaton.network
+            found = all(network.texts[index].surely_has(enough) for index in network.key_texts)
+            self._has_enough[enough] = found
+        return found
+
     @property
     def at_first(self) -> Written | None:
         """The memory at the beginning: none, unless single tokens can repeat a key, or several keys are owed."""
-        return Written(0, None, None) if self._automaton.network.owes_keys or self.tokens.twice else None
+        may_repeat = self._automaton.network.owes_keys or self._vocabulary.key_tokens.twice
+        return Written(0, None, None) if may_repeat else None
 
     @cached_property
     def beginners(self) -> Ints:
@@ -289,72 +306,57 @@ class Repeats:
         """Tokens that may be forbidden though they begin elsewhere than inside a key."""
         yield from self.tokens.twice
         objects, begun = written.objects, self.tokens.begun
+        if objects is not None and not self.is_endless and not self._has_more_keys(objects.count):
+            yield from self.tokens.before  # there may be no key left to write
         while objects is not None:
             yield from objects.tokens()
             if not self.is_endless:
-                texts = objects.beginning_with(b"")
-                for beginning in {text[:end] for text in texts for end in range(len(text) + 1)}:
-                    yield from begun.get(beginning, ())
+                yield from objects.trie.tokens(objects.count, begun)
             objects = objects.below
 
     def _cuts(self, innermost: OpenObject, state: int, begun: bytes) -> list[bytes]:
         """The shortest bytes from a state before or inside a key that lead to keys of the object only."""
-        texts = [text + QUOTE for text in innermost.beginning_with(begun)]
-        if not texts:
-            return []
-        if self.place(state) == k.IN_KEY:
-            if self.is_endless:
-                return [text[len(begun) :] for text in texts]
-            return self._explored(state, texts, len(begun))[1]
-        inside = 0 if self.is_endless else self._automaton.advance_bytes(state, QUOTE)
-        return [QUOTE + cut for cut in self._explored(inside, texts, 0)[1]] if inside else []
+        trie, count = innermost.trie, innermost.count
+        if self.place(state) != k.IN_KEY:
+            inside = 0 if self.is_endless else self._automaton.advance_bytes(state, QUOTE)
+            return [QUOTE + cut for cut in self._explored(innermost, inside, b"")[1]] if inside else []
+        if self.is_endless:
+            return [text[len(begun) :] for text in trie.beginning_with(begun, count)]
+        is_alive, cuts = self._explored(innermost, state, begun)
+        return [cut[len(begun) :] for cut in cuts] if is_alive else []
 
     def _is_alive(self, innermost: OpenObject, state: int, begun: bytes) -> bool:
         """Whether some key that the object does not have can be reached."""
-        texts = [text + QUOTE for text in innermost.beginning_with(begun)]
-        if not texts:
-            return True
-        if self.place(state) == k.IN_KEY:
-            return self._explored(state, texts, len(begun))[0]
-        inside = self._automaton.advance_bytes(state, QUOTE)
-        return not inside or self._explored(inside, texts, 0)[0]
+        if self.place(state) != k.IN_KEY:
+            state, begun = self._automaton.advance_bytes(state, QUOTE), b""
+        return not state or self._explored(innermost, state, begun)[0]
 
-    def _explored(self, state: int, texts: list[bytes], depth: int) -> tuple[bool, list[bytes]]:
-        """Whether something else than some texts can be written from a state, and the shortest ways to nothing else.
+    def _explored(self, innermost: OpenObject, state: int, begun: bytes) -> Found:
+        """`WrittenTrie.explored`, asked in one state wherever the same may be written of a key, whatever follows it."""
+        like = self._alike.get(state)
+        if like is None:
+            texts, is_elsewhere = self._automaton.texts(state)
+            inside, like = tuple(sorted([text[1:] for text in texts])), state
+            if not is_elsewhere and all([index in self._automaton.network.key_texts for index, _, _ in inside]):
+                like = self._first_alike.setdefault(inside, state)
+            if len(self._alike) >= MAX_KEPT:
+                self._alike.clear()
+            self._alike[state] = like
+        return innermost.trie.explored(begun, like, innermost.count, self._ways)
 
-        Args:
-            texts: forbidden keys with the quote behind them, all alike in their first `depth` bytes.
-        """
-        nodes = [(state, texts, depth, -1)]  # of the trie of the texts, with the state there; and the node above
-        is_alive: list[bool] = []
-        cuts: list[list[bytes]] = []  # behind a node, from the beginning of the texts on
-        new: list[tuple[int, tuple[int, int, tuple[bytes, ...]]]] = []
-        for number, (here, below, position, _) in enumerate(nodes):  # grows meanwhile
-            if len(below) <= FEW_TEXTS:
-                same = (here, position, tuple(below))
-                known = self._known.get(same)
-                if known is not None:
-                    is_alive.append(known[0])
-                    cuts.append(known[1])
-                    continue
-                new.append((number, same))
-            groups: dict[int, list[bytes]] = {}
-            for text in below:
-                groups.setdefault(text[position], []).append(text)
-            live = self._automaton.live_bytes(here)
-            is_alive.append(self._goes_on(here, live, groups))
-            groups = {byte: group for byte, group in groups.items() if live[byte]}
-            cuts.append([text for group in groups.values() for text in group if len(text) == position + 1])
-            for byte, group in groups.items():
-                if len(group[0]) > position + 1:
-                    nodes.append((self._automaton.advance_bytes(here, bytes([byte])), group, position + 1, number))
-        for number in range(len(nodes) - 1, 0, -1):
-            _, below, position, above = nodes[number]
-            is_alive[above] |= is_alive[number]
-            cuts[above] += cuts[number] if is_alive[number] else [below[0][:position]]
-        for number, same in new:
-            self._keep_known(same, is_alive[number], cuts[number])
-        return is_alive[0], [cut[depth:] for cut in cuts[0]] if is_alive[0] else []
+    @cached_property
+    def _ways(self) -> Ways:
+        automaton = self._automaton
+        live = automaton.live_bytes if self._liveness.is_by_bytes else self._live_in_tokens
+        return Ways(live, lambda state, byte: automaton.advance_bytes(state, BYTES[byte]), self._goes_on)
+
+    def _live_in_tokens(self, state: int) -> npt.NDArray[np.uint8]:
+        """The bytes that may follow, are tokens, and behind which the text can be completed in tokens."""
+        live, alone = self._automaton.live_bytes(state), self._vocabulary.atoms.alone
+        for byte in np.flatnonzero(live).tolist():
+            target = self._automaton.advance_bytes(state, BYTES[byte]) if alone >> byte & 1 else 0
+            live[byte] = self._liveness.is_possible(target)
+        return live
 
     def _goes_on(self, here: int, live: npt.NDArray[np.uint8], groups: Collection[int]) -> bool:
         """Whether some byte may follow that is none of these; or a quote that ends an item which need not differ."""
@@ -363,12 +365,24 @@ class Repeats:
         others = self.others(here, b"") if QUOTE[0] in groups else 0
         return others != 0 and self._automaton.advance_bytes(others, QUOTE) != 0
 
-    def _keep_known(self, same: tuple[int, int, tuple[bytes, ...]], is_alive: bool, cuts: list[bytes]) -> None:
-        if self._num_known > MAX_KNOWN_TEXTS:
-            self._known.clear()
-            self._num_known = 0
-        self._num_known += len(same[2])
-        self._known[same] = (is_alive, cuts)
+
+def _refuse_what_may_run_out(automaton: Automaton, passages: Passages) -> None:
+    """Refuses keys and items of which a vocabulary that lacks bytes may have too few.
+
+    An object whose keys run out must be able to end: its punctuation must not be a matter of what stands beside it.
+    """
+    network, atoms = automaton.network, automaton.vocabulary.atoms
+    is_owed = network.owes_keys or network.owes_items
+    is_apart = atoms.apart & PUNCTUATION == PUNCTUATION
+    for index in network.key_texts:
+        if passages.never_runs_out(index):
+            continue
+        is_whole = not TextView(network.texts[index]).bytes_read & ~atoms.alone
+        if not (is_apart and is_whole and (passages.goes_on_behind(index) or not is_owed)):
+            raise UnsupportedSchema(
+                "keys or items must differ, and this vocabulary may not spell enough of them: it has no token for some "
+                "bytes of the text; allow any string there, or use a vocabulary with byte fallback"
+            )
 
 
 def _is_endless(table: TextTable) -> bool:

@@ -19,9 +19,15 @@ on differently copies it. It knows keys and brackets, no automaton and no tokens
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 from ..record import record
+from .written_trie import WrittenTrie
+
+if TYPE_CHECKING:
+    from .items import Items
+
+Version = TypeVar("Version", "Written", "Items")
 
 
 class Keys:
@@ -30,16 +36,18 @@ class Keys:
     Attributes:
         texts: the keys as they are written between quotes; numbers: where each is in the list.
         tokens: (number of a key, token that may write all of it).
+        trie: the texts; those written last are not in it yet.
         longest: the number of bytes of the longest, or more.
     """
 
-    __slots__ = ("longest", "numbers", "texts", "tokens")
+    __slots__ = ("longest", "numbers", "texts", "tokens", "trie")
 
     def __init__(self, texts: Sequence[bytes], tokens: Sequence[tuple[int, int]]) -> None:
         self.texts = list(texts)
         self.numbers = {text: number for number, text in enumerate(texts)}
         self.tokens = list(tokens)
         self.longest = max(map(len, texts))
+        self.trie = WrittenTrie()
 
 
 @record
@@ -64,9 +72,12 @@ class OpenObject:
         number = self.keys.numbers.get(text)
         return number is not None and number < self.count
 
-    def beginning_with(self, text: bytes) -> list[bytes]:
-        """Its keys that begin so."""
-        return [key for key in islice(self.keys.texts, self.count) if key.startswith(text)]
+    @property
+    def trie(self) -> WrittenTrie:
+        """Its keys as a trie: of those that it has, its version is `count`."""
+        trie = self.keys.trie
+        trie.grow(self.keys.texts)
+        return trie
 
     def tokens(self) -> list[int]:
         """Tokens that may write all of one of its keys."""
@@ -124,11 +135,11 @@ def added(
     return None if objects.has(text) else objects.with_key(text, tokens)
 
 
-def since(written: Written | None, num_tokens: int) -> Written | None:
-    """The version that held when the text had so many tokens."""
-    while written is not None and written.num_tokens > num_tokens:
-        written = written.before
-    return written
+def since(version: Version | None, num_tokens: int) -> Version | None:
+    """The version of a memory that held when the text had so many tokens."""
+    while version is not None and version.num_tokens > num_tokens:
+        version = version.before
+    return version
 
 
 def in_string(tail: bytes, is_all: bool) -> bytes | None:

@@ -14,10 +14,11 @@ import numpy as np
 
 from ..automaton.automaton_kernels import step
 from ..compiled import inner_kernel, kernel
-from ..masks.nearing_kernels import nearing_bytes
+from ..masks.nearing_kernels import first_nearing_byte, nearing_bytes
 from ..memory import (
     A_KEY,
     ARG,
+    CAP_STATES,
     F_COUNT,
     IN_KEY,
     K_TEXT,
@@ -59,6 +60,7 @@ from ..text.text_kernels import clear_tokens
 UNKNOWN, OUTSIDE, IN_STRING, ESCAPE = range(4)  # modes: where a reader of JSON stands
 NOTHING, OPENS, CLOSES, KEY_ENDS, ITEM_ENDS = range(5)
 QUOTE, BACKSLASH = 0x22, 0x5C
+NEED_WAY, NEED_KNOWN = -32, -33
 LEFT_BRACE, RIGHT_BRACE, LEFT_BRACKET, RIGHT_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
 
 
@@ -227,6 +229,10 @@ def step_nearer(memory: Any, state: Any, flags: Any) -> Any:
     byte, target = np.int64(states[at + S_BYTE]), np.int64(0)
     if byte >= 0:
         return byte, np.int64(step(memory, state, byte))
+    byte = np.int64(first_nearing_byte(memory, state, flags))  # nearly always it is this one
+    target = np.int64(step(memory, state, byte))
+    if target < 0 or (target > 0 and i32(memory[STATES])[target * STATE_WIDTH + S_COST] < states[at + S_COST]):
+        return byte, target
     nearing_bytes(memory, state, flags)
     for turn in range(0x20, 0x120):  # printable ones first
         byte = np.int64(turn & 0xFF)
@@ -238,21 +244,39 @@ def step_nearer(memory: Any, state: Any, flags: Any) -> Any:
 
 
 @kernel
-def keys_to_go(memory: Any, state: Any, flags: Any) -> Any:
+def keys_to_go(memory: Any, state: Any, flags: Any, known: Any, way: Any) -> Any:
     """How many keys that have to be remembered end on a shortest completion; below zero: help is needed.
 
-    flags: uint8[256], scratch.
+    Args:
+        flags: uint8[256], scratch.
+        known: int32[CAP_STATES], what was found by state, or -1: all states on the way are noted. `NEED_KNOWN`: it is
+            too short, since another thread has made room for more states.
+        way: int64[n], what has been found of the way until help was needed: the number of its states, the state that
+            comes next, and of each state twice its number, and 1 if a key ends behind it. Empty at first; `NEED_WAY`:
+            it has to be longer.
     """
-    states = i32(memory[STATES])
-    count = np.int64(0)
-    while not states[state * STATE_WIDTH + S_ACCEPTS]:
-        at = state * STATE_WIDTH
+    if known.shape[0] < memory[CAP_STATES]:
+        return np.int64(NEED_KNOWN)
+    length, states, width = way[0], i32(memory[STATES]), np.int64(STATE_WIDTH)
+    if length:
+        state = way[1]
+    while known[state] < 0 and not states[state * width + S_ACCEPTS]:
+        way[0], way[1] = length, state
+        if length + 2 == way.shape[0]:
+            return np.int64(NEED_WAY)
         byte, target = step_nearer(memory, state, flags)
         if target < 0:
             return target
-        if byte == QUOTE and _is_in_key(memory, state) and not _is_in_key(memory, target) and _ends_key(memory, state):
-            count += 1
-        if states[target * STATE_WIDTH + S_COST] >= states[at + S_COST]:
-            return count  # what is left is not known byte by byte
+        ends = byte == QUOTE and _is_in_key(memory, state) and not _is_in_key(memory, target)
+        way[length + 2] = state << 1 | (ends and _ends_key(memory, state) != 0)
+        length += 1
+        if states[target * width + S_COST] >= states[state * width + S_COST]:
+            state = np.int64(0)  # what is left is not known byte by byte
+            break
         state = target
+    count = max(np.int64(known[state]), np.int64(0))
+    while length:
+        length -= 1
+        count += way[length + 2] & 1
+        known[way[length + 2] >> 1] = count
     return count

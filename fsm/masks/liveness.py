@@ -5,33 +5,30 @@ of that: `budget_kernels` counts the tokens of the shortest completions exactly.
 settle the matter, so it costs nothing while plenty of tokens are left; then some microseconds for each state that a
 shortest completion passes through, once. Searches leave half of the automaton's memory to the text.
 
-A vocabulary without byte fallback is different: a state may be alive byte by byte and still have no token that leads
-on. Then the tokens themselves are searched, best first by the bytes that are left, and what was found is kept: a way
-for the states on it, "never" for everything that was seen if there is none. A search looks at all tokens of each
-state it visits, usually one state per token of the way out.
+Where the text may hold bytes that are no tokens it is different: a state may be alive byte by byte and still have no
+token that leads on. Then `completions` says what can be spelt from a state, in tokens that no shorter ones spell.
 
 Either way `bound` is a promise: from a state whose bound is n > 0 some token leads to a state whose bound is below n.
 """
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...errors import ConstraintTooLarge
 from ..automaton.automaton import Automaton
 from ..memory import MEMBER_WIDTH, N_MEMBERS, NEVER
 from ..text.alphabet import Ints
 from ..vocabulary.trie import MAX_TOKEN_LEN
 from . import budget_kernels as search
 from . import keep_kernels
+from .bytes_read import bytes_of_network
+from .completions import Completions
 from .set_bound_kernels import ASKED, NEED_BOUND
 
-MAX_VISITED = 20_000
 FIRST_QUEUE = 256
 
 _NOTHING, _NO_QUEUE, _NO_FLAGS = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint8)
@@ -39,11 +36,17 @@ _NO_WAYS = np.empty(0, np.int16)
 
 
 class Liveness:
-    """Bounds on the number of tokens to acceptance, for the states of one automaton."""
+    """Bounds on the number of tokens to acceptance, for the states of one automaton.
+
+    Attributes:
+        is_by_bytes: every byte that a text may hold is a token; completions: what is known where that is not so.
+    """
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
-        self.is_by_bytes = automaton.vocabulary.is_complete
+        vocabulary = automaton.vocabulary
+        self.is_by_bytes = vocabulary.is_complete or not bytes_of_network(automaton.network) & ~vocabulary.atoms.alone
+        self.completions = None if self.is_by_bytes else Completions(automaton)
         self._bounds: dict[int, int] = {0: NEVER}
         self._lock = threading.Lock()  # one search at a time
         # room for searches, made when there is one
@@ -55,6 +58,8 @@ class Liveness:
     def num_bytes(self) -> int:
         """Memory of what is known so far."""
         found = self._least.nbytes + self._ways.nbytes + self._queue.nbytes + self._parts.nbytes
+        if self.completions is not None:
+            found += self.completions.num_bytes
         return found + 100 * (len(self._bounds) - 1)  # of the dead state all know
 
     @property
@@ -64,12 +69,15 @@ class Liveness:
 
     def bound(self, state: int) -> int:
         """A number of tokens that surely suffices to reach acceptance; NEVER (1 << 29) if none does."""
-        if self.is_by_bytes:
+        if self.completions is None:
             if state < len(self._least) and self._least[state] > 0:
                 return int(self._least[state]) - 1
             return self._call(lambda *room: search.least_tokens(room[0], state, *room[1:])) if state else NEVER
         found = self._bounds.get(state)
-        return self._search(state) if found is None else found
+        if found is None:
+            with self._lock:
+                found = self._bounds[state] = self.completions.bound(state)
+        return found
 
     def is_within(self, state: int, limit: int) -> bool:
         """Whether `limit` tokens surely suffice to reach acceptance."""
@@ -162,40 +170,3 @@ class Liveness:
                 self._automaton.make_room(result)
                 if self._automaton.is_half_full:  # the other half is for the text itself
                     self._work[search.TOTAL_LEFT] = 0
-
-    def _search(self, start: int) -> int:
-        automaton, bounds = self._automaton, self._bounds
-        parents = {start: -1}
-        frontier = [(automaton.min_bytes(start), start)]
-        while frontier:
-            _, state = heapq.heappop(frontier)
-            known = bounds.get(state)
-            if known is None and automaton.is_accepting(state):
-                known = 0
-            if known is not None:
-                if known < NEVER:
-                    self._note_way(state, known, parents)
-                    return bounds[start]
-                continue
-            row = np.zeros(automaton.vocabulary.num_words, np.int32)
-            automaton.walk(state, NEVER, row)
-            for target in np.unique(automaton.targets(state, row)).tolist():
-                if target and target not in parents:
-                    parents[target] = state
-                    heapq.heappush(frontier, (automaton.min_bytes(target), target))
-            if len(parents) > MAX_VISITED:
-                raise ConstraintTooLarge(
-                    "this vocabulary has no token for some bytes, and no way to finish the text was found in time"
-                )
-        for state in parents:
-            bounds[state] = NEVER
-        return NEVER
-
-    def _note_way(self, state: int, bound: int, parents: dict[int, int]) -> None:
-        """Notes the bounds of the states on the way that ends at `state`."""
-        while state >= 0:
-            known = self._bounds.get(state, NEVER)
-            bound = min(bound, known)
-            self._bounds[state] = bound
-            bound += 1
-            state = parents[state]

@@ -28,12 +28,14 @@ from typing import Any
 
 import numpy as np
 
+from ..automaton.automaton import PLACE_WIDTH, PLACES_HEAD
 from ..automaton.text_walk_kernels import alike
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from ..vocabulary.vocabulary import Vocabulary
 from .row_kernels import hash_row, is_same_row
 
+FEW_TEXTS = 12  # in which a state stands: more are looked at in parts
 ENTRY_BYTES = 320  # an entry with its places in its shelf and in line
 MAX_CHANCES = 64  # marks taken away for one entry: a long line of marked ones must not hold up whoever needs room
 SHARE_STATES = 16  # automata with fewer states are not searched for states that behave alike
@@ -128,8 +130,8 @@ class MaskStore:
     Attributes:
         scratch: int32[num_words], all zero whenever nobody holds `scratch_lock`.
         exits: int32[number of trie nodes + 1], for whoever holds `scratch_lock`.
-        row, row_lock: int32[num_words] and who may write to it. Most rows turn out to be known ones: they are made
-            here, so that only a new one needs memory.
+        row, places, row_lock: int32[num_words], what `begin_row` finds out of FEW_TEXTS, and who may write to both.
+            Most rows turn out to be known ones: they are made here, so that only a new one needs memory.
     """
 
     def __init__(self, vocabulary: Vocabulary, max_bytes: int) -> None:
@@ -139,6 +141,7 @@ class MaskStore:
         self.exits = np.empty(vocabulary.trie.num_nodes + 1, np.int32)
         self.scratch_lock = threading.Lock()
         self.row = np.zeros(vocabulary.num_words, np.int32)
+        self.places = np.zeros(PLACES_HEAD + FEW_TEXTS * PLACE_WIDTH, np.int64)
         self.row_lock = threading.Lock()
         self._lock = threading.Lock()
         self._num_bytes = 0

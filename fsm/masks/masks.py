@@ -28,19 +28,18 @@ from typing import TypeVar
 import numpy as np
 
 from ...errors import ConstraintTooLarge
-from ..automaton.automaton import ENDLESS, IN_TEXT, NO_LIMIT, Automaton, OutOfWork
+from ..automaton.automaton import END, ENDLESS, IN_TEXT, NO_LIMIT, PLACE_WIDTH, Automaton, OutOfWork
 from ..memory import NEVER
 from ..text.alphabet import Ints
 from ..text.counted import Counted
 from ..text.text_table import TextTable
 from .liveness import Liveness
-from .mask_store import MaskStore, Row, TextMask, TextShelf
+from .mask_store import FEW_TEXTS, MaskStore, Row, TextMask, TextShelf
 
 NOTHING = np.empty(0, np.int32)
 NO_EXITS = np.empty(0, np.int32)
 MAX_CHARACTER_LEN = 5  # bytes that may be missing of a character (or of an escape) that has begun
-FEW_TEXTS = 12  # texts after which their work is charged
-TEXT_WORK = 400  # what one of them is charged: about 30 µs
+TEXT_WORK = 400  # what one of FEW_TEXTS is charged: about 30 µs
 MAX_ATTEMPTS = 500  # of one walk
 MAX_BEGUN = 64  # rows that have been begun and wait for more work to be allowed
 
@@ -55,6 +54,7 @@ class Masks:
         self.liveness = liveness
         self.store = store
         self.rows = store.shelf_of(self)
+        self._shelves: dict[TextTable, TextShelf] = {}
         self._begun: dict[int, Generator[None, None, Row]] = {}
 
     def row(self, state: int) -> Row:
@@ -95,49 +95,49 @@ class Masks:
         """
         if state in self._begun or not self.liveness.is_by_bytes:
             return None
-        automaton = self.automaton
-        with self.store.row_lock:
-            try:
-                cost = automaton.row_outside_texts(state, self.store.row)
-            except OutOfWork:
-                return None  # what was found out makes the other way shorter
-            if cost != IN_TEXT:
-                return self.store.keep_copy(self.rows, state, self.store.row, max(cost - 1, 0))
-        texts, is_elsewhere = automaton.texts(state)
-        if len(texts) > FEW_TEXTS:
-            return None
-        masks = [self._text_at(state, *text) for text in texts]
-        with self.store.row_lock:
-            bits, worst = self.store.row, 0
-            bits[:] = masks[0][0].bits
-            for mask, after in masks:
-                if mask is not masks[0][0]:
-                    np.bitwise_or(bits, mask.bits, out=bits)
-                worst = max(worst, mask.worst + automaton.min_bytes(after))
-            try:
-                worst = max(worst, self._leave_texts(state, masks, is_elsewhere, bits))
-            except OutOfWork:
+        automaton, store = self.automaton, self.store
+        bits, places = store.row, store.places
+        try:
+            with store.row_lock:
+                cost = automaton.begin_row(state, bits, places)
+                if cost != IN_TEXT:
+                    return store.keep_copy(self.rows, state, bits, max(cost - 1, 0))
+                num_texts, rest, *texts = places.tolist()
+            if num_texts > FEW_TEXTS:
                 return None
-            if automaton.is_accepting(state):
-                np.bitwise_or(bits, self.store.vocabulary.eos_words, out=bits)
-            return self.store.keep_copy(self.rows, state, bits, worst)
-
-    def _leave_texts(self, state: int, masks: list[tuple[TextMask, int]], is_elsewhere: bool, bits: Ints) -> int:
-        """Sets the bits of the tokens that leave one of the state's texts, or go on elsewhere; the greatest cost."""
-        automaton, worst = self.automaton, 0
-        for mask, after in masks:
-            if mask.exits is not None and mask.starts is not None and automaton.has_bytes(after):
-                cost = automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, bits)
+            masks: list[tuple[TextMask, int]] = []
+            worst = 0
+            for at in range(0, PLACE_WIDTH * num_texts, PLACE_WIDTH):
+                _, text, sub, count, after, cost = texts[at : at + PLACE_WIDTH]
+                mask = self.text_mask(automaton.network.texts[text], sub, after > END, count)
+                masks.append((mask, after))
+                worst = max(worst, mask.worst + cost)
+            with store.row_lock:
+                mask, after = masks[0]
+                exits, starts = (mask.exits, mask.starts) if after > END else (NO_EXITS, NO_EXITS)
+                cost = automaton.row_in_text(state, after, rest, mask.trie, mask.bits, exits, starts, bits)
                 worst = max(worst, cost - 1)
-        if is_elsewhere:
-            worst = max(worst, automaton.walk(automaton.without_texts(state), NO_LIMIT, bits) - 1)
-        return worst
+                for mask, after in masks[1:]:
+                    np.bitwise_or(bits, mask.bits, out=bits)
+                    worst = max(worst, self._leave(mask, after, bits))
+                return store.keep_copy(self.rows, state, bits, worst)
+        except OutOfWork:
+            return None  # what was found out makes the other way shorter
+
+    def _leave(self, mask: TextMask, after: int, bits: Ints) -> int:
+        """Sets the bits of the tokens that leave a text for the state `after`; the greatest cost then, -1 without."""
+        if mask.exits is None or mask.starts is None or not self.automaton.has_bytes(after):
+            return -1
+        return self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, bits) - 1
 
     def outside(self, state: int) -> Ints:
         """The tokens that leave a text in which the state stands, or go on elsewhere, but for EOS."""
         bits = np.zeros(self.store.vocabulary.num_words, np.int32)
         texts, is_elsewhere = self.automaton.texts(state)
-        self._leave_texts(state, [self._text_at(state, *text) for text in texts], is_elsewhere, bits)
+        for text in texts:
+            self._leave(*self._text_at(state, *text), bits)
+        if is_elsewhere:
+            self.automaton.walk(self.automaton.without_texts(state), NO_LIMIT, bits)
         return bits
 
     def _text_at(self, state: int, configuration: int, text: int, sub: int, count: int) -> tuple[TextMask, int]:
@@ -211,7 +211,7 @@ class Masks:
         """The mask inside a text automaton in byte state `sub`, after `count` characters if they are counted."""
         if table.counted is not None:
             return self._counted_mask(table, table.counted, sub, with_exits, count)
-        shelf = self.store.text_shelf(table)
+        shelf = self._shelves.get(table) or self._shelf_of(table)
         found = shelf.masks.get(sub)
         if found is None or (with_exits and found.exits is None):
             stand_in = self.store.stand_in(table, shelf, sub)
@@ -222,6 +222,10 @@ class Masks:
         found.is_recent = True
         return found
 
+    def _shelf_of(self, table: TextTable) -> TextShelf:
+        shelf = self._shelves[table] = self.store.text_shelf(table)
+        return shelf
+
     def _counted_mask(self, table: TextTable, counted: Counted, sub: int, with_exits: bool, count: int) -> TextMask:
         """Far from the bounds that of the language itself; far below the least length the same for all counts."""
         vocabulary = self.store.vocabulary
@@ -231,7 +235,7 @@ class Masks:
             return replace(self.text_mask(table.uncounted, sub, with_exits), worst=worst)
         if counted.is_far_below(count, longest) and counted.is_far_below(0, longest):
             count = 0
-        shelf = self.store.text_shelf(table)
+        shelf = self._shelves.get(table) or self._shelf_of(table)
         found = shelf.counted.get((sub, count))
         if found is None or (with_exits and found.exits is None):
             bits = np.empty(vocabulary.num_words, np.int32)

@@ -22,10 +22,11 @@ This module only builds; `any_order_kernels` and `key_kernels` run. Costs a few 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ..memory import A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS, M_ENTRY
 from ..text.alphabet import Ints
-from .expression import AnyOrder
+from .expression import AnyOrder, Member
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,35 +74,30 @@ class SetBuilder:
         self.required: list[int] = []
         self.relations: list[int] = []
 
-    def add(self, expression: AnyOrder, first_option: int, first_literal: int) -> list[int]:
+    def add(self, expression: AnyOrder, first_option: int, first_literal: int) -> list[Member]:
         """Adds a set; its members in the order in which they are numbered: by their texts, then those without."""
-        members = expression.members
-        texts = [member.text for member in members]
-        num_texts = len(texts)
-        order = list(range(num_texts))
-        if None in texts:
-            order = [index for index in order if texts[index] is not None]
-            num_texts = len(order)
-            order.sort(key=texts.__getitem__)  # type: ignore[arg-type]  # none of these is None
-            order += [index for index, text in enumerate(texts) if text is None]
-        else:
-            order.sort(key=texts.__getitem__)  # type: ignore[arg-type]
-        if self.relations or any(member.implied or member.excluded for member in members):
-            self._relate(expression, order)
-        required = self.required
-        for index in order:
-            required.append(members[index].is_required)
+        members = [member for member in expression.members if member.text is not None]
+        members.sort(key=_TEXT)
+        num_texts = len(members)
+        if num_texts < len(expression.members):
+            members += [member for member in expression.members if member.text is None]
+        if self.relations or any([member.implied or member.excluded for member in members]):
+            self._relate(expression, members)
+        self.required += [member.is_required for member in members]
         maximum = -1 if expression.maximum is None else expression.maximum
         self.sets += (first_option, len(members), num_texts, len(expression.others), expression.minimum, maximum)
         self.sets.append(first_literal)
         self.num_sets += 1
-        return order
+        return members
 
-    def _relate(self, expression: AnyOrder, order: list[int]) -> None:
+    def _relate(self, expression: AnyOrder, members: list[Member]) -> None:
         if not self.relations:
             self.relations = [0, 0] * len(self.required)
-        numbers = {index: number for number, index in enumerate(order)}
-        for index in order:
-            member = expression.members[index]
+        numbers = {id(member): number for number, member in enumerate(members)}
+        for member in members:
             self.relations += (len(member.implied), len(member.excluded))
-            self.relations += [numbers[other] for other in (*member.implied, *member.excluded)]
+            others = (*member.implied, *member.excluded)
+            self.relations += [numbers[id(expression.members[other])] for other in others]
+
+
+_TEXT = attrgetter("text")

@@ -21,7 +21,7 @@ as nobody hashes, compares or prints a deep tree (Python does these by recursion
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..record import record, value_record
@@ -158,11 +158,13 @@ class Grammar:
 
     Attributes:
         common: one of the rules, but not the one to start from.
+        pointer_of: where a rule comes from, by its name, if that is a place in JSON.
     """
 
     rules: Mapping[str, Expression]
     start: str
     common: CommonRule | None = None
+    pointer_of: Callable[[str], str] | None = None
 
 
 EMPTY_TEXT = Sequence(())

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from ...errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from .. import memory as k
-from ..compile_time import CompileTime
+from ..compile_time import NO_LIMIT, CompileTime
 from ..memory import NEVER
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
@@ -58,6 +58,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+NAME_BYTES = 200  # of a rule and its number
 _NO_ROLES = np.zeros(1, np.uint8)
 
 
@@ -72,8 +73,10 @@ class Network:
         key_texts: which of the texts have to be remembered: keys (`Embed.is_key`) and items.
         item_texts: which of them are items (`Embed.is_item`).
         owes_keys: whether several of them may have to be written (`Embed.is_owed`).
-        roles: uint8[num_sets], the roles of the byte sets (`ByteSet.role`).
+        roles: uint8[num_sets], the roles of the byte sets (`ByteSet.role`), if any of them has one.
 
+    `num_bytes`: memory of the arrays, and roughly of the names.
+    `has_lists`: whether there are lists whose items must differ, whatever they are; these are what roles are for.
     `start` is the entry node. The arrays are views of `data`, made when somebody asks: kind, arg, next_node, cost (by
     node), options, loops (int32[num_loops, 4]: entry node, minimum, maximum (-1: none), cost of one item),
     rule_entries (by number).
@@ -97,13 +100,10 @@ class Network:
         self.item_texts = item_texts
         self.owes_keys = owes_keys
         self.roles = roles
+        self.has_lists = roles is not _NO_ROLES
         self.rule_numbers = rule_numbers
+        self.num_bytes: int = data.nbytes + byte_sets.nbytes + NAME_BYTES * len(rule_numbers)
         self.head: list[int] = data[: k.NETWORK_HEAD].tolist()
-
-    @cached_property
-    def has_lists(self) -> bool:
-        """Whether there are lists whose items must differ, whatever they are (`ByteSet.role`)."""
-        return bool(self.roles.any())
 
     @cached_property
     def owes_items(self) -> bool:
@@ -162,17 +162,12 @@ class Network:
         return self.head[k.N_ARG] - k.NETWORK_HEAD
 
     @property
-    def num_bytes(self) -> int:
-        """Memory of the arrays, and roughly of the names."""
-        return self.data.nbytes + self.byte_sets.nbytes + 200 * len(self.rule_numbers)
-
-    @property
     def entries(self) -> dict[str, int]:
         """The entry node of every rule by its name."""
         return {name: int(self.rule_entries[number]) for name, number in self.rule_numbers.items()}
 
 
-def build_network(grammar: Grammar, compile_time: CompileTime | None = None) -> Network:
+def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT) -> Network:
     """Compiles a grammar, in a certain time if one is given.
 
     Raises:
@@ -180,20 +175,28 @@ def build_network(grammar: Grammar, compile_time: CompileTime | None = None) -> 
         EmptyLanguage: no text at all satisfies the start rule.
         ConstraintTooLarge: more than 2**20 positions, no text short enough to be written, or the time is over.
     """
-    made = Positions(grammar)
-    while made.pending_rules:
-        name = made.pending_rules.pop()
-        if compile_time is not None:
-            compile_time.check("", f"rule {name}")
-        made.build_rule(name)
-    literals = b"".join(made.literals)
-    if len(made.kind) + len(literals) - len(made.literals) > MAX_NODES:
-        raise too_large()
+    made, name = Positions(grammar, compile_time), grammar.start
+    try:
+        while made.pending_rules:
+            name = made.pending_rules.pop()
+            compile_time.check_here()
+            made.build_rule(name)
+        name = grammar.start
+        compile_time.check_here()
+        literals = b"".join(made.literals)
+        if len(made.kind) + len(literals) - len(made.literals) > MAX_NODES:
+            name = _longest_rule(made)
+            raise too_large()
+    except ConstraintTooLarge as error:
+        pointer = "" if grammar.pointer_of is None else grammar.pointer_of(name)
+        place = f"rule {name}" if grammar.pointer_of is None else pointer or "/"
+        raise ConstraintTooLarge(f"{place}: {error}", pointer=pointer) from None
     packed = _packed(made)
     # `struct` takes a third of the time that any way from a list to an array takes
     data = lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
     byte_sets = _words_of(mask for mask, _ in made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
-    roles = np.array([role for _, role in made.byte_sets] or [0], np.uint8)
+    has_roles = any([role for _, role in made.byte_sets])
+    roles = np.array([role for _, role in made.byte_sets], np.uint8) if has_roles else _NO_ROLES
     texts, item_texts = tuple(made.text_tables), tuple(made.item_texts.values())
     key_texts = (*made.key_texts.values(), *item_texts)
     network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys, roles)
@@ -205,6 +208,18 @@ def build_network(grammar: Grammar, compile_time: CompileTime | None = None) -> 
     if network.head[k.N_NUM_CYCLES]:
         _refuse_left_recursion(list(made.numbers), data[network.head[k.N_END] :].reshape(-1, 2).tolist())
     return network
+
+
+def _longest_rule(made: Positions) -> str:
+    """The rule with the most bytes in its literals."""
+    names = {number: name for name, number in made.numbers.items()}
+    lens = iter(map(len, made.literals))
+    longest, most = "", -1
+    for number, first, end in zip(made.order, made.firsts, [*made.firsts[1:], len(made.kind)], strict=True):
+        num_bytes = sum(next(lens) for kind in made.kind[first:end] if kind == BYTE)
+        if num_bytes > most:
+            longest, most = names[number], num_bytes
+    return longest
 
 
 def _packed(made: Positions) -> list[int]:
@@ -232,7 +247,7 @@ def _packed(made: Positions) -> list[int]:
 
 def _words_of(masks: Iterable[int]) -> npt.NDArray[np.uint64]:
     """uint64[num_masks, 4]: the bits of each mask."""
-    return np.array([[mask >> shift & (2**64 - 1) for shift in (0, 64, 128, 192)] for mask in masks], np.uint64)
+    return np.frombuffer(bytearray().join([mask.to_bytes(32, "little") for mask in masks]), np.uint64).reshape(-1, 4)
 
 
 _NO_BYTE_SETS = _words_of([0])

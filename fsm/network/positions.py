@@ -9,7 +9,7 @@ expression can exhaust Python's:
     parts, n >= 0     put the first n parts before the node on top of `results`
     node, PUSH        put a node on top of `results`
     what, JOIN        make one node of the entries of several options
-    split, TIE        make a repetition of an item
+    option, TIE       make a repetition of an item
     loop, CLOSE_LOOP  make a counted repetition of an item
     what, CLOSE_SET   make a set of members in any order
 
@@ -22,7 +22,10 @@ import functools
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import ConstraintTooLarge, InvalidGrammar
+from ..compile_time import NO_LIMIT, CompileTime
 from ..text.text_table import TextTable, text_table
 from .any_order import SetBuilder
 from .expression import (
@@ -38,12 +41,14 @@ from .expression import (
     Rule,
     Sequence,
 )
+from .literal_trie_kernels import literal_trie
 
 if TYPE_CHECKING:
     from ..text.language import Language
 
 BYTE, BYTES, TEXT, SPLIT, CALL, LOOP, RETURN, SET, KEY = range(9)
 MAX_NODES = 1 << 20
+MANY_NODES = 1 << 10  # after so many the time is asked for
 MAX_SHORTEST = 1 << 27  # bytes
 MAX_TURNS = 1 << 30
 UNROLL_UP_TO = 3  # repetitions; beyond that a counter on the stack is smaller
@@ -60,8 +65,10 @@ _SIMPLE = frozenset((Literal, Embed, Rule, ByteSet))
 class Positions:
     """The nodes made so far; `build_rule` every rule of `pending_rules`, which grows meanwhile."""
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: Grammar, compile_time: CompileTime) -> None:
         self.rules = grammar.rules
+        self.time = compile_time
+        self.next_check = MANY_NODES
         self.kind: list[int] = []
         self.arg: list[int] = []
         self.next_node: list[int] = []
@@ -139,8 +146,11 @@ class Positions:
                 self.close_loop(what)
             else:
                 self.close_set(what)
-            if len(self.kind) > MAX_NODES:
-                raise too_large()
+            if len(self.kind) > self.next_check:
+                self.next_check = len(self.kind) + MANY_NODES
+                self.time.check_here()
+                if len(self.kind) > MAX_NODES:
+                    raise too_large()
 
     def build(self, parts: Parts, count: int) -> None:
         """Puts parts before the node on top of `results`, from the last one to the first that needs a stack."""
@@ -163,7 +173,7 @@ class Positions:
                 args.append(self.rule_number(part.name))
             elif type(part) is ByteSet:
                 kinds.append(BYTES)
-                args.append(self.byte_sets.setdefault((part.mask, part.role), len(self.byte_sets)))
+                args.append(self.set_index(part))
             else:
                 if count:
                     self.tasks += (parts, count)
@@ -186,31 +196,40 @@ class Positions:
 
     def place(self, part: Expression, end: int) -> int:
         """The node of a part before the node `end` if it is plain, or a sequence of plain parts; else NOT_PLAIN."""
-        if type(part) is Embed:
-            return self.add(TEXT, self.text_index(part), end)
-        if type(part) is Rule:
-            return self.add(CALL, self.rule_number(part.name), end)
+        kinds = self.kind
         if type(part) is Literal:
-            return self.add_literal(part.data, end)
-        if type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
+            if not part.data:
+                return end
+            self.literals.append(part.data)
+            kinds.append(BYTE)
+            self.arg.append(0)
+        elif type(part) is Embed:
+            kinds.append(TEXT)
+            self.arg.append(self.text_index(part))
+        elif type(part) is Rule:
+            kinds.append(CALL)
+            self.arg.append(self.rule_number(part.name))
+        elif type(part) is ByteSet:
+            kinds.append(BYTES)
+            self.arg.append(self.set_index(part))
+        elif type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
             for inner in reversed(part.parts):
                 end = self.place(inner, end)
             return end
-        if type(part) is ByteSet:
-            return self.add(BYTES, self.byte_sets.setdefault((part.mask, part.role), len(self.byte_sets)), end)
-        return NOT_PLAIN
+        else:
+            return NOT_PLAIN
+        self.next_node.append(end)
+        return len(kinds) - 1
 
-    def add_literal(self, data: bytes, end: int) -> int:
-        if not data:
-            return end
-        self.literals.append(data)
-        return self.add(BYTE, 0, end)
+    def set_index(self, part: ByteSet) -> int:
+        return self.byte_sets.setdefault((part.mask, part.role), len(self.byte_sets))
 
     def text_index(self, part: Embed) -> int:
         texts = self.key_texts if part.is_key else self.item_texts if part.is_item else self.texts
         self.owes_keys = self.owes_keys or part.is_owed
         index = texts.get(part.language)
         if index is None:
+            self.time.check_here()
             index = texts[part.language] = len(self.text_tables)
             self.text_tables.append(text_table(part.language))
         return index
@@ -262,29 +281,18 @@ class Positions:
 
     def add_trie(self, literals: list[bytes], end: int) -> list[int]:
         """Nodes that together spell exactly these sorted literals, common beginnings shared; returns the entries."""
-        # frames: (depth, nodes for the texts that pass this point); built from the last literal to the first
-        frames: list[tuple[int, list[int]]] = [(0, [])]
-        previous = b""
-        for literal in reversed(literals):
-            shared = _common_len(previous, literal)
-            self._fold(frames, previous, shared)
-            if frames[-1][0] != len(literal):
-                frames.append((len(literal), []))
-            frames[-1][1].append(end)
-            previous = literal
-        self._fold(frames, previous, 0)
-        return frames[0][1]
-
-    def _fold(self, frames: list[tuple[int, list[int]]], text: bytes, depth: int) -> None:
-        """Turns the frames deeper than `depth` into chains that end at it."""
-        while frames[-1][0] > depth:
-            below, nodes = frames.pop()
-            node = nodes[0] if len(nodes) == 1 else self.add_split(nodes[::-1])
-            upper = max(depth, frames[-1][0])
-            entry = self.add_literal(text[upper:below], node)
-            if frames[-1][0] < upper:
-                frames.append((upper, []))
-            frames[-1][1].append(entry)
+        data, lens = b"".join(literals), np.array(list(map(len, literals)), np.int64)
+        nodes, spans, options, entries = literal_trie(
+            np.frombuffer(data, np.uint8), lens, end, len(self.kind), len(self.options)
+        )
+        kinds, args, nexts = nodes.T.tolist()
+        self.kind += kinds
+        self.arg += args
+        self.next_node += nexts
+        self.literals += [data[begin:behind] for begin, behind in spans.tolist()]
+        self.options += options.tolist()
+        found: list[int] = entries.tolist()
+        return found
 
     def expand_repeat(self, expression: Repeat) -> None:
         minimum, maximum, item = expression.minimum, expression.maximum, expression.item
@@ -305,11 +313,13 @@ class Positions:
             results.append(results[-1])
             tasks += (-1, TIE, *once)
         elif maximum is None and minimum <= unrolls - 1:
-            split = self.add_split((-1, results[-1]))  # option 0 will be the item, followed by the split itself
-            results[-1] = split
-            results.append(split)
+            first = len(self.options)  # this option will be the item, followed by the split itself
+            results[-1] = split = self.add_split((-1, results[-1]))
             tasks += once * minimum
-            tasks += (split, TIE, *once)
+            self.options[first] = node = self.place(item, split)
+            if node == NOT_PLAIN:
+                results.append(split)
+                tasks += (first, TIE, *once)
         elif maximum is not None and maximum <= unrolls:
             tasks += once * minimum
             nested: Expression = Literal(b"")
@@ -321,13 +331,13 @@ class Positions:
             results.append(self.add(RETURN, 0, 0))
             tasks += (len(self.loops) - 1, CLOSE_LOOP, *once)
 
-    def tie(self, split: int) -> None:
-        """results: .., end, entry of the item -> .., entry (`split` -1: a new split of item and end)."""
+    def tie(self, option: int) -> None:
+        """results: .., end, entry of the item -> .., entry (`option` -1: a new split of item and end)."""
         item = self.results.pop()
-        if split < 0:
-            self.results[-1] = self.add_split([item, self.results[-1]])
+        if option < 0:
+            self.results[-1] = self.add_split((item, self.results[-1]))
         else:
-            self.options[self.arg[split]] = item
+            self.options[option] = item
 
     def close_loop(self, loop: int) -> None:
         """results: .., end, entry of the item -> .., entry."""
@@ -342,38 +352,32 @@ class Positions:
         for part in (expression.separator, *expression.others):
             parts[id(part)] = part
         nodes = {key: self.place(part, end) for key, part in parts.items()}
-        open_parts = [key for key, node in nodes.items() if node == NOT_PLAIN]
-        if not open_parts:
-            self.close_set((expression, nodes, open_parts))
+        if NOT_PLAIN not in nodes.values():
+            self.close_set((expression, nodes, ()))
             return
+        open_parts = [key for key, node in nodes.items() if node == NOT_PLAIN]
         self.tasks += ((expression, nodes, open_parts), CLOSE_SET)
         for key in open_parts:
             self.tasks += ((parts[key],), 1, end, PUSH)
 
-    def close_set(self, what: tuple[AnyOrder, dict[int, int], list[int]]) -> None:
+    def close_set(self, what: tuple[AnyOrder, dict[int, int], Seq[int]]) -> None:
         """results: .., end, what was open among separator, others and bodies, from last to first -> .., entry."""
         expression, nodes, open_parts = what
-        results, kinds, args, nexts = self.results, self.kind, self.arg, self.next_node
+        results = self.results
         for key in open_parts:
             nodes[key] = results.pop()
-        members, literals = expression.members, self.literals
-        row = self.sets.num_sets
-        first = len(kinds)
-        begun: list[int] = []
-        for index in self.sets.add(expression, len(self.options), len(literals)):
-            member = members[index]
-            node = nodes[id(member.body)]
-            if member.text is not None:
-                literals.append(member.text)
-                kinds.append(BYTE)
-                args.append(0)
-                nexts.append(node)
-                node = first
-                first += 1
-            begun.append(node)
-        key = self.add(KEY, row, 0)
-        results[-1] = node = self.add(SET, row, results[-1])
-        self.options += (node, key, nodes[id(expression.separator)])
+        row, first = self.sets.num_sets, len(self.kind)
+        members = self.sets.add(expression, len(self.options), len(self.literals))
+        begun = [nodes[id(member.body)] for member in members]
+        texts = [member.text for member in members if member.text is not None]  # the first ones have texts
+        key = first + len(texts)
+        self.literals += texts
+        self.kind += (*[BYTE] * len(texts), KEY, SET)
+        self.arg += (*[0] * len(texts), row, row)
+        self.next_node += (*begun[: len(texts)], 0, results[-1])
+        begun[: len(texts)] = range(first, key)
+        results[-1] = key + 1
+        self.options += (key + 1, key, nodes[id(expression.separator)])
         self.options += [nodes[id(other)] for other in expression.others]
         self.options += begun
 
@@ -381,7 +385,7 @@ class Positions:
 @functools.lru_cache(maxsize=16)
 def _positions_of(common: CommonRule) -> Positions:
     """A common rule built as the rule of number 1 of a grammar of which nothing else has been built yet."""
-    made = Positions(Grammar({common.name: common.body}, ""))
+    made = Positions(Grammar({common.name: common.body}, ""), NO_LIMIT)
     made.rule_number(common.name)
     made.build_rule(common.name)
     return made
@@ -390,11 +394,3 @@ def _positions_of(common: CommonRule) -> Positions:
 def too_large() -> ConstraintTooLarge:
     """There are too many positions."""
     return ConstraintTooLarge(f"the constraint unfolds to more than {MAX_NODES} positions")
-
-
-def _common_len(a: bytes, b: bytes) -> int:
-    limit = min(len(a), len(b))
-    for position in range(limit):
-        if a[position] != b[position]:
-            return position
-    return limit

@@ -13,6 +13,7 @@ for is a language of its own.
 from __future__ import annotations
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import NO_LIMIT, CompileTime
 from ..text.dfa import Dfa
 from .nfa import ANY_TEXT, build
 from .regex_tree import OPTIONAL_BREAK, PYTHON_END, Assertion, Concat, Either, Look, Node
@@ -20,34 +21,38 @@ from .subsets import MAX_WORK, plain_dfa
 from .threads import MAX_LOOK_DEPTH, Threads
 
 
-def determinise(tree: Node, max_work: int = MAX_WORK) -> Dfa:
+def determinise(tree: Node, max_work: int = MAX_WORK, compile_time: CompileTime = NO_LIMIT) -> Dfa:
     """The language of a tree as a Dfa: the whole text must match.
 
     `max_work` bounds the effort for a tree without assertions, in positions looked at (some nanoseconds each).
 
     Raises:
-        ConstraintTooLarge: it would pass the bounds.
+        ConstraintTooLarge: it would pass the bounds, or the time is over.
     """
-    return _determinised(tree, max_work, 0)
+    return _determinised(tree, max_work, compile_time, 0)
 
 
-def _determinised(tree: Node, max_work: int, depth: int) -> Dfa:
+def _determinised(tree: Node, max_work: int, compile_time: CompileTime, depth: int) -> Dfa:
     if depth > MAX_LOOK_DEPTH:
         raise ConstraintTooLarge(f"look-arounds are nested more than {MAX_LOOK_DEPTH} deep")
     options = [_without_looks(option) for option in (tree.options if isinstance(tree, Either) else (tree,))]
     if not any(looks for looks, _ in options):
-        nfa = build(tree)
-        return Threads(nfa, depth).dfa() if nfa.assertions or nfa.looks else plain_dfa(nfa, max_work)
+        nfa = build(tree, compile_time)
+        if nfa.assertions or nfa.looks:
+            return Threads(nfa, compile_time, depth).dfa()
+        return plain_dfa(nfa, compile_time, max_work)
     found = Dfa.nothing()
     plain = tuple(rest for looks, rest in options if not looks)
     if plain:
-        found = _determinised(Either(plain), max_work, depth)
+        found = _determinised(Either(plain), max_work, compile_time, depth)
     for looks, rest in options:
         if looks:
-            language = _determinised(rest, max_work, depth + 1)
+            language = _determinised(rest, max_work, compile_time, depth + 1)
             for look in looks:
-                asked = _determinised(_beginning_with(look.body), max_work, depth + 1)
+                asked = _determinised(_beginning_with(look.body), max_work, compile_time, depth + 1)
+                compile_time.check_here()
                 language = language.difference(asked) if look.is_negative else language.intersect(asked)
+            compile_time.check_here()
             found = found.union(language)
     return found
 

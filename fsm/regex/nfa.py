@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..text.alphabet import MAX_CODE_POINT, Interval
 from ..text.unicode_sets import Intervals
 from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
@@ -68,7 +69,7 @@ class Nfa:
         )
 
 
-def build(tree: Node) -> Nfa:
+def build(tree: Node, compile_time: CompileTime) -> Nfa:
     """The graph of a tree. Iterative: the stack holds (tree node, progress, first graph node)."""
     nfa = Nfa()
     set_ids: dict[Intervals, int] = {}
@@ -76,6 +77,7 @@ def build(tree: Node) -> Nfa:
     stack: list[tuple[Node, int, int]] = [(tree, 0, 0)]
     while stack:
         node, progress, begin = stack.pop()
+        compile_time.check_here()
         if isinstance(node, CharSet):
             number = set_ids.setdefault(node.intervals, len(nfa.sets))
             if number == len(nfa.sets):
@@ -157,21 +159,23 @@ def _end_times(nfa: Nfa, node: Times, begin: int) -> None:
 
 def universal_nodes(nfa: Nfa) -> frozenset[int]:
     """The SET nodes of a trailing "any text": once one has read its character, every continuation is accepted."""
-    found = set()
-    for node in range(len(nfa.kind) - 2):
-        loop = node + 1
-        if (
-            nfa.kind[node] == SET
-            and nfa.sets[nfa.arg[node]] == ANY
-            and nfa.kind[loop] == SPLIT
-            and nfa.next_node[loop] == node
-        ):
-            after = nfa.other[loop]
-            while after >= 0 and nfa.kind[after] == SPLIT and nfa.other[after] < 0:
-                after = nfa.next_node[after]
-            if after >= 0 and nfa.kind[after] == MATCH:
-                found.add(node)
-    return frozenset(found)
+    kind, following, other = nfa.kind, nfa.next_node, nfa.other
+    matches = [False] * len(kind)  # nodes that lead to MATCH by jumps alone, which always go forward
+    for node in range(len(kind) - 1, -1, -1):
+        if kind[node] == SPLIT and other[node] < 0:
+            matches[node] = following[node] > node and matches[following[node]]
+        else:
+            matches[node] = kind[node] == MATCH
+    return frozenset(
+        node
+        for node in range(len(kind) - 2)
+        if kind[node] == SET
+        and nfa.sets[nfa.arg[node]] == ANY
+        and kind[node + 1] == SPLIT
+        and following[node + 1] == node
+        and other[node + 1] >= 0
+        and matches[other[node + 1]]
+    )
 
 
 def all_accepting(nfa: Nfa) -> frozenset[int]:

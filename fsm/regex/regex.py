@@ -4,6 +4,8 @@
 to end, with `search=True` (JSON Schema's `pattern`) those in which a match occurs somewhere. Anchors, word
 boundaries and look-arounds are exact in either reading (see `determinise.py`); dialects are described in
 `regex_syntax.py`. Results are cached by (pattern, search, dialect) and shared.
+
+Every step is bounded by counting, and between steps the time is asked for (`compile_time.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import functools
 from itertools import dropwhile
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
 from ..text.counted import counted
 from ..text.dfa import Dfa
@@ -26,60 +29,79 @@ EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily 
 COUNT_FROM = 64  # repetitions of a character that are counted where a pattern is unfolded lazily
 MANY_TEXTS = 8  # plain options; from so many on they become an automaton directly
 MINIMISE_UP_TO = 256  # states; beyond that a smaller table is not worth the time
+MOST_FOLDED = 16  # repetitions of repetitions that are taken for one
 
 
 @functools.lru_cache(maxsize=1024)
-def regex_to_dfa(pattern: str, *, search: bool = False, dialect: Dialect = "json-schema") -> Dfa:
+def regex_to_dfa(
+    pattern: str, *, search: bool = False, dialect: Dialect = "json-schema", compile_time: CompileTime = NO_LIMIT
+) -> Dfa:
     """The texts that match a pattern, as an automaton over UTF-8 bytes.
 
     Raises:
         InvalidRegex: it does not parse, or is not regular (backreference ...); `pointer` is `"offset 12"`.
-        ConstraintTooLarge: the automaton would pass its bounds; raised within about a second.
+        ConstraintTooLarge: the automaton would pass its bounds, or the time is over.
     """
-    tree = anchored(parse(pattern, dialect), search=search)
-    texts = plain_texts(tree)
     try:
+        tree = anchored(parse(pattern, dialect, compile_time), search=search)
+        texts = plain_texts(tree)
         if texts is not None:
             return literal_dfa(texts)
-        dfa = determinise(tree)
+        dfa = determinise(tree, compile_time=compile_time)
     except ConstraintTooLarge as error:
-        shown = pattern if len(pattern) <= 80 else pattern[:77] + "..."
-        raise ConstraintTooLarge(f"pattern {shown!r}: {error}", pointer=error.pointer) from None
+        raise _of_pattern(pattern, error) from None
     return dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa
 
 
+def _of_pattern(pattern: str, error: ConstraintTooLarge) -> ConstraintTooLarge:
+    """The same error with the pattern as its place."""
+    shown = pattern if len(pattern) <= 80 else pattern[:77] + "..."
+    return ConstraintTooLarge(f"pattern {shown!r}: {error}", pointer=error.pointer)
+
+
 @functools.lru_cache(maxsize=256)
-def regex_to_expression(pattern: str, *, dialect: Dialect = "python") -> Expression:
+def regex_to_expression(
+    pattern: str, *, dialect: Dialect = "python", compile_time: CompileTime = NO_LIMIT
+) -> Expression:
     """The whole texts that match, as an expression: an automaton where that is small, unfolded lazily where not.
 
     So `(.{1,1000}){1,1000}` or `[ab]*a[ab]{30}` cost what the generated text visits of them.
     Raises as `regex_to_dfa` does; a pattern with assertions inside must be small enough for an automaton.
     """
-    tree = anchored(parse(pattern, dialect), search=False)
-    texts = plain_texts(tree)
-    if texts is not None:
-        return Embed(literal_dfa(texts))
-    if num_positions(tree, EAGER_POSITIONS) >= EAGER_POSITIONS:
-        lazy = _expression(tree)
+    try:
+        tree = anchored(parse(pattern, dialect, compile_time), search=False)
+        texts = plain_texts(tree)
+        if texts is not None:
+            return Embed(literal_dfa(texts))
+        lazy = _expression(tree, compile_time) if num_positions(tree, EAGER_POSITIONS) >= EAGER_POSITIONS else None
         if lazy is not None:
             return lazy
-    try:
-        dfa = determinise(tree, EAGER_WORK)
-    except ConstraintTooLarge:
-        lazy = _expression(tree)
-        return Embed(regex_to_dfa(pattern, dialect=dialect)) if lazy is None else lazy
+        try:
+            dfa = determinise(tree, EAGER_WORK, compile_time)
+        except ConstraintTooLarge:
+            lazy = _expression(tree, compile_time)
+            if lazy is not None:
+                return lazy
+            dfa = determinise(tree, compile_time=compile_time)
+    except ConstraintTooLarge as error:
+        raise _of_pattern(pattern, error) from None
     return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
 
 
 @functools.lru_cache(maxsize=1024)
-def long_run(pattern: str) -> tuple[Dfa, int, int | None] | None:
+def long_run(
+    pattern: str, *, surely: bool = True, compile_time: CompileTime = NO_LIMIT
+) -> tuple[Dfa, int, int | None] | None:
     """What `^[a-z]{1,60000}$` asks for: only such characters, and how many; None if the pattern is of another kind.
 
-    In the dialect "json-schema", wherever a match may be.
+    In the dialect "json-schema" (if not `surely`, "json-schema-possible" but for a last line break), wherever a match
+    may be.
     """
     if "{" not in pattern:  # nearly always
         return None
-    tree = anchored(parse(pattern, "json-schema"), search=True)
+    if not surely and pattern.endswith("$"):
+        pattern = pattern[:-1] + r"\Z"
+    tree = anchored(parse(pattern, "json-schema" if surely else "json-schema-possible", compile_time), search=True)
     if not isinstance(tree, Times):
         return None
     node = folded(tree)
@@ -107,13 +129,14 @@ def num_positions(tree: Node, limit: int) -> int:
     return total
 
 
-def _expression(tree: Node) -> Expression | None:
+def _expression(tree: Node, compile_time: CompileTime) -> Expression | None:
     """The expression of a tree, or None if it holds an assertion. Iterative, operands on a stack."""
     tasks: list[tuple[Node, bool]] = [(tree, False)]
     done: list[Expression] = []
     texts: dict[Node, Expression] = {}
     while tasks:
         node, is_ready = tasks.pop()
+        compile_time.check_here()
         if isinstance(node, CharSet):
             if node not in texts:
                 texts[node] = _one_character(node)
@@ -178,7 +201,9 @@ def _counted_run(node: Times) -> Expression | None:
 
 def folded(node: Times) -> Times:
     """`(x{a,b}){c,d}` as `x{ac,bd}` where no number of times between these is left out."""
-    while isinstance(node.item, Times) and node.maximum != 0:
+    for _ in range(MOST_FOLDED):
+        if not isinstance(node.item, Times) or node.maximum == 0:
+            break
         low, high = node.item.minimum, node.item.maximum
         fewest = max(node.minimum, 1)
         skips = node.minimum == 0 and low > 1

@@ -4,7 +4,7 @@ Two dialects: "python" (the `re` module: \\w \\d \\s in Unicode) and "json-schem
 Many validators read the latter with the former's engine. So in "json-schema" a class holds the characters that
 belong to it for both (`\\s` without U+FEFF, `\\W` without é), and what matches does so for either of them; in
 "json-schema-possible" those that belong to it for one of them, and what does not match does so for neither (so `$`
-also stands before a last line break). The dialects also differ in `[]`, `[^]`, `{,n}` and what `.` leaves out. In
+also stands before a last line break). The dialects also differ in `[]`, `[^]`, `{,n}`, and what `.` leaves out. In
 "python" and "json-schema" `$` is the very end of the text (or of a line under the m flag). Groups are only brackets
 here: names and numbers are read and dropped; lazy quantifiers mean the same set of texts as greedy ones.
 
@@ -15,11 +15,13 @@ The parser keeps its own stack: nesting depth costs memory, not Python's call st
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from ...errors import ConstraintTooLarge, InvalidRegex
+from ..compile_time import NO_LIMIT, CompileTime
 from ..text.alphabet import MAX_CODE_POINT, Interval, complement, normalised
 from ..text.unicode_sets import ASCII_WORD, Intervals, ignoring_case, unicode_word
 from .regex_escapes import read_escape, syntax_error
@@ -32,19 +34,30 @@ ECMA_LINE_BREAKS: Intervals = ((10, 10), (13, 13), (0x2028, 0x2029))
 
 MAX_PATTERN_LEN = 200_000
 MAX_REPEAT = 10_000_000
+MAX_MEMBERS = 10_000  # intervals of a class that are gathered before those that overlap are joined
 
 _PLAIN_RUN = re.compile(r"(?:[^\\.\[\](){}*+?|^$](?![*+?{]))+")  # characters that mean themselves, once
 _PLAIN_OPTIONS = re.compile(r"(?:[^\\.\[\](){}*+?|^$]+\|)+[^\\.\[\](){}*+?|^$]+(?=\)|\Z)")  # a|b|c and nothing else
 _REPEAT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
+_READ_TWICE = re.compile(r"\{,\d*\}|\[\^?\]", re.ASCII)
 _GROUP_NAME = re.compile(r"\w+")
 _FLAGS = re.compile(r"([imsxauL]*)(?:-([imsx]+))?([:)])")
 
 
-def parse(pattern: str, dialect: Dialect) -> Node:
+@functools.lru_cache(maxsize=8)  # several ask for the same one after another
+def parse(pattern: str, dialect: Dialect, compile_time: CompileTime = NO_LIMIT) -> Node:
     """The tree of a pattern; InvalidRegex with the offset if it does not parse."""
     if len(pattern) > MAX_PATTERN_LEN:
         raise ConstraintTooLarge(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_LEN} are read")
-    return _Parser(pattern, dialect).parse()
+    return _Parser(pattern, dialect, compile_time).parse()
+
+
+def is_read_twice(pattern: str) -> bool:
+    """Whether Python and ECMA-262 might take some of the pattern's characters for different things.
+
+    `[^]a]` is one character for one of them and two for the other, `a{,2}` a repetition or the text itself.
+    """
+    return _READ_TWICE.search(pattern) is not None
 
 
 @dataclass(slots=True)
@@ -79,8 +92,9 @@ def _looks_on(atom: Node) -> bool:
 
 
 class _Parser:
-    def __init__(self, pattern: str, dialect: Dialect) -> None:
+    def __init__(self, pattern: str, dialect: Dialect, compile_time: CompileTime) -> None:
         self.pattern = pattern
+        self.time = compile_time
         self.is_python = dialect == "python"
         self.flags: frozenset[str] = frozenset()
         self.position = 0
@@ -96,6 +110,7 @@ class _Parser:
         levels = [_Level(0, self.flags, "group", [], [])]
         while self.position < len(pattern):
             c = pattern[self.position]
+            self.time.check_here()
             if c == "|":
                 self.position += 1
                 levels[-1].options.append(_concat(levels[-1].parts))
@@ -232,7 +247,7 @@ class _Parser:
         if c != "{":
             return None
         match = _REPEAT.match(self.pattern, self.position)
-        if match is None or not (match[1] or (match[3] and self.is_python)):
+        if match is None or not (match[1] or (match[2] and self.is_python)):
             return None  # a literal brace
         if len(match[1]) > 9 or len(match[3]) > 9:
             raise ConstraintTooLarge(
@@ -310,6 +325,9 @@ class _Parser:
                 self.position += 1
                 break
             first = False
+            self.time.check_here()
+            if len(members) > MAX_MEMBERS:
+                members = normalised(members)
             low = self._class_member()
             if (
                 pattern.startswith("-", self.position)

@@ -17,8 +17,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa, explore
+from ..text.dfa_kernels import distances
 from ..text.unicode_sets import ASCII_WORD, Intervals
 from .nfa import ANY_TEXT, ASSERT, LOOK, MATCH, SET, Nfa, build, universal_nodes
 from .regex_tree import Assertion, Concat, Either, Look, Node, Times
@@ -47,10 +49,11 @@ class Threads:
     `ahead_ids[number][k]`, which must accept the rest of the text.
     """
 
-    def __init__(self, nfa: Nfa, depth: int, before: int = AT_START) -> None:
+    def __init__(self, nfa: Nfa, compile_time: CompileTime, depth: int, before: int = AT_START) -> None:
         if depth > MAX_LOOK_DEPTH:
             raise ConstraintTooLarge(f"look-arounds are nested more than {MAX_LOOK_DEPTH} deep")
         self.nfa = nfa
+        self.time = compile_time
         self.before = before
         self.universal_nodes = universal_nodes(nfa)
         self.work = 0
@@ -59,7 +62,8 @@ class Threads:
         self.ahead_ids: dict[int, list[int]] = {}
         self.behind_ids: dict[int, int] = {}
         for number, look in enumerate(nfa.looks):
-            found = _look_automata(look, depth)
+            found = _look_automata(look, compile_time, depth)
+            compile_time.check_here()
             first = len(machines)
             machines += found
             if look.is_ahead:
@@ -80,13 +84,18 @@ class Threads:
         classes = np.arange(alphabet.num_classes)
         maps: list[Ints] = []
         for machine in machines:
+            compile_time.check_here()
             alphabet, mine, theirs = alphabet.refine(machine.alphabet)
             classes = classes[mine]
             maps = [known[mine] for known in maps] + [theirs]
         self.alphabet = alphabet
-        self.tables = [machine.table[:, m].tolist() for machine, m in zip(machines, maps, strict=True)]
+        self.tables: list[list[list[int]]] = []
+        self.universal: list[frozenset[int]] = []
+        for machine, classes_of_machine in zip(machines, maps, strict=True):
+            compile_time.check_here()
+            self.tables.append(machine.table[:, classes_of_machine].tolist())
+            self.universal.append(_universal_states(machine))
         self.machines = machines
-        self.universal = [_universal_states(machine) for machine in machines]
         sets = [set(m) for m in members]
         self.has_class = [[c in s for c in classes.tolist()] for s in sets[:-3]]
         kinds = dict.fromkeys(range(alphabet.num_classes), OTHER)
@@ -110,6 +119,7 @@ class Threads:
 
     def read(self, class_id: int, threads: list[Thread], behinds: tuple[int, ...]) -> Subset:
         """The subset after a character of the class, from threads at SET nodes (others cannot read)."""
+        self.time.check_here()
         arg, next_node = self.nfa.arg, self.nfa.next_node
         moved: set[Thread] = set()
         for node, obligations in threads:
@@ -148,6 +158,7 @@ class Threads:
         pending = list(threads)
         arrived: list[Thread] = []
         while pending:
+            self.time.check_here()
             thread = pending.pop()
             node, obligations = thread
             kind = nfa.kind[node]
@@ -190,16 +201,16 @@ class Threads:
         )
 
 
-def _look_automata(look: Look, depth: int) -> list[Dfa]:
+def _look_automata(look: Look, compile_time: CompileTime, depth: int) -> list[Dfa]:
     """Ahead: what the rest of the text must be, for each kind of character before (one for all if it is the
     same). Behind: what the text so far must be; what follows cannot be seen from there."""
-    nfa = build(Concat((look.body, ANY_TEXT) if look.is_ahead else (ANY_TEXT, look.body)))
+    nfa = build(Concat((look.body, ANY_TEXT) if look.is_ahead else (ANY_TEXT, look.body)), compile_time)
     if not nfa.assertions and not nfa.looks:
-        found = [plain_dfa(nfa)]
+        found = [plain_dfa(nfa, compile_time)]
     elif look.is_ahead and any("end" not in kind for kind, _ in _assertions(look.body)):
-        found = [Threads(nfa, depth + 1, kind).dfa() for kind in KINDS_BEFORE]
+        found = [Threads(nfa, compile_time, depth + 1, kind).dfa() for kind in KINDS_BEFORE]
     else:
-        found = [Threads(nfa, depth + 1).dfa()]
+        found = [Threads(nfa, compile_time, depth + 1).dfa()]
     return [machine.complement_utf8() if look.is_negative else machine for machine in found]
 
 
@@ -217,14 +228,9 @@ def _assertions(tree: Node) -> Iterator[tuple[str, Intervals]]:
 
 
 def _universal_states(machine: Dfa) -> frozenset[int]:
-    """The states from which every text is accepted."""
-    candidates = {state for state in range(1, machine.num_states) if machine.accepting[state]}
-    table = machine.table[:, 1:].tolist()
-    while True:
-        kept = {state for state in candidates if all(target in candidates for target in table[state])}
-        if kept == candidates:
-            return frozenset(kept)
-        candidates = kept
+    """The states from which every text is accepted: those from which nothing leads to an end that is none."""
+    refuses = ~machine.accepting | (machine.table[:, 1:] == 0).any(axis=1)
+    return frozenset(np.flatnonzero(distances(machine.table, refuses)[1:] < 0) + 1)
 
 
 def _holds(assertion: str, intervals: Intervals, before: int, following: int) -> bool:

@@ -30,6 +30,7 @@ def schema_grammar(
     whitespace: Whitespace,
     spell: Spell,
     compile_time: CompileTime,
+    prefix: str,
     *,
     style: str = "json",
 ) -> Grammar:
@@ -37,6 +38,7 @@ def schema_grammar(
 
     Args:
         spell: spells marks of XML.
+        prefix: begins the names of its rules.
         style: if the format names none.
     """
     style = form.get("style", style)
@@ -55,6 +57,7 @@ def schema_grammar(
         "key_order": order,
         "extra_keys": extra,
         "compile_time": compile_time,
+        "prefix": prefix,
     }
 
     def grammar() -> Grammar:
@@ -82,10 +85,9 @@ def any_text(form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
     if not ends:
         return Embed(without_marks(excludes).intersect(Dfa.length(0, longest)))
     options: list[Expression] = []
-    for end in ends:
-        enough = Dfa.length(0, longest + len(end))
-        others = (*excludes, *(other for other in ends if other != end))
-        options.extend(Embed(text.intersect(enough)) for text in up_to_end((end,), others))
+    for ended, text in up_to_marks(ends, excludes):
+        enough = longest + max(len(end) for end in ended if end in ends)
+        options.append(Embed(text.intersect(Dfa.length(0, enough))))
     return alternation(*options)
 
 
@@ -96,9 +98,12 @@ def without_marks(marks: Sequence[str]) -> Dfa:
 
 def up_to_end(ends: Strings, excludes: Strings) -> list[Dfa]:
     """Free text with its end: at the first of `ends`, if there are any, and without `excludes`."""
-    if not ends:
-        return [without_marks(excludes)]
+    return [text for _, text in up_to_marks(ends, excludes)] if ends else [without_marks(excludes)]
+
+
+def up_to_marks(ends: Strings, excludes: Strings) -> list[tuple[frozenset[str], Dfa]]:
+    """The same by the marks that are complete at its end, some of `ends` among them."""
     marks = tuple(dict.fromkeys((*ends, *excludes)))
     # an end that is excluded is still the end; another exclusion that is complete at the same character forbids it
     forbidden = frozenset(excludes) - frozenset(ends)
-    return [text_until(marks, ended) for ended in first_marks(marks) if ended.isdisjoint(forbidden)]
+    return [(ended, text_until(marks, ended)) for ended in first_marks(marks) if ended.isdisjoint(forbidden)]

@@ -58,6 +58,8 @@ def read_pairs(form: Mapping[str, Any], place: str, what: str) -> list[tuple[str
         is_pair = isinstance(rule, (list, tuple)) and len(rule) == 2
         if not is_pair or (what != "a token" and not (isinstance(rule[0], str) and rule[0])):
             raise InvalidStructuralTag(f"structural tag, {inner}: expected [{what}, a format]", pointer=inner)
+        if isinstance(rule[0], str):
+            check_spelt(rule[0], f"{inner}/0")
         found.append((inner, rule[0], rule[1]))
     return found
 
@@ -79,7 +81,7 @@ def read_string(form: Mapping[str, Any], key: str, place: str) -> str:
             "(a token can be named as the begin and the end of a tag, and as a format of its own)",
             pointer=f"{place}/{key}",
         )
-    return value
+    return check_spelt(value, f"{place}/{key}")
 
 
 def read_strings(form: Mapping[str, Any], key: str, place: str) -> Strings:
@@ -88,7 +90,16 @@ def read_strings(form: Mapping[str, Any], key: str, place: str) -> Strings:
         raise InvalidStructuralTag(f"structural tag, {place}/{key}: expected texts", pointer=f"{place}/{key}")
     if key != "end" and "" in values:
         raise InvalidStructuralTag(f"structural tag, {place}/{key}: a text is empty", pointer=f"{place}/{key}")
-    return tuple(values)
+    return tuple(check_spelt(value, f"{place}/{key}") for value in values)
+
+
+def check_spelt(text: str, place: str) -> str:
+    """The text, unless it has half a surrogate pair in it, which no UTF-8 spells."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidStructuralTag(
+            f"structural tag, {place}: {text!r} has half a surrogate pair in it, which cannot be written", pointer=place
+        )
+    return text
 
 
 def read_flag(form: Mapping[str, Any], key: str, place: str, default: bool = False) -> bool:

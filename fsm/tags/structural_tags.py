@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...errors import InvalidStructuralTag
+from ...errors import ConstraintTooLarge, InvalidStructuralTag
 from ..any_json import Whitespace
 from ..compile_time import CompileTime
 from ..grammars import text_to_grammar
@@ -100,17 +100,20 @@ class _Compiler:
         self.whitespace: Whitespace = whitespace
         self.tokens = SpecialTokens(spell_special)
         self.rules: dict[str, Expression] = {}
+        self.within: dict[str, tuple[str, Callable[[str], str] | None]] = {}  # by the prefix of the rules of a grammar
         self.depth = 0
 
     def grammar(self, description: object) -> Grammar:
         top = read_object(description, "")
         if "structures" in top:
-            self.rules[START] = self.triggered_tags(read_older_form(top), "", (), tags_key="structures")
+            older = read_older_form(top)
+            tags = _placed("/structures", lambda: self.triggered_tags(older, "", (), tags_key="structures"))
+            self.rules[START] = tags
         elif "format" in top:
             self.rules[START] = self.format(top["format"], "/format", ())
         else:
             raise InvalidStructuralTag("structural tag: it has neither 'format' nor 'structures'", pointer="")
-        return Grammar(self.rules, START)
+        return Grammar(self.rules, START, pointer_of=self.pointer_of)
 
     # ---------------------------------------------------------------- formats
 
@@ -128,13 +131,24 @@ class _Compiler:
             raise InvalidStructuralTag(f"structural tag, {place}: nested deeper than {MAX_NESTING}", pointer=place)
         self.time.check(place, f"structural tag, {place}")
         self.depth += 1
-        expression = compile_format(self, form, place, ends)
+        expression = _placed(place, lambda: compile_format(self, form, place, ends))
         self.depth -= 1
         return expression
 
     def json_schema(self, form: Mapping[str, Any], place: str, ends: Strings, *, style: str = "json") -> Expression:
-        grammar = schema_grammar(form, place, self.whitespace, self.tokens.spell, self.time, style=style)
-        return _followed(self.adopted(grammar), ends)
+        prefix = f"{len(self.rules)} "
+        grammar = schema_grammar(form, place, self.whitespace, self.tokens.spell, self.time, prefix, style=style)
+        self.rules.update(grammar.rules)
+        self.within[prefix] = f"{place}/json_schema", grammar.pointer_of
+        return _followed(Rule(grammar.start), ends)
+
+    def pointer_of(self, rule: str) -> str:
+        """The JSON pointer of what a rule comes from."""
+        kind, _, rest = rule.partition(" ")
+        if not kind.isdigit():
+            return next((part for part in rest.split(" ") if part.startswith("/")), "")
+        place, inner = self.within.get(f"{kind} ", ("", None))
+        return place + (inner(rule) if inner is not None else "")
 
     def qwen_xml_parameter(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         """An older name of `json_schema` in this style."""
@@ -142,12 +156,12 @@ class _Compiler:
 
     def regex(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         pattern = read_string(form, "pattern", place)
-        return _followed(within(f"{place}/pattern", lambda: regex_to_expression(pattern)), ends)
+        return _followed(within(f"{place}/pattern", lambda: regex_to_expression(pattern, compile_time=self.time)), ends)
 
     def text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         text = read_string(form, "grammar", place)
         grammar = within(f"{place}/grammar", lambda: text_to_grammar(text, compile_time=self.time))
-        return _followed(self.adopted(grammar), ends)
+        return _followed(self.adopted(grammar, f"{place}/grammar"), ends)
 
     def sequence(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         elements = read_array(form, "elements", place)
@@ -350,9 +364,10 @@ class _Compiler:
         listed = sequence(tag, more)
         return _followed(listed if read_flag(form, "at_least_one", place) else optional(listed), ends)
 
-    def adopted(self, grammar: Grammar) -> Expression:
+    def adopted(self, grammar: Grammar, place: str) -> Expression:
         """A rule of ours that writes what another grammar writes."""
         prefix = f"{len(self.rules)} "
+        self.within[prefix] = place, None
         for name, body in grammar.rules.items():
             self.rules[prefix + name] = renamed(body, prefix)
         return Rule(prefix + grammar.start)
@@ -380,6 +395,16 @@ _FORMATS: dict[str, Callable[[_Compiler, Mapping[str, Any], str, Strings], Expre
     "token_dispatch": _Compiler.token_dispatch,
     "dispatch": _Compiler.dispatch,
 }
+
+
+def _placed(place: str, compile_format: Callable[[], Expression]) -> Expression:
+    """Compiles a format; an error of an automaton that knows no place gets that of the format."""
+    try:
+        return compile_format()
+    except ConstraintTooLarge as error:
+        if error.pointer or str(error).startswith("structural tag, "):
+            raise
+        raise ConstraintTooLarge(f"structural tag, {place}: {error}", pointer=place) from error
 
 
 def _followed(expression: Expression, ends: Strings) -> Expression:

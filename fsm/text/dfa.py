@@ -14,15 +14,15 @@ It does not know patterns, JSON Schema or tokens. Nothing here is written to aft
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import compress
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ...errors import ConstraintTooLarge
 from .alphabet import MAX_CODE_POINT, Alphabet, Bools, Ints
-from .dfa_kernels import BOTH, EITHER, FIRST, distances, joined_classes, meet, product, trimmed
-from .json_strings import JsonStrings
+from .dfa_kernels import BOTH, EITHER, FIRST, distances, joined_classes, meet, product, takes, trimmed
 from .language import byte_row
 from .minimal_kernels import alike_states
 
@@ -66,19 +66,14 @@ class Dfa:
         table = np.ascontiguousarray(table, np.int32)
         table, accepting, distance, start = trimmed(table, np.ascontiguousarray(accepting), start)
         if not start:
-            return cls._nothing(alphabet)
+            return _nothing()
         alphabet, table = _join_classes(alphabet, table)
         return cls(alphabet, table, accepting, int(start), distance)
 
-    @classmethod
-    def _nothing(cls, alphabet: Alphabet) -> Dfa:
-        alphabet = alphabet.coarsen(np.minimum(np.arange(alphabet.num_classes), 1).astype(np.int32), 2)
-        return cls(alphabet, np.zeros((1, 2), np.int32), np.zeros(1, np.bool_), 0)
-
-    @classmethod
-    def nothing(cls) -> Dfa:
-        """The empty language."""
-        return cls._nothing(Alphabet.from_sets([])[0])
+    @staticmethod
+    def nothing() -> Dfa:
+        """The empty language (one shared object)."""
+        return _nothing()
 
     @classmethod
     def of_live_table(cls, alphabet: Alphabet, table: Ints, accepting: Bools, start: int) -> Dfa:
@@ -129,10 +124,15 @@ class Dfa:
                 text = text.decode()
             except UnicodeDecodeError:
                 return False
-        state = self.start_state
-        for class_id in self.alphabet.classes_of(text):
-            state = int(self.table[state, class_id])
-        return bool(self.accepting[state])
+        return bool(self.among((text,)))
+
+    def among(self, texts: Sequence[str]) -> list[str]:
+        """Those of the texts that belong to the language."""
+        points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.int32)
+        lens = np.array([len(text) for text in texts], np.int64)
+        alphabet = self.alphabet
+        found = takes(alphabet.starts, alphabet.classes, self.table, self.accepting, self.start_state, points, lens)
+        return list(compress(texts, found.tolist()))
 
     # ---------------------------------------------------------------- questions
 
@@ -276,7 +276,7 @@ class Dfa:
         starts = np.array([self.start_state, other.start_state], np.int32)
         needed = {BOTH: starts.all(), EITHER: starts.any(), FIRST: starts[0] > 0}[alive]
         if not needed:
-            return self._nothing(alphabet)
+            return _nothing()
         table, pairs = product(self.table, other.table, mine, theirs, starts, alive, MAX_STATES)
         if len(table) == 0:
             raise ConstraintTooLarge(
@@ -316,10 +316,6 @@ class Dfa:
         start = int(blocks[self.start_state])
         return Dfa(alphabet, table, self.accepting[members], start, self.distance[members])
 
-    def json_string(self) -> JsonStrings:
-        """The texts as JSON strings, each spelt in exactly one way, that of json.dumps(ensure_ascii=False)."""
-        return JsonStrings(self)
-
 
 def explore(
     alphabet: Alphabet,
@@ -332,7 +328,7 @@ def explore(
     """The Dfa whose states are hashable nodes found by `step(node) -> successor per class`."""
     numbers: dict[Node, int] = {dead: 0, start: 1}
     if start == dead:
-        return Dfa._nothing(alphabet)
+        return _nothing()
     nodes = [dead, start]
     rows = [[0] * alphabet.num_classes]
     for node in iter(_Growing(nodes)):
@@ -375,6 +371,12 @@ def _join_classes(alphabet: Alphabet, table: Ints) -> tuple[Alphabet, Ints]:
     if joined.shape == table.shape:
         return alphabet, table
     return alphabet.coarsen(numbers, joined.shape[1]), joined
+
+
+@functools.cache
+def _nothing() -> Dfa:
+    alphabet, _ = Alphabet.from_sets([])
+    return Dfa(alphabet, np.zeros((1, 2), np.int32), np.zeros(1, np.bool_), 0)
 
 
 @functools.cache

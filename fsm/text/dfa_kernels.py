@@ -121,6 +121,35 @@ def meet(
     return 0
 
 
+@kernel
+def takes(starts: Any, classes: Any, table: Any, accepting: Any, start: Any, points: Any, lens: Any) -> Any:
+    """bool[num_texts]: which texts an automaton accepts.
+
+    Args:
+        starts, classes: those of its alphabet.
+        start: its first state.
+        points, lens: the code points of all texts, one text after the other, and how many each of them has.
+    """
+    found = np.zeros(lens.shape[0], np.bool_)
+    begin = 0
+    for index in range(lens.shape[0]):
+        state = np.int64(start)
+        for at in range(begin, begin + lens[index]):
+            low, high = 0, starts.shape[0]
+            while high - low > 1:
+                middle = (low + high) >> 1
+                if starts[middle] <= points[at]:
+                    low = middle
+                else:
+                    high = middle
+            state = np.int64(table[state, classes[low]])
+            if state == 0:
+                break
+        found[index] = accepting[state]
+        begin += lens[index]
+    return found
+
+
 @inner_kernel
 def _slot(pairs: Any, slots: Any, a: Any, b: Any) -> Any:
     """The slot of the pair (a, b) in the open-addressing table: its own, or the free one where it belongs."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .alphabet import Ints
+from .dfa import Dfa
 from .language import byte_row
-
-if TYPE_CHECKING:
-    from .dfa import Dfa
 
 
 class JsonStrings:
     """The texts of a Dfa written as JSON strings, quotes included: a `Language`, without algebra of its own.
+
+    Each is spelt in exactly one way, that of json.dumps(ensure_ascii=False).
 
     The table is that of the texts with one more class, the bare quote, and two more states, before the opening
     and behind the closing one; escapes are a matter of spelling (`Alphabet.json_spelling`).

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ...errors import ConfigError
 from .. import memory as k
 from ..text.alphabet import Ints
+from .atoms import Atoms
 from .item_tokens import ItemTokens
 from .key_tokens import KeyTokens
 from .token_pairs import TokenPairs
@@ -133,6 +134,11 @@ class Vocabulary:
             if token:
                 found.setdefault(token, token_id)
         return found
+
+    @cached_property
+    def atoms(self) -> Atoms:
+        """The tokens that no shorter ones spell."""
+        return Atoms(self.ids)
 
     @cached_property
     def pairs(self) -> TokenPairs:

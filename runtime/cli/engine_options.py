@@ -153,7 +153,7 @@ def _engine_options(
             env="MAX_COMPILE_SECONDS",
             panel=PANEL,
         ),
-    ] = 10.0,
+    ] = 0.8,
     max_constraint_bytes: Annotated[
         int,
         option(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConstraintError, ConstraintTooLarge
-from ...fsm.compile_time import CompileTime
+from ...fsm.compile_time import MAX_SECONDS, CompileTime
 from ...fsm.json_schema import XmlMarks, raw_keys
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
@@ -27,8 +27,6 @@ from .tool_format import ToolFormat
 from .xml_arguments import XmlArguments
 
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
-MAX_SECONDS = 10.0
-"""CPU time to find out which parameters of a tool are text."""
 VALUES = frozenset({"const", "enum", "default", "examples"})  # keywords whose contents are data, not schemas
 
 

@@ -5,6 +5,7 @@ How long that takes, and in how much memory, is shown by `bench/bombs.py`; here 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from phloem.fsm.automaton.automaton import Automaton
 from phloem.fsm.compiler import Compiler, Limits
 from phloem.fsm.json_schema import schema_to_grammar
 from phloem.fsm.network.network import build_network
+from phloem.fsm.regex.regex import regex_to_expression
 
 from .vocabularies import BYTES
 
@@ -106,6 +108,18 @@ WRITABLE: dict[str, tuple[Any, bytes]] = {
         {"items": {"maxItems": 10**9, "items": {"type": "null"}}, "maxItems": 10**12},
         b"[[]]",
     ),
+    "lengths that leave the type open": (
+        {"anyOf": [{"minLength": 3 * n, "maxLength": 3 * n + 1} for n in range(2000)]},
+        b'{"a":"abcd"}',
+    ),
+    "a list of items that are fixed": (
+        {"prefixItems": [{"const": n} for n in range(20_000)], "minItems": 20_000},
+        json.dumps(list(range(20_000)), separators=(",", ":")).encode(),
+    ),
+    "different things to contain": (
+        {"allOf": [{"contains": {"const": n}} for n in range(9)], "items": {"type": "integer"}},
+        b"[8,7,6,5,4,3,2,1,0]",
+    ),
     "a pointer through all levels": (
         {"$ref": "#" + "/not" * 2000, **nested({"type": "null"}, 2000, lambda inner: {"not": inner})},
         b"null",
@@ -149,6 +163,11 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         "cases",
     ),
     "more items than anybody can write": ({"minItems": 10**9, "type": "array"}, ConstraintTooLarge, "/minItems"),
+    "more to contain than can be counted": (
+        {"allOf": [{"contains": {"minimum": n}} for n in range(40)]},
+        ConstraintTooLarge,
+        "/allOf/",
+    ),
     "many conditions": (
         {"allOf": [{"if": {"required": [f"k{i}"]}, "else": {"maxProperties": i}} for i in range(40)]},
         ConstraintTooLarge,
@@ -164,7 +183,7 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         InvalidSchema,
         "applies itself",
     ),
-    "tiny steps": ({"type": "number", "multipleOf": 1e-9, "maximum": 1e15}, UnsupportedSchema, "/multipleOf"),
+    "tiny steps": ({"type": "number", "multipleOf": 1e-300, "maximum": 1e15}, UnsupportedSchema, "/multipleOf"),
     "more items that must differ than anybody counts": (
         {"items": {"enum": [[i] for i in range(500)]}, "uniqueItems": True, "minItems": 400},
         UnsupportedSchema,
@@ -194,6 +213,10 @@ PATTERNS: dict[str, tuple[str, str]] = {
     "look-aheads that disagree": ("".join(f"(?=.{{{n}}}[^{chr(97 + n)}])" for n in range(20)) + ".*", "z" * 30),
     "look-behinds in a loop": ("(?:.(?<!a.{8}b))*", "ab" * 4),
     "anchors": ("^" * 50_000 + "a" + "$" * 50_000, "a"),
+    "look-aheads for texts that may end": ("(?:(?=.{0,60}$)[ab])*", "ab" * 5),
+    "options that each end in anything": ("(?:a.*|" * 2000 + "b" + ")" * 2000, "axy"),
+    "a class that says the same again and again": ("[" + r"\p{L}" * 3000 + "]", "é"),
+    "classes in any case": ("(?i)" + "".join(f"[{chr(256 + n)}-{chr(4000)}]?" for n in range(200)) + "ß", "ẞ"),
     "nested groups": ("(" * 30_000 + "a" + ")" * 30_000, "a"),
 }
 
@@ -247,6 +270,42 @@ REFUSED_GRAMMARS: dict[str, str] = {
 }
 
 
+def test_repetitions_of_repetitions_are_read_however_deep() -> None:
+    assert regex_to_expression("(?:" * 3000 + "ab" + "){0,2}" * 3000)
+
+
+def test_classes_that_tell_too_many_characters_apart_are_refused_at_their_place() -> None:
+    classes = "".join(f"[{chr(0x3400 + n)}-{chr(0x9000)}]" for n in range(6000))
+    with pytest.raises(ConstraintTooLarge, match="6001 different classes") as caught:
+        schema_to_grammar({"items": {"type": "string", "pattern": classes}})
+    assert caught.value.pointer == "/items/pattern"
+
+
+def test_marks_that_are_too_many_are_refused_at_their_place() -> None:
+    triggers = [f"<tool {n:030d}>" for n in range(2000)]
+    tags = [{"begin": trigger, "content": {"type": "any_text"}, "end": "</tool>"} for trigger in triggers]
+    for description, place in (
+        ({"format": {"type": "triggered_tags", "triggers": triggers, "tags": tags}}, "/format"),
+        ({"structures": [{**tag, "schema": True} for tag in tags], "triggers": triggers}, "/structures"),
+    ):
+        with pytest.raises(ConstraintTooLarge, match="marks in free text") as caught:
+            Compiler(BYTES).structural_tag(description)
+        assert caught.value.pointer == place
+
+
+def test_a_terminal_that_is_too_large_is_refused_by_its_name() -> None:
+    with pytest.raises(ConstraintTooLarge, match=r"grammar, terminal .* the pattern needs"):
+        Compiler(BYTES).grammar("start: WIDE+\nWIDE: /[ab]*a[ab]{30}/", "lark")
+
+
+def test_too_many_positions_are_refused_with_the_pointer_of_their_part() -> None:
+    keys = {f"{n}" + "k" * 1000: {"type": "null"} for n in range(1000)}
+    with pytest.raises(ConstraintTooLarge, match="unfolds to more than") as caught:
+        Compiler(BYTES).json_schema({"items": {"properties": keys}})
+    assert caught.value.pointer in ("", "/items")
+    assert str(caught.value).startswith("/")
+
+
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_grammars_that_explode_elsewhere_are_built(name: str) -> None:
     grammar, text = GRAMMARS[name]
@@ -290,3 +349,17 @@ def test_a_choice_of_many_options_is_one_of_them() -> None:
     automaton = Compiler(BYTES).choice(options).automaton
     assert automaton.is_accepting(automaton.advance_bytes(automaton.start, b"option 77"))
     assert not automaton.advance_bytes(automaton.start, b"option x")
+
+
+def test_a_text_that_is_read_in_too_many_ways_names_the_part_of_the_schema() -> None:
+    refs = definitions(120, {"type": "null"}, lambda ref: {"anyOf": [ref, {"items": ref}, {"items": {"items": ref}}]})
+    schema = {"properties": {"b": {"$ref": "#/$defs/d0"}}, "required": ["b"], "$defs": refs["$defs"]}
+    limits = Limits(max_automaton_bytes=6 << 20, max_compile_seconds=None)
+    cursor = Compiler(BYTES, limits=limits).json_schema(schema).cursor()
+    with pytest.raises(ConstraintTooLarge) as caught:
+        for byte in b'{"b":[[[[[[[[':
+            cursor.row()
+            assert cursor.advance(byte)
+        cursor.row()
+    assert caught.value.pointer.startswith(("/$defs/", "/properties/b"))
+    assert "of the text" in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -69,3 +70,19 @@ def test_many_threads_at_once_leave_it_on() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(pause, range(8)))
     assert gc.isenabled()
+
+
+def test_an_error_lets_go_of_what_was_made_up_to_there() -> None:
+    made: list[weakref.ref[threading.Event]] = []
+
+    def fail() -> None:
+        thing = threading.Event()
+        made.append(weakref.ref(thing))
+        raise ValueError
+
+    with pytest.raises(KeyError), put_off():
+        try:
+            fail()
+        except ValueError as error:
+            raise KeyError from error
+    assert made[0]() is None

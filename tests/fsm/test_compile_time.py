@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Limits
-from phloem.fsm.compile_time import CompileTime
+from phloem.fsm.compile_time import NO_LIMIT, CompileTime
 from phloem.fsm.grammars import text_to_grammar
 from phloem.fsm.json_schema import schema_to_grammar
 from phloem.fsm.network.network import build_network
+from phloem.fsm.regex.regex import regex_to_dfa, regex_to_expression
 from phloem.fsm.tags.structural_tags import structural_tag_to_grammar
 
 from .vocabularies import BYTES
@@ -41,9 +43,69 @@ def test_a_schema_is_left_off_at_the_part_that_comes_next() -> None:
 
 
 def test_rules_of_a_grammar_are_left_off_at_their_name() -> None:
-    grammar = schema_to_grammar({"items": {"items": {"type": "null"}}})
     with pytest.raises(ConstraintTooLarge, match=r"rule \S+: compiling took 1 s"):
-        build_network(grammar, after(1))
+        build_network(text_to_grammar(EBNF), after(1))
+
+
+def test_rules_of_a_schema_are_left_off_at_its_pointers() -> None:
+    inner = {"properties": {f"a{n}": {"items": {"minimum": n}} for n in range(3)}}
+    schema = {"properties": {"x": inner, "y": {"prefixItems": [inner, {"maximum": 3}]}}}
+    pointers = set()
+    for num_questions in itertools.count(1):
+        try:
+            build_network(schema_to_grammar(schema), after(num_questions))
+            break
+        except ConstraintTooLarge as error:
+            pointers.add(error.pointer)
+            assert str(error).startswith(f"{error.pointer or '/'}: compiling took")
+    assert {"/properties/x", "/properties/y", "/properties/x/properties/a2"} <= pointers
+
+
+PATTERN = r"(?i)(?:[b-d\p{Lu}](?=q[ab])(?<!7.)|x{2}|y\b)*"
+
+
+def growing() -> Iterator[int]:
+    """Numbers of questions: one by one at first, then by a quarter."""
+    number = 1
+    while True:
+        yield number
+        number += 1 + number // 4
+
+
+@pytest.mark.parametrize("reads", [regex_to_dfa, regex_to_expression])
+def test_a_pattern_is_left_off_wherever_it_is(reads: Callable[..., Any]) -> None:
+    """While it is read, made into a graph and followed thread by thread; with the pattern as its place."""
+    pattern = PATTERN + reads.__name__
+    for num_questions in growing():
+        try:
+            reads(pattern, compile_time=after(num_questions))
+            break
+        except ConstraintTooLarge as error:
+            assert str(error).startswith("pattern '(?i)(?:[b-d") and "raise max_compile_seconds" in str(error)
+    assert num_questions > 20
+
+
+def test_what_was_compiled_before_is_found_again_without_any_time() -> None:
+    pattern = PATTERN + "again"
+    assert regex_to_dfa(pattern, compile_time=NO_LIMIT) is regex_to_dfa(pattern, compile_time=after(0))
+
+
+@pytest.mark.parametrize("keyword", ["pattern", "patternProperties", "propertyNames"])
+def test_a_pattern_in_a_schema_is_left_off_at_its_pointer(keyword: str) -> None:
+    pattern = PATTERN + keyword
+    schema: dict[str, Any] = {keyword: {"pattern": pattern} if keyword == "propertyNames" else pattern}
+    if keyword == "patternProperties":
+        schema = {keyword: {pattern: {"minimum": 3}}, "type": "object"}
+    pointers = set()
+    for num_questions in growing():
+        try:
+            schema_to_grammar({"properties": {"a": schema}}, compile_time=after(num_questions))
+            break
+        except ConstraintTooLarge as error:
+            assert str(error).startswith("/"), error
+            pointers.add(error.pointer.replace(pattern, "*"))
+    place = {"pattern": "pattern", "patternProperties": "patternProperties/*", "propertyNames": "propertyNames/pattern"}
+    assert f"/properties/a/{place[keyword]}" in pointers
 
 
 EBNF = (

@@ -57,6 +57,9 @@ def test_choices_with_common_beginnings_and_odd_characters() -> None:
     assert all(accepts(constraint, option) for option in options) and not accepts(constraint, "b")
     with pytest.raises(errors.EmptyLanguage):
         Compiler(BYTES).choice([])
+    with pytest.raises(errors.EmptyLanguage, match="surrogate") as caught:
+        Compiler(BYTES).choice(["a", "b\ud800"])
+    assert caught.value.pointer == "/1"
 
 
 def test_json_styles() -> None:

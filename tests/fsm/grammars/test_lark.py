@@ -124,6 +124,10 @@ def words(alphabet: str, longest: int) -> list[str]:
         ('start: A? (B A?)*\nA: "a"\nB.2: "b" | "bb"\n%ignore "c"+', "abc"),
         ('start: (NL | A)+\nNL: "\\n"\nA: "a"\n%ignore / +/\n%ignore /#[^\\n]*/', "a#\n "),
         ('start: "a" SP "a"\nSP: " "\n%ignore / +/', "a "),
+        ("start: A\nA: / ?a/\n%ignore / /", " a"),
+        ("start: A | C\nA: /.{2}b/\nC: /c/\n%ignore /b/\n%ignore /ab?/", "abc"),
+        ("start: C?\nC: /c/\n%ignore /ab?a.|ab?/", "abc"),
+        ("start: A*\nA: /a[ab]/\n%ignore /a/\n%ignore /b+/", "ab"),
         ("start: | A\nA: /a/", "a"),
         ('start: "(" start ")" | [start] "x"', "()x"),
         ('start: A ("+" A)*\nA: /[a-b]/\n   | "ab"\n   // comment\n%ignore " "', "ab+ "),
@@ -146,7 +150,8 @@ def grammars(draw: st.DrawFn) -> str:
         for name in ("start", "x")
     ]
     lines += [f"{name}: {pattern}" for name, pattern in terminals.items()]
-    return "\n".join([*lines, *(["%ignore /c+/"] if draw(st.booleans()) else [])])
+    ignored = st.lists(st.sampled_from(["/c+/", "/c/", "/ca?/", "/b/", "A"]), max_size=2, unique=True)
+    return "\n".join([*lines, *(f"%ignore {pattern}" for pattern in draw(ignored))])
 
 
 @settings(max_examples=80, deadline=None)
@@ -258,6 +263,8 @@ def test_common_terminals_mean_what_larks_mean() -> None:
         ('start: %json {"type": "wizard"}', "line 1, column 8"),
         ("start: /[^\\s\\S]/", "matches nothing"),
         ("start A", "expected ':' behind 'start'"),
+        ('start: (-> "0".."9")', "line 1, column 9: an alias is"),
+        ('start: "a" ->', "an alias is"),
     ],
 )
 def test_mistakes_are_named_with_their_place(text: str, words: str) -> None:

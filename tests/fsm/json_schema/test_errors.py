@@ -13,7 +13,7 @@ import pytest
 
 from phloem.errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, InvalidSchema, UnsupportedSchema
 from phloem.fsm import Compiler
-from phloem.fsm.json_schema import schema_to_grammar
+from phloem.fsm.json_schema import KeyOrder, schema_to_grammar
 from phloem.fsm.json_schema.sites import KEYWORDS
 from phloem.fsm.network.network import build_network
 
@@ -63,6 +63,7 @@ def test_any_value_of_a_keyword_is_read_or_refused_at_its_place(keyword: str) ->
                     assert error.pointer.startswith(f"{place}/{keyword}"), (schema, error)
 
 
+DRAFT_3 = "http://json-schema.org/draft-03/schema#"
 INVALID: list[tuple[str, Any, str, str]] = [
     ("type", {"type": "int"}, "/type", "the types are"),
     ("a type in a list", {"type": ["string", "int"]}, "/type/1", "the types are"),
@@ -108,10 +109,14 @@ UNSUPPORTED: list[tuple[str, Any, str, str]] = [
     ("a pattern that is not regular", {"patternProperties": {r"(a)\1": {}}}, r"/patternProperties/(a)\1", "\\\\1"),
     (
         "unique items that may run out",
-        {"items": {"uniqueItems": True, "type": "array", "minItems": 2, "items": {"enum": [[], {}, [1]]}}},
+        {"items": {"uniqueItems": True, "type": "array", "minItems": 4, "items": {"enum": [[], {}, [1]]}}},
         "/items/uniqueItems",
         "fewer unique items",
     ),
+    ("what only draft 3 knows", {"$schema": DRAFT_3, "properties": {"a": {"type": "string", "disallow": "string"}}},
+     "/properties/a/disallow", "write not"),
+    ("the same in a resource", {"$defs": {"a": {"$id": "http://a.b/c", "$schema": DRAFT_3, "divisibleBy": 2}},
+                                "$ref": "#/$defs/a"}, "/$defs/a/divisibleBy", "write multipleOf"),
     ("a number of too many digits", {"minimum": 10**500}, "/minimum", "400 digits"),
     ("a key of many", {"not": {"patternProperties": {"^[a-z]{2}$": False}}}, "/not", "name the keys"),
     (
@@ -120,7 +125,7 @@ UNSUPPORTED: list[tuple[str, Any, str, str]] = [
         "",
         "minProperties",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "schema", "pointer", "words"), UNSUPPORTED, ids=[case[0] for case in UNSUPPORTED])
@@ -130,11 +135,26 @@ def test_what_cannot_be_enforced_is_said_with_its_place(name: str, schema: Any, 
     assert caught.value.pointer == pointer
 
 
+def test_what_only_draft_3_knows_is_an_annotation_elsewhere_and_a_name_among_names() -> None:
+    compile_({"divisibleBy": 2, "extends": {}})
+    compile_({"$schema": DRAFT_3, "properties": {"extends": {"enum": [{"disallow": 1}]}}})
+
+
 @pytest.mark.parametrize("keyword", ["minLength", "minItems", "minProperties", "minContains"])
 def test_counts_that_no_text_reaches_are_refused(keyword: str) -> None:
     with pytest.raises(ConstraintTooLarge, match="no text can be so long") as caught:
         compile_({"contains": {}, keyword: 2**40})
     assert caught.value.pointer == f"/{keyword}"
+
+
+@pytest.mark.parametrize("key_order", ["schema", "any"])
+def test_texts_that_are_too_long_together_are_named_by_the_place_of_most_of_them(key_order: KeyOrder) -> None:
+    long = ["x" * 600_000, "y" * 600_000]
+    for part, place in (({"enum": long}, ""), ({"properties": dict.fromkeys(long, True)}, "/items")):
+        schema = {"properties": {"a": {"type": "string"}, "b": {"items": part}}}
+        with pytest.raises(ConstraintTooLarge, match=r"^/properties/b.*: the constraint unfolds to more") as caught:
+            Compiler(BYTES).json_schema(schema, key_order=key_order)
+        assert caught.value.pointer == f"/properties/b{place}"
 
 
 @pytest.mark.parametrize("keyword", ["maxLength", "maxItems", "maxProperties"])

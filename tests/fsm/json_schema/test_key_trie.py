@@ -11,6 +11,7 @@ from phloem.fsm.automaton.automaton import Automaton
 from phloem.fsm.json_schema.key_trie import any_text_except, strings_but
 from phloem.fsm.network.expression import Embed, Grammar
 from phloem.fsm.network.network import build_network
+from phloem.fsm.text.json_strings import JsonStrings
 
 from ..vocabularies import BYTES
 
@@ -25,7 +26,7 @@ def automaton(language: object) -> Automaton:
 @given(st.frozensets(TEXTS, min_size=1, max_size=6), st.lists(TEXTS, max_size=5))
 @example(frozenset(("", "a", "ab", "b_a")), ["", "a", "aa", "ab", "abb", "b_", "b_a", 'a"', "é"])
 def test_other_strings_are_all_but_the_excluded_ones(excluded: frozenset[str], texts: list[str]) -> None:
-    quick, slow = automaton(strings_but(excluded)), automaton(any_text_except(excluded).json_string())
+    quick, slow = automaton(strings_but(excluded)), automaton(JsonStrings(any_text_except(excluded)))
     for text in (*texts, *excluded):
         spelt = json.dumps(text, ensure_ascii=False).encode()
         assert quick.is_accepting(quick.advance_bytes(quick.start, spelt)) == (text not in excluded)
@@ -41,7 +42,7 @@ def test_other_strings_are_all_but_the_excluded_ones(excluded: frozenset[str], t
 @settings(deadline=None)
 @given(st.frozensets(TEXTS, min_size=1, max_size=4))
 def test_other_strings_look_like_their_automaton(excluded: frozenset[str]) -> None:
-    quick, slow = strings_but(excluded), any_text_except(excluded).json_string()
+    quick, slow = strings_but(excluded), JsonStrings(any_text_except(excluded))
     assert quick.start == slow.start and quick.shortest() == slow.shortest()
     pending, seen = [quick.start], {quick.start}
     while pending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -112,6 +113,45 @@ def test_uneven_steps_are_what_floats_and_decimals_both_take_for_multiples(step:
             assert accepted, text
 
 
+STEPS = [0.7, 0.07, 0.35, 1.1, 33.3, 1e-6, 1e-8, 2e-6, 0.00501, 12.5, 0.125]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(STEPS), st.integers(0, 10**19), st.sampled_from([1, 2, 4, 1000]), st.booleans())
+def test_large_numbers_are_multiples_only_if_floats_and_decimals_say_so(
+    step: float, index: int, parts: int, is_negative: bool
+) -> None:
+    exact = Fraction(str(Decimal(repr(step))))
+    automaton, judge = constraint_of({"multipleOf": step}), judge_of({"multipleOf": step})
+    refusing = constraint_of({"type": "number", "not": {"multipleOf": step}})
+    for value in (Fraction(index, parts), Fraction(index * exact.numerator, parts), index * exact / 10**6):
+        text = ("-" if is_negative else "") + format(Decimal(value.numerator) / value.denominator, "f")
+        number = json.loads(text)
+        readings = {Fraction(text) % exact == 0, judge.is_valid(number), judge.is_valid(float(text))}
+        assert not accepts(automaton, text) or readings == {True}, text
+        assert not accepts(refusing, text) or readings == {False}, text
+
+
+def test_large_whole_numbers_are_multiples_of_fractions() -> None:
+    for step, text in (
+        (1e-8, "12391239123"), (1e-8, "0.00001234"), (0.001, str(2**53)), (0.001, "1234.56"), (0.5, str(2**59 + 1)),
+        (0.7, "14"), (0.7, "700000000000000000"), (1e-6, "0.000001"), (1e-6, "59.327"),
+    ):  # fmt: skip
+        assert accepts(constraint_of({"multipleOf": step}), text), (step, text)
+    assert accepts(constraint_of({"multipleOf": 0.001, "minimum": 2**53}), str(2**53 + 1))
+    assert not accepts(constraint_of({"multipleOf": 0.7}), "21")  # 30.000000000000004 in floats
+
+
+def test_few_multiples_between_bounds_are_all_tried() -> None:
+    schema = {"multipleOf": 0.01, "minimum": 99999.5, "maximum": 100000.25}
+    automaton, judge = constraint_of(schema), judge_of(schema)
+    for index in range(9999940, 10000040):
+        number = index / 100
+        assert accepts(automaton, json.dumps(number)) == judge.is_valid(number), number
+    with pytest.raises(EmptyLanguage):  # in floats 999999.19 / 0.01 is 99999918.99999999
+        constraint_of({"type": "number", "multipleOf": 0.01, "minimum": 999999.19, "maximum": 999999.19})
+
+
 def test_what_the_readings_judge_differently_is_neither_a_multiple_nor_none() -> None:
     for schema in ({"multipleOf": 0.01}, {"not": {"multipleOf": 0.01}}, {"enum": [0.07], "multipleOf": 0.01}):
         if "enum" in schema:
@@ -125,6 +165,15 @@ def test_many_steps_go_by_the_remainder() -> None:
     schema = {"multipleOf": 33, "not": {"anyOf": [{"multipleOf": step} for step in (8, 7, 5, 12)]}}
     automaton, judge = constraint_of(schema), judge_of(schema)
     for number in [*range(-3000, 3000), *range(10**9, 10**9 + 500)]:
+        assert accepts(automaton, str(number)) == judge.is_valid(number), number
+
+
+@pytest.mark.parametrize("bounds", [{}, {"minimum": -20}, {"exclusiveMaximum": 35}, {"minimum": -40, "maximum": 40}])
+def test_which_multiples_exclude_each_other_goes_by_the_remainder(bounds: dict[str, int]) -> None:
+    options = [{"multipleOf": 6}, {"multipleOf": 4}, {"multipleOf": 3, "not": {"multipleOf": 2}}, {"multipleOf": 26}]
+    schema = {"type": "integer", "oneOf": [{**option, **bounds} for option in options], "not": {"multipleOf": 5}}
+    automaton, judge = constraint_of(schema), judge_of(schema)
+    for number in range(-400, 400):
         assert accepts(automaton, str(number)) == judge.is_valid(number), number
 
 

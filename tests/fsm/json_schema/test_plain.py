@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -96,3 +97,30 @@ def test_a_required_key_that_cannot_be_is_a_contradiction() -> None:
     schema = {"type": "object", "properties": {"a": True}, "required": ["b"], "additionalProperties": False}
     with pytest.raises(EmptyLanguage):
         Compiler(BYTES).json_schema(schema)
+
+
+CONSTANTS = st.recursive(
+    st.sampled_from([None, True, 1, 2.5, "", "é"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "b", "é"]), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def orders(value: Any) -> list[str]:
+    """All ways to write a value, its keys in any order."""
+    if isinstance(value, list):
+        return [f"[{','.join(items)}]" for items in product(*map(orders, value))]
+    if isinstance(value, dict):
+        members = [[f"{json.dumps(k, ensure_ascii=False)}:{text}" for text in orders(v)] for k, v in value.items()]
+        return [f"{{{','.join(each)}}}" for order in permutations(members) for each in product(*order)]
+    return [json.dumps(value, ensure_ascii=False)]
+
+
+@settings(deadline=None)
+@given(st.lists(CONSTANTS, min_size=1, max_size=3), CONSTANTS)
+def test_constants_are_written_in_every_order_of_their_keys(values: list[Any], other: Any) -> None:
+    automaton = Compiler(BYTES).json_schema({"enum": values}, key_order="any").automaton
+    allowed = {text for value in values for text in orders(value)}
+    for text in allowed | set(orders(other)) | set(orders([other])) | set(orders({"a": other, "b": 1})):
+        end = automaton.advance_bytes(automaton.start, text.encode())
+        assert bool(end and automaton.is_accepting(end)) == (text in allowed), text

@@ -8,7 +8,6 @@ import random
 from typing import Any
 
 import jsonschema
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from phloem.fsm import Compiler, Vocabulary
 from phloem.fsm.json_schema import KeyOrder
 
 from ..vocabularies import allowed_ids
+from .judging import Judge, pairs
 
 WORDS = [
     b'"a"', b'"a":', b'{"a":', b'{"a":1', b'},{"a":1', b'},{"a":', b'"},{"', b'1,', b',1', b'1,1', b'1,1]', b'[1',
@@ -28,8 +28,6 @@ WORDS = [
 TOKENS = [*(bytes([byte]) for byte in range(256)), *WORDS, b""]
 EOS = len(TOKENS) - 1
 ALPHABET = b'{}[]":,abeflnrstu01.-'
-KNOWN = [i for i, token in enumerate(TOKENS) if i >= 256 or i < 128]  # others begin characters that are not looked at
-SPARE = 8  # bytes by which a completion may be longer than the shortest
 
 LIST: Any = {"type": "array", "uniqueItems": True}
 AN_INTEGER: Any = {"type": "integer", "minimum": 0}
@@ -49,6 +47,9 @@ SCHEMAS: dict[str, Any] = {
     "lists of numbers": LIST | {"items": {"type": "array", "items": AN_INTEGER, "maxItems": 2}},
     "unique lists of words": LIST | {"items": LIST | {"items": {"anyOf": [CLOSED, {"type": "null"}]}, "maxItems": 2}},
     "behind a fixed one": LIST | {"prefixItems": [{"const": 1}, AN_INTEGER], "items": {"type": ["integer", "boolean"]}},
+    "some word among numbers": LIST
+    | {"items": {"anyOf": [AN_INTEGER, {"enum": ["a", "b"]}]}, "contains": {"const": "a"}},
+    "one object at the most": LIST | {"items": {"anyOf": [AN_INTEGER, CLOSED]}, "contains": CLOSED, "maxContains": 1},
     "anything": LIST,
 }
 # lists that may also be read in a way in which items may come twice; and the texts in which they do so
@@ -83,12 +84,6 @@ ALL = SCHEMAS | {name: schema for name, (schema, _) in LOOSE.items()}
 @pytest.fixture(scope="module")
 def compiler() -> Compiler:
     return Compiler(Vocabulary(TOKENS, [EOS]))
-
-
-def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in found}) < len(found):
-        raise ValueError("a key comes twice")
-    return dict(found)
 
 
 def repeats(text: str, depth: int) -> bool:
@@ -129,111 +124,31 @@ def repeats(text: str, depth: int) -> bool:
     return False
 
 
-class Judge:
-    """What can become of texts."""
+def judge_of(compiler: Compiler, name: str, key_order: KeyOrder = "schema") -> Judge:
+    repeating = [text.encode() for text in LOOSE[name][1]] if name in LOOSE else []
+    depth = 1 if name in ("lists of numbers", "anything") else 9
+    constraint = compiler.json_schema(ALL[name], key_order=key_order)
 
-    def __init__(self, compiler: Compiler, name: str) -> None:
-        self.constraint = compiler.json_schema(ALL[name])
-        self._validator = jsonschema.Draft202012Validator(ALL[name])
-        self._repeating = [text.encode() for text in LOOSE[name][1]] if name in LOOSE else []
-        self._depth = 1 if name in ("lists of numbers", "anything") else 9
-        self._known: dict[bytes, bool] = {}
+    def repeats_something(text: bytes) -> bool:
+        return repeats(text.decode(errors="replace"), depth)
 
-    def is_valid(self, text: bytes) -> bool:
-        try:
-            return bool(self._validator.is_valid(json.loads(text, object_pairs_hook=pairs)))
-        except ValueError:
-            return False
-
-    def can_be_completed(self, text: bytes) -> bool:
-        if text not in self._known:
-            self._known[text] = self._search(text)
-        return self._known[text]
-
-    def _search(self, text: bytes) -> bool:
-        if any(whole.startswith(text) for whole in self._repeating):
-            return True
-        automaton = self.constraint.automaton
-        state = automaton.advance_bytes(automaton.start, text)
-        pending = [(text, state, automaton.min_bytes(state) + SPARE)] if state else []
-        while pending:
-            text, state, left = pending.pop()
-            if repeats(text.decode(errors="replace"), self._depth):
-                continue
-            if automaton.is_accepting(state) and self.is_valid(text):
-                return True
-            found = []
-            for byte in ALPHABET:
-                after = automaton.advance_bytes(state, bytes([byte]))
-                if after and automaton.min_bytes(after) < left:
-                    found.append((automaton.min_bytes(after), text + bytes([byte]), after, left - 1))
-            pending += [entry[1:] for entry in sorted(found, reverse=True)]
-        return False
-
-    def expected(self, text: bytes) -> list[int]:
-        found = [i for i in KNOWN if TOKENS[i] and self.can_be_completed(text + TOKENS[i])]
-        automaton = self.constraint.automaton
-        may_end = automaton.is_accepting(automaton.advance_bytes(automaton.start, text)) and self.is_valid(text)
-        return found + [EOS] * may_end
-
-
-def liked(tokens: list[int]) -> list[int]:
-    return [token_id for token_id in tokens if token_id >= 256 or token_id in ALPHABET] or tokens
+    return Judge(constraint, ALL[name], TOKENS, ALPHABET, repeating, repeats_something, spare=8)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_masks_are_those_of_valid_texts(compiler: Compiler, name: str) -> None:
-    judge = Judge(compiler, name)
-    for seed in range(6):
-        chance, cursor, text = random.Random(seed), judge.constraint.cursor(), b""
-        for _ in range(9):
-            found = sorted(set(allowed_ids(cursor.row())) & set(KNOWN))
-            assert [TOKENS[i] for i in found] == [TOKENS[i] for i in judge.expected(text)], text
-            token_id = chance.choice([i for i in liked(found) if i != EOS] or found)
-            if token_id == EOS:
-                break
-            assert cursor.advance(token_id)
-            text += TOKENS[token_id]
+    judge_of(compiler, name).check_masks(6, 9)
 
 
+@pytest.mark.parametrize("key_order", ["schema", "any"])
 @pytest.mark.parametrize("name", ALL)
-def test_within_any_budget_the_text_ends_and_is_valid(compiler: Compiler, name: str) -> None:
-    judge = Judge(compiler, name)
-    least = judge.constraint.min_tokens()
-    for seed in range(30):
-        chance, cursor, text = random.Random(seed), judge.constraint.cursor(), b""
-        for remaining in range(least + seed % 7 + seed // 10 * 14, -1, -1):
-            assert cursor.min_tokens_to_accept() <= remaining, text
-            found = allowed_ids(cursor.row_within(remaining))
-            assert found or remaining == 0, text
-            found = [token_id for token_id in found if token_id != EOS or chance.random() < 0.1] or found
-            token_id = chance.choice(liked(found)) if remaining else EOS
-            assert cursor.advance(token_id), (text, token_id)
-            if token_id == EOS:
-                break
-            text += TOKENS[token_id]
-        assert cursor.is_finished and judge.is_valid(text), text
+def test_within_any_budget_the_text_ends_and_is_valid(compiler: Compiler, name: str, key_order: KeyOrder) -> None:
+    judge_of(compiler, name, key_order).check_budgets(30 if key_order == "schema" else 10)
 
 
 @pytest.mark.parametrize("name", ["anything", "two lists of which the inner may repeat", "objects of few values"])
 def test_cursors_that_went_back_remember_their_own_items(compiler: Compiler, name: str) -> None:
-    constraint, chance = compiler.json_schema(ALL[name]), random.Random(3)
-    cursor, taken = constraint.cursor(), list[int]()
-    for turn in range(150):
-        again = constraint.cursor()
-        assert all(again.advance(token_id) for token_id in taken)
-        assert np.array_equal(cursor.row(), again.row())
-        tokens = [token_id for token_id in liked(allowed_ids(cursor.row())) if token_id != EOS]
-        if taken and (not tokens or chance.random() < 0.2):
-            count = chance.randrange(1, min(len(taken), 12) + 1)
-            cursor.rollback(count)
-            del taken[len(taken) - count :]
-        else:
-            taken.append(chance.choice(tokens))
-            if turn % 3 == 0:
-                other = cursor.fork()
-                assert other.advance(chance.choice(tokens))
-            assert cursor.advance(taken[-1])
+    judge_of(compiler, name).check_going_back(150)
 
 
 def test_items_of_a_list_that_may_repeat_come_in_one_token_though_it_began_as_one_that_may_not(
@@ -283,20 +198,69 @@ def test_whatever_the_items_are_every_text_ends_and_is_valid(
         constraint = compiler.json_schema(schema, key_order=key_order)
     except (UnsupportedSchema, EmptyLanguage):
         return
-    judge, least = jsonschema.Draft202012Validator(schema), constraint.min_tokens()
+    judge = Judge(constraint, schema, TOKENS, ALPHABET, [], lambda text: False, spare=0)
     for _ in range(4):
-        cursor, text = constraint.cursor(), b""
-        for remaining in range(least + chance.randrange(40), -1, -1):
-            assert cursor.min_tokens_to_accept() <= remaining, text
-            found = allowed_ids(cursor.row_within(remaining))
-            assert found or remaining == 0, text
-            assert set(found) <= set(allowed_ids(cursor.row()))
-            found = [token_id for token_id in found if token_id != EOS or chance.random() < 0.1] or found
-            token_id = chance.choice(liked(found)) if remaining else EOS
-            assert cursor.advance(token_id), (text, token_id)
-            if token_id == EOS:
-                break
-            text += TOKENS[token_id]
-        assert cursor.is_finished, text
-        assert judge.is_valid(json.loads(text, object_pairs_hook=pairs)), text
-        assert constraint.accepts(text)
+        judge.check_walk(chance, chance.randrange(40))
+
+
+VALUES: list[Any] = [1, 2, 3, 10, True, None, "a", "", [], {}, [1], [True], 1.5, {"a": True}, {"a": True, "b": 1}]
+containers = st.sampled_from([
+    {"const": 1}, {"type": "integer"}, {"type": "string"}, {"const": {}}, {"enum": [1, "a"]}, {"type": "object"},
+    {"type": "array"}, {"type": "integer", "minimum": 3},
+])  # fmt: skip
+containing = st.fixed_dictionaries(
+    {"items": kinds, "contains": containers, "maxItems": st.integers(1, 5)},
+    optional={
+        "minContains": st.integers(0, 3),
+        "maxContains": st.integers(1, 3),
+        "minItems": st.integers(0, 4),
+        "allOf": st.builds(lambda goal: [{"contains": goal}], containers),
+        "prefixItems": st.lists(kinds, min_size=1, max_size=2),
+    },
+)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+@given(
+    containing,
+    st.lists(st.lists(st.sampled_from(VALUES), max_size=4), max_size=30),
+    st.sampled_from(("schema", "any")),
+    st.randoms(use_true_random=False),
+)
+def test_lists_that_contain_something_and_differ_end_and_are_valid(
+    compiler: Compiler, schema: Any, lists: list[Any], key_order: KeyOrder, chance: random.Random
+) -> None:
+    schema = LIST | schema
+    try:
+        constraint = compiler.json_schema(schema, key_order=key_order)
+    except UnsupportedSchema:
+        return
+    except EmptyLanguage:
+        assert not any(map(jsonschema.Draft202012Validator(schema).is_valid, lists))
+        return
+    judge = Judge(constraint, schema, TOKENS, ALPHABET, [], lambda text: False, spare=0)
+    for _ in range(3):
+        judge.check_walk(chance, chance.randrange(40))
+    for value in lists:
+        text = json.dumps(value, separators=(",", ":")).encode()
+        assert constraint.accepts(text) == judge.is_valid(text), text
+
+
+@pytest.mark.parametrize(
+    ("items", "count"),
+    [
+        ({"enum": ["a", [], {}]}, 3),
+        ({"enum": [[1], [2]]}, 2),
+        (CLOSED, 9),
+        ({"type": "array", "items": {"type": "boolean"}, "maxItems": 1}, 3),
+    ],
+)
+def test_all_values_that_there_are_can_be_asked_for_and_not_one_more(
+    compiler: Compiler, items: Any, count: int
+) -> None:
+    schema = LIST | {"items": items, "minItems": count}
+    judge = Judge(compiler.json_schema(schema), schema, TOKENS, ALPHABET, [], lambda text: False, spare=0)
+    for seed in range(3):
+        assert len(json.loads(judge.check_walk(random.Random(seed), seed))) == count
+    with pytest.raises((UnsupportedSchema, EmptyLanguage)):
+        compiler.json_schema(schema | {"minItems": count + 1})

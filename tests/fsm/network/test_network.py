@@ -164,6 +164,26 @@ def test_deep_expressions_are_built_without_recursion() -> None:
     assert build_network(Grammar({"s": deep}, "s")).num_nodes > 30_000
 
 
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=4).map(lambda data: bytes(byte % 3 for byte in data)), min_size=4, max_size=14))
+def test_many_literals_share_their_beginnings_and_spell_just_themselves(literals: list[bytes]) -> None:
+    network = build_network(Grammar({"a": Alternation(tuple(map(Literal, literals)))}, "a"))
+    assert sorted(spelt(network, network.start)) == sorted(set(literals))
+    beginnings = {literal[: end + 1] for literal in literals for end in range(len(literal))}
+    assert (network.kind == BYTE).sum() == len(beginnings)
+
+
+def spelt(network: Network, node: int) -> list[bytes]:
+    """All ways from a node to the end of its rule, there being no loops."""
+    kind, arg, following = (int(array[node]) for array in (network.kind, network.arg, network.next_node))
+    if kind == RETURN:
+        return [b""]
+    if kind == BYTE:
+        return [bytes((arg,)) + rest for rest in spelt(network, following)]
+    assert kind == SPLIT
+    return [text for option in network.options[arg : arg + following] for text in spelt(network, int(option))]
+
+
 def test_a_network_of_too_many_positions_is_refused() -> None:
     with pytest.raises(ConstraintTooLarge, match="positions"):
         build_network(Grammar({"s": Literal(b"a" * (1 << 21))}, "s"))

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import ConstraintError, InvalidStructuralTag
+from phloem.errors import ConstraintError, EmptyLanguage, InvalidStructuralTag
 from phloem.fsm import Compiler, Constraint
 from phloem.fsm.text.free_text import first_marks, free_text, text_until
 
-from ..vocabularies import BYTES, brute_force, mixed_vocabulary, random_walk
+from ..vocabularies import BYTES, brute_force, mixed_vocabulary, random_walk, small_vocabulary
+from .definition import is_written
 
 COMPILER = Compiler(BYTES)
+PIECES = Compiler(small_vocabulary([b"ab", b"<a", b"a<", b"b<", b"ba", b"aab", b"bc", b"ca"]))
 WEATHER = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
@@ -60,56 +62,71 @@ def test_free_text_holds_no_mark_and_ends_at_the_first(marks: tuple[str, ...]) -
             assert until.accepts(word) == (is_first and completed == ends), (marks, word)
 
 
-Tag = tuple[str, str, str]  # begin, a pattern of the content, end
+MARKS = st.text("ab<", min_size=1, max_size=3)
+TEXTS: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.sampled_from(["c", "c*", "[ab]", "", "a|bc", "(ab)+", "[^a]*"]).map(lambda p: {"type": "regex", "pattern": p}),
+    MARKS.map(lambda text: {"type": "const_string", "value": text}),
+    st.fixed_dictionaries(
+        {"type": st.just("any_text")},
+        optional={"excludes": st.lists(MARKS, min_size=1, max_size=2), "max_chars": st.integers(0, 3)},
+    ),
+)
 
 
-def is_tagged(text: str, triggers: list[str], tags: list[Tag], at_least_one: bool, once: bool) -> bool:
-    """The definition read aloud: free up to the first complete trigger, then one of its tags, then all over again."""
-
-    def begins_with_one_of(tags: list[Tag], text: str) -> bool:
-        return any(
-            text.startswith(begin)
-            and re.fullmatch(content + re.escape(end), text[len(begin) : cut]) is not None
-            and (cut == len(text) if once else is_tagged(text[cut:], triggers, tags_of_all, False, once))
-            for begin, content, end in tags
-            for cut in range(len(begin), len(text) + 1)
-        )
-
-    tags_of_all = tags
-    if at_least_one:
-        return begins_with_one_of(tags, text)
-    for index in range(len(text) + 1):
-        completed = [trigger for trigger in triggers if text[:index].endswith(trigger)]
-        if completed:
-            return any(
-                begins_with_one_of([tag for tag in tags if tag[0].startswith(trigger)], text[index - len(trigger) :])
-                for trigger in completed
-            )
-    return True
+def tags(content: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    end = st.one_of(MARKS, MARKS, st.just(""))
+    ends = st.one_of(end, st.lists(end, min_size=1, max_size=2))
+    return st.fixed_dictionaries({"type": st.just("tag"), "begin": MARKS, "content": content, "end": ends})
 
 
 @st.composite
-def taggings(draw: st.DrawFn) -> dict[str, Any]:
-    begins = draw(st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3, unique=True))
-    triggers = sorted({begin[: draw(st.integers(1, len(begin)))] for begin in begins})
-    contents = st.sampled_from(["c", "c*", "[ab]", ""])
-    ends = st.sampled_from(["", "a", "bc", "c"])
-    tags = [
-        {"type": "tag", "begin": b, "content": {"type": "regex", "pattern": draw(contents)}, "end": draw(ends)}
-        for b in begins
-    ]
-    flags = {name: draw(st.booleans()) for name in ("at_least_one", "stop_after_first")}
-    return {"type": "triggered_tags", "triggers": triggers, "tags": tags, **flags}
+def triggered(draw: st.DrawFn, content: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:
+    form: dict[str, Any] = {"type": "triggered_tags", "tags": draw(st.lists(tags(content), min_size=1, max_size=3))}
+    form["triggers"] = [tag["begin"][: draw(st.integers(1, len(tag["begin"])))] for tag in form["tags"]]
+    form.update({name: draw(st.booleans()) for name in ("at_least_one", "stop_after_first")})
+    return {**form, "excludes": draw(st.lists(MARKS, max_size=1))}
 
 
-@settings(max_examples=60, deadline=None)
-@given(taggings())
-def test_every_text_is_judged_as_defined(form: dict[str, Any]) -> None:
-    constraint = COMPILER.structural_tag({"type": "structural_tag", "format": form})
-    tags = [(tag["begin"], tag["content"]["pattern"], tag["end"]) for tag in form["tags"]]
-    for word in words("abc", 5):
-        wanted = is_tagged(word, form["triggers"], tags, form["at_least_one"], form["stop_after_first"])
-        assert accepts(constraint, word) == wanted, (form, word)
+def larger(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    def form(kind: str, **keys: Any) -> st.SearchStrategy[dict[str, Any]]:
+        return st.fixed_dictionaries({"type": st.just(kind), **keys})
+
+    elements, flag = st.lists(inner, min_size=1, max_size=3), st.booleans()
+    least, most = st.integers(0, 2), st.sampled_from([-1, 2, 3])
+    listed = {"tags": st.lists(tags(inner), min_size=1, max_size=2), "separator": st.sampled_from(["", "c", "a"])}
+    return st.one_of(
+        triggered(inner),
+        triggered(inner),
+        tags(inner),
+        form("sequence", elements=elements),
+        form("or", elements=elements),
+        form("repeat", content=inner, min=least, max=most),
+        form("dispatch", rules=st.dictionaries(MARKS, inner, min_size=1, max_size=2).map(rules_of), loop=flag),
+        form("tags_with_separator", **listed, at_least_one=flag, stop_after_first=flag),
+    )
+
+
+def rules_of(contents: dict[str, Any]) -> list[Any]:
+    return [[mark, content] for mark, content in contents.items()]
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.recursive(TEXTS, larger, max_leaves=4), st.randoms(use_true_random=False))
+def test_every_text_is_judged_as_defined(form: dict[str, Any], rng: random.Random) -> None:
+    description = {"type": "structural_tag", "format": form}
+    try:
+        constraint = COMPILER.structural_tag(description)
+    except EmptyLanguage:
+        assert not any(is_written(form, word) for word in words("ab<c", 3))
+        return
+    for word in words("ab<c", 3):
+        assert constraint.accepts(word.encode()) == is_written(form, word), (form, word)
+    constraint = PIECES.structural_tag(description)
+    for more in (0, 1, 4, 12):
+        text, _ = random_walk(constraint, rng, max(1, constraint.min_tokens() + more))
+        assert is_written(form, text.decode()), (form, text)
+        changed = text.decode().replace(rng.choice("ab<c"), rng.choice("ab<c"), 1)
+        assert COMPILER.structural_tag(description).accepts(changed.encode()) == is_written(form, changed), changed
 
 
 @pytest.mark.parametrize(
@@ -169,6 +186,7 @@ FREE = {"type": "any_text"}
         (tagged(FREE), ["<t>x</t>", "<t></t>", "<t></</t>"], ["<t>x", "<t></t></t>", "<t>a</t>b"]),
         (tagged(FREE, ["</t>", "</u>"]), ["<t>x</t>", "<t>x</u>"], ["<t>x</u></t>"]),
         (tagged({"type": "any_text", "max_chars": 1}), ["<t></t>", "<t>x</t>"], ["<t>xy</t>"]),
+        (tagged({"type": "any_text", "max_chars": 1}, ["t>", ">"]), ["<t>xt>", "<t>x>"], ["<t>xyt>", "<t>xy>"]),
         (tagged({"type": "or", "elements": [FREE, {"type": "const_string", "value": "</t>"}]}), ["<t></t></t>"], []),
         (
             {"type": "sequence", "elements": [tagged(FREE), {"type": "const_string", "value": "!"}]},
@@ -242,6 +260,10 @@ def test_walks_end_in_texts_whose_calls_are_valid(budget: int) -> None:
         ({"format": {"type": "token", "token": 5}}, "/format/token"),
         ({"format": {"type": "exclude_token"}}, "/format/type"),
         ({"format": {"type": "any_text", "max_tokens": 5}}, "/format/max_tokens"),
+        ({"format": {"type": "any_text", "excludes": ["x", "\ud800"]}}, "/format/excludes"),
+        ({"format": {"type": "const_string", "value": "\udfff"}}, "/format/value"),
+        ({"format": {"type": "tag", "begin": "<", "content": FREE, "end": "\udc00"}}, "/format/end"),
+        ({"format": {"type": "dispatch", "rules": [["\ud800", FREE]]}}, "/format/rules/0/0"),
         ({"format": {"type": "json_schema", "json_schema": True, "style": "yaml"}}, "/format/style"),
         ({"format": {"type": "sequence", "elements": []}}, "/format/elements"),
         ({"format": {"type": "sequence", "elements": [FREE, 3]}}, "/format/elements/1"),

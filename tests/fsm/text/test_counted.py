@@ -16,6 +16,7 @@ from phloem.fsm.network.expression import Embed, Expression, Grammar, Literal, R
 from phloem.fsm.regex.regex import regex_to_dfa
 from phloem.fsm.text.counted import counted
 from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.json_strings import JsonStrings
 
 TOKENS = [
     b"", *(bytes([byte]) for byte in range(256)), b"ab", b"ba", b"aaa", b"aabb", b'a"', b'"a', b'b",', b"\xc3\xa9",
@@ -52,13 +53,13 @@ def test_counting_beside_the_automaton_is_the_product(
     maximum = None if extra is None else minimum + extra - 1
     texts = regex_to_dfa(pattern)
     product = texts.intersect(Dfa.length(minimum, maximum))
-    beside = counted(texts.json_string() if quoted else texts, minimum, maximum)
+    beside = counted(JsonStrings(texts) if quoted else texts, minimum, maximum)
     assert beside is not None
     assert beside.is_empty() == product.is_empty()
     if product.is_empty():
         return
     one = constraint(Embed(beside), turns).cursor()
-    other = constraint(Embed(product.json_string() if quoted else product), turns).cursor()
+    other = constraint(Embed(JsonStrings(product) if quoted else product), turns).cursor()
     rng = random.Random(seed)
     for _ in range(20):
         allowed = tokens_of(one.row())
@@ -81,7 +82,7 @@ def test_counting_beside_the_automaton_is_the_product(
 @given(st.sampled_from(PATTERNS), st.integers(0, 5), st.integers(0, 9), st.text(alphabet="aabé\n", max_size=9))
 def test_its_bytes_spell_the_texts_of_the_product(pattern: str, minimum: int, maximum: int, text: str) -> None:
     texts = regex_to_dfa(pattern)
-    beside = counted(texts.json_string(), minimum, maximum)
+    beside = counted(JsonStrings(texts), minimum, maximum)
     assert beside is not None
     state = beside.start
     for byte in json.dumps(text, ensure_ascii=False).encode():

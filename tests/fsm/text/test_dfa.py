@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm.regex.regex import regex_to_dfa
+from phloem.fsm.text.counted import counted
 from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.json_strings import JsonStrings
 from phloem.fsm.text.literals import literal_dfa
+from phloem.fsm.text.text_table import text_table
 
 LETTERS = 'ab"\\\né中😀\x01'
 UNIVERSE = ["".join(t) for n in range(4) for t in itertools.product('ab"é', repeat=n)]
@@ -34,6 +37,8 @@ def test_algebra_is_that_of_sets(left: set[str], right: set[str], text: str) -> 
         assert a.union(b).accepts(probe) == (mine or theirs)
         assert a.difference(b).accepts(probe) == (mine and not theirs)
         assert a.complement_utf8().accepts(probe) == (not mine)
+    probes = [text, *sorted(right), *sorted(left)]
+    assert a.among(probes) == [probe for probe in probes if probe in left]
     assert a.is_subset_of(b) == (left <= right)
     assert a.is_disjoint_from(b) == left.isdisjoint(right)
     assert a.union(b).num_texts(100) == len(left | right)
@@ -68,17 +73,32 @@ def test_length_counts_code_points(minimum: int, maximum: int | None, text: str)
 @settings(deadline=None)
 @given(texts, texts)
 def test_json_strings_are_spelt_as_json_dumps_does(member: str, other: str) -> None:
-    language = of({member}).json_string()
+    language = JsonStrings(of({member}))
     for text in (member, other):
         assert language.accepts(json.dumps(text, ensure_ascii=False)) == (text == member)
     assert language.accepts(json.dumps(member)) == (json.dumps(member) == json.dumps(member, ensure_ascii=False))
 
 
 @settings(deadline=None)
+@given(st.sets(st.text(st.sampled_from('abcXY09"\\é中'), max_size=3), min_size=1, max_size=20), st.integers(1, 25))
+def test_a_table_has_no_more_texts_than_the_language_and_knows_those_in_ascii(found: set[str], enough: int) -> None:
+    for language in (of(found), JsonStrings(of(found))):
+        assert not text_table(language).surely_has(enough) or enough <= len(found)
+    if all(text.isalnum() and text.isascii() for text in found):
+        assert text_table(of(found)).surely_has(len(found))
+
+
+def test_texts_of_a_length_are_counted_within_its_bounds() -> None:
+    few = counted(JsonStrings(regex_to_dfa("a*")), 3, 100)
+    assert few is not None
+    assert text_table(few).surely_has(98) and not text_table(few).surely_has(99)
+
+
+@settings(deadline=None)
 @given(texts)
 def test_byte_automaton_agrees_with_the_character_automaton(text: str) -> None:
     raw = regex_to_dfa(r"[a\\é]*[^b]?|中+")
-    for language, data in ((raw, text.encode()), (raw.json_string(), json.dumps(text, ensure_ascii=False).encode())):
+    for language, data in ((raw, text.encode()), (JsonStrings(raw), json.dumps(text, ensure_ascii=False).encode())):
         state = language.start
         for byte in data:
             state = int(language.row(state)[byte])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -273,29 +272,3 @@ def test_structural_tags_are_asked_for_in_every_spelling() -> None:
 def test_an_unknown_format_of_calls_is_refused() -> None:
     with pytest.raises(ConfigError, match="tool_call_format"):
         ServerSettings(tool_call_format="morse")  # type: ignore[arg-type]
-
-
-def test_walks_through_a_tool_constraint_are_read_back_as_valid_calls() -> None:
-    spec = spec_of(tool_choice="required")
-    assert spec is not None and isinstance(spec.source, str)
-    constraint = COMPILER.structural_tag(spec.source, whitespace=spec.whitespace)
-    rng = random.Random(4)
-    num_calls = 0
-    for _ in range(30):
-        cursor, data = constraint.cursor(), b""
-        mask = cursor.row().copy()
-        for left in range(160, 0, -1):
-            cursor.bitmask_within(mask, left)
-            allowed = [token for token in range(257) if mask[token >> 5] >> (token & 31) & 1]
-            token = rng.choice([t for t in allowed if 32 <= t < 127] or allowed)
-            assert cursor.advance(token)
-            if token == 256:
-                break
-            data += bytes([token])
-        _, calls = read(data.decode(), [])
-        num_calls += len(calls)
-        assert calls
-        for name, arguments in calls:
-            value = json.loads(arguments)
-            assert value == {} if name == "clock" else isinstance(value["city"], str) and 1 <= value.get("days", 1) <= 9
-    assert num_calls >= 30

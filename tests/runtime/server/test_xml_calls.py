@@ -8,10 +8,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import phloem as ph
+from phloem.errors import EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.server.protocol import ChatRequest
@@ -147,21 +148,48 @@ def test_calls_are_written_as_the_templates_write_them(name: str) -> None:
     assert named.accepts(clock.encode()) and not named.accepts(one.encode())
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.sampled_from(NAMES), st.integers(0, 1 << 30), st.lists(st.integers(0, 500), max_size=12))
-def test_whatever_is_written_is_read_as_valid_calls_in_any_pieces(name: str, seed: int, cuts: list[int]) -> None:
-    plan = plan_of(name, tool_choice="required")
-    text = walk(constraint_of(plan), random.Random(seed), 250)
+VALUES: list[Any] = [
+    *PARAMETERS["properties"].values(),
+    {"type": ["string", "null"]},
+    {"enum": ["a", 1, "1", None, "null"]},
+    {"type": "string", "pattern": "^[<>/a\n]*$"},
+    {"type": "string", "minLength": 2},
+    {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+    True,
+]
+TOOLS = st.dictionaries(
+    st.sampled_from(["f", "fa", "get"]),
+    st.fixed_dictionaries(
+        {
+            "type": st.just("object"),
+            "properties": st.dictionaries(st.sampled_from(["a", "ab", "x y", "é", 'q"']), st.sampled_from(VALUES)),
+            "$defs": st.just(PARAMETERS["$defs"]),
+        },
+        optional={"required": st.just(["a"]), "additionalProperties": st.just(False), "minProperties": st.just(1)},
+    ),
+    min_size=1,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(FORMATS)), TOOLS, st.integers(0, 1 << 30), st.lists(st.integers(0, 500), max_size=12))
+def test_whatever_is_written_is_read_as_valid_calls_in_any_pieces(
+    name: str, schemas: dict[str, Any], seed: int, cuts: list[int]
+) -> None:
+    tools = [{"type": "function", "function": {"name": tool, "parameters": schemas[tool]}} for tool in schemas]
+    plan = plan_of(name, *tools, tool_choice="required")
+    try:
+        constraint = constraint_of(plan)
+    except (EmptyLanguage, UnsupportedSchema):  # a key is needed that is not named, or is forbidden
+        assume(False)
+    text = walk(constraint, random.Random(seed), max(250, constraint.min_tokens()))
     content, calls = read(plan, text, cuts)
     whole = gathered(plan.reader(), text)
     assert content == whole.content
     assert calls == [(call["function"]["name"], call["function"]["arguments"]) for call in whole.calls]
     assert calls
     for tool, arguments in calls:
-        schema = {"weather": PARAMETERS, "weather2": WEATHER_2["function"]["parameters"]}.get(
-            tool, {"maxProperties": 0}
-        )
-        jsonschema.Draft202012Validator(schema).validate(json.loads(arguments))
+        jsonschema.Draft202012Validator(schemas[tool]).validate(json.loads(arguments))
 
 
 TEXTS = st.text(alphabet='a"\\ <>/\n]{é', max_size=12)

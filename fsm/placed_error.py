@@ -1,0 +1,39 @@
+"""The place of an error that comes up while a text is written, when nobody looks at the schema any more.
+
+The automaton that has no room for a text knows positions, and no keywords. Where the text stands is read from the text
+itself, and the schema once more: the part of it that applies to that value is the one to be changed. Knows schemas; the
+errors of patterns and grammars stay as they are, for these have one place only.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ..errors import ConstraintError, ConstraintTooLarge
+
+if TYPE_CHECKING:
+    from .constraint import Constraint
+
+
+def placed(error: ConstraintTooLarge, constraint: Constraint, token_ids: list[int]) -> ConstraintTooLarge:
+    """The error with the JSON pointer of what applies behind some tokens; itself where that is not known."""
+    if constraint.kind != "json_schema" or error.pointer or not constraint.source:
+        return error
+    from .json_schema.place import place_of, sites_at
+    from .json_schema.resolve import check_size
+    from .json_schema.sites import Sites
+    from .json_schema.texts import shown_pointer
+
+    tokens = constraint.vocabulary.tokens
+    place = place_of(b"".join([tokens[token_id] for token_id in token_ids]).decode(errors="replace"))
+    try:
+        schema = json.loads(constraint.source)
+        evaluates, is_dynamic = check_size(schema)
+        sites = sites_at(Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic), place.path)
+    except (ConstraintError, RecursionError):
+        return error
+    pointer = sites[0].pointer if sites else ""
+    where = f"{shown_pointer(pointer)}, in {place.pointer or 'the value'} of the text"
+    remedy = "make the alternatives of this part fewer, or tell them apart by a required key with a constant"
+    return ConstraintTooLarge(f"{where}: {error}; {remedy}", pointer=pointer)
