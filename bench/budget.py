@@ -1,7 +1,7 @@
 """The budget guarantee: every case, at the least number of tokens and above, at random; and how tight that number is.
 
     python bench/budget.py CASES [--vocabulary nano | FILE]... [--limit N] [--part I/N] [--seed S] [--exact N]
-                           [--key-order schema | any] [--whitespace compact | spaced | flexible]
+                           [--key-order schema | any] [--whitespace compact | spaced | flexible] [--progress N]
 
 CASES is a folder of files `{"schema": …, "tests": [{"valid": bool, "data": …}]}`. For every case that compiles, texts
 are sampled at random (a fixed random logit for each token, temperatures 1 to 3) with max_tokens = least, least + 1,
@@ -11,8 +11,9 @@ refused. VOCABULARY is read by `real_vocabularies`; several may be given, defaul
 Printed: texts and failures, and how often a bound was above the tokens left, although they sufficed; the least number
 of tokens against bytes, and against the shortest valid instance that the case brings (in the model's own tokens,
 compact); the time to find it, and to make a row near the end, with the cases in which these took longest. With
---exact N also against the true minimum, found by trying all tokens, where that looks at no more than N states. Exits
-with 1 if a text failed or a bound was overstated, since `min_tokens_to_accept` says that it never is.
+--exact N also against the true minimum, found by trying all tokens, where that looks at no more than N states. What is
+wrong is printed when it is found; with --progress N also, every N cases, how far it has come. Exits with 1 if a text
+failed or a bound was overstated, since `min_tokens_to_accept` says that it never is.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from phloem.errors import PhloemError
 from phloem.fsm import Compiler, Constraint, Vocabulary
 
 NUM_SLOWEST = 12
-MERGED = ("failures", "least", "least_bytes", "over_exact", "over_known", "find_us", "row_us", "slowest")
+MERGED = ("failures", "overstated", "least", "least_bytes", "over_exact", "over_known", "find_us", "row_us", "slowest")
 
 
 @dataclass
@@ -175,6 +176,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only files whose name contains this")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--exact", type=int, default=0)
+    parser.add_argument("--progress", type=int, default=0)
     parser.add_argument("--key-order", choices=("schema", "any"), default="schema")
     parser.add_argument("--whitespace", choices=("compact", "spaced", "flexible"), default="compact")
     options = parser.parse_args()
@@ -188,16 +190,24 @@ def main() -> int:
         vocabulary = read_vocabulary(vocabulary_name)
         compiler, dice, total = Compiler(vocabulary), Dice(vocabulary, options.seed), Figures()
         compiler.warm_up()
-        for name, group in groups:
+        for index, (name, group) in enumerate(groups, 1):
             gc.disable()  # its pauses grow with all the cases before
             found = run(name, group, compiler, dice, options)
             gc.enable()
             if found is not None:
                 total.compiled += 1
                 total.texts += found.texts
-                total.overstated += [f"{name}: bound overstated {place}" for place in found.overstated]
+                found.overstated = [f"{name}: bound overstated {place}" for place in found.overstated]
                 for attribute in MERGED:
                     getattr(total, attribute).extend(getattr(found, attribute))
+                for problem in found.failures + found.overstated:
+                    print(f"  {problem}", flush=True)
+            if options.progress and index % options.progress == 0:
+                print(
+                    f"  {index} of {len(groups)} cases, {total.texts} texts, {len(total.failures)} failures, "
+                    f"{len(total.overstated)} bounds overstated, {time.process_time():.0f} s",
+                    flush=True,
+                )
         show(Path(vocabulary_name).name, vocabulary, len(groups), total)
         failed |= bool(total.failures or total.overstated)
     return failed
@@ -228,8 +238,6 @@ def show(name: str, vocabulary: Vocabulary, num_cases: int, total: Figures) -> N
         print(f"  {label:24} p50 / p99 / p99.9 / max {at} / {times[-1]:.0f}")
     for row_us, find_us, name in sorted(total.slowest, key=lambda case: -max(case[:2]))[:NUM_SLOWEST]:
         print(f"  {name:40} worst row {row_us:.0f}, minimum {find_us:.0f} us")
-    for failure in (*total.failures[:20], *total.overstated[:20]):
-        print("  " + failure)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ A matcher is a cursor; one compiler is kept per vocabulary. Nothing is kept betw
 keeps as well: rows inside strings and numbers, and automata of patterns.
 
 `prepare` does what `phloem serve` does at its start: it warms the compiler up, takes all that is there by then out of
-the sight of the garbage collector, and lets it look for garbage less often (`phloem.runtime.garbage`).
+the sight of the garbage collector, lets it look for garbage less often (`phloem.runtime.garbage`), and moves memory to
+huge pages (`phloem.runtime.huge_pages`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import phloem
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.any_json import ExtraKeys, KeyOrder
 from phloem.runtime.garbage import settle
+from phloem.runtime.huge_pages import gather
 
 __version__ = getattr(phloem, "__version__", "0")
 
@@ -65,6 +67,7 @@ class _Adapter:
     def prepare(self, vocab: list[bytes], eos_id: int) -> None:
         self.compiler(vocab, eos_id).warm_up()
         settle()
+        gather()
 
     def regex(self, pattern: str, vocab: list[bytes], eos_id: int) -> Matcher:
         return Matcher(self.compiler(vocab, eos_id).regex(pattern))
