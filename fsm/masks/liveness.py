@@ -27,7 +27,7 @@ from . import budget_kernels as search
 from . import keep_kernels
 from .bytes_read import bytes_of_network
 from .completions import Completions
-from .set_bound_kernels import ASKED, NEED_BOUND
+from .set_bound_kernels import ASKED, NEED_BOUND, PARTS_LEFT, PARTS_WORK
 
 FIRST_QUEUE = 256
 
@@ -152,6 +152,7 @@ class Liveness:
         self._flags = np.empty(256, np.uint8)
         self._work = np.zeros(search.WORK_SIZE, np.int64)
         self._work[search.TOTAL_LEFT] = search.TOTAL_WORK
+        self._work[PARTS_LEFT] = PARTS_WORK
 
     def _called(self, function: Callable[..., Any]) -> int:
         """Calls and makes room until there is a result, which may be NEED_BOUND."""
@@ -169,4 +170,4 @@ class Liveness:
             elif result != search.NEED_LEAST:
                 self._automaton.make_room(result)
                 if self._automaton.is_half_full:  # the other half is for the text itself
-                    self._work[search.TOTAL_LEFT] = 0
+                    self._work[search.TOTAL_LEFT] = self._work[PARTS_LEFT] = 0

@@ -10,7 +10,8 @@ the others, if a token may end behind the quote that opens each of them:
 
 A part is found once for each key: the least number of tokens from a set of this key and another one to the set of the
 other one, on a stack of its own. It is an upper bound where some token goes on beyond the quote. The last keys are
-searched to the end of the text: FEW of them, or only one where the end is far away.
+searched to the end of the text: FEW of them, or only one where the end is far away. To find a part all keys are looked
+at, and a stack of all of them is kept; so with thousands of keys (PARTS_WORK) those behind count a token for each byte.
 
 From each set some token leads nearer by one: writing the first key takes what its part says, and leaves a set whose
 bound is less by that. All of this holds for sets whose keys are told apart behind their first byte, of which no number
@@ -75,7 +76,9 @@ from ..network.key_kernels import key_cost
 from ..network.stack_kernels import push_frame
 
 NEED_BOUND = -19  # the bound of work[ASKED] has to be found first
-ASKED = 0  # of `work`, see `budget_kernels`
+# of `work`, see `budget_kernels`: the state asked for, and how many members may still be looked at in search of parts
+ASKED, PARTS_LEFT = range(2)
+PARTS_WORK = 1 << 23  # about a quarter of a second
 CUT = -1  # as the way of a state: nothing leads nearer, here a search ends
 FEW = 4
 FAR = 256  # bytes to the end of the text
@@ -203,6 +206,11 @@ def _find_part(
     """Fills in the part of a member; 0, or a code for help."""
     sets = i32(memory[SETS])
     count, base = np.int64(sets[row * SET_WIDTH + A_NUM_MEMBERS]), np.int64(sets[row * SET_WIDTH + A_MEMBERS])
+    cost = np.int64(i32(memory[MEMBERS])[(base + member) * MEMBER_WIDTH + M_COST])
+    if work[PARTS_LEFT] < count:
+        parts[base + member] = cost
+        return np.int64(0)
+    work[PARTS_LEFT] -= count
     below = push_frame(
         memory, np.int64(sets[row * SET_WIDTH + A_NODE]), np.int64(APART), np.int64(0), np.int64(0), np.int64(0)
     )
@@ -226,7 +234,6 @@ def _find_part(
         least[end], ways[end] = 1, CUT
         work[ASKED] = pair
         return np.int64(NEED_BOUND)
-    cost = np.int64(i32(memory[MEMBERS])[(base + member) * MEMBER_WIDTH + M_COST])
     parts[base + member] = min(np.int64(least[pair]) - 1, cost)
     return np.int64(0)
 
