@@ -139,6 +139,7 @@ def grammars() -> Iterator[tuple[str, str]]:
         "Lark terminals within each other",
         "start: T0\n" + "\n".join(f"T{n}: T{n + 1} T{n + 1}" for n in range(40)) + '\nT40: "a"',
     )
+    yield "Lark, 3,000 literals next to each other", "start: (a a)*\na: " + " | ".join(f'"x{n}"' for n in range(3000))
     yield "ambiguous", 'root ::= (root2)* \nroot2 ::= "a" | "aa" | "a" root2'
     yield "sums of sums", 'root ::= e\ne ::= e "+" e | e "*" e | e "-" e | "(" e ")" | [0-9]+'
     every = " | ".join(f'r{n} "{n % 10}"' for n in range(200))

@@ -8,14 +8,16 @@ take (`Limits.max_compile_seconds`); what they leave behind is found right after
 without a lock and without anything shared: only who found the search on turns it on again, so that it ends as it began,
 and it is on at the latest when all are done. A program that turns it off itself in that very moment finds it on later.
 
-An error would keep all that was made up to there, in the frames that it passed through, and the first search would go
-through it. So those frames let go of it before.
+A refusal would keep all that was made up to there, in the frames that it passed through and in the functions that these
+belong to, and the first search would go through it. So it is told without them: it names its place in the description,
+not in this package. Any other error is a fault of the package, and is left as it is.
 """
 
 from __future__ import annotations
 
 import gc
-import traceback
+
+from ..errors import PhloemError
 
 
 class put_off:
@@ -29,9 +31,9 @@ class put_off:
             gc.disable()
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        while error is not None:
-            if error.__traceback__ is not None:
-                traceback.clear_frames(error.__traceback__)
-            error = error.__context__
+        told = error
+        while isinstance(error, PhloemError) and told is not None:
+            told.__traceback__ = None
+            told = told.__context__
         if self._was_on:
             gc.enable()

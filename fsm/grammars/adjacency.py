@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from ..compile_time import CompileTime
 from ..network.expression import Alternation, Expression, Literal, Repeat, Rule, Sequence
 from .left_recursion import nullable_rules
 from .walks import rule_names
@@ -23,14 +24,15 @@ class Adjacency:
         followers: for every terminal, those that may stand directly behind it.
     """
 
-    def __init__(self, rules: Mapping[str, Expression]) -> None:
+    def __init__(self, rules: Mapping[str, Expression], compile_time: CompileTime) -> None:
         self._rules = rules
-        self._nullable = nullable_rules(rules)
+        self._time = compile_time
+        self._nullable = nullable_rules(rules, compile_time)
         self._first = self._fixed_point(is_last=False)
         self._last = self._fixed_point(is_last=True)
         self.followers: dict[str, set[str]] = {}
-        for body in rules.values():
-            self._note_pairs(body)
+        for name, body in rules.items():
+            self._note_pairs(name, body)
 
     def is_nullable(self, expression: Expression) -> bool:
         """Whether the expression may write nothing."""
@@ -72,32 +74,34 @@ class Adjacency:
         pending = dict.fromkeys(self._rules)
         while pending:
             name = pending.popitem()[0]
+            self._time.check("", f"grammar, rule {name}")
             found = self._edge(self._rules[name], known, is_last=is_last)
             if found != known[name]:
                 known[name] = found
                 pending.update(dict.fromkeys(users.get(name, ())))
         return known
 
-    def _note_pairs(self, body: Expression) -> None:
+    def _note_pairs(self, name: str, body: Expression) -> None:
         pending = [body]
         while pending:
             expression = pending.pop()
             if isinstance(expression, Repeat):
                 pending.append(expression.item)
                 if expression.maximum is None or expression.maximum > 1:
-                    self._note(self._last_of(expression.item), self.first(expression.item))
+                    self._note(name, self._last_of(expression.item), self.first(expression.item))
             elif isinstance(expression, Alternation):
                 pending.extend(expression.options)
             elif isinstance(expression, Sequence):
                 pending.extend(expression.parts)
                 before: Names = NO_NAMES
                 for part in expression.parts:
-                    self._note(before, self.first(part))
+                    self._note(name, before, self.first(part))
                     before = self._last_of(part) | (before if self.is_nullable(part) else NO_NAMES)
 
     def _last_of(self, expression: Expression) -> Names:
         return self._edge(expression, self._last, is_last=True)
 
-    def _note(self, before: Collection[str], behind: Collection[str]) -> None:
-        for name in before:
-            self.followers.setdefault(name, set()).update(behind)
+    def _note(self, name: str, before: Collection[str], behind: Collection[str]) -> None:
+        for terminal in before:
+            self._time.check("", f"grammar, rule {name}")
+            self.followers.setdefault(terminal, set()).update(behind)

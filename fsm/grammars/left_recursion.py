@@ -40,17 +40,18 @@ def without_left_recursion(rules: Mapping[str, Expression], compile_time: Compil
     Raises:
         ConstraintTooLarge: more than 64 rules begin with one another, in too many ways, or the time is over.
     """
-    nullable = nullable_rules(rules)
-    begins = {
-        name: {other: None for other in _beginnings(body, nullable) if other in rules} for name, body in rules.items()
-    }
+    nullable = nullable_rules(rules, compile_time)
+    begins = {}
+    for name, body in rules.items():
+        compile_time.check("", f"grammar, rule {name}")
+        begins[name] = {other: None for other in _beginnings(body, nullable) if other in rules}
     circles = [circle for circle in strong_components(begins) if len(circle) > 1 or circle[0] in begins[circle[0]]]
     return _Rewriting(rules, nullable, circles, compile_time).rules if circles else dict(rules)
 
 
 def with_filled_turns(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict[str, Expression]:
     """Rules of the same languages, under the same names, in which no repetition takes turns that write nothing."""
-    nullable = nullable_rules(rules)
+    nullable = nullable_rules(rules, compile_time)
     rewriting = _Rewriting(rules, nullable, [], compile_time)
     done: set[str] = set()
     while pending := rewriting.rules.keys() - done:
@@ -61,16 +62,18 @@ def with_filled_turns(rules: Mapping[str, Expression], compile_time: CompileTime
     return rewriting.rules
 
 
-def nullable_rules(rules: Mapping[str, Expression]) -> frozenset[str]:
+def nullable_rules(rules: Mapping[str, Expression], compile_time: CompileTime) -> frozenset[str]:
     """The rules that may write nothing."""
     users: dict[str, list[str]] = {}
     for name, body in rules.items():
+        compile_time.check("", f"grammar, rule {name}")
         for used in rule_names(body):
             users.setdefault(used, []).append(name)
     found: set[str] = set()
     pending = list(rules)
     while pending:
         name = pending.pop()
+        compile_time.check("", f"grammar, rule {name}")
         if name not in found and _is_nullable(rules[name], found):
             found.add(name)
             pending.extend(users.get(name, ()))

@@ -81,7 +81,7 @@ def lexed(
     spaced = with_filled_turns(spaced, compile_time)
     whole = f"{start}, whole"
     spaced[whole] = sequence(Rule(start), end)
-    adjacency = Adjacency(spaced)
+    adjacency = Adjacency(spaced, compile_time)
     lexemes = Lexemes(known, adjacency.followers, foreign, compile_time)
     if not lexemes.has_obligations:
         written = {

@@ -149,6 +149,19 @@ class SchemaCompiler:
         """The grammar that starts so, once all that is pending is written."""
         if start is None:
             raise EmptyLanguage("no value at all is valid under the schema")
+        try:
+            self._write_pending()
+        finally:
+            del self._arrays, self._objects  # they refer to this object: circles wait for the garbage collector
+        if start is _ANY_VALUE:
+            return Grammar(self._rules, _ANY)
+        if isinstance(start, Rule):
+            return Grammar(self._rules, start.name, self._any, self.pointer_of)
+        name = f"{self._prefix}value"
+        self._rules[name] = start
+        return Grammar(self._rules, name, self._any, self.pointer_of)
+
+    def _write_pending(self) -> None:
         while self._pending:
             name, goal, self._is_distinct = self._pending.pop()
             self._begun.append((self._count, goal))
@@ -157,14 +170,6 @@ class SchemaCompiler:
         for pointer, expression, needed in self._owed:
             if not is_endless(expression, self._rules) and not has_values(expression, self._rules, needed):
                 raise may_run_out(pointer)
-        del self._arrays, self._objects  # they refer to this object: circles wait for the garbage collector
-        if start is _ANY_VALUE:
-            return Grammar(self._rules, _ANY)
-        if isinstance(start, Rule):
-            return Grammar(self._rules, start.name, self._any, self.pointer_of)
-        name = f"{self._prefix}value"
-        self._rules[name] = start
-        return Grammar(self._rules, name, self._any, self.pointer_of)
 
     @property
     def is_mixed(self) -> bool:

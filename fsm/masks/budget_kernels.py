@@ -64,10 +64,10 @@ NEED_QUEUE = -16  # besides the codes of `memory`: the queue is full
 EXHAUSTED = -17  # the graph is large
 NEED_LEAST = -18  # `least` is too short: another thread has made room for more states
 MAX_QUEUE = 1 << 17  # states of one completion; beyond that one byte counts as one token
-# of `work`: the first two are in `set_bound_kernels`; the one that was asked for so, or -1; what may still be looked at in
-# this search, in this call, and in all searches; and of the search: how far it is, its beginning, how many states it
-# has found, how many of these are done, `NUM_FORGOTTEN` when it began, and what it was given; the most that one for a
-# part has taken; and the state at which `_follow` goes on, or 0
+# of `work`, whose first two are in `set_bound_kernels`: the one that was asked for so, or -1; what may still be looked
+# at in this search, in this call, and in all searches; and of the search: how far it is, its beginning, how many states
+# it has found, how many of these are done, `NUM_FORGOTTEN` when it began, and what it was given; the most that one for
+# a part has taken; and the state at which `_follow` goes on, or 0
 ASKING, SEARCH_LEFT, CALL_LEFT, TOTAL_LEFT, PHASE, STARTED, FOUND_STATES, DONE_STATES, FORGOTTEN = range(2, 11)
 GIVEN, PART_WORK, FOLLOWED, WORK_SIZE = range(11, 15)
 IDLE, FINDING, SETTLING, FOLLOWING = range(4)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from phloem.errors import EmptyLanguage
+from phloem.errors import ConstraintTooLarge, EmptyLanguage
 from phloem.fsm import Compiler
 from phloem.fsm.collection import put_off
 
@@ -72,17 +72,35 @@ def test_many_threads_at_once_leave_it_on() -> None:
     assert gc.isenabled()
 
 
-def test_an_error_lets_go_of_what_was_made_up_to_there() -> None:
-    made: list[weakref.ref[threading.Event]] = []
+class Made:
+    """Something that can be referred to weakly, in a circle with nothing."""
 
-    def fail() -> None:
-        thing = threading.Event()
-        made.append(weakref.ref(thing))
-        raise ValueError
 
-    with pytest.raises(KeyError), put_off():
-        try:
-            fail()
-        except ValueError as error:
-            raise KeyError from error
+def fail(made: list[weakref.ref[Made]], kind: type[Exception]) -> None:
+    """Raises an error from within a function that holds on to what was made by its closure and by its frame."""
+    thing = Made()
+    made.append(weakref.ref(thing))
+
+    def within() -> None:
+        own = thing
+        raise ValueError(str(own))
+
+    try:
+        within()
+    except ValueError as error:
+        raise kind("no") from error
+
+
+def test_a_refusal_lets_go_of_what_was_made_up_to_there() -> None:
+    made: list[weakref.ref[Made]] = []
+    with pytest.raises(ConstraintTooLarge), put_off():
+        fail(made, ConstraintTooLarge)
     assert made[0]() is None
+
+
+def test_a_fault_keeps_its_frames() -> None:
+    made: list[weakref.ref[Made]] = []
+    with pytest.raises(KeyError) as caught, put_off():
+        fail(made, KeyError)
+    assert [entry.name for entry in caught.traceback][-1] == "fail"
+    assert made[0]() is not None
