@@ -7,9 +7,11 @@ tekken file, a sentencepiece model, a folder); by default the bundled model's. P
 first mask or the error, the peak memory that this added, and what came of it; "SLOW" is written beside what took
 longer than --limit (1 second by default).
 
-With --walk texts are written as well, of so many tokens at the most: one of tokens drawn by lot among those that close
-nothing, and one within the least budget. Then the longest that a mask and a token took are printed (milliseconds), and
-peak memory includes them.
+With --walk texts are written as well, of so many tokens at the most, as an engine does that has other requests: one of
+tokens drawn by lot among those that close nothing, and some within the least budget and a little more. Then printed,
+in milliseconds: how long it took to find the least budget (when a request is submitted); the longest that a mask took
+(this request waits); and the longest that one call took, for a part of a mask or for a token (others wait). Peak memory
+includes them.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from real_vocabularies import read_vocabulary
 
 from phloem.errors import PhloemError
 from phloem.fsm import Compiler, Constraint, Cursor
+from phloem.runtime.sampler import MASK_WORK
 
+FAR = 1_000_000  # tokens
 MEBIBYTE = 1 << 20
 MOST_MEMORY = 8 << 30
 GIVE_UP_AFTER = 60  # seconds
@@ -76,53 +80,60 @@ def peak_bytes(*, reset: bool = False) -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
-def walk(cursor: Cursor, num_tokens: int, budget: int | None) -> tuple[float, float]:
-    """The longest that a mask and a token took while a text was written, in seconds."""
-    rng, worst_row, worst_move = random.Random(0), 0.0, 0.0
+def walk(cursor: Cursor, num_tokens: int, budget: int, *, is_open: bool) -> tuple[float, float]:
+    """The longest that a mask and that a single call took while a text was written, in seconds.
+
+    `is_open`: of tokens that close nothing, where there are such.
+    """
+    rng, longest_mask, longest_call = random.Random(0), 0.0, 0.0
     tokens = cursor.constraint.vocabulary.tokens
     closing = np.array([b"}" in token or b"]" in token for token in tokens])
-    for index in range(num_tokens if budget is None else min(num_tokens, budget)):
-        begin = time.process_time()
-        row = cursor.row() if budget is None else cursor.row_within(budget - index)
-        end = time.process_time()
-        worst_row = max(worst_row, end - begin)
+    for index in range(min(num_tokens, budget)):
+        row, seconds = None, 0.0
+        while row is None:
+            begin = time.process_time()
+            row = cursor.row_soon(budget - index, MASK_WORK)
+            taken = time.process_time() - begin
+            seconds, longest_call = seconds + taken, max(longest_call, taken)
+        longest_mask = max(longest_mask, seconds)
         allowed = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
         if not len(allowed):
             assert cursor.is_accepting, "a text came to a dead end"
             break
-        if budget is None and not closing[allowed].all():
+        if is_open and not closing[allowed].all():
             allowed = allowed[~closing[allowed]]
         begin = time.process_time()
+        cursor.draft_within(budget - index)
         assert cursor.advance(int(rng.choice(allowed))), "a token of the mask was refused"
-        worst_move = max(worst_move, time.process_time() - begin)
-    return worst_row, worst_move
+        longest_call = max(longest_call, time.process_time() - begin)
+    return longest_mask, longest_call
 
 
 def explode(bomb: Bomb, compiler: Compiler, num_tokens: int, connection: Any) -> None:
-    """Runs one bomb and sends (seconds, longest mask, longest token, bytes, outcome)."""
+    """Runs one bomb and sends (seconds, times of walks, bytes, outcome)."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     before = peak_bytes(reset=True)
     begin = time.process_time()
-    seconds, row, move = 0.0, 0.0, 0.0
+    seconds, least, mask, call = 0.0, 0.0, 0.0, 0.0
     try:
         constraint = bomb(compiler)
         constraint.cursor().row()
         seconds = time.process_time() - begin
         outcome = f"compiled, {constraint.automaton.network.num_nodes} nodes"
         if num_tokens:
-            row, move = walk(constraint.cursor(), num_tokens, None)
-            cursor = constraint.cursor()
             begin = time.process_time()
-            budget = cursor.min_tokens_to_accept()
-            row = max(row, time.process_time() - begin)
-            rows = walk(cursor, num_tokens, budget)
-            row, move = max(row, rows[0]), max(move, rows[1])
+            budget = constraint.min_tokens()
+            least = time.process_time() - begin
+            walks = [walk(constraint.cursor(), num_tokens, max(FAR, budget), is_open=True)]
+            for more in (0, 3, 20):
+                walks.append(walk(constraint.cursor(), num_tokens, budget + more, is_open=False))
+            mask, call = max(mask for mask, _ in walks), max(call for _, call in walks)
     except PhloemError as error:
         outcome = f"{type(error).__name__}: {str(error)[:110]}"
     except BaseException as error:  # what must never happen is what this is for
         outcome = f"FAULT {type(error).__name__}: {str(error)[:90]}"
     seconds = seconds or time.process_time() - begin
-    connection.send((seconds, row, move, peak_bytes() - before, outcome))
+    connection.send((seconds, (least, mask, call), peak_bytes() - before, outcome))
 
 
 def main() -> None:
@@ -136,8 +147,8 @@ def main() -> None:
     compiler = Compiler(read_vocabulary(options.vocabulary))
     compiler.warm_up()
     context = multiprocessing.get_context("fork")
-    walks = " mask ms | token ms |" if options.walk else ""
-    print(f"| bomb | seconds |{walks} MiB | outcome |\n|:--|--:|{'--:|--:|' if walks else ''}--:|:--|")
+    walks = " least ms | mask ms | call ms |" if options.walk else ""
+    print(f"| bomb | seconds |{walks} MiB | outcome |\n|:--|--:|{'--:|--:|--:|' if walks else ''}--:|:--|")
     for name, bomb in bombs(("schema", "any") if options.key_order == "both" else (options.key_order,)):
         if options.only not in name:
             continue
@@ -145,16 +156,16 @@ def main() -> None:
         process = context.Process(target=explode, args=(bomb, compiler, options.walk, theirs))
         process.start()
         theirs.close()
-        seconds, row, move, size, outcome = float(GIVE_UP_AFTER), 0.0, 0.0, 0, "FAULT no end"
+        seconds, times, size, outcome = float(GIVE_UP_AFTER), (0.0, 0.0, 0.0), 0, "FAULT no end"
         try:
             if ours.poll(GIVE_UP_AFTER):
-                seconds, row, move, size, outcome = ours.recv()
+                seconds, times, size, outcome = ours.recv()
         except EOFError:
             outcome = "FAULT the process died"
         process.kill()
         process.join()
         slow = " SLOW" if seconds > options.limit else ""
-        walked = f" {1000 * row:.0f} | {1000 * move:.0f} |" if options.walk else ""
+        walked = "".join(f" {1000 * taken:.0f} |" for taken in times) if options.walk else ""
         outcome = json.dumps(outcome)[1:-1]
         print(f"| {name} | {seconds:.2f}{slow} |{walked} {size / MEBIBYTE:.0f} | {outcome} |", flush=True)
 

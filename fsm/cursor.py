@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ConstraintTooLarge
-from .automaton.automaton import END
+from .automaton.automaton import END, ENDLESS, OutOfWork
 from .change_over import EARLY, change_at_last, change_early, surely
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess, guess_from
 from .habits import FREE, NEW
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .constraint import Constraint
 
 FINISHED = -1  # as a cursor's state: EOS was taken
+MAX_ATTEMPTS = 200  # to make one row within a budget, before it is made at one go
 
 
 class Cursor:
@@ -48,13 +49,14 @@ class Cursor:
     """
 
     __slots__ = (
-        "_distinct", "_is_plain", "_items", "_masks", "_moves", "_repeats", "_rows", "_size", "_steps", "_trail",
-        "_written", "constraint", "patience",
+        "_distinct", "_is_plain", "_items", "_masks", "_moves", "_num_attempts", "_repeats", "_rows", "_size", "_steps",
+        "_trail", "_written", "constraint", "patience",
     )  # fmt: skip
 
     def __init__(self, constraint: Constraint, trail: Trail, written: Written | None, items: Items | None) -> None:
         self.constraint = constraint
         self.patience = EARLY
+        self._num_attempts = 0
         self._masks = constraint.masks
         self._rows = constraint.masks.rows
         # what advance needs, bound once: it is called for every token
@@ -222,10 +224,24 @@ class Cursor:
         return items.row(self._spot(), left, remaining - 1, self._masks.row(self.state).worst)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
-        """`row_within`, or None if the row is not known and takes more than `work` (`Masks.make`): ask again."""
-        if self._rows.get(self.state) is not None or self.state == FINISHED or self._is_made(remaining, work):
-            return self.row_within(remaining)
-        return None
+        """`row_within`, or None if that takes more than `work` to find out (`Automaton.allow`): ask again."""
+        row = self._rows.get(self._steps.state)
+        if row is not None and row.worst < remaining and self._written is None and self._distinct is None:
+            row.is_recent = True  # nearly always
+            return row.bits
+        if row is None and self.state != FINISHED and not self._is_made(remaining, work):
+            return None
+        automaton = self.constraint.automaton
+        automaton.allow(work if self._num_attempts < MAX_ATTEMPTS else ENDLESS)
+        try:
+            bits = self.row_within(remaining)
+        except OutOfWork:  # what was found out is kept
+            self._num_attempts += 1
+            return None
+        finally:
+            automaton.allow(ENDLESS)
+        self._num_attempts = 0
+        return bits
 
     @surely
     def _is_made(self, remaining: int, work: int) -> bool:

@@ -354,6 +354,16 @@ class Automaton:
         self._memory[k.ALLOWANCE] -= work
         return bool(self._memory[k.ALLOWANCE] >= 0)
 
+    def spend(self, work: int) -> None:
+        """Before work elsewhere whose result is kept: takes it from the allowance.
+
+        Raises:
+            OutOfWork: nothing is left of this thread's allowance.
+        """
+        if not self.charge(0) and self._bounded_thread == threading.get_ident():
+            raise OutOfWork
+        self.charge(work)
+
     def make_room(self, need: int) -> None:
         """Answers a compiled loop's code for help, after which it is called again.
 

@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import memory as k
-from ..automaton.automaton import Automaton
+from ..automaton.automaton import Automaton, OutOfWork
 from ..masks.budget import Budget
 from ..masks.liveness import Liveness
+from ..masks.unfinished import Unfinished
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from . import written_kernels
@@ -38,6 +39,7 @@ WIDEST = 6  # bytes of a character
 MAX_EXTRA = 64
 MAX_WAYS = 4_096
 FIRST_WAY = 1 << 10
+MAX_BEGUN = 8  # rows that wait for more work to be allowed
 MAX_LONGER = 1 << 10  # tokens, where no key is owed: nobody looks further for a key that is left
 
 Known = dict[tuple[int, bytes, OpenObject], int]
@@ -59,6 +61,7 @@ class KeyBudget:
         self._extras: dict[int, int] = {}
         self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
         self._flags = np.empty(256, np.uint8)
+        self._begun: Unfinished[tuple[Place, int], Known] = Unfinished(MAX_BEGUN)
 
     @property
     def num_bytes(self) -> int:
@@ -88,7 +91,12 @@ class KeyBudget:
         Args:
             left: those after which they would, were no key forbidden, and which repeat no key.
         """
-        return self._row(place, left, limit, {})
+        known = self._begun.take((place, limit)) or {}
+        try:
+            return self._row(place, left, limit, known)
+        except OutOfWork:
+            self._begun.put((place, limit), known)
+            raise
 
     # ---------------------------------------------------------------- token by token
 

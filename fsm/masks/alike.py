@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..automaton.automaton import Automaton
+from ..automaton.automaton import Automaton, OutOfWork
 from ..text.alphabet import Ints
-from .masks import Masks
+from .masks import WALK_WORK, Masks
 from .row_kernels import num_tokens_in
+from .unfinished import Unfinished
 
 LEAST_TOKENS = 256  # of a group: fewer are looked at one by one in less time than all words of a row
 NUM_SAMPLES = 64  # tokens whose groups are looked at
-MAX_KEPT_BYTES = 1 << 20
+MAX_KEPT_BYTES = 8 << 20
+MAX_STATES = 4  # whose groups are kept, of states that stand in many texts
 
 
 class Alike:
@@ -32,6 +34,7 @@ class Alike:
         self._automaton = automaton
         self._masks = masks
         self._groups: dict[tuple[int, int, int], list[Ints]] = {}
+        self._begun: Unfinished[int, tuple[int, list[Ints]]] = Unfinished(MAX_STATES)  # texts done, parts so far
 
     @property
     def num_bytes(self) -> int:
@@ -41,17 +44,31 @@ class Alike:
     def groups(self, state: int, bits: Ints) -> list[Ints]:
         """Disjoint parts of some tokens of a row; all tokens of a part lead to the same state. Some are in no part."""
         texts, _ = self._automaton.texts(state)
-        found = [bits & ~self._masks.outside(state)] if texts else []
-        for _, text, sub, count in texts:
-            parts = [part & group for part in found for group in self._groups_of(text, sub, count)]
-            found = [part for part in parts if num_tokens_in(part) >= LEAST_TOKENS]
-        return found
+        if not texts:
+            return []
+        if len(texts) == 1:
+            inside = bits & ~self._masks.outside(state)
+            _, text, sub, count = texts[0]
+            return _large([inside & group for group in self._groups_of(text, sub, count)])
+        begun = self._begun.take(state)
+        num_done, found = begun or (0, [self._masks.row(state).bits & ~self._masks.outside(state)])
+        for number in range(num_done, len(texts)):
+            _, text, sub, count = texts[number]
+            try:
+                groups = self._groups_of(text, sub, count)
+            except OutOfWork:
+                self._begun.put(state, (number, found))
+                raise
+            found = _large([part & group for part in found for group in groups])
+        self._begun.put(state, (len(texts), found))  # whoever asks may have to ask again
+        return _large([part & bits for part in found])
 
     def _groups_of(self, text: int, sub: int, count: int) -> list[Ints]:
         """The large groups of tokens between which a text makes no difference; those that it refuses are one."""
         same = (text, sub, count)
         found = self._groups.get(same)
         if found is None:
+            self._automaton.spend(WALK_WORK)
             targets = self._automaton.text_targets(text, sub, count)
             samples = np.unique(targets[:: max(1, len(targets) // NUM_SAMPLES)])
             groups = [np.flatnonzero(targets == target) for target in samples]
@@ -60,3 +77,7 @@ class Alike:
                 self._groups.clear()
             self._groups[same] = found
         return found
+
+
+def _large(groups: list[Ints]) -> list[Ints]:
+    return [group for group in groups if num_tokens_in(group) >= LEAST_TOKENS]

@@ -17,20 +17,33 @@ Invariant: a row within a budget is a subset of the row, and holds EOS iff the r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from ..automaton.automaton import NO_LIMIT, Automaton
+from ..automaton.automaton import NO_LIMIT, Automaton, OutOfWork
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .alike import Alike
-from .liveness import Liveness
-from .masks import NO_EXITS, Masks
+from .liveness import Liveness, not_walked
+from .masks import NO_EXITS, WALK_WORK, Masks
 from .row_kernels import num_tokens_in
+from .unfinished import Unfinished
 
 MANY_TOKENS = 1024  # beyond that one stands for all that are alike
+MAX_BEGUN = 16
 MAX_KEPT = 65_536
-MAX_ROW_BYTES = 128 << 10  # of tight rows
+MAX_ROW_BYTES = 1 << 20  # of tight rows
+
+
+class _Judging(NamedTuple):
+    """Tokens that are judged: those that surely leave enough, with what is enough for them; the rest, and how far
+    that is judged (`keep_kernels`)."""
+
+    inside: Ints
+    worst: int
+    rest: Ints
+    walked: Ints
 
 
 class Budget:
@@ -43,6 +56,9 @@ class Budget:
         self._worst: dict[int, int] = {}
         self._alike = Alike(automaton, masks)
         self._rows: dict[tuple[int, int], Ints] = {}
+        # by state and limit: the texts that are done in `_inside`, with what was found; and rows of which this is done
+        self._begun: Unfinished[tuple[int, int], tuple[int, int, Ints]] = Unfinished(MAX_BEGUN)
+        self._judging: Unfinished[tuple[int, int], _Judging] = Unfinished()
         self._is_exact = True  # what is kept was found while searches were exact
 
     @property
@@ -57,15 +73,36 @@ class Budget:
             return True
         worst = self._worst.get(state)
         if worst is None:
-            inside, least = self._inside(state, NO_LIMIT)
-            rest = self._masks.row(state).bits & ~(inside | self._automaton.vocabulary.eos_words)
-            for _, target in self._taken_out(state, rest):
-                least = max(least, self._liveness.bound(target))
-            worst = max(least, self._liveness.worst(state, rest))
+            judging = self._judging.take((state, NO_LIMIT)) or self._not_inside(state)
+            try:
+                worst = max(judging.worst, self._liveness.worst(state, judging.rest, judging.walked))
+            except OutOfWork:
+                self._judging.put((state, NO_LIMIT), judging)
+                raise
             if len(self._worst) >= MAX_KEPT:
                 self._worst.clear()
             self._worst[state] = worst
         return worst <= limit
+
+    def _not_inside(self, state: int) -> _Judging:
+        """The tokens of a row that are not judged together, to find out the greatest bound after any of them."""
+        inside, worst = self._inside(state, NO_LIMIT)
+        rest = self._masks.row(state).bits & ~(inside | self._automaton.vocabulary.eos_words)
+        for _, target in self._taken_out(state, rest):
+            worst = max(worst, self._liveness.bound(target))
+        return _Judging(inside, worst, rest, not_walked())
+
+    def _not_surely(self, state: int, limit: int) -> _Judging:
+        """The tokens of a row that are not judged together, to find out which of them leave `limit` tokens."""
+        row, eos = self._masks.row(state).bits, self._automaton.vocabulary.eos_words
+        inside, worst = self._inside(state, limit)
+        rest = row & ~(inside | eos)
+        inside = inside & row
+        most_bytes = max(self._liveness.most_bytes(state, limit), limit)
+        for group, target in self._taken_out(state, rest):
+            if self._automaton.min_bytes(target) <= most_bytes and self._liveness.is_within(target, limit):
+                inside |= group
+        return _Judging(inside, worst, rest, not_walked())
 
     def row(self, state: int, limit: int) -> Ints:
         """The tokens after which `limit` further tokens surely suffice; EOS as in the row. Read-only, shared."""
@@ -77,6 +114,8 @@ class Budget:
             self._is_exact = False
             self._worst.clear()
             self._rows.clear()
+            self._begun.clear()
+            self._judging.clear()
         tight = self._rows.get((state, limit))  # requests that began together come to their ends together
         if tight is not None:
             return tight
@@ -84,15 +123,13 @@ class Budget:
             return row & eos
         if limit >= self._liveness.bound(state) and self.is_free(state, limit):
             return row  # below its own bound a state is hardly ever free: not worth finding out
-        inside, _ = self._inside(state, limit)
-        rest = row & ~(inside | eos)
-        inside &= row
-        most_bytes = max(self._liveness.most_bytes(state, limit), limit)
-        for group, target in self._taken_out(state, rest):
-            if self._automaton.min_bytes(target) <= most_bytes and self._liveness.is_within(target, limit):
-                inside |= group
-        self._liveness.keep_within(state, rest, limit)
-        tight = inside | rest | row & eos
+        judging = self._judging.take((state, limit)) or self._not_surely(state, limit)
+        try:
+            self._liveness.keep_within(state, judging.rest, limit, judging.walked)
+        except OutOfWork:
+            self._judging.put((state, limit), judging)
+            raise
+        tight = judging.inside | judging.rest | row & eos
         tight.flags.writeable = False
         if len(self._rows) >= max(1, MAX_ROW_BYTES // row.nbytes):
             self._rows.clear()
@@ -110,33 +147,48 @@ class Budget:
 
     def _inside(self, state: int, limit: int) -> tuple[Ints, int]:
         """Tokens that stay inside a text and surely leave enough, and how many tokens are enough for all of them."""
-        automaton, network = self._automaton, self._automaton.network
-        bits = np.zeros(automaton.vocabulary.num_words, np.int32)
-        worst = -1
+        automaton = self._automaton
         if not self._liveness.is_by_bytes:
-            return bits, worst
+            return np.zeros(automaton.vocabulary.num_words, np.int32), -1
         texts, is_elsewhere = automaton.texts(state)
+        found = self._begun.take((state, limit))
+        num_done, worst, bits = found or (0, -1, np.zeros(automaton.vocabulary.num_words, np.int32))
         scratch = np.empty(automaton.vocabulary.num_words, np.int32)
-        for configuration, text, sub, count in texts:
-            table = network.texts[text]
-            after = automaton.after_text(state, configuration)
-            is_alone = len(texts) == 1 and not is_elsewhere
-            by_tokens = is_alone and self._liveness.is_exact
-            least = self._liveness.bound(after) if by_tokens else automaton.min_bytes(after)
-            if least > limit:
-                continue
-            if limit == NO_LIMIT:
-                mask = self._masks.text_mask(table, sub, False, count)
-                inside, most = mask.bits, mask.worst
-            elif table.counted is not None:
-                self._inside_counted(table, sub, count, limit - least, scratch)
-                inside, most = scratch, limit - least
-            else:
-                _, most, _ = automaton.walk_text(table.fields, sub, 0, limit - least, scratch, NO_EXITS)
-                inside = scratch
-            bits |= inside
-            worst = max(worst, most + least)
+        is_alone = len(texts) == 1 and not is_elsewhere
+        for number in range(num_done, len(texts)):
+            try:
+                inside, most = self._inside_text(state, texts[number], limit, is_alone, scratch)
+            except OutOfWork:
+                self._begun.put((state, limit), (number, worst, bits))
+                raise
+            if most >= 0:
+                bits |= inside
+                worst = max(worst, most)
+        if len(texts) > 1:
+            self._begun.put((state, limit), (len(texts), worst, bits))  # whoever asks may have to ask again
         return bits, worst
+
+    def _inside_text(
+        self, state: int, place: tuple[int, int, int, int], limit: int, is_alone: bool, scratch: Ints
+    ) -> tuple[Ints, int]:
+        """`_inside` of one text in which a state stands; below zero if it leaves too little. It may use `scratch`."""
+        automaton, (configuration, text, sub, count) = self._automaton, place
+        automaton.spend(0)
+        table = automaton.network.texts[text]
+        after = automaton.after_text(state, configuration)
+        by_tokens = is_alone and self._liveness.is_exact
+        least = self._liveness.bound(after) if by_tokens else automaton.min_bytes(after)
+        if least > limit:
+            return scratch, -1
+        if limit == NO_LIMIT:
+            mask = self._masks.text_mask(table, sub, False, count)
+            return mask.bits, mask.worst + least
+        automaton.charge(WALK_WORK)
+        if table.counted is not None:
+            self._inside_counted(table, sub, count, limit - least, scratch)
+            return scratch, limit
+        _, most, _ = automaton.walk_text(table.fields, sub, 0, limit - least, scratch, NO_EXITS)
+        return scratch, most + least
 
     def _inside_counted(self, table: TextTable, sub: int, count: int, limit: int, bits: Ints) -> None:
         """Sets the bits of tokens that stay inside a counted text and surely leave at most `limit` bytes to its end.

@@ -63,7 +63,7 @@ from .set_bound_kernels import CUT, bound_at_cut
 NEED_QUEUE = -16  # besides the codes of `memory`: the queue is full
 EXHAUSTED = -17  # the graph is large
 NEED_LEAST = -18  # `least` is too short: another thread has made room for more states
-MAX_QUEUE = 1 << 17  # states of one completion; beyond that one byte counts as one token
+MAX_QUEUE = 1 << 17  # states of one completion; behind them one byte counts as one token
 # of `work`, whose first two are in `set_bound_kernels`: the one that was asked for so, or -1; what may still be looked
 # at in this search, in this call, and in all searches; and of the search: how far it is, its beginning, how many states
 # it has found, how many of these are done, `NUM_FORGOTTEN` when it began, and what it was given; the most that one for
@@ -220,10 +220,7 @@ def _follow(memory: Any, start: Any, least: Any, ways: Any, parts: Any, queue: A
             if count < MAX_QUEUE:
                 _pause(start, state, count, least, work)
                 return NEED_QUEUE
-            _unmark(least, queue, np.int64(0), count)
-            least[state] = 0
-            least[start] = states[start * STATE_WIDTH + S_COST] + 1
-            return 0
+            break
         byte = np.int64(states[at + S_BYTE])
         if byte < 0:
             byte = np.int64(first_nearing_byte(memory, state, flags))

@@ -1,6 +1,7 @@
 """Compiled: which of the tokens that may come next leave few enough to complete the text.
 
 Few tokens are tried one by one, many by a walk through the trie, in which they share the bytes that they begin with.
+Who asks for help goes on where that was: `walked` knows the node or the word that is next, and the states on the way.
 How many more each of them needs is asked of `budget_kernels`, and only where bytes alone do not settle the matter.
 """
 
@@ -16,7 +17,6 @@ from ..memory import (
     CAP_STATES,
     NEVER,
     NEXT_SAME,
-    PATH,
     S_COST,
     STATE_WIDTH,
     STATES,
@@ -29,9 +29,13 @@ from ..memory import (
     i32,
     u8,
 )
+from ..vocabulary.trie import MAX_TOKEN_LEN
 from .budget_kernels import LOW_BITS, NEED_LEAST, find_least
 
 MANY_TOKENS = 4096  # beyond that the trie is walked instead of each token
+# of `walked`: the next node of the trie, the next word of the row, 1 + the greatest number met; then states by depth
+NODE, WORD, WORST, STATES_BY_DEPTH = range(4)
+WALKED_SIZE = STATES_BY_DEPTH + MAX_TOKEN_LEN + 1
 
 
 @kernel
@@ -41,6 +45,7 @@ def keep_within(
     bits: Any,
     limit: Any,
     most_bytes: Any,
+    walked: Any,
     least: Any,
     ways: Any,
     parts: Any,
@@ -53,7 +58,8 @@ def keep_within(
 
     Those that leave more than `most_bytes` to the end are not searched from: of them only those stay for which each
     byte may be a token. With a limit below zero nothing is cleared. Returns 1 + the greatest `least_tokens` met, if the
-    limit is below zero; else some number that is not negative. Or the negative code for help; it is then called again.
+    limit is below zero; else some number that is not negative. Or the negative code for help; it is then called again
+    with the same `walked`, int32[WALKED_SIZE], zeros at first.
     """
     if least.shape[0] < memory[CAP_STATES]:
         return np.int64(NEED_LEAST)
@@ -64,9 +70,11 @@ def keep_within(
             word &= word - 1
             num_tokens += 1
     if num_tokens > MANY_TOKENS:
-        return _keep_by_walk(memory, state, bits, limit, most_bytes, least, ways, parts, queue, path, flags, work)
-    worst = np.int64(0)
-    for index in range(bits.shape[0]):
+        return _keep_by_walk(
+            memory, state, bits, limit, most_bytes, walked, least, ways, parts, queue, path, flags, work
+        )
+    for index in range(walked[WORD], bits.shape[0]):
+        walked[WORD] = index
         word = np.int64(bits[index]) & LOW_BITS
         for bit in range(32 if word else 0):
             if word >> bit & 1:
@@ -76,10 +84,10 @@ def keep_within(
                 tokens = _least_beyond(memory, target, limit, most_bytes, least, ways, parts, queue, path, flags, work)
                 if tokens < 0:
                     return tokens
-                worst = max(worst, tokens + 1)
+                walked[WORST] = max(np.int64(walked[WORST]), tokens + 1)
                 if 0 <= limit < tokens:
                     bits[index] &= ~(np.int32(1) << np.int32(bit))
-    return worst
+    return np.int64(walked[WORST])
 
 
 @inner_kernel
@@ -110,6 +118,7 @@ def _keep_by_walk(
     bits: Any,
     limit: Any,
     most_bytes: Any,
+    walked: Any,
     least: Any,
     ways: Any,
     parts: Any,
@@ -118,13 +127,14 @@ def _keep_by_walk(
     flags: Any,
     work: Any,
 ) -> Any:
-    """`keep_within` by a walk through the trie, its states in i32(memory[PATH])."""
+    """`keep_within` by a walk through the trie."""
     data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
     ends, tokens = i32(memory[WHOLE + TRIE_ENDS]), i32(memory[WHOLE + TRIE_TOKENS])
-    same, states = i32(memory[NEXT_SAME]), i32(memory[PATH])
+    same, states = i32(memory[NEXT_SAME]), walked[STATES_BY_DEPTH:]
     states[0] = state
-    worst, node = np.int64(0), np.int64(0)
+    node = np.int64(walked[NODE])
     while node < memory[WHOLE + TRIE_SIZE]:
+        walked[NODE] = node
         depth = np.int64(depths[node])
         target = np.int64(step(memory, np.int64(states[depth - 1]), np.int64(data[node])))
         if target < 0:
@@ -143,8 +153,9 @@ def _keep_by_walk(
         while token >= 0:
             bit = np.int32(1) << np.int32(token & 31)
             if bits[token >> 5] & bit:
-                worst = max(worst, needed + 1)
+                walked[WORST] = max(np.int64(walked[WORST]), needed + 1)
                 if 0 <= limit < needed:
                     bits[token >> 5] &= ~bit
             token = np.int64(same[token])
-    return worst
+    walked[NODE] = node
+    return np.int64(walked[WORST])

@@ -35,6 +35,11 @@ _NOTHING, _NO_QUEUE, _NO_FLAGS = np.empty(0, np.int32), np.empty(0, np.int64), n
 _NO_WAYS = np.empty(0, np.int16)
 
 
+def not_walked() -> Ints:
+    """What judging the tokens of a row begins with, see `keep_kernels`."""
+    return np.zeros(keep_kernels.WALKED_SIZE, np.int32)
+
+
 class Liveness:
     """Bounds on the number of tokens to acceptance, for the states of one automaton.
 
@@ -106,11 +111,14 @@ class Liveness:
         """
         return self._automaton.min_bytes(state) - 1 if limit < self.bound(state) else NEVER
 
-    def keep_within(self, state: int, bits: Ints, limit: int) -> None:
-        """Clears the bits of the tokens after which `limit` further tokens are not known to suffice."""
+    def keep_within(self, state: int, bits: Ints, limit: int, walked: Ints) -> None:
+        """Clears the bits of the tokens after which `limit` further tokens are not known to suffice.
+
+        `walked` (see `not_walked`) and bits know how far that is done, if an error ends it.
+        """
         if self.is_by_bytes:
             most = self.most_bytes(state, limit)
-            self._call(lambda *room: keep_kernels.keep_within(room[0], state, bits, limit, most, *room[1:]))
+            self._keep_within(state, bits, limit, most, walked)
             return
         targets = self._automaton.targets(state, bits)
         bounds = {target: self.bound(target) for target in np.unique(targets[targets > 0]).tolist()}
@@ -118,12 +126,15 @@ class Liveness:
             if bounds[int(targets[token_id])] > limit:
                 bits[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).astype(np.int32)
 
-    def worst(self, state: int, bits: Ints) -> int:
+    def worst(self, state: int, bits: Ints, walked: Ints) -> int:
         """The greatest bound after one of the tokens, all of which may follow; -1 without tokens."""
         if self.is_by_bytes:
-            return self._call(lambda *room: keep_kernels.keep_within(room[0], state, bits, -1, NEVER, *room[1:])) - 1
+            return self._keep_within(state, bits, -1, NEVER, walked) - 1
         targets = self._automaton.targets(state, bits)
         return max((self.bound(target) for target in np.unique(targets[targets > 0]).tolist()), default=-1)
+
+    def _keep_within(self, state: int, bits: Ints, limit: int, most_bytes: int, walked: Ints) -> int:
+        return self._call(lambda *r: keep_kernels.keep_within(r[0], state, bits, limit, most_bytes, walked, *r[1:]))
 
     def _call(self, function: Callable[..., Any]) -> int:
         """Calls with memory and scratch until nothing more is needed."""

@@ -33,15 +33,16 @@ from ..memory import NEVER
 from ..text.alphabet import Ints
 from ..text.counted import Counted
 from ..text.text_table import TextTable
-from .liveness import Liveness
+from .liveness import Liveness, not_walked
 from .mask_store import FEW_TEXTS, MaskStore, Row, TextMask, TextShelf
+from .unfinished import Unfinished
 
 NOTHING = np.empty(0, np.int32)
 NO_EXITS = np.empty(0, np.int32)
 MAX_CHARACTER_LEN = 5  # bytes that may be missing of a character (or of an escape) that has begun
-TEXT_WORK = 400  # what one of FEW_TEXTS is charged: about 30 µs
+TEXT_WORK = 400  # what one of many texts is charged: about 30 µs
+WALK_WORK = 8_000  # what a walk through the vocabulary in a text automaton is charged: 1 to 5 ms
 MAX_ATTEMPTS = 500  # of one walk
-MAX_BEGUN = 64  # rows that have been begun and wait for more work to be allowed
 
 Result = TypeVar("Result")
 
@@ -55,13 +56,25 @@ class Masks:
         self.store = store
         self.rows = store.shelf_of(self)
         self._shelves: dict[TextTable, TextShelf] = {}
-        self._begun: dict[int, Generator[None, None, Row]] = {}
+        self._begun: Unfinished[int, Generator[None, None, Row]] = Unfinished()
 
     def row(self, state: int) -> Row:
-        """The row of a state, from the store if it is known."""
+        """The row of a state, from the store if it is known.
+
+        Raises:
+            OutOfWork: this thread's allowance is used up; the next call goes on where this one stopped.
+        """
         found = self.rows.get(state) or self._at_once(state)
         if found is None:
-            found = _finished(self._continued(state))
+            making = self._continued(state)
+            found = self._some_of(making)
+            while found is None:
+                try:
+                    self.automaton.spend(0)
+                except OutOfWork:
+                    self._begun.put(state, making)
+                    raise
+                found = self._some_of(making)
             self.store.keep(self.rows, state, found)
         found.is_recent = True
         return found
@@ -77,16 +90,23 @@ class Masks:
             if self._at_once(state) is not None:
                 return True
             making = self._continued(state)
-            next(making)
-        except StopIteration as end:
-            self.store.keep(self.rows, state, end.value)
-            return True
+            found = self._some_of(making)
         finally:
             self.automaton.allow(ENDLESS)
-        if len(self._begun) >= MAX_BEGUN:
-            self._begun.pop(next(iter(list(self._begun))), None)
-        self._begun[state] = making
-        return False
+        if found is None:
+            self._begun.put(state, making)
+            return False
+        self.store.keep(self.rows, state, found)
+        return True
+
+    def _some_of(self, making: Generator[None, None, Row]) -> Row | None:
+        """Goes on making a row until the allowance is used up; the row once it is made."""
+        try:
+            next(making)
+        except StopIteration as end:
+            row: Row = end.value
+            return row
+        return None
 
     def _at_once(self, state: int) -> Row | None:
         """Makes and keeps the row of a state the ordinary way; None if that is not possible, or not allowed.
@@ -148,12 +168,14 @@ class Masks:
 
     def _continued(self, state: int) -> Generator[None, None, Row]:
         """The making of a row, from where it stopped."""
-        begun = self._begun.pop(state, None)
-        return self._steps(state) if begun is None else begun
+        return self._begun.take(state) or self._steps(state)
 
     def fresh_row(self, state: int) -> Row:
         """The row of a state, made anew."""
-        return _finished(self._steps(state))
+        making = self._steps(state)
+        while (row := self._some_of(making)) is None:
+            pass
+        return row
 
     def _steps(self, state: int) -> Generator[None, None, Row]:
         """Makes the row of a state; stops wherever the allowance is used up."""
@@ -161,8 +183,10 @@ class Masks:
         bits = np.zeros(vocabulary.num_words, np.int32)
         worst = 0
         texts, is_elsewhere = automaton.texts(state)
-        for number, text in enumerate(texts, 1):
-            mask, after = self._text_at(state, *text)
+        for number, (configuration, text, sub, count) in enumerate(texts, 1):
+            after, table = automaton.after_text(state, configuration), automaton.network.texts[text]
+            making = partial(self.text_mask, table, sub, automaton.has_bytes(after), count)
+            mask = yield from self._patiently(making)
             worst = max(worst, mask.worst + automaton.min_bytes(after))
             np.bitwise_or(bits, mask.bits, out=bits)
             if automaton.has_bytes(after):
@@ -170,14 +194,14 @@ class Masks:
                 if cost:
                     np.bitwise_or(bits, leaving, out=bits)
                 worst = max(worst, cost - 1)
-            if number % FEW_TEXTS == 0 and not automaton.charge(FEW_TEXTS * TEXT_WORK):
+            if number >= FEW_TEXTS and not automaton.charge(TEXT_WORK):
                 yield
         if is_elsewhere:
             rest = automaton.without_texts(state) if texts else state
             worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, NO_LIMIT, bits))) - 1)
         if not self.liveness.is_by_bytes:
             worst = NO_LIMIT
-            yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1))
+            yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1, not_walked()))
         if automaton.is_accepting(state):
             np.bitwise_or(bits, vocabulary.eos_words, out=bits)
         return Row(bits, worst)
@@ -238,6 +262,7 @@ class Masks:
         shelf = self._shelves.get(table) or self._shelf_of(table)
         found = shelf.counted.get((sub, count))
         if found is None or (with_exits and found.exits is None):
+            self.automaton.spend(WALK_WORK)
             bits = np.empty(vocabulary.num_words, np.int32)
             with self.store.scratch_lock:
                 scratch = self.store.exits if with_exits else NO_EXITS
@@ -253,6 +278,7 @@ class Masks:
         if known is not None and (known.exits is not None or not with_exits):
             return known
         automaton, vocabulary = self.automaton, self.store.vocabulary
+        automaton.spend(WALK_WORK)
         bits = np.empty(vocabulary.num_words, np.int32)
         with self.store.scratch_lock:
             scratch = self.store.exits if with_exits else NO_EXITS
@@ -261,13 +287,3 @@ class Masks:
         mask = TextMask(bits, worst, exits, starts, trie)
         self.store.keep(shelf.masks, sub, mask)
         return mask
-
-
-def _finished(making: Generator[None, None, Row]) -> Row:
-    """The row, however much work it takes."""
-    while True:
-        try:
-            next(making)
-        except StopIteration as end:
-            row: Row = end.value
-            return row

@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator
 
 from phloem.errors import EmptyLanguage
 from phloem.fsm import Compiler, Constraint
+from phloem.fsm.masks import liveness
+from phloem.fsm.masks.set_bound_kernels import PARTS_WORK
 
 from ..vocabularies import BYTES, allowed_ids, small_vocabulary
 
@@ -51,7 +53,11 @@ WIDE = {
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_many_keys_in_any_order_end_well_from_their_minimum_on(name: str) -> None:
+@pytest.mark.parametrize("parts_work", [PARTS_WORK, 100, 0])
+def test_many_keys_in_any_order_end_well_from_their_minimum_on(
+    name: str, parts_work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, "PARTS_WORK", parts_work)
     schema = WIDE[name]
     constraint = Compiler(small_vocabulary(PIECES)).json_schema(schema, key_order="any")
     least = constraint.min_tokens()
@@ -114,3 +120,37 @@ def test_the_least_number_of_tokens_of_a_very_long_list_is_found_and_exact() -> 
     compiler, count = Compiler(small_vocabulary(PIECES)), 30_000
     words = {"type": "array", "items": {"enum": ["x", "yz"]}, "minItems": count}
     assert compiler.json_schema(words).min_tokens() == 2 + count + (count - 1) + 2  # [ " x "," x … " ]
+
+
+IN_PARTS: dict[str, Any] = WIDE | {
+    "strings in many ways": {"anyOf": [{"pattern": f"^[a-d]*{end}"} for end in ("a{3}", "b.c", "[0-9]+", "xyz$")]},
+    "strings of many lengths": {
+        "anyOf": [{"type": "string", "minLength": n, "maxLength": n + 1} for n in (0, 3, 9, 30)]
+    },
+    "keys that nobody names": {"type": "object", "minProperties": 3, "additionalProperties": {"type": "integer"}},
+    "keys of many objects": {"anyOf": [wide_object(3, {"type": "null"}), wide_object(2), {"type": "object"}]},
+    "items that differ": {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": ["string", "null"]}},
+    "anything": True,
+}
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+@pytest.mark.parametrize("work", [60, 1_000, 9_000])
+def test_rows_within_a_budget_made_in_parts_are_rows_made_at_once(name: str, work: int) -> None:
+    vocabulary, schema = small_vocabulary(PIECES), IN_PARTS[name]
+    at_once, in_parts = (Compiler(vocabulary).json_schema(schema, key_order="any") for _ in range(2))
+    least, num_attempts = at_once.min_tokens(), 0
+    assert in_parts.min_tokens() == least
+    for seed in range(6):
+        rng, remaining = random.Random(seed), least + seed * seed
+        whole, parts = at_once.cursor(), in_parts.cursor()
+        while remaining and not whole.is_finished:
+            row = parts.row_soon(remaining, work)
+            while row is None:
+                num_attempts += 1
+                row = parts.row_soon(remaining, work)
+            assert allowed_ids(row) == allowed_ids(whole.row_within(remaining))
+            token_id = rng.choice(allowed_ids(row))
+            assert whole.advance(token_id) and parts.advance(token_id)
+            remaining -= 1
+    assert num_attempts or work > 60

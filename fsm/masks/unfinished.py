@@ -1,0 +1,38 @@
+"""Unfinished: what was begun, and waits until more work is allowed (`Automaton.allow`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+MAX_KEPT = 64
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Unfinished(Generic[Key, Value]):
+    """The last of it, by what it will be; who goes on with it takes it out. What is dropped begins anew."""
+
+    __slots__ = ("_kept", "_max_kept")
+
+    def __init__(self, max_kept: int = MAX_KEPT) -> None:
+        self._kept: dict[Key, Value] = {}
+        self._max_kept = max_kept
+
+    def put(self, key: Key, value: Value) -> None:
+        """Puts something off."""
+        while len(self._kept) >= self._max_kept:
+            self._kept.pop(next(iter(list(self._kept)), key), None)
+        self._kept[key] = value
+
+    def take(self, key: Key) -> Value | None:
+        """What there is of it; None if it has to begin."""
+        return self._kept.pop(key, None) if self._kept else None
+
+    def clear(self) -> None:
+        """Drops all."""
+        self._kept.clear()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._kept
