@@ -46,10 +46,6 @@ class Alike:
         texts, _ = self._automaton.texts(state)
         if not texts:
             return []
-        if len(texts) == 1:
-            inside = bits & ~self._masks.outside(state)
-            _, text, sub, count = texts[0]
-            return _large([inside & group for group in self._groups_of(text, sub, count)])
         begun = self._begun.take(state)
         num_done, found = begun or (0, [self._masks.row(state).bits & ~self._masks.outside(state)])
         for number in range(num_done, len(texts)):
@@ -60,7 +56,8 @@ class Alike:
                 self._begun.put(state, (number, found))
                 raise
             found = _large([part & group for part in found for group in groups])
-        self._begun.put(state, (len(texts), found))  # whoever asks may have to ask again
+        if len(texts) > 1:
+            self._begun.put(state, (len(texts), found))  # whoever asks may have to ask again
         return _large([part & bits for part in found])
 
     def _groups_of(self, text: int, sub: int, count: int) -> list[Ints]:

@@ -164,7 +164,7 @@ class Budget:
             if most >= 0:
                 bits |= inside
                 worst = max(worst, most)
-        if len(texts) > 1:
+        if texts:
             self._begun.put((state, limit), (len(texts), worst, bits))  # whoever asks may have to ask again
         return bits, worst
 
