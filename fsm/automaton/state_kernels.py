@@ -73,7 +73,9 @@ COVER_FROM = 4  # configurations; most states have fewer, and need not be looked
 def _state_hash(keys: Any, offset: Any, size: Any, accepts: Any) -> Any:
     value = np.uint64(size * 2 + accepts)
     for i in range(offset, offset + size):
-        value = (value ^ np.uint64(keys[i])) * np.uint64(0x9E3779B97F4A7C15)
+        value ^= np.uint64(keys[i])
+        value ^= value >> np.uint64(32)  # the node stands above all the bits that a slot is told by
+        value *= np.uint64(0x9E3779B97F4A7C15)
         value ^= value >> np.uint64(32)
     return np.int64(value & np.uint64(0x7FFFFFFF))
 
