@@ -7,8 +7,9 @@ its object has already; then the text needs a character more, or a few.
     no key is owed (nearly always)       the shortest completions write no further keys: only states before or inside a
                                          key can be worse off than they look, and of them only those from which a key
                                          of the object can be reached. What they need is found token by token.
-    keys are owed (`minProperties` ..)   as many bytes as the shortest completion has, and for each of its keys as many
-                                         more as there have to be for a key that nobody has written
+    keys are owed (`minProperties` ..)   one shortest completion is followed. If it writes several keys, as many bytes
+                                         as it has, and for each of them as many more as there have to be for a key that
+                                         nobody has written; else as many tokens as spell it
 
 Either way a number is a promise, as in `Liveness`: from a place with the number n > 0 some token that repeats no key
 leads to a place with a number below n.
@@ -57,7 +58,7 @@ class KeyBudget:
         self._repeats = repeats
         self._owes = automaton.network.owes_keys
         self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
-        self._keys_to_go = np.empty(0, np.int32)  # by state; -1: not known
+        self._keys_to_go = self._tokens_to_go = np.empty(0, np.int32)  # by state; -1: not known
         self._extras: dict[int, int] = {}
         self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
         self._flags = np.empty(256, np.uint8)
@@ -66,7 +67,7 @@ class KeyBudget:
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept."""
-        return self._keys_to_go.nbytes + 500 * len(self._ways_on)
+        return self._keys_to_go.nbytes + self._tokens_to_go.nbytes + 500 * len(self._ways_on)
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """By how much a completion may be longer than the automaton knows, which knows of no more than `num_bytes`."""
@@ -107,7 +108,7 @@ class KeyBudget:
             num_keys = self._num_keys(state)
             if num_keys > 1 or (num_keys and written is not None and written.objects is not None):
                 return max(least, self._by_bytes(place, num_keys))
-            return least
+            return self._on_the_way(state) if self._liveness.is_by_bytes and least <= limit else least
         innermost = None if written is None else written.innermost
         key_place = self._repeats.place(state)
         if innermost is None or key_place == k.NO_KEY or least > limit:
@@ -185,19 +186,32 @@ class KeyBudget:
 
     def _num_keys(self, state: int) -> int:
         """How many keys a shortest completion writes."""
-        if state < len(self._keys_to_go) and self._keys_to_go[state] >= 0:
-            return int(self._keys_to_go[state])
-        way, found = np.zeros(FIRST_WAY, np.int64), -1
-        while found < 0:
-            missing = self._automaton.max_states - len(self._keys_to_go)
+        if state >= len(self._keys_to_go) or self._keys_to_go[state] < 0:
+            way, end, self._keys_to_go = self._way(state, self._keys_to_go)
+            written_kernels.count_keys(way, end, self._keys_to_go)
+        return max(int(self._keys_to_go[state]), 0)
+
+    def _on_the_way(self, state: int) -> int:
+        """In how many tokens that completion can be spelt: others that are as short may write more keys."""
+        if state >= len(self._tokens_to_go) or self._tokens_to_go[state] < 0:
+            way, end, self._tokens_to_go = self._way(state, self._tokens_to_go)
+            bounds = np.array([self._liveness.bound(here) for here in (way[2 : way[0] + 2] >> 9).tolist()], np.int64)
+            written_kernels.count_tokens(self._automaton.memory, way, end, bounds, self._tokens_to_go)
+        return max(int(self._tokens_to_go[state]), 0)
+
+    def _way(self, state: int, known: Ints) -> tuple[npt.NDArray[np.int64], int, Ints]:
+        """One shortest completion (`find_way`) up to what is known, the state at its end, and `known` with room."""
+        way, end = np.zeros(FIRST_WAY, np.int64), -1
+        while end < 0:
+            missing = self._automaton.max_states - len(known)
             if missing > 0:
-                self._keys_to_go = np.concatenate((self._keys_to_go, np.full(missing, -1, np.int32)))
-            found = int(written_kernels.keys_to_go(self._automaton.memory, state, self._flags, self._keys_to_go, way))
-            if found == written_kernels.NEED_WAY:
+                known = np.concatenate((known, np.full(missing, -1, np.int32)))
+            end = int(written_kernels.find_way(self._automaton.memory, state, self._flags, known, way))
+            if end == written_kernels.NEED_WAY:
                 way = np.concatenate((way, np.zeros_like(way)))
-            elif found < 0 and found != written_kernels.NEED_KNOWN:
-                self._automaton.make_room(found)
-        return found
+            elif end < 0 and end != written_kernels.NEED_KNOWN:
+                self._automaton.make_room(end)
+        return way, end, known
 
     def _by_bytes(self, place: Place, num_keys: int) -> int:
         """A number of bytes that suffices."""

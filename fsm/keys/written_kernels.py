@@ -49,6 +49,7 @@ from ..memory import (
     TRIE_BYTES,
     TRIE_ENDS,
     TRIE_ROOTS,
+    TRIE_TOKENS,
     WHOLE,
     i32,
     i64,
@@ -244,16 +245,18 @@ def step_nearer(memory: Any, state: Any, flags: Any) -> Any:
 
 
 @kernel
-def keys_to_go(memory: Any, state: Any, flags: Any, known: Any, way: Any) -> Any:
-    """How many keys that have to be remembered end on a shortest completion; below zero: help is needed.
+def find_way(memory: Any, state: Any, flags: Any, known: Any, way: Any) -> Any:
+    """One shortest completion, by the first byte that leads nearer from each state; below zero: help is needed.
+
+    Returns the state at its end: one that accepts, one that is known, or 0 if what is left is not known byte by byte.
 
     Args:
         flags: uint8[256], scratch.
-        known: int32[CAP_STATES], what was found by state, or -1: all states on the way are noted. `NEED_KNOWN`: it is
-            too short, since another thread has made room for more states.
-        way: int64[n], what has been found of the way until help was needed: the number of its states, the state that
-            comes next, and of each state twice its number, and 1 if a key ends behind it. Empty at first; `NEED_WAY`:
-            it has to be longer.
+        known: int32[CAP_STATES], below zero for the states that the way goes through. `NEED_KNOWN`: it is too short,
+            since another thread has made room for more states.
+        way: int64[n], what has been found until help was needed: the number of its states, the state that comes next,
+            and of each state number << 9 | the byte that follows << 1 | 1 if with it a key ends that has to be
+            remembered. Empty at first; `NEED_WAY`: it has to be longer.
     """
     if known.shape[0] < memory[CAP_STATES]:
         return np.int64(NEED_KNOWN)
@@ -268,15 +271,49 @@ def keys_to_go(memory: Any, state: Any, flags: Any, known: Any, way: Any) -> Any
         if target < 0:
             return target
         ends = byte == QUOTE and _is_in_key(memory, state) and not _is_in_key(memory, target)
-        way[length + 2] = state << 1 | (ends and _ends_key(memory, state) != 0)
+        way[length + 2] = state << 9 | np.int64(byte) << 1 | (ends and _ends_key(memory, state) != 0)
         length += 1
         if states[target * width + S_COST] >= states[state * width + S_COST]:
-            state = np.int64(0)  # what is left is not known byte by byte
+            state = np.int64(0)
             break
         state = target
-    count = max(np.int64(known[state]), np.int64(0))
-    while length:
-        length -= 1
-        count += way[length + 2] & 1
-        known[way[length + 2] >> 1] = count
-    return count
+    way[0] = length
+    return np.int64(state)
+
+
+@kernel
+def count_keys(way: Any, end: Any, num_keys: Any) -> None:
+    """Notes how many keys are still to end from each state of a way."""
+    count = max(np.int64(num_keys[end]), np.int64(0))
+    for index in range(way[0] - 1, -1, -1):
+        count += way[index + 2] & 1
+        num_keys[way[index + 2] >> 9] = count
+
+
+@kernel
+def count_tokens(memory: Any, way: Any, end: Any, bounds: Any, num_tokens: Any) -> None:
+    """Notes how many tokens spell what is left of a way from each of its states; no less than bounds[i], of the i-th.
+
+    Some token leads from each state to one of a lower number.
+    """
+    data, ends = u8(memory[WHOLE + TRIE_BYTES]), i32(memory[WHOLE + TRIE_ENDS])
+    tokens, roots, states = i32(memory[WHOLE + TRIE_TOKENS]), i32(memory[WHOLE + TRIE_ROOTS]), i32(memory[STATES])
+    length = way[0]
+    for first in range(length - 1, -1, -1):
+        here = way[first + 2] >> 9
+        best = np.int64(states[here * STATE_WIDTH + S_COST])  # as many bytes
+        node, index = np.int64(roots[way[first + 2] >> 1 & 255]), np.int64(first)
+        while node >= 0:
+            index += 1
+            behind = way[index + 2] >> 9 if index < length else np.int64(end)
+            if tokens[node] >= 0 and behind:
+                best = min(best, 1 + max(np.int64(num_tokens[behind]), np.int64(0)))
+            if index == length:
+                break
+            byte, last = way[index + 2] >> 1 & 255, np.int64(ends[node])
+            node += 1
+            while node < last and data[node] != byte:
+                node = np.int64(ends[node])
+            if node >= last:
+                node = np.int64(-1)
+        num_tokens[here] = max(best, np.int64(bounds[first]))
