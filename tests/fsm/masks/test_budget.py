@@ -154,3 +154,54 @@ def test_rows_within_a_budget_made_in_parts_are_rows_made_at_once(name: str, wor
             assert whole.advance(token_id) and parts.advance(token_id)
             remaining -= 1
     assert num_attempts or work > 60
+
+
+TITLE = {"type": "string", "pattern": "^[a-zA-Z._-]+$"}
+TIE = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {"genus": {"const": "finch"}, "colour": TITLE},
+            "required": ["colour", "altitudes"],
+        },
+        {
+            "allOf": [
+                {"properties": {"genus": TITLE, "id": TITLE}, "required": ["genus", "id"]},
+                {
+                    "type": "object",
+                    "patternProperties": {"^[a-zA-Z._-][a-zA-Z0-9._-]*$": {"type": ["number", "string"]}},
+                },
+            ]
+        },
+    ]
+}
+TIE_PIECES = [
+    *(
+        b'{"',
+        b'":"',
+        b'","',
+        b'":',
+        b'"}',
+        b"olour",
+        b"lti",
+        b"_tudes",
+        b"tudes",
+        b"genus",
+        b"id",
+        b"}]",
+        b'"}]',
+        b'[{"',
+    ),
+    *(b'olour":"', b'olour":"a","', b'altitudes":'),
+]
+
+
+@pytest.mark.parametrize("schema", [TIE, {"type": "array", "minItems": 1, "items": TIE}], ids=["one", "list"])
+def test_of_two_shortest_completions_one_may_owe_more_keys_that_nobody_names(schema: dict[str, Any]) -> None:
+    """As few bytes make of `{"c` an object that owes "genus" and "id", or, as `{"colour`, one that owes two keys."""
+    constraint = Compiler(small_vocabulary(TIE_PIECES)).json_schema(schema, key_order="any")
+    least = constraint.min_tokens()
+    for max_tokens in range(least, least + 5):
+        for seed in range(30):
+            text = walked(constraint, random.Random(seed), max_tokens)
+            Draft202012Validator(schema).validate(json.loads(text))
