@@ -186,18 +186,22 @@ class KeyBudget:
 
     def _num_keys(self, state: int) -> int:
         """How many keys a shortest completion writes."""
-        if state >= len(self._keys_to_go) or self._keys_to_go[state] < 0:
-            way, end, self._keys_to_go = self._way(state, self._keys_to_go)
-            written_kernels.count_keys(way, end, self._keys_to_go)
-        return max(int(self._keys_to_go[state]), 0)
+        known = self._keys_to_go
+        if state >= len(known) or known[state] < 0:
+            way, end, known = self._way(state, known)
+            written_kernels.count_keys(way, end, known)
+            self._keys_to_go = known  # another thread's may be lost, and is found again
+        return max(int(known[state]), 0)
 
     def _on_the_way(self, state: int) -> int:
         """In how many tokens that completion can be spelt: others that are as short may write more keys."""
-        if state >= len(self._tokens_to_go) or self._tokens_to_go[state] < 0:
-            way, end, self._tokens_to_go = self._way(state, self._tokens_to_go)
+        known = self._tokens_to_go
+        if state >= len(known) or known[state] < 0:
+            way, end, known = self._way(state, known)
             bounds = np.array([self._liveness.bound(here) for here in (way[2 : way[0] + 2] >> 9).tolist()], np.int64)
-            written_kernels.count_tokens(self._automaton.memory, way, end, bounds, self._tokens_to_go)
-        return max(int(self._tokens_to_go[state]), 0)
+            written_kernels.count_tokens(self._automaton.memory, way, end, bounds, known)
+            self._tokens_to_go = known
+        return max(int(known[state]), 0)
 
     def _way(self, state: int, known: Ints) -> tuple[npt.NDArray[np.int64], int, Ints]:
         """One shortest completion (`find_way`) up to what is known, the state at its end, and `known` with room."""
