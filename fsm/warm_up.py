@@ -108,6 +108,8 @@ def _use_rarely(constraint: Constraint) -> None:
         automaton.text_targets(index, int(text.fields[T_START]), 0)
     constraint.masks.fresh_row(automaton.start)
     automaton.make_room(NEED_WORK)
+    if constraint.key_budget is not None:
+        constraint.key_budget.tokens_on_the_way(automaton.start)
     if constraint.repeats is not None:
         state, written = constraint.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:

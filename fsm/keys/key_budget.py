@@ -108,7 +108,7 @@ class KeyBudget:
             num_keys = self._num_keys(state)
             if num_keys > 1 or (num_keys and written is not None and written.objects is not None):
                 return max(least, self._by_bytes(place, num_keys))
-            return self._on_the_way(state) if self._liveness.is_by_bytes and least <= limit else least
+            return self.tokens_on_the_way(state) if self._liveness.is_by_bytes and least <= limit else least
         innermost = None if written is None else written.innermost
         key_place = self._repeats.place(state)
         if innermost is None or key_place == k.NO_KEY or least > limit:
@@ -193,7 +193,7 @@ class KeyBudget:
             self._keys_to_go = known  # another thread's may be lost, and is found again
         return max(int(known[state]), 0)
 
-    def _on_the_way(self, state: int) -> int:
+    def tokens_on_the_way(self, state: int) -> int:
         """In how many tokens that completion can be spelt: others that are as short may write more keys."""
         known = self._tokens_to_go
         if state >= len(known) or known[state] < 0:
