@@ -36,6 +36,7 @@ from .strings import (
     ANY_STRING_EXPRESSION,
     distinct_strings,
     few_strings,
+    joined_lengths,
     num_strings,
     string_expression,
     string_language,
@@ -350,7 +351,7 @@ class SchemaCompiler:
         if () in all_tests:
             return _scalars_of(bit, (), self._time, is_distinct=is_distinct)
         options: list[Expression] = []
-        for tests in all_tests:
+        for tests in all_tests if bit == NUMBER else joined_lengths(all_tests):
             self._time.check(self._pointer(goal))
             options += _scalars_of(bit, tests, self._time, is_distinct=is_distinct)
         return options

@@ -8,6 +8,7 @@ bytes, except `"`, `\\` and the control characters, which have the shortest esca
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
@@ -113,6 +114,29 @@ def string_expression(tests: tuple[Test, ...], compile_time: CompileTime = NO_LI
     if not tests:
         return ANY_STRING_EXPRESSION
     return _expression(tests, ANY_STRING, _quoted, compile_time)
+
+
+def joined_lengths(alternatives: Iterable[tuple[Test, ...]]) -> list[tuple[Test, ...]]:
+    """The same strings: alternatives that differ in bounds on the length alone are one wherever these meet."""
+    bounds: dict[tuple[Test, ...], list[tuple[int, float]]] = {}
+    for tests in alternatives:
+        lengths: list[Any] = [test for test in tests if test[0] == "length"]
+        minimum = max((least for _, least, _ in lengths), default=0)
+        maximum = min((math.inf if most is None else most for _, _, most in lengths), default=math.inf)
+        others = tuple(test for test in tests if test[0] != "length")
+        bounds.setdefault(others, []).append((minimum, maximum))
+    joined: list[tuple[Test, ...]] = []
+    for others, found in bounds.items():
+        spans: list[tuple[int, float]] = []
+        for minimum, maximum in sorted(found):
+            if spans and minimum <= spans[-1][1] + 1:
+                spans[-1] = spans[-1][0], max(maximum, spans[-1][1])
+            elif minimum <= maximum:
+                spans.append((minimum, maximum))
+        for minimum, maximum in spans:
+            length = ("length", minimum, None if maximum == math.inf else int(maximum))
+            joined.append((*others, length) if minimum or maximum < math.inf else others)
+    return joined
 
 
 @functools.lru_cache(maxsize=1024)
