@@ -39,7 +39,8 @@ class Alike:
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept."""
-        return sum(100 + sum(group.nbytes for group in groups) for groups in list(self._groups.values()))
+        kept = [*self._groups.values(), *(parts for _, parts in self._begun.values())]
+        return sum(100 + sum(group.nbytes for group in groups) for groups in kept)
 
     def groups(self, state: int, bits: Ints) -> list[Ints]:
         """Disjoint parts of some tokens of a row; all tokens of a part lead to the same state. Some are in no part."""

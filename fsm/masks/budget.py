@@ -65,6 +65,8 @@ class Budget:
     def num_bytes(self) -> int:
         """Memory of what is kept."""
         rows = sum(row.nbytes for row in list(self._rows.values()))
+        rows += sum(bits.nbytes for _, _, bits in self._begun.values())
+        rows += sum(judging.inside.nbytes + judging.rest.nbytes for judging in self._judging.values())
         return 100 * (len(self._worst) + len(self._rows)) + rows + self._alike.num_bytes
 
     def is_free(self, state: int, limit: int) -> bool:
@@ -79,6 +81,7 @@ class Budget:
             except OutOfWork:
                 self._judging.put((state, NO_LIMIT), judging)
                 raise
+            self._begun.take((state, NO_LIMIT))
             if len(self._worst) >= MAX_KEPT:
                 self._worst.clear()
             self._worst[state] = worst
@@ -129,6 +132,7 @@ class Budget:
         except OutOfWork:
             self._judging.put((state, limit), judging)
             raise
+        self._begun.take((state, limit))
         tight = judging.inside | judging.rest | row & eos
         tight.flags.writeable = False
         if len(self._rows) >= max(1, MAX_ROW_BYTES // row.nbytes):

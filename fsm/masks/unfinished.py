@@ -30,6 +30,10 @@ class Unfinished(Generic[Key, Value]):
         """What there is of it; None if it has to begin."""
         return self._kept.pop(key, None) if self._kept else None
 
+    def values(self) -> list[Value]:
+        """All of it."""
+        return list(self._kept.values())
+
     def clear(self) -> None:
         """Drops all."""
         self._kept.clear()
