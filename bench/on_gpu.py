@@ -52,6 +52,9 @@ PARTS = {
         "attention_gpu.txt", 100, ("bench/attention.py",), ("bench/attention.py", "--device", "cpu", "--quick")
     ),
     "decode_step": Part("decode_step.txt", 150, ("bench/decode_step.py",), ("bench/decode_step.py", "--tiny")),
+    "run_ahead": Part(
+        "run_ahead_gpu.txt", 60, ("bench/run_ahead.py",), ("bench/run_ahead.py", "--simulated", "--steps", "5")
+    ),
     "fit": Part("attention_fit.txt", 80, ("bench/attention.py", "--fit"), ("bench/attention.py", "--fit", "--help")),
     "sampling": Part(
         "sampling_gpu.txt", 120, ("bench/sampling.py",), ("bench/sampling.py", "--device", "cpu", "--quick")

@@ -263,9 +263,16 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=20, help="how often it looks at itself on the way")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--tolerance", type=float, default=0.03, help="growth of memory that is let pass")
+    parser.add_argument("--run-ahead", action="store_true", help="queue forwards before tokens are read, draft nothing")
     options = parser.parse_args()
     engine = ph.Engine(
-        "nano", device="cpu", num_blocks=options.blocks, max_batch_tokens=256, reply_memory_bytes=REPLY_BYTES
+        "nano",
+        device="cpu",
+        num_blocks=options.blocks,
+        max_batch_tokens=256,
+        reply_memory_bytes=REPLY_BYTES,
+        run_ahead=options.run_ahead,
+        jump="off" if options.run_ahead else "verified",
     )
     soak = Soak(
         engine, ph.Engine("nano", prefix_cache=False, device="cpu", num_blocks=256), options.seed, options.sampled

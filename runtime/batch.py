@@ -7,6 +7,9 @@ Rows of one extend, with two known uncomputed tokens and a draft of two::
 
     tokens      known[-2]  known[-1]  draft[0]  draft[1]
     logits                     0          1         2       row i decides the token after it
+
+A step that is queued before the one before it was read (`stepper`) computes on tokens that only the device knows: such
+an extend says where the device finds its token, and holds nothing else.
 """
 
 from __future__ import annotations
@@ -26,10 +29,11 @@ class Extend:
     """One request's part of a step.
 
     Attributes:
-        start: position of the first token computed, = `request.num_computed_tokens`.
+        start: position of the first token computed: `request.num_computed_tokens`, once the step before is committed.
         num_tokens: known tokens computed; the draft's come on top.
         draft: tokens to verify; empty unless the extend reaches the last known token.
         logits_from: first position whose logits are wanted.
+        unread: where among the tokens that the step before decides its only one is found; -1: all are known.
     """
 
     request: Request
@@ -37,6 +41,7 @@ class Extend:
     num_tokens: int
     draft: list[int]
     logits_from: int
+    unread: int = -1
 
     @property
     def end(self) -> int:
@@ -64,6 +69,7 @@ class Batch:
         block_tables: `[B, M]` int32, 0 beyond a request's blocks.
         num_logits: by extend, how many rows of logits are wanted.
         logits_rows: `[R]` int64, which rows these are, extend after extend.
+        unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
     """
 
     extends: list[Extend]
@@ -75,6 +81,7 @@ class Batch:
     block_tables: npt.NDArray[np.int32]
     num_logits: list[int]
     logits_rows: IntArray
+    unread: IntArray | None = None
 
     @staticmethod
     def from_extends(extends: list[Extend], block_size: int) -> Batch:
@@ -95,7 +102,10 @@ class Batch:
             request, draft = extend.request, extend.draft
             blocks = request.blocks
             block_tables[b, : len(blocks)] = blocks
-            token_ids += request.token_ids[extend.start : extend.start + extend.num_tokens]
+            if extend.unread < 0:
+                token_ids += request.token_ids[extend.start : extend.start + extend.num_tokens]
+            else:
+                token_ids.append(0)
             if draft:
                 token_ids += draft
             count = extend.num_logits
@@ -105,6 +115,7 @@ class Batch:
         owner = np.repeat(np.arange(num_requests), context_lens - starts)
         positions = np.arange(num_rows, dtype=np.int64) - query_starts[owner] + starts[owner]
         slots = block_tables[owner, positions // block_size].astype(np.int64) * block_size + positions % block_size
+        unread = np.array([extend.unread for extend in extends], np.int64)
         return Batch(
             extends,
             np.array(token_ids, np.int64),
@@ -115,4 +126,5 @@ class Batch:
             block_tables,
             num_logits,
             np.array(wanted, np.int64),
+            unread[owner] if (unread >= 0).any() else None,
         )

@@ -55,6 +55,9 @@ class EngineConfig:
         max_constraint_bytes: memory of one constraint, with the states that all its requests have visited. A request
             that needs more ends with an error, and the next one finds the constraint compiled anew.
         cuda_graphs: on a GPU, capture steps of up to 256 tokens and replay them: one launch instead of hundreds.
+        run_ahead: queue the next step's forward before the tokens of this one are read, so that a device need not wait
+            for the host; None: on a GPU. Steps with a request that may draft do not. On the CPU, which does both in
+            turn, it only computes in vain what follows the last token of a request.
         num_threads: CPU threads of torch, set for the whole process; None: one for models so small that sharing a
             step costs more than it saves, else torch's own choice. Of no effect on a GPU.
         check_invariants: audit the pool after every step (tests; costs time in proportion to the pool).
@@ -85,6 +88,7 @@ class EngineConfig:
     max_compile_seconds: float | None = 0.8
     max_constraint_bytes: int = 64 << 20
     cuda_graphs: bool = True
+    run_ahead: bool | None = None
     num_threads: int | None = None
     check_invariants: bool = False
     seed: int | None = None

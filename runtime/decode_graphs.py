@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -118,7 +117,7 @@ class DecodeGraphs:
         self._buffers = buffers
         self._recorder = recorder
         self._max_graphs = max_graphs
-        self._inputs = FixedBuffer(torch.int64, buffers.device, size=3 * SIZES[-1])
+        self._inputs = FixedBuffer(torch.int64, buffers.device, size=4 * SIZES[-1])
         # of all graphs, for if each kept a result of its own they would take more memory than everything else in them
         self._logits = torch.empty(SIZES[-1], vocab_size, device=buffers.device)
         self._graphs: OrderedDict[Key, Step] = OrderedDict()
@@ -132,12 +131,15 @@ class DecodeGraphs:
         """Whether the step may come from a graph."""
         return 0 < len(batch.token_ids) == len(batch.logits_rows) <= SIZES[-1]
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Logits `[T, vocab_size]` of a batch that `fits`; they hold until the next call."""
+    def forward(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
+        """Logits `[T, vocab_size]` of a batch that `fits`; they hold until the next call. decided: see `fill_in`."""
         num_tokens = len(batch.token_ids)
         size = SIZES[bisect_left(SIZES, num_tokens)]
         plan = self._plan(batch, self._buffers, size)
         self._send(batch, size)
+        if batch.unread is not None:
+            token_ids, _, _, unread = self._inputs.tensor[: 4 * size].view(4, size)
+            fill_in(token_ids, unread, decided, self._logits.shape[1])
         if self._num_moves != self._buffers.num_moves:
             self._graphs.clear()
             self._num_moves = self._buffers.num_moves
@@ -169,10 +171,25 @@ class DecodeGraphs:
         return self._logits[:size].copy_(self._forward(token_ids, positions, plan, slots))
 
     def _send(self, batch: Batch, size: int) -> None:
-        rows = self._inputs.stage(3 * size).reshape(3, size)
-        padding = size - len(batch.token_ids)
-        for row, values, filler in zip(
-            rows, (batch.token_ids, batch.positions, batch.slots), (0, 0, NOWHERE), strict=True
-        ):
-            row[:] = np.pad(values, (0, padding), constant_values=filler)
+        columns = [(batch.token_ids, 0), (batch.positions, 0), (batch.slots, NOWHERE)]
+        if batch.unread is not None:
+            columns.append((batch.unread, -1))
+        rows = self._inputs.stage(len(columns) * size).reshape(len(columns), size)
+        for row, (values, filler) in zip(rows, columns, strict=True):
+            row[: len(values)] = values
+            row[len(values) :] = filler
         self._inputs.send()
+
+
+def fill_in(token_ids: Tensor, unread: Tensor, decided: Tensor | None, vocab_size: int) -> None:
+    """Writes the tokens that are not known yet into their places; queued, like all work on the device.
+
+    Args:
+        token_ids: `[T]` int64, changed in place.
+        unread: `[T]` int64, where in `decided` each token is found; -1: it is known.
+        decided: int64, tokens on the same device. What is no token of the vocabulary (nothing was allowed, logits were
+            not numbers) is taken for one: nobody will use its row, but it must not read outside the embedding.
+    """
+    assert decided is not None, "a token that is not known is found nowhere"
+    found = decided.clamp(0, vocab_size - 1)[unread.clamp(min=0)]
+    torch.where(unread < 0, token_ids, found, out=token_ids)

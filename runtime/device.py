@@ -4,13 +4,19 @@ torch follows its tensors from GPU to GPU; streams, events, captures and Triton'
 *current* device, which every thread chooses for itself and which is the first one in a new thread. So a step, whatever
 thread takes it, is computed inside `on_device`, and devices carry their index from `find_device` on: nothing ever means
 "the GPU that happens to be current".
+
+What the host sends (`send`) and fetches (`Reading`) is queued like everything else, so that it never waits for work
+that has nothing to do with it.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ..errors import ConfigError
 
@@ -42,3 +48,34 @@ def find_device(name: str) -> torch.device:
 def on_device(device: torch.device) -> AbstractContextManager[object]:
     """Makes a GPU this thread's current device until the block ends, which costs about a microsecond."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """The array's numbers on a device, as the current stream will see them; returns at once.
+
+    On the CPU it is the array's own memory. For a GPU they are put into pinned memory, which torch keeps until the
+    transfer is over: a transfer out of any other memory may wait for whatever the stream still has to do.
+    """
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
+class Reading:
+    """A tensor on its way to the host: the transfer is queued at once, behind what computes the tensor."""
+
+    __slots__ = ("_event", "_tensor")
+
+    def __init__(self, source: Tensor) -> None:
+        self._event: torch.cuda.Event | None = None
+        self._tensor = source
+        if source.is_cuda:
+            self._tensor = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
+            self._tensor.copy_(source, non_blocking=True)
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch has no types
+            self._event.record(torch.cuda.current_stream(source.device))
+
+    def tensor(self) -> Tensor:
+        """The numbers, on the host. Waits for them, and for nothing that was queued later."""
+        if self._event is not None:
+            self._event.synchronize()
+        return self._tensor

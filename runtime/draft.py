@@ -55,6 +55,10 @@ class Drafter:
             request.odds = Odds(self._experience)
         self.draft(request)
 
+    def may_draft(self, request: Request) -> bool:
+        """Whether there may be drafts for the request, now or later."""
+        return self._jump != "off" and request.cursor is not None
+
     def draft(self, request: Request) -> None:
         """Sets what to verify in the request's next forward.
 

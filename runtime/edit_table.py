@@ -19,10 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from ..kernels import LogitEdits
 from ..kernels.logit_edits import IN_PROMPT, MAX_COUNT
+from .device import send
 from .request import Phase, Request
 
 FIRST_ROWS = 4
@@ -45,7 +47,7 @@ class _Rows:
         self.table = torch.zeros(0, width, dtype=dtype, device=device)
         self.free: list[int] = []
 
-    def take(self, content: torch.Tensor) -> int:
+    def take(self, content: npt.NDArray[np.int16] | npt.NDArray[np.float32]) -> int:
         """Writes a row; returns its number."""
         if not self.free:
             held = len(self.table)
@@ -54,7 +56,7 @@ class _Rows:
             self.table = grown
             self.free += range(len(grown) - 1, held - 1, -1)
         row = self.free.pop()
-        self.table[row] = content.to(self.table.device)
+        self.table[row] = send(content, self.table.device)
         return row
 
 
@@ -93,17 +95,17 @@ class EditTable:
         sampling = [request.sampling for request, _ in rows]
         return LogitEdits(
             self._counts.table,
-            self._column([place.count_row for place in places], torch.int32),
-            self._column([params.repetition_penalty for params in sampling], torch.float32),
-            self._column([params.presence_penalty for params in sampling], torch.float32),
-            self._column([params.frequency_penalty for params in sampling], torch.float32),
-            torch.from_numpy(tokens).to(self._device),
+            self._column([place.count_row for place in places], np.int32),
+            self._column([params.repetition_penalty for params in sampling], np.float32),
+            self._column([params.presence_penalty for params in sampling], np.float32),
+            self._column([params.frequency_penalty for params in sampling], np.float32),
+            send(tokens, self._device),
             self._biases.table,
-            self._column([place.bias_row for place in places], torch.int32),
+            self._column([place.bias_row for place in places], np.int32),
         )
 
-    def _column(self, values: list[int] | list[float], dtype: torch.dtype) -> torch.Tensor:
-        return torch.tensor(values, dtype=dtype).to(self._device)
+    def _column(self, values: list[int] | list[float], dtype: type[np.int32 | np.float32]) -> torch.Tensor:
+        return send(np.array(values, dtype), self._device)
 
     def _place(self, request: Request) -> _Place:
         """The rows of a request, brought up to date."""
@@ -122,16 +124,16 @@ class EditTable:
             self._count(place)
         return place
 
-    def _counted(self, request: Request) -> torch.Tensor:
-        """The row of all tokens there are, int16."""
+    def _counted(self, request: Request) -> npt.NDArray[np.int16]:
+        """The row of all tokens there are."""
         token_ids = np.array(request.token_ids, np.int64)
         output = np.bincount(token_ids[request.num_prompt_tokens :], minlength=self._vocab_size)
         row = np.minimum(output, MAX_COUNT).astype(np.int16)
         row[token_ids[: request.num_prompt_tokens]] |= np.int16(IN_PROMPT)
-        return torch.from_numpy(row)
+        return row
 
-    def _bias(self, request: Request) -> torch.Tensor:
-        row = torch.zeros(self._vocab_size)
+    def _bias(self, request: Request) -> npt.NDArray[np.float32]:
+        row = np.zeros(self._vocab_size, np.float32)
         for token_id, bias in request.sampling.logit_bias.items():
             row[token_id] = bias
         return row
@@ -142,7 +144,7 @@ class EditTable:
         place.num_counted = len(place.request.token_ids)
         if new:
             row = self._counts.table[place.count_row]
-            token_ids = torch.tensor(list(new), device=self._device)
+            token_ids, added = send(np.array([list(new), list(new.values())], np.int64), self._device)
             stored = row[token_ids].int()
-            counts = (stored & MAX_COUNT) + torch.tensor(list(new.values()), device=self._device)
+            counts = (stored & MAX_COUNT) + added
             row[token_ids] = (counts.clamp(max=MAX_COUNT) | (stored & IN_PROMPT)).to(torch.int16)

@@ -106,6 +106,7 @@ class EngineCore:
                 stopwatch or (time.thread_time if loaded.device.type == "cpu" else time.monotonic),
             ),
             on_finish=self._settle,
+            runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
         )
         self._renderings = RenderMemory(loaded.tokenizer.chat_template)
         self._replies = ReplyMemory(config.reply_memory_bytes)
@@ -275,6 +276,7 @@ class EngineCore:
             num_evictable_blocks=tree.num_evictable_blocks,
             num_pinned_blocks=tree.num_pinned_blocks,
             num_steps=self._stepper.num_steps,
+            num_ahead=self._stepper.num_ahead,
             num_forwards=self._runner.num_forwards,
             num_computed_tokens=self._runner.num_computed_tokens,
             num_preemptions=self._scheduler.num_preemptions,

@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .device import send
+
 Row = npt.NDArray[np.int32]
 
 DEFAULT_MAX_BYTES = 64 << 20
@@ -79,8 +81,8 @@ class MaskTable:
             rows = np.zeros((len(self._waiting), self._table.shape[1]), np.int32)
             for index, (_, row) in enumerate(self._waiting):
                 rows[index, : len(row)] = row[: rows.shape[1]]
-            slots = torch.tensor([slot for slot, _ in self._waiting], device=self._device)
-            self._table.index_copy_(0, slots, torch.from_numpy(rows).to(self._device))
+            slots = send(np.array([slot for slot, _ in self._waiting], np.int64), self._device)
+            self._table.index_copy_(0, slots, send(rows, self._device))
             self.num_copied += len(rows)
             self._waiting.clear()
         return self._table

@@ -14,8 +14,8 @@ from torch import Tensor
 from ..kernels import AttentionPlan, WorkBuffers, num_programs_at_once, plan_attention
 from .batch import Batch
 from .cache.kv_cache import KVCache
-from .decode_graphs import DecodeGraphs, Recorder
-from .device import on_device
+from .decode_graphs import DecodeGraphs, Recorder, fill_in
+from .device import on_device, send
 from .models import ModelConfig
 
 
@@ -62,18 +62,23 @@ class ModelRunner:
         self.num_computed_tokens = 0
 
     @torch.inference_mode()
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
         """Writes the batch's KV and returns logits `[R, vocab_size]` (float32) of `batch.logits_rows`.
 
-        With a recorder they may be overwritten by the next call.
+        With a recorder they may be overwritten by the next call. On a GPU all of it is queued, and nothing waited for.
+
+        decided: int64, tokens of the step before on the device, where `batch.unread` finds those that are not known.
         """
         self.num_forwards += 1
         self.num_computed_tokens += len(batch.token_ids)
         with on_device(self._device):
             if self._graphs is not None and self._graphs.fits(batch):
-                return self._graphs.forward(batch)
-            token_ids, positions, slots = map(self._to_device, (batch.token_ids, batch.positions, batch.slots))
-            return self._forward(token_ids, positions, self._plan(batch), slots, self._to_device(batch.logits_rows))
+                return self._graphs.forward(batch, decided)
+            columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
+            token_ids, positions, slots, logits_rows = (send(column, self._device) for column in columns)
+            if batch.unread is not None:
+                fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
+            return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows)
 
     def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:
         config = self._decoder.config
@@ -100,6 +105,3 @@ class ModelRunner:
         logits_rows: Tensor | None = None,
     ) -> Tensor:
         return self._decoder.forward(token_ids, positions, self._kv_cache, plan, slots, logits_rows)
-
-    def _to_device(self, array: object) -> Tensor:
-        return torch.as_tensor(array).to(self._device, non_blocking=True)

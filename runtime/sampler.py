@@ -12,7 +12,6 @@ Knows tensors and requests; constraints only through their cursors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,31 +21,11 @@ from ..errors import RequestError
 from ..fsm import Cursor
 from ..kernels import LogitEdits, Logprobs, ops
 from .batch import Batch, Extend
-from .device import on_device
+from .choice import Choice, PromptReport, TokenReport, UnreadChoices, UnreadLogprobs
+from .device import Reading, on_device, send
 from .edit_table import EditTable
 from .mask_table import MaskTable
-from .request import TokenLogprob
-
-
-@dataclass(slots=True)
-class Choice:
-    """What was decided for one extend.
-
-    Attributes:
-        token_ids: one per decided row, in order; empty while a prompt is still being computed. The first follows the
-            last known token, each further one holds only if the draft agreed with all before.
-        logprobs: one per token, if asked for.
-        prompt_logprobs: of prompt tokens whose predecessor's logits this step computed.
-        error: the request's constraint failed; nothing was decided.
-        is_postponed: its mask takes long and is not ready yet; nothing was decided, and is decided in a later step.
-    """
-
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
-    error: RequestError | None = None
-    is_postponed: bool = False
-
+from .request import Phase
 
 # Work that one request's mask may take in one step (`Automaton.allow`): 2 to 5 ms beside others, ten times that alone.
 MASK_WORK = 25_000
@@ -88,74 +67,97 @@ class Sampler:
         """Memory of the tables on the device."""
         return self._masks.num_bytes + self._edits.num_bytes
 
-    @torch.inference_mode()
     def choose(self, logits: torch.Tensor, batch: Batch) -> list[Choice]:
-        """Decides every wanted row of `logits` `[R, vocab_size]`."""
-        with on_device(self._device):
-            return self._choose(logits, batch)
+        """Decides every wanted row of `logits` `[R, vocab_size]`, and waits for the tokens."""
+        return self.launch(logits, batch).read()
 
-    def _choose(self, logits: torch.Tensor, batch: Batch) -> list[Choice]:
+    @torch.inference_mode()
+    def launch(self, logits: torch.Tensor, batch: Batch) -> UnreadChoices:
+        """Decides every wanted row of `logits` `[R, vocab_size]`; on a GPU all of it is queued, and nothing waited for.
+
+        Nothing is decided for requests that have ended.
+        """
+        with on_device(self._device):
+            return self._launch(logits, batch)
+
+    def _launch(self, logits: torch.Tensor, batch: Batch) -> UnreadChoices:
         self._masks.begin_step()
         self._edits.begin_step()
         choices = [Choice() for _ in batch.extends]
         rows: list[_Row] = []
-        decided: list[int] = []
+        spans: list[slice] = []
+        prompt_reports: list[PromptReport] = []
         first = 0
         work = MASK_WORK if len(batch.extends) > 1 else MASK_WORK_ALONE
         for extend, choice, num_logits in zip(batch.extends, choices, batch.num_logits, strict=True):
-            num_decided = len(extend.draft) + 1 if extend.reaches_end else 0
-            if num_logits > num_decided:
-                self._score(logits, first, extend, choice, num_logits - num_decided)
+            num_decided = 0
+            if extend.request.phase is not Phase.FINISHED:
+                num_decided = len(extend.draft) + 1 if extend.reaches_end else 0
+                if num_logits > num_decided:
+                    prompt_reports += self._score(logits, first, extend, choice, num_logits - num_decided)
             first += num_logits
             if num_decided:
                 num_decided = self._gather(extend, choice, first - num_decided, num_decided, rows, work)
-            decided.append(num_decided)
-        if rows:
-            self._decide(logits, batch.extends, choices, decided, rows)
-        return choices
+            spans.append(slice(len(rows) - num_decided, len(rows)))
+        token_ids, reports = self._decide(logits, batch.extends, choices, spans, rows)
+        return UnreadChoices(choices, spans, token_ids, Reading(token_ids), prompt_reports, reports)
 
     def _decide(
         self,
         logits: torch.Tensor,
         extends: list[Extend],
         choices: list[Choice],
-        decided: list[int],
+        spans: list[slice],
         rows: list[_Row],
-    ) -> None:
-        """Samples the gathered rows, `decided` of each extend, and hands out the tokens."""
+    ) -> tuple[torch.Tensor, list[TokenReport]]:
+        """Samples the gathered rows, of which each extend has a span: tokens, and log-probabilities if asked for."""
+        if not rows:
+            return torch.empty(0, dtype=torch.int64, device=self._device), []
         edits, num_top = None, None
-        if any(extend.request.sampling.edits_logits for extend in extends):
-            counts = zip(extends, decided, strict=True)
-            edits = self._edits.edits([(extend.request, extend.draft[:i]) for extend, n in counts for i in range(n)])
-        wanted = [extend.request.sampling.logprobs for extend, n in zip(extends, decided, strict=True) if n]
+        decided = [
+            (extend, choice, span)
+            for extend, choice, span in zip(extends, choices, spans, strict=True)
+            if span.start < span.stop
+        ]
+        if any(extend.request.sampling.edits_logits for extend, _, _ in decided):
+            edits = self._edits.edits(
+                [
+                    (extend.request, extend.draft[:i])
+                    for extend, _, span in decided
+                    for i in range(span.stop - span.start)
+                ]
+            )
+        wanted = [extend.request.sampling.logprobs for extend, _, _ in decided]
         if None not in wanted:  # out of the same pass
             num_top = max(top for top in wanted if top is not None)
-        chosen, found = self._sample(logits, rows, edits, num_top)
-        token_ids: list[int] = chosen.tolist()
-        taken = 0
-        for extend, choice, num_decided in zip(extends, choices, decided, strict=True):
-            span = slice(taken, taken + num_decided)
-            choice.token_ids = token_ids[span]
-            own_top = extend.request.sampling.logprobs
-            if own_top is not None and num_decided:
-                first = rows[taken][0]
-                if found is not None:
-                    own = found.of_rows(span)
-                else:
-                    own = ops.logprobs(logits[first : first + num_decided], chosen[span], own_top)
-                choice.logprobs = _listed(choice.token_ids, own, own_top)
-            taken += num_decided
+        token_ids, found = self._sample(logits, rows, edits, num_top)
+        if found is not None:
+            of_all = UnreadLogprobs(found)
+            return token_ids, [
+                TokenReport(choice, of_all, span, top)
+                for (_, choice, span), top in zip(decided, wanted, strict=True)
+                if top is not None
+            ]
+        reports = []
+        for (_, choice, span), top in zip(decided, wanted, strict=True):
+            if top is not None:
+                first, count = rows[span.start][0], span.stop - span.start
+                own = ops.logprobs(logits[first : first + count], token_ids[span], top)
+                reports.append(TokenReport(choice, UnreadLogprobs(own), slice(0, count), top))
+        return token_ids, reports
 
-    def _score(self, logits: torch.Tensor, first: int, extend: Extend, choice: Choice, num_scored: int) -> None:
+    def _score(
+        self, logits: torch.Tensor, first: int, extend: Extend, choice: Choice, num_scored: int
+    ) -> list[PromptReport]:
         """Log-probabilities of the prompt tokens that follow the extend's scored rows."""
         if extend.request.sampling.prompt_logprobs_from is None:
-            return
+            return []
         position = max(extend.start, extend.logits_from) + 1
         followers = list(extend.request.token_ids[position : position + num_scored])
         num_top = extend.request.sampling.logprobs or 0
-        token_ids = torch.tensor(followers, device=logits.device)
+        token_ids = send(np.array(followers, np.int64), self._device)
         found = ops.logprobs(logits[first : first + len(followers)], token_ids, num_top)
-        choice.prompt_logprobs = _listed(followers, found, num_top)
+        return [PromptReport(choice, followers, UnreadLogprobs(found), num_top)]
 
     def _gather(self, extend: Extend, choice: Choice, first: int, num_decided: int, rows: list[_Row], work: int) -> int:
         """Adds the rows of one extend; returns how many there are (fewer if the draft breaks the constraint)."""
@@ -232,7 +234,7 @@ class Sampler:
         packed = np.empty((len(_COLUMN_TYPES), num_rows + num_rows % 2), np.int64)
         for column, values, (dtype, _) in zip(packed, zip(*rows, strict=True), _COLUMN_TYPES, strict=True):
             column.view(dtype)[:num_rows] = values
-        sent = torch.from_numpy(packed).to(self._device)
+        sent = send(packed, self._device)
         index, slots, temperature, top_k, top_p, min_p, seeds, positions = (
             column.view(dtype)[:num_rows] for column, (_, dtype) in zip(sent, _COLUMN_TYPES, strict=True)
         )
@@ -267,13 +269,3 @@ def _all_but(vocab_size: int, token_ids: Sequence[int]) -> npt.NDArray[np.int32]
     row = np.packbits(flags, bitorder="little").view(np.int32)
     row.flags.writeable = False
     return row
-
-
-def _listed(token_ids: Sequence[int], found: Logprobs, num_top: int) -> list[TokenLogprob]:
-    """What was found, one per token."""
-    own: list[float] = found.chosen.tolist()
-    if not num_top:
-        return [TokenLogprob(t, value) for t, value in zip(token_ids, own, strict=True)]
-    ids, values = found.top_ids[:, :num_top].tolist(), found.top[:, :num_top].tolist()
-    tops = [tuple(zip(i, v, strict=True)) for i, v in zip(ids, values, strict=True)]
-    return [TokenLogprob(t, value, top) for t, value, top in zip(token_ids, own, tops, strict=True)]

@@ -9,7 +9,10 @@ from .request import Usage
 
 @dataclass(frozen=True, slots=True)
 class EngineStatistics:
-    """State of queue and pool now, and counters since start; token counts cover finished requests."""
+    """State of queue and pool now, and counters since start; token counts cover finished requests.
+
+    `num_ahead` of the `num_steps` had their forward queued before the step before was read.
+    """
 
     num_running: int
     num_waiting: int
@@ -19,6 +22,7 @@ class EngineStatistics:
     num_evictable_blocks: int
     num_pinned_blocks: int
     num_steps: int
+    num_ahead: int
     num_forwards: int
     num_computed_tokens: int
     num_preemptions: int

@@ -7,6 +7,18 @@
     choice = sampler.choose(logits, batch)
     deltas = _commit(batch, choice)        advance cursors, verify drafts, extend leases, finish, release
 
+On a device that works beside the host, forward and sampling are only queued, and the step *runs ahead*: before it reads
+what it has chosen it plans the next one and queues its forward, on tokens that only the device knows. So whatever the
+host does, from reading step k to queueing the sampling of step k + 1, it does while the device computes::
+
+    host      sample k │ plan, forward k+1 │ read k, commit, deliver │ masks, sample k+1 │ plan, forward k+2 │ …
+    device    … forward k ────────► sample k ► forward k+1 ────────────────────────────► sample k+1 ► forward k+2 …
+
+Masks, penalties and the lot are those of a step alone, for they are made when all before is known; only the forward
+comes early. Whoever turns out to have ended is computed once in vain: his blocks may be given to others at once, since
+whatever they write there is queued behind it. A request that may draft needs its last token to do so, and a step with
+one does not run ahead: drafts save more.
+
 Knows the requests that are queued or running, not who asked for them. Single-threaded.
 """
 
@@ -14,19 +26,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from torch import Tensor
 
 from ..errors import RequestError
 from ..radix import PinBudgetExceeded
 from .batch import Batch, Extend
 from .cache.cache_explanation import explain_to_caller
 from .cache.prefix_cache import PrefixCache
+from .choice import Choice, UnreadChoices
 from .draft import Drafter, num_accepted
 from .model_runner import ModelRunner
 from .request import Delta, FinishReason, Phase, Request
-from .sampler import Choice, Sampler
+from .sampler import Sampler
 from .schedule.scheduler import Scheduler
 from .stopping import append_decided
 from .tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A step whose forward is queued: `logits` `[R, vocab_size]` of its batch."""
+
+    batch: Batch
+    logits: Tensor
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any of its requests goes on."""
+        return any(extend.request.phase is Phase.RUNNING for extend in self.batch.extends)
 
 
 class Stepper:
@@ -35,9 +64,11 @@ class Stepper:
     Args:
         drafter: proposes what is verified.
         on_finish: called with each request that has ended, and whether what it wrote is kept.
+        runs_ahead: whether to queue a forward before the tokens of the step before are read.
 
     Attributes:
         num_steps: steps so far that computed anything.
+        num_ahead: those of them whose forward was queued that early.
     """
 
     def __init__(
@@ -50,6 +81,7 @@ class Stepper:
         *,
         drafter: Drafter,
         on_finish: Callable[[Request, bool], None],
+        runs_ahead: bool = False,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
@@ -59,7 +91,10 @@ class Stepper:
         self._eos_ids = tokenizer.eos_ids
         self._drafter = drafter
         self._on_finish = on_finish
+        self._runs_ahead = runs_ahead
+        self._ahead: Ahead | None = None
         self.num_steps = 0
+        self.num_ahead = 0
 
     def add(self, request: Request) -> None:
         """Puts a request into the queue."""
@@ -77,12 +112,19 @@ class Stepper:
         Whatever fails is charged to one request: it ends with an error, all others go on as if nothing had happened.
         """
         self._drafter.begin_step()
-        batch = self._scheduler.plan()
-        deltas = [self._fail(request, _cause("planning", error)) for request, error in self._scheduler.take_failed()]
+        ahead = self._take_ahead()
+        batch = self._scheduler.plan() if ahead is None else ahead.batch
+        deltas = []
         if batch is not None:
             self.num_steps += 1
-            deltas += self._commit(batch, self._compute(batch))
-            self._drafter.end_step(batch)
+            deltas = self._commit(batch, self._compute(batch, None if ahead is None else ahead.logits))
+            if self._ahead is not None and not self._ahead.is_wanted:
+                self._ahead = None
+            if ahead is None and self._ahead is None:
+                self._drafter.end_step(batch)
+        for request, error in self._scheduler.take_failed():
+            if request.phase is not Phase.FINISHED:
+                deltas.append(self._fail(request, _cause("planning", error)))
         return deltas
 
     def end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
@@ -99,19 +141,47 @@ class Stepper:
         finally:
             self._on_finish(request, keeps)
 
-    def _compute(self, batch: Batch) -> list[Choice]:
-        """One forward and its choices. If that fails, each request is computed alone, so that it fails alone."""
+    def _take_ahead(self) -> Ahead | None:
+        """The step whose forward is queued, if anybody still wants it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or not ahead.is_wanted:
+            return None
+        self.num_ahead += 1
+        return ahead
+
+    def _compute(self, batch: Batch, logits: Tensor | None) -> list[Choice]:
+        """One forward, unless its logits are there, and its choices; before they are read, the next step's forward.
+
+        If that fails, each request is computed alone, so that it fails alone.
+        """
         try:
-            return self._sampler.choose(self._runner.forward(batch), batch)
+            if logits is None:
+                logits = self._runner.forward(batch)
+            unread = self._sampler.launch(logits, batch)
+            self._run_ahead(batch, unread)
+            return unread.read()
         except Exception:
+            self._ahead = None
             choices: list[Choice] = []
             for extend in batch.extends:
-                alone = Batch.from_extends([extend], self._prefix_cache.block_size)
+                if extend.request.phase is Phase.FINISHED:
+                    choices.append(Choice())
+                    continue
+                alone = Batch.from_extends([replace(extend, unread=-1)], self._prefix_cache.block_size)
                 try:
                     choices += self._sampler.choose(self._runner.forward(alone), alone)
                 except Exception as error:
                     choices.append(Choice(error=_cause("the step", error)))
             return choices
+
+    def _run_ahead(self, batch: Batch, unread: UnreadChoices) -> None:
+        """Queues the forward of the next step, if it can be planned without the tokens of this one."""
+        if not self._runs_ahead or any(self._drafter.may_draft(extend.request) for extend in batch.extends):
+            return
+        following = self._scheduler.plan_ahead(batch, unread.spans)
+        if following is not None:
+            with suppress(Exception):  # then it is planned again, and fails alone
+                self._ahead = Ahead(following, self._runner.forward(following, unread.token_ids))
 
     def _commit(self, batch: Batch, choices: list[Choice]) -> list[Delta]:
         deltas = []
@@ -127,6 +197,8 @@ class Stepper:
     def _commit_extend(self, extend: Extend, choice: Choice) -> Delta | None:
         """Moves the request's ranges on; returns its delta if the step decided a token (or scored the prompt)."""
         request, draft = extend.request, extend.draft
+        if request.phase is Phase.FINISHED:  # while the step was under way
+            return None
         request.usage.num_steps += 1
         if choice.error is not None:
             return self._fail(request, choice.error)

@@ -239,6 +239,16 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = True,
+    run_ahead: Annotated[
+        bool | None,
+        option(
+            "--run-ahead/--no-run-ahead",
+            " /--disable-overlap-schedule",
+            help="Queue the next step before this one's tokens are read. Default: on a GPU.",
+            env="RUN_AHEAD",
+            panel=PANEL,
+        ),
+    ] = None,
     num_threads: Annotated[
         int | None,
         option(

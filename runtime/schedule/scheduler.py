@@ -22,7 +22,7 @@ Knows requests and the prefix cache; it knows no tensors.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import DeadlineExceeded
@@ -32,6 +32,7 @@ from ..cache.prefix_cache import PrefixCache
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
 from .detours import Detours
+from .share import scores_prompt, share, share_behind
 from .waiting_line import Key, Waiting, WaitingLine
 
 MUCH = 0.5  # of its prompt: for so much, or for a block, a request waits while another computes the same
@@ -160,16 +161,13 @@ class Scheduler:
 
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
-        for request in self._waiting.begin_step():
-            late = f"deadline_seconds: not begun within {request.deadline_seconds:g} s; the server is busy"
-            self._failed.append((request, DeadlineExceeded(late, param="deadline_seconds")))
+        self._begin_step()
         budget = self._max_batch_tokens
         extends: list[Extend] = []
-        decodes_first = sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
-        for request in decodes_first:
+        for request in self._decodes_first():
             if request.phase is not Phase.RUNNING:
                 continue  # it had to make room for one before it
-            extend = self._extend(request, budget)
+            extend = share(request, budget)
             if extend is None:
                 break
             num_planned = len(extends)
@@ -183,8 +181,50 @@ class Scheduler:
             if has_room:
                 extends.append(extend)
                 budget -= extend.end - extend.start
+        return self._admit_into(extends, budget)
+
+    def plan_ahead(self, batch: Batch, spans: Sequence[slice]) -> Batch | None:
+        """The batch of the step behind `batch`, whose forward is queued and whose tokens are not known yet.
+
+        Who goes on for certain goes on: the next chunk of a prompt, the token after one that is being decided (wherever
+        it will turn out to have been the last, its row is computed in vain), those newly admitted. None if nobody does,
+        or somebody would have to be preempted, which waits until all is known.
+
+        Args:
+            spans: by extend of `batch`, which of the step's tokens are decided for it.
+        """
+        before = {extend.request: (extend, span) for extend, span in zip(batch.extends, spans, strict=True)}
+        if any(map(scores_prompt, before)):
+            return None
+        self._begin_step()
+        budget = self._max_batch_tokens
+        extends: list[Extend] = []
+        for request in self._decodes_first():
+            extend = share_behind(*before[request], budget) if request in before else share(request, budget)
+            if extend is None:
+                continue
+            try:
+                if not self._prefix_cache.reserve(request, extend.end):
+                    return None
+            except Exception as error:
+                self._failed.append((request, error))
+                continue
+            extends.append(extend)
+            budget -= extend.end - extend.start
+        return self._admit_into(extends, budget)
+
+    def _begin_step(self) -> None:
+        for request in self._waiting.begin_step():
+            late = f"deadline_seconds: not begun within {request.deadline_seconds:g} s; the server is busy"
+            self._failed.append((request, DeadlineExceeded(late, param="deadline_seconds")))
+
+    def _decodes_first(self) -> list[Request]:
+        return sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
+
+    def _admit_into(self, extends: list[Extend], budget: int) -> Batch | None:
+        """Plans those newly admitted behind the others; the whole batch, None if there is none."""
         for request in self._admit(budget):
-            extend = self._extend(request, budget)
+            extend = share(request, budget)
             try:
                 if extend is None or not self._prefix_cache.reserve(request, extend.end):
                     break
@@ -198,21 +238,6 @@ class Scheduler:
         if not extends:
             return None
         return Batch.from_extends(extends, self._prefix_cache.block_size)
-
-    def _extend(self, request: Request, budget: int) -> Extend | None:
-        """The request's share of the budget; None if nothing is left."""
-        num_tokens = min(request.num_uncomputed_tokens, budget)
-        if num_tokens <= 0:
-            return None
-        start = request.num_computed_tokens
-        draft: list[int] = []
-        if num_tokens == request.num_uncomputed_tokens:
-            draft = request.draft[: min(budget - num_tokens, max(0, request.remaining_tokens - 1))]
-        logits_from = request.num_tokens - 1
-        wanted = request.sampling.prompt_logprobs_from
-        if wanted is not None and len(request.prompt_logprobs) < request.num_prompt_tokens - wanted:
-            logits_from = min(logits_from, wanted + len(request.prompt_logprobs) - 1)
-        return Extend(request, start, num_tokens, draft, logits_from)
 
     def _make_room(self, extend: Extend, extends: list[Extend]) -> bool:
         """Reserves the extend's blocks, giving up its draft first and other requests next.

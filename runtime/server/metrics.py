@@ -41,6 +41,7 @@ COUNTERS: Sequence[tuple[str, str, Reading]] = (
     ("jumped_tokens", "Drafted tokens that were accepted.", lambda s: s.jumped_tokens),
     ("computed_tokens", "Tokens whose KV was computed.", lambda s: s.num_computed_tokens),
     ("steps", "Steps of the engine.", lambda s: s.num_steps),
+    ("steps_ahead", "Steps whose forward was queued before the step before was read.", lambda s: s.num_ahead),
     ("preemptions", "How often a running request gave its blocks back.", lambda s: s.num_preemptions),
     ("pins_given_up", "Pins that ended early to make room for a request.", lambda s: s.num_pins_given_up),
 )

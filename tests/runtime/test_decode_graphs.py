@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from phloem.kernels import AttentionPlan
-from phloem.runtime.batch import Batch
+from phloem.runtime.batch import Batch, IntArray
 from phloem.runtime.cache.kv_cache import KVCache
-from phloem.runtime.decode_graphs import SIZES, Step
+from phloem.runtime.decode_graphs import SIZES, Step, fill_in
 from phloem.runtime.model_runner import ModelRunner
 
 from .fakes import VOCAB_SIZE, FakeModelConfig, logits_after
@@ -116,8 +116,11 @@ class Sequences:
         self._free += self._blocks.pop(name)
         del self._tokens[name]
 
-    def extend(self, counts: dict[int, int], *, every_row: bool = True) -> None:
-        """Computes so many new tokens of each of these requests in one step, and checks the logits."""
+    def extend(self, counts: dict[int, int], *, every_row: bool = True, unread: bool = False) -> None:
+        """Computes so many new tokens of each of these requests in one step, and checks the logits.
+
+        unread: tokens that are a request's only one are known to the device alone.
+        """
         starts, token_ids, positions, slots, expected, wanted = [0], [], [], [], [], []
         for name, count in counts.items():
             tokens, blocks = self._tokens.setdefault(name, []), self._blocks.setdefault(name, [])
@@ -139,9 +142,23 @@ class Sequences:
             row[: len(self._blocks[name])] = self._blocks[name]
         lens = np.array([len(self._tokens[name]) for name in counts], np.int32)
         longs: Sequence[np.ndarray[Any, Any]] = [np.array(x, np.int64) for x in (token_ids, positions, slots)]
-        batch = Batch([], *longs, np.array(starts, np.int32), lens, tables, [], np.array(wanted, np.int64))
-        logits = self._runner.forward(batch)
+        places, decided = None, None
+        if unread:
+            places, decided = self._hide(longs[0], np.diff(starts))
+        batch = Batch([], *longs, np.array(starts, np.int32), lens, tables, [], np.array(wanted, np.int64), places)
+        logits = self._runner.forward(batch, decided)
         torch.testing.assert_close(logits, torch.from_numpy(np.stack(expected)).float(), atol=0, rtol=0)
+
+    @staticmethod
+    def _hide(token_ids: IntArray, q_lens: IntArray) -> tuple[IntArray, Tensor]:
+        """Takes single tokens out; where in a tensor of tokens, in another order and among others, they are found."""
+        decided = torch.randint(256, (2 * len(token_ids) + 1,))
+        places = np.full(len(token_ids), -1, np.int64)
+        hidden = np.flatnonzero(np.repeat(q_lens, q_lens) == 1)
+        places[hidden] = random.sample(range(len(decided)), len(hidden))
+        decided[torch.from_numpy(places[hidden])] = torch.from_numpy(token_ids[hidden])
+        token_ids[hidden] = 0
+        return places, decided
 
 
 def test_a_step_is_run_then_captured_then_replayed() -> None:
@@ -176,8 +193,22 @@ def test_logits_are_those_of_the_sequences_over_a_random_life(seed: int) -> None
         if not running or random.random() < 0.2:
             running.append(step)
             counts[step] = random.choice([1, 5, 40])
-        sequences.extend(counts, every_row=random.random() < 0.8)
+        sequences.extend(counts, every_row=random.random() < 0.8, unread=random.random() < 0.5)
     assert recorder.num_replayed > 20
+
+
+@pytest.mark.parametrize("recorder", [None, FakeRecorder()], ids=["launched", "graphs"])
+def test_tokens_that_only_the_device_knows_are_computed_on(recorder: FakeRecorder | None) -> None:
+    sequences = Sequences(recorder)
+    for _ in range(4):
+        sequences.extend({0: 1, 1: 1, 2: 3, 3: 1}, unread=True)
+        sequences.extend({3: 2, 0: 1, 1: 1})
+
+
+def test_what_is_no_token_is_taken_for_one() -> None:
+    token_ids = torch.tensor([5, 0, 0, 0])
+    fill_in(token_ids, torch.tensor([-1, 2, 0, 1]), torch.tensor([-1, 1 << 40, 7]), 10)
+    assert token_ids.tolist() == [5, 7, 0, 9]
 
 
 def test_graphs_are_dropped_when_a_buffer_had_to_move() -> None:

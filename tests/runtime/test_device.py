@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ from phloem.kernels import FixedBuffer
 from phloem.runtime.batch import Batch
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.decode_graphs import CudaRecorder
-from phloem.runtime.device import find_device, on_device
+from phloem.runtime.device import Reading, find_device, on_device
 from phloem.runtime.model_runner import ModelRunner
 from phloem.runtime.models import Decoder
 from phloem.runtime.models.weights import Checkpoint
@@ -100,6 +101,7 @@ def launches(current: Current, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
         return launch
 
     monkeypatch.setattr(KernelInterface, "__getitem__", launcher)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)  # there is none without a driver
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # or torch would ask the GPU for its state
     monkeypatch.setattr("phloem.runtime.model_runner.num_programs_at_once", lambda device: 264)
     monkeypatch.setattr("phloem.kernels.work_list.num_programs_at_once", lambda device: 264)
@@ -141,8 +143,10 @@ def test_a_step_on_the_second_gpu_launches_every_kernel_there_and_waits_for_none
     config = decoder.config
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
     cache = KVCache(**shape, num_blocks=40, block_size=16, dtype=torch.bfloat16, device=SECOND)
-    logits = ModelRunner(decoder, cache, SECOND).forward(two_requests())
-    assert logits.device == SECOND
+    runner = ModelRunner(decoder, cache, SECOND)
+    decided = torch.empty(2, dtype=torch.int64, device=SECOND)
+    for batch in (two_requests(), replace(two_requests(), unread=np.array([-1] * 20 + [1]))):
+        assert runner.forward(batch, decided).device == SECOND
     wanted = {"norm_rows", "rotate", "scatter_kv", "attend_items", "gate_rows"}
     wanted |= {"multiply_tiles", "sum_choices"} if config.experts is not None else set()
     assert wanted <= {name for name, _, _ in launches}
@@ -154,9 +158,27 @@ def test_the_sampler_works_on_the_second_gpu(current: Current, monkeypatch: pyte
     found: list[int] = []
     sampler = Sampler(97, (0,), torch.device("cpu"))
     monkeypatch.setattr(sampler, "_device", SECOND)
-    monkeypatch.setattr(sampler, "_choose", lambda logits, batch: found.append(current.index))
-    sampler.choose(torch.zeros(1, 97), two_requests())
+    monkeypatch.setattr(sampler, "_launch", lambda logits, batch: found.append(current.index))
+    sampler.launch(torch.zeros(1, 97), two_requests())
     assert found == [1]
+
+
+def test_a_reading_waits_for_its_own_transfer_alone(launches: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[object] = []
+
+    class Event:
+        def record(self, stream: object) -> None:
+            heard.append(stream)
+
+        def synchronize(self) -> None:
+            heard.append("waited")
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: ("stream of", device))
+    reading = Reading(torch.empty(3, device=SECOND))
+    assert heard == [("stream of", SECOND)]
+    assert reading.tensor().device == torch.device("cpu")
+    assert heard == [("stream of", SECOND), "waited"]
 
 
 def test_what_was_sent_is_waited_for_on_the_stream_that_sent_it(

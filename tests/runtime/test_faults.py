@@ -31,6 +31,9 @@ FORCED_TEXT = b"abcdefghij"
 UNTOUCHED = {"audit", "flush", "spare_what", "num_score_bytes"}  # called by those who look on, or set up
 
 
+Settings = dict[str, Any]
+
+
 class Fault(Exception):
     pass
 
@@ -108,22 +111,27 @@ def begin(engine: Engine) -> dict[str, int]:
     return names
 
 
-def serve(saboteur: Saboteur) -> tuple[Engine, dict[int, list[int] | None]]:
+def serve(saboteur: Saboteur, settings: Settings) -> tuple[Engine, dict[int, list[int] | None]]:
     """All requests over a small pool: scored, scored again, explained and pinned, forced, too late, and one forked; the
     text of each, None for what failed."""
     clock = Clock()
-    engine = fake_engine(clock, block_size=4, num_blocks=NUM_BLOCKS, max_batch_tokens=32, check_invariants=False)
+    pool: Settings = {"block_size": 4, "num_blocks": NUM_BLOCKS, "max_batch_tokens": 32}
+    engine = fake_engine(clock, check_invariants=False, **pool, **settings)
     expect_short_answers(engine)  # so that it admits too many
     saboteur.wrap_cache(engine.prefix_cache)
     engine._runner.forward = saboteur.wrap("forward", engine._runner.forward)  # type: ignore[method-assign]
     names = begin(engine)
     text: dict[int, list[int] | None] = {index: [] for index in names.values()}
+    ended: set[str] = set()
     for step in range(200):
         if not engine.has_work:
             break
         clock.now += 1.0
         for delta in engine.step():
             index = names[delta.request_id]
+            assert delta.request_id not in ended
+            if delta.finish_reason is not None:
+                ended.add(delta.request_id)
             if delta.error is not None:
                 text[index] = [] if isinstance(delta.error, DeadlineExceeded) else None
             else:
@@ -148,26 +156,37 @@ def truth() -> dict[int, list[int]]:
     return {**texts, FORCED: list(FORCED_TEXT), AGAIN: texts[0][:3], LATE: [], FORK: texts[FORKED]}
 
 
+@pytest.fixture(scope="module", params=[{}, {"run_ahead": True, "jump": "off"}], ids=["drafts", "ahead"])
+def engine_settings(request: pytest.FixtureRequest) -> Settings:
+    settings: Settings = request.param
+    return settings
+
+
 @pytest.fixture(scope="module")
-def num_calls(truth: dict[int, list[int]]) -> int:
-    """How many calls there are without a fault; the load is one that preempts, evicts and drafts."""
+def num_calls(engine_settings: Settings, truth: dict[int, list[int]]) -> int:
+    """How many calls there are without a fault; the load is one that preempts, evicts and drafts or runs ahead."""
     saboteur = Saboteur(-1)
-    engine, text = serve(saboteur)
+    engine, text = serve(saboteur, engine_settings)
     assert text == truth
     statistics = engine.statistics()
     assert statistics.num_preemptions > 0
-    assert statistics.jumped_tokens > 0
+    if engine_settings:
+        assert statistics.num_ahead > statistics.num_steps / 4
+    else:
+        assert statistics.jumped_tokens > 0
     public = {name for name in vars(PrefixCache) if not name.startswith("_")}
-    assert set(saboteur.by_name) == public - UNTOUCHED | {"forward"}
+    assert set(saboteur.by_name) == public - UNTOUCHED - ({"shrink"} if engine_settings else set()) | {"forward"}
     return saboteur.num_calls
 
 
-def test_a_fault_at_any_call_costs_at_most_one_request(num_calls: int, truth: dict[int, list[int]]) -> None:
+def test_a_fault_at_any_call_costs_at_most_one_request(
+    num_calls: int, engine_settings: Settings, truth: dict[int, list[int]]
+) -> None:
     """And the fork of it. Who comes too late may be in time then, and the other way round."""
     assert num_calls > 250
     for at in range(1, num_calls + 1):
         saboteur = Saboteur(at)
-        engine, text = serve(saboteur)
+        engine, text = serve(saboteur, engine_settings)
         failed = {FORKED if index == FORK else index for index, said in text.items() if said is None}
         assert len(failed) <= 1, f"call {at}"
         for index, said in text.items():

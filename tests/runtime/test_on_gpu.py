@@ -40,7 +40,9 @@ def answers(*, runs: int = 2, params: ph.SamplingParams = GREEDY, **settings: An
             person = engine.generate("A person: ", replace(params, max_tokens=96), ph.json_schema(PERSON))
             assert set(json.loads(person.text)) >= {"name", "age"}
             found.append([completion.token_ids for completion in (*texts, person)])
-        assert engine.statistics().num_held_blocks == 0
+        statistics = engine.statistics()
+        assert statistics.num_held_blocks == 0
+        assert (statistics.num_ahead > 0) == (settings["device"] == "cuda" and settings.get("run_ahead") is None)
     return found
 
 
@@ -54,11 +56,13 @@ def on_the_cpu() -> list[Sequence[int]]:
     [
         {},
         {"cuda_graphs": False},
+        {"run_ahead": False},
+        {"jump": "off", "cuda_graphs": False, "max_batch_tokens": 24},
         {"max_batch_tokens": 24},
         {"jump": "off"},
         {"block_size": 1, "max_running_requests": 3},
     ],
-    ids=["graphs", "launched", "chunks", "no drafts", "few at a time"],
+    ids=["graphs", "launched", "in turn", "chunks launched", "chunks", "no drafts", "few at a time"],
 )
 def test_greedy_answers_are_the_cpus(settings: dict[str, Any], on_the_cpu: list[Sequence[int]]) -> None:
     """In fp32, cold and from cached prefixes, drafts and a constraint among them."""

@@ -12,11 +12,12 @@ SOAK = Path(__file__).resolve().parents[2] / "bench" / "soak.py"
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("flags", [[], ["--run-ahead"]], ids=["in turn", "ahead"])
 def test_three_hundred_mixed_requests_lose_no_block_and_no_token(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    flags: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"--requests": 300, "--blocks": 64, "--sampled": 10, "--reports": 3}
-    monkeypatch.setattr(sys, "argv", ["soak.py", *(str(part) for pair in options.items() for part in pair)])
+    monkeypatch.setattr(sys, "argv", ["soak.py", *(str(part) for pair in options.items() for part in pair), *flags])
     runpy.run_path(str(SOAK), run_name="__main__")
     printed = capsys.readouterr().out
     assert "blocks lost: 0" in printed

@@ -1,0 +1,44 @@
+"""A request's share of a step: which of its tokens are computed, given how many the step has room for.
+
+Knows one request at a time, and neither blocks nor who else runs.
+"""
+
+from __future__ import annotations
+
+from ..batch import Extend
+from ..request import Request
+
+
+def share(request: Request, budget: int) -> Extend | None:
+    """What the request needs next, its draft included, within `budget` tokens; None if there is no room."""
+    num_tokens = min(request.num_uncomputed_tokens, budget)
+    if num_tokens <= 0:
+        return None
+    draft: list[int] = []
+    if num_tokens == request.num_uncomputed_tokens:
+        draft = request.draft[: min(budget - num_tokens, max(0, request.remaining_tokens - 1))]
+    logits_from = request.num_tokens - 1
+    wanted = request.sampling.prompt_logprobs_from
+    if wanted is not None and scores_prompt(request):
+        logits_from = min(logits_from, wanted + len(request.prompt_logprobs) - 1)
+    return Extend(request, request.num_computed_tokens, num_tokens, draft, logits_from)
+
+
+def share_behind(extend: Extend, span: slice, budget: int) -> Extend | None:
+    """What follows an extend without a draft that is still under way; None if nothing does, as far as is known.
+
+    Args:
+        span: which of the step's tokens are decided for the extend.
+    """
+    request, start = extend.request, extend.end
+    if start < request.num_tokens:
+        num_tokens = min(request.num_tokens - start, budget)
+        return Extend(request, start, num_tokens, [], request.num_tokens - 1) if num_tokens > 0 else None
+    goes_on = span.start < span.stop and request.remaining_tokens > 1
+    return Extend(request, start, 1, [], start, unread=span.start) if goes_on and budget > 0 else None
+
+
+def scores_prompt(request: Request) -> bool:
+    """Whether it waits for log-probabilities of its prompt."""
+    wanted = request.sampling.prompt_logprobs_from
+    return wanted is not None and len(request.prompt_logprobs) < request.num_prompt_tokens - wanted
