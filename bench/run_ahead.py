@@ -2,6 +2,7 @@
 
     python bench/run_ahead.py               on a GPU: engines over random weights of Qwen3-0.6B's and Llama-3-8B's shape
     python bench/run_ahead.py --simulated   without one: the host's work is real, and the device a clock
+    python bench/run_ahead.py --mixed       the same with requests for JSON among them, whose forced text is drafted
 
 Both engines serve the same requests, in turns: plain text, sampled, with a stop string to look for. `in turn` reads
 each step before it queues the next, `ahead` queues the next forward first (`run_ahead`). Medians of the milliseconds
@@ -10,6 +11,9 @@ from one step to the next while all requests decode.
 The simulated device works on what is queued for as long as the table says, one forward after the other; who reads what
 it has computed waits until then. `host` is what a step in turn takes beside that, sampling from the bundled model's
 vocabulary on the CPU included: what a device would wait for.
+
+A step with drafts cannot run ahead. The mixed table has tokens per second with drafts and in turn, ahead and without
+drafts, and as the engine chooses by what it measures (`runtime/pace.py`).
 """
 
 from __future__ import annotations
@@ -22,21 +26,39 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from decode_step import LLAMA_8B, QWEN3_0_6B, random_decoder
 
 from phloem.runtime import choice
 from phloem.runtime.config import EngineConfig
+from phloem.runtime.constraint_spec import json_schema
 from phloem.runtime.device import Reading
 from phloem.runtime.engine import Engine
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.models import resolve_model
 from phloem.runtime.request import SamplingParams
+from phloem.runtime.step_cost import StepCost
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 TINY = QWEN3_0_6B | {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
 TINY |= {"num_key_value_heads": 1, "head_dim": 16}
 PROMPT_LEN = 64
+LIKES_LONG = 3.0  # logits per byte of a token, so that text is spelt nearly as the tokeniser would
+BOTH: list[dict[str, Any]] = [{"run_ahead": False}, {"run_ahead": True}]
+WAYS: list[dict[str, Any]] = [{"run_ahead": False}, {"run_ahead": True, "jump": "off"}, {"run_ahead": True}]
+TICKET = {
+    "type": "object",
+    "properties": {
+        "severity": {"enum": ["low", "medium", "high"]},
+        "component": {"enum": ["scheduler", "tokenizer", "cache"]},
+        "is_regression": {"type": "boolean"},
+        "num_affected_users": {"type": "integer", "minimum": 0, "maximum": 99999},
+        "summary": {"type": "string", "maxLength": 40},
+    },
+    "required": ["severity", "component", "is_regression", "num_affected_users", "summary"],
+    "additionalProperties": False,
+}
 
 
 class Clock:
@@ -68,13 +90,17 @@ def simulated(engine: Engine, clock: Clock) -> Iterator[None]:
             clock.wait_until(self._ready_at)
             return super().tensor()
 
+    vocabulary = engine.tokenizer.vocabulary()
+    lens = torch.from_numpy(np.diff(vocabulary.token_offsets).astype(np.float32))
     logits = torch.zeros(512, engine.model_config.vocab_size)
+    logits[:, : len(lens)] = LIKES_LONG * lens
 
     def forward(batch: Any, decided: torch.Tensor | None = None) -> torch.Tensor:
         clock.queue()
         return logits[: len(batch.logits_rows)]
 
     engine._runner.forward = forward  # type: ignore[method-assign]
+    engine._stepper._drafter._cost = StepCost("cuda")
     before, choice.Reading = choice.Reading, ClockedReading  # type: ignore[misc]
     import phloem.runtime.sampler as sampler
 
@@ -86,15 +112,16 @@ def simulated(engine: Engine, clock: Clock) -> Iterator[None]:
         sampler.Reading = before  # type: ignore[attr-defined]
 
 
-def make_engines(shape: dict[str, Any], device: torch.device, *, num_blocks: int) -> tuple[Engine, Engine]:
-    """In turn, and ahead. The vocabulary is that of the bundled tokenizer, so that every token has a text."""
+def make_engines(
+    shape: dict[str, Any], device: torch.device, settings: list[dict[str, Any]], *, num_blocks: int
+) -> list[Engine]:
+    """One for each of the settings. The vocabulary is that of the bundled tokenizer: every token has a text."""
     tokenizer = Tokenizer.from_folder(resolve_model("nano"))
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     decoder = random_decoder(shape | {"vocab_size": tokenizer.vocab_size}, device, dtype)
     loaded = LoadedModel(decoder, tokenizer, device, dtype, dtype)
     shared: dict[str, Any] = {"num_blocks": num_blocks, "max_batch_tokens": 1 << 15, "prefix_cache": False}
-    in_turn, ahead = (EngineConfig(run_ahead=runs_ahead, **shared) for runs_ahead in (False, True))
-    return Engine.from_loaded(in_turn, loaded), Engine.from_loaded(ahead, loaded)
+    return [Engine.from_loaded(EngineConfig(**shared, **own), loaded, stopwatch=time.perf_counter) for own in settings]
 
 
 def milliseconds_per_step(engine: Engine, batch: int, num_steps: int) -> float:
@@ -126,7 +153,7 @@ def compare(turn: Engine, ahead: Engine, batch: int, num_steps: int, rounds: int
 
 def run_simulated(num_steps: int) -> None:
     device = torch.device("cpu")
-    turn, ahead = make_engines(TINY, device, num_blocks=8192)
+    turn, ahead = make_engines(TINY, device, BOTH, num_blocks=8192)
     print(f"{'requests':>9}{'device ms':>11}{'in turn ms':>12}{'host ms':>9}{'ahead ms':>10}{'ratio':>7}")
     for batch in (1, 16, 64, 256):
         for milliseconds in (3.0, 6.0, 12.0, 24.0):
@@ -140,11 +167,53 @@ def run_simulated(num_steps: int) -> None:
             )
 
 
+def tokens_per_second(engine: Engine, num_chats: int, num_json: int, num_steps: int) -> float:
+    """Of so many requests of both kinds at a time, each replaced by another when it ends."""
+    ticket = json_schema(TICKET)
+    kinds: dict[str, bool] = {}
+
+    def begin(wants_json: bool) -> None:
+        law = SamplingParams(max_tokens=120 if wants_json else 400, seed=len(kinds), ignore_eos=not wants_json)
+        prompt = [1 + (7 * len(kinds) + place) % 90 for place in range(PROMPT_LEN)]
+        kinds[engine.add(prompt, law, ticket if wants_json else None)] = wants_json
+
+    for index in range(num_chats + num_json):
+        begin(index < num_json)
+    num_tokens, start = 0, 0.0
+    for step in range(2 * num_steps):  # the first half settles what is measured and learnt
+        if step == num_steps:
+            num_tokens, start = 0, time.perf_counter()
+        for delta in engine.step():
+            num_tokens += len(delta.token_ids)
+            if delta.finish_reason is not None:
+                begin(kinds[delta.request_id])
+    seconds = time.perf_counter() - start
+    for request_id in kinds:
+        engine.abort(request_id)
+    return num_tokens / seconds
+
+
+def run_mixed(num_steps: int) -> None:
+    engines = make_engines(TINY, torch.device("cpu"), WAYS, num_blocks=8192)
+    print(f"{'chats':>6}{'JSON':>6}{'device ms':>11}{'drafts':>9}{'ahead':>9}{'chosen':>9}{'of the better':>15}")
+    for milliseconds in (6.0, 12.0):
+        for num_json in (0, 4, 16, 32, 64):
+            clock = Clock()
+            clock.seconds = milliseconds / 1e3
+            found: list[float] = []
+            for engine in engines:
+                with simulated(engine, clock):
+                    found.append(tokens_per_second(engine, 64 - num_json, num_json, num_steps))
+            speeds = "".join(f"{speed:9.0f}" for speed in found)
+            share = found[2] / max(found[:2])
+            print(f"{64 - num_json:>6}{num_json:>6}{milliseconds:>11.1f}{speeds}{share:>15.2f}", flush=True)
+
+
 def run_on_gpu(num_steps: int) -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     print(f"{'model':>6}{'requests':>9}{'in turn ms':>12}{'ahead ms':>10}{'ratio':>7}")
     for name, shape in (("0.6B", QWEN3_0_6B), ("8B", LLAMA_8B)):
-        turn, ahead = make_engines(shape, device, num_blocks=6000)
+        turn, ahead = make_engines(shape, device, BOTH, num_blocks=6000)
         for batch in (1, 16, 64, 256):
             one, other = compare(turn, ahead, batch, num_steps)
             print(f"{name:>6}{batch:>9}{one:>12.2f}{other:>10.2f}{one / other:>7.2f}", flush=True)
@@ -156,8 +225,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulated", action="store_true", help="the device is a clock")
     parser.add_argument("--steps", type=int, default=100, help="steps that are timed")
+    parser.add_argument("--mixed", action="store_true", help="with requests for JSON; the device is a clock")
     arguments = parser.parse_args()
-    if arguments.simulated:
+    if arguments.mixed:
+        run_mixed(arguments.steps)
+    elif arguments.simulated:
         run_simulated(arguments.steps)
     elif torch.cuda.is_available():
         run_on_gpu(arguments.steps)

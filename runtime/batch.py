@@ -83,6 +83,11 @@ class Batch:
     logits_rows: IntArray
     unread: IntArray | None = None
 
+    @property
+    def only_decodes(self) -> bool:
+        """Whether each request computes one token, and its draft."""
+        return all(extend.num_tokens == 1 for extend in self.extends)
+
     @staticmethod
     def from_extends(extends: list[Extend], block_size: int) -> Batch:
         """Lays the extends out. Every request must hold blocks up to its extend's end."""

@@ -56,8 +56,8 @@ class EngineConfig:
             that needs more ends with an error, and the next one finds the constraint compiled anew.
         cuda_graphs: on a GPU, capture steps of up to 256 tokens and replay them: one launch instead of hundreds.
         run_ahead: queue the next step's forward before the tokens of this one are read, so that a device need not wait
-            for the host; None: on a GPU. Steps with a request that may draft do not. On the CPU, which does both in
-            turn, it only computes in vain what follows the last token of a request.
+            for the host; None: on a GPU. Where requests may draft, what saves more is measured. On the CPU, which does
+            both in turn, it only computes in vain what follows the last token of a request.
         num_threads: CPU threads of torch, set for the whole process; None: one for models so small that sharing a
             step costs more than it saves, else torch's own choice. Of no effect on a GPU.
         check_invariants: audit the pool after every step (tests; costs time in proportion to the pool).

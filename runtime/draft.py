@@ -36,6 +36,9 @@ class Drafter:
     Args:
         max_draft_tokens: of one draft.
         stopwatch: seconds; what steps and guesses take is measured by it.
+
+    Attributes:
+        seconds: that guesses have taken in the step under way.
     """
 
     def __init__(self, jump: JumpMode, max_draft_tokens: int, device_type: str, stopwatch: Callable[[], float]) -> None:
@@ -47,7 +50,7 @@ class Drafter:
         self._allowance = Allowance()
         self._set_prices(1)
         self._begin = 0.0  # of the step under way
-        self._seconds = 0.0  # that guesses took since then
+        self.seconds = 0.0
 
     def begin(self, request: Request) -> None:
         """Readies a request that is new, and drafts for its first step."""
@@ -75,6 +78,10 @@ class Drafter:
         needs_decisions = sampling.stop or sampling.min_tokens or sampling.logprobs is not None
         request.draft = draft if needs_decisions else _take(request, draft)
 
+    def drop(self, request: Request) -> None:
+        """Proposes nothing for the request's next forward."""
+        request.draft, request.attempt = [], None
+
     def settle(self, request: Request, decided: Sequence[int], num_new: int) -> None:
         """Learns from a step of the request: `decided` is what follows, and `num_new` tokens joined the output."""
         cursor, odds, attempt = request.cursor, request.odds, request.attempt
@@ -89,16 +96,16 @@ class Drafter:
     def begin_step(self) -> None:
         """From here on time counts as a step's."""
         if self._jump == "verified":
-            self._begin, self._seconds = self._stopwatch(), 0.0
+            self._begin, self.seconds = self._stopwatch(), 0.0
 
     def end_step(self, batch: Batch) -> None:
         """Learns what the step cost that ends here, with the drafts for the next one apart."""
         if self._jump != "verified":
             return
         num_requests = len(batch.extends)
-        if all(extend.num_tokens == 1 for extend in batch.extends):
+        if batch.only_decodes:
             seconds = self._stopwatch() - self._begin
-            self._cost.observe(num_requests, len(batch.token_ids), seconds - self._seconds)
+            self._cost.observe(num_requests, len(batch.token_ids), seconds - self.seconds)
         self._set_prices(num_requests)
 
     def _set_prices(self, num_requests: int) -> None:
@@ -127,7 +134,7 @@ class Drafter:
         begin = self._stopwatch()
         guess = cursor.guess_within(remaining, limit, chances, price, looks=looks)
         seconds = self._stopwatch() - begin
-        self._seconds += seconds
+        self.seconds += seconds
         if is_trial:
             allowance.seconds -= seconds + len(guess.token_ids) * self._row
         if not guess.token_ids and not guess.has_looked:

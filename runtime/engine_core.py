@@ -93,20 +93,18 @@ class EngineCore:
         recorder = CudaRecorder(loaded.device) if records else None
         self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device, recorder)
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
+        if stopwatch is None:
+            stopwatch = time.thread_time if loaded.device.type == "cpu" else time.monotonic
         self._stepper = Stepper(
             self._scheduler,
             self._runner,
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            drafter=Drafter(
-                config.jump,
-                config.max_draft_tokens,
-                loaded.device.type,
-                stopwatch or (time.thread_time if loaded.device.type == "cpu" else time.monotonic),
-            ),
+            drafter=Drafter(config.jump, config.max_draft_tokens, loaded.device.type, stopwatch),
             on_finish=self._settle,
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
+            stopwatch=stopwatch,
         )
         self._renderings = RenderMemory(loaded.tokenizer.chat_template)
         self._replies = ReplyMemory(config.reply_memory_bytes)

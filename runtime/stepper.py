@@ -16,8 +16,8 @@ host does, from reading step k to queueing the sampling of step k + 1, it does w
 
 Masks, penalties and the lot are those of a step alone, for they are made when all before is known; only the forward
 comes early. Whoever turns out to have ended is computed once in vain: his blocks may be given to others at once, since
-whatever they write there is queued behind it. A request that may draft needs its last token to do so, and a step with
-one does not run ahead: drafts save more.
+whatever they write there is queued behind it. A draft begins where the last token ended, so a step with drafts does not
+run ahead, and where some may draft it is weighed what saves more (`pace`).
 
 Knows the requests that are queued or running, not who asked for them. Single-threaded.
 """
@@ -38,6 +38,7 @@ from .cache.prefix_cache import PrefixCache
 from .choice import Choice, UnreadChoices
 from .draft import Drafter, num_accepted
 from .model_runner import ModelRunner
+from .pace import Pace
 from .request import Delta, FinishReason, Phase, Request
 from .sampler import Sampler
 from .schedule.scheduler import Scheduler
@@ -64,7 +65,8 @@ class Stepper:
     Args:
         drafter: proposes what is verified.
         on_finish: called with each request that has ended, and whether what it wrote is kept.
-        runs_ahead: whether to queue a forward before the tokens of the step before are read.
+        runs_ahead: whether to queue a forward before the tokens of the step before are read, where that pays.
+        stopwatch: seconds, to find out where.
 
     Attributes:
         num_steps: steps so far that computed anything.
@@ -81,7 +83,8 @@ class Stepper:
         *,
         drafter: Drafter,
         on_finish: Callable[[Request, bool], None],
-        runs_ahead: bool = False,
+        runs_ahead: bool,
+        stopwatch: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
@@ -92,7 +95,10 @@ class Stepper:
         self._drafter = drafter
         self._on_finish = on_finish
         self._runs_ahead = runs_ahead
+        self._stopwatch = stopwatch
+        self._pace = Pace()
         self._ahead: Ahead | None = None
+        self._busy = self._waited = 0.0  # seconds of the step under way: the device had work, the host had none
         self.num_steps = 0
         self.num_ahead = 0
 
@@ -111,17 +117,29 @@ class Stepper:
 
         Whatever fails is charged to one request: it ends with an error, all others go on as if nothing had happened.
         """
+        begin = self._stopwatch()
         self._drafter.begin_step()
         ahead = self._take_ahead()
         batch = self._scheduler.plan() if ahead is None else ahead.batch
         deltas = []
         if batch is not None:
             self.num_steps += 1
-            deltas = self._commit(batch, self._compute(batch, None if ahead is None else ahead.logits))
+            num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
+            num_jumped = _count_jumped(batch) if num_drafting else 0
+            drafts = not self._runs_ahead or not self._pace.prefers_ahead(len(batch.extends), num_drafting)
+            choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
+            deltas = self._commit(batch, choices, drafts=drafts)
             if self._ahead is not None and not self._ahead.is_wanted:
                 self._ahead = None
-            if ahead is None and self._ahead is None:
+            if ahead is not None or self._ahead is not None:
+                self._pace.observe_ahead(len(batch.extends), num_drafting)
+            else:
                 self._drafter.end_step(batch)
+                if self._runs_ahead:
+                    num_jumped = _count_jumped(batch) - num_jumped if num_drafting else 0
+                    seconds = self._stopwatch() - begin
+                    host = seconds - self._waited - self._drafter.seconds
+                    self._pace.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
         for request, error in self._scheduler.take_failed():
             if request.phase is not Phase.FINISHED:
                 deltas.append(self._fail(request, _cause("planning", error)))
@@ -149,20 +167,27 @@ class Stepper:
         self.num_ahead += 1
         return ahead
 
-    def _compute(self, batch: Batch, logits: Tensor | None) -> list[Choice]:
-        """One forward, unless its logits are there, and its choices; before they are read, the next step's forward.
+    def _compute(self, batch: Batch, logits: Tensor | None, *, drafts: bool) -> list[Choice]:
+        """One forward, unless its logits are there, and its choices; before they are read the next step's forward,
+        unless there are drafts or are to be `drafts`.
 
         If that fails, each request is computed alone, so that it fails alone.
         """
+        begin = self._stopwatch()
         try:
             if logits is None:
                 logits = self._runner.forward(batch)
             unread = self._sampler.launch(logits, batch)
-            self._run_ahead(batch, unread)
-            return unread.read()
+            if not drafts and not any(extend.draft for extend in batch.extends):
+                self._run_ahead(batch, unread)
+            read = self._stopwatch()
+            choices = unread.read()
+            end = self._stopwatch()
+            self._busy, self._waited = end - begin, end - read
+            return choices
         except Exception:
             self._ahead = None
-            choices: list[Choice] = []
+            choices = []
             for extend in batch.extends:
                 if extend.request.phase is Phase.FINISHED:
                     choices.append(Choice())
@@ -176,25 +201,23 @@ class Stepper:
 
     def _run_ahead(self, batch: Batch, unread: UnreadChoices) -> None:
         """Queues the forward of the next step, if it can be planned without the tokens of this one."""
-        if not self._runs_ahead or any(self._drafter.may_draft(extend.request) for extend in batch.extends):
-            return
         following = self._scheduler.plan_ahead(batch, unread.spans)
         if following is not None:
             with suppress(Exception):  # then it is planned again, and fails alone
                 self._ahead = Ahead(following, self._runner.forward(following, unread.token_ids))
 
-    def _commit(self, batch: Batch, choices: list[Choice]) -> list[Delta]:
+    def _commit(self, batch: Batch, choices: list[Choice], *, drafts: bool) -> list[Delta]:
         deltas = []
         for extend, choice in zip(batch.extends, choices, strict=True):
             try:
-                delta = self._commit_extend(extend, choice)
+                delta = self._commit_extend(extend, choice, drafts=drafts)
             except Exception as error:
                 delta = self._fail(extend.request, _cause("the request", error))
             if delta is not None:
                 deltas.append(delta)
         return deltas
 
-    def _commit_extend(self, extend: Extend, choice: Choice) -> Delta | None:
+    def _commit_extend(self, extend: Extend, choice: Choice, *, drafts: bool) -> Delta | None:
         """Moves the request's ranges on; returns its delta if the step decided a token (or scored the prompt)."""
         request, draft = extend.request, extend.draft
         if request.phase is Phase.FINISHED:  # while the step was under way
@@ -236,7 +259,10 @@ class Stepper:
             self._pin_prompt(request)
         if draft:
             self._prefix_cache.shrink(request, num_tokens)
-        self._drafter.draft(request)
+        if drafts:
+            self._drafter.draft(request)
+        else:
+            self._drafter.drop(request)
         return self._delta(request)
 
     def _fail(self, request: Request, error: RequestError) -> Delta:
@@ -277,3 +303,7 @@ class Stepper:
 
 def _cause(what: str, error: Exception) -> RequestError:
     return error if isinstance(error, RequestError) else RequestError(f"{what} failed: {type(error).__name__}: {error}")
+
+
+def _count_jumped(batch: Batch) -> int:
+    return sum(extend.request.usage.jumped_tokens for extend in batch.extends)

@@ -16,6 +16,7 @@ from phloem.errors import RequestError
 from phloem.runtime.choice import Choice, UnreadChoices
 from phloem.runtime.constraint_spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.engine import Engine
+from phloem.runtime.pace import Pace
 from phloem.runtime.request import FinishReason, SamplingParams, TokenLogprob
 
 from .fakes import EOS, NEVER, fake_engine
@@ -91,18 +92,30 @@ def test_all_laws_say_the_same_together_and_ahead() -> None:
     assert statistics.num_held_blocks == 0
 
 
+class Whim(Pace):
+    """Prefers now this and now that."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = random.Random(seed)
+
+    def prefers_ahead(self, num_requests: int, num_drafting: int) -> bool:
+        return self._random.random() < 0.7
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObject) -> None:
-    """Over a pool that may be too small for all, so that some are preempted."""
+    """Over a pool that may be too small for all, so that some are preempted, and with drafts now and then."""
     engine = fake_engine(
-        jump="off",
+        jump=data.draw(st.sampled_from(["off", "verified"])),
         run_ahead=True,
         block_size=data.draw(st.sampled_from([1, 4])),
         num_blocks=data.draw(st.sampled_from([64, 80, 256])),
         max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
         max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
     )
+    engine._stepper._pace = Whim(data.draw(st.integers(0, 9)))
     asked: dict[str, Asked] = {}
     said: dict[str, Said] = {}
     for _ in range(data.draw(st.integers(1, 25))):
@@ -167,7 +180,21 @@ def test_the_next_forward_is_queued_before_the_last_is_read(monkeypatch: pytest.
     assert engine._stepper._ahead is None
 
 
-def test_where_drafts_may_come_steps_go_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_canonical_text_is_as_forced_whatever_the_pace() -> None:
+    for seed in range(8):
+        engine = fake_engine(jump="canonical", run_ahead=True)
+        engine._stepper._pace = Whim(seed)
+        ids = [engine.add([i, 7], law(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")) for i in range(5)]
+        said = listen(engine)
+        for index, request_id in enumerate(ids):
+            in_turn = fake_engine(jump="canonical").generate(
+                [index, 7], law(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")
+            )
+            assert said[request_id].text == in_turn.text
+        assert engine.statistics().num_ahead > 0 and engine.statistics().jumped_tokens > 0
+
+
+def test_where_drafts_save_more_steps_go_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake_engine(run_ahead=True)
     watch = Watch(engine, monkeypatch)
     beside = engine.add([1, 2], SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True))
@@ -176,6 +203,18 @@ def test_where_drafts_may_come_steps_go_in_turn(monkeypatch: pytest.MonkeyPatch)
     assert watch.events == ["forward", "read"] * (len(watch.events) // 2)
     assert engine.statistics().num_ahead == 0
     assert len(said[beside].token_ids) == 4 and len(said[constrained].token_ids) > 20
+
+
+def test_who_may_draft_runs_ahead_with_the_others_where_that_saves_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pace, "prefers_ahead", lambda self, num_requests, num_drafting: True)
+    engine = fake_engine(run_ahead=True)
+    every = [(p, 0, c, 14) for p in range(3) for c in range(3)]
+    ids = [engine.add(list(PROMPTS[p]), law(w, n), CONSTRAINTS[c]) for p, w, c, n in every]
+    said = listen(engine)
+    for request_id, asked in zip(ids, every, strict=True):
+        assert said[request_id] == truth(asked)
+    statistics = engine.statistics()
+    assert statistics.num_ahead > statistics.num_steps / 2
 
 
 def test_the_end_of_a_text_is_computed_behind_once_in_vain_and_kept_by_nobody() -> None:
