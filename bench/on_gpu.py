@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,11 @@ PYTEST = ("-P", "-m", "pytest", "-v", "--tb=short", "--timeout=400", "-p", "no:c
 HAS_XDIST = importlib.util.find_spec("xdist") is not None
 SPREAD = ("-n", str(max(1, min(14, (os.cpu_count() or 1) - 2)))) if HAS_XDIST else ()
 GPU_TESTS = ("tests/kernels", "tests/runtime/test_on_gpu.py", "-m", "gpu")
+WARM_UP = (
+    "-P",
+    "-m",
+    "phloem.runtime.warm_up",
+)  # what tests of whole engines would compile for the CPU, each for itself
 SHOWN_LINES = 40
 
 
@@ -47,11 +53,11 @@ class Part:
 
 
 PARTS = {
-    "tests": Part("gpu_tests.txt", 150, (*PYTEST, *SPREAD, *GPU_TESTS), (*PYTEST, *GPU_TESTS, "--collect-only", "-q")),
     "attention": Part(
         "attention_gpu.txt", 100, ("bench/attention.py",), ("bench/attention.py", "--device", "cpu", "--quick")
     ),
     "decode_step": Part("decode_step.txt", 150, ("bench/decode_step.py",), ("bench/decode_step.py", "--tiny")),
+    "tests": Part("gpu_tests.txt", 200, (*PYTEST, *SPREAD, *GPU_TESTS), (*PYTEST, *GPU_TESTS, "--collect-only", "-q")),
     "run_ahead": Part(
         "run_ahead_gpu.txt", 60, ("bench/run_ahead.py",), ("bench/run_ahead.py", "--simulated", "--steps", "5")
     ),
@@ -142,6 +148,7 @@ def main() -> int:
             (parent / "phloem").symlink_to(ROOT, target_is_directory=True)
         paths = [str(parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+        warming = subprocess.Popen([sys.executable, *WARM_UP], cwd=ROOT, env=environment, start_new_session=True)
         out = Path(folder) / "tables" if arguments.dry_run else arguments.out
         out.mkdir(parents=True, exist_ok=True)
         for index, name in enumerate(arguments.only):
@@ -159,6 +166,8 @@ def main() -> int:
             shown = lines[:1] + lines[1:-1][-12 if arguments.dry_run else -SHOWN_LINES :]
             print("\n".join([f"== {name}: {verdict}", *shown]), flush=True)
             all_fine &= verdict.startswith("complete")
+        with suppress(ProcessLookupError):
+            os.killpg(warming.pid, signal.SIGKILL)
     return 0 if all_fine else 1
 
 

@@ -19,6 +19,7 @@ drafts, and as the engine chooses by what it measures (`runtime/pace.py`).
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import time
 from collections.abc import Iterator
@@ -218,6 +219,7 @@ def run_on_gpu(num_steps: int) -> None:
             one, other = compare(turn, ahead, batch, num_steps)
             print(f"{name:>6}{batch:>9}{one:>12.2f}{other:>10.2f}{one / other:>7.2f}", flush=True)
         del turn, ahead
+        gc.collect()  # a runner and its graphs hold each other, and with them the KV
         torch.cuda.empty_cache()
 
 

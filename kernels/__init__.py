@@ -30,6 +30,7 @@ from .ops import (
     write_kv,
     write_latents,
 )
+from .transfer import send
 from .work_buffers import WorkBuffers
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "plan_attention",
     "rms_norm",
     "sample",
+    "send",
     "silu_mul",
     "write_kv",
     "write_latents",

@@ -1,5 +1,7 @@
 """RMS norm on the device, with the residual addition fused: one program per row, the row in registers.
 
+Rows may lie in groups (the heads of a token, a part of what a projection wrote); they are read where they are.
+
 The order of the sum is fixed by the tile shape, which depends on the width alone: rows are batch-invariant.
 """
 
@@ -20,7 +22,9 @@ def norm_rows(
     weight_ptr: tl.tensor,
     out_ptr: tl.tensor,
     total_ptr: tl.tensor,
-    x_stride: tl.tensor,
+    num_heads: tl.tensor,
+    x_stride: tl.tensor,  # from group to group
+    head_stride: tl.tensor,
     residual_stride: tl.tensor,
     width: tl.tensor,
     eps: tl.tensor,
@@ -30,7 +34,8 @@ def norm_rows(
     row = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, BLOCK)
     mask = c < width
-    x = tl.load(x_ptr + row * x_stride + c, mask=mask, other=0.0).to(tl.float32)
+    begin = row // num_heads * x_stride + row % num_heads * head_stride
+    x = tl.load(x_ptr + begin + c, mask=mask, other=0.0).to(tl.float32)
     if HAS_RESIDUAL:
         x += tl.load(residual_ptr + row * residual_stride + c, mask=mask, other=0.0).to(tl.float32)
         rounded = x.to(total_ptr.dtype.element_ty)
@@ -42,8 +47,9 @@ def norm_rows(
 
 
 def _launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    num_rows, width = x.shape
-    out = torch.empty((num_rows, width), dtype=x.dtype, device=x.device)
+    num_heads, head_stride = (x.shape[1], x.stride(1)) if x.dim() == 3 else (1, 0)
+    num_rows, width = x.shape[0] * num_heads, x.shape[-1]
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     total = out if residual is None else torch.empty_like(out)
     if num_rows:
         norm_rows[(num_rows,)](
@@ -52,7 +58,9 @@ def _launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> t
             weight,
             out,
             total,
+            num_heads,
             x.stride(0),
+            head_stride,
             0 if residual is None else residual.stride(0),
             width,
             eps,
@@ -65,6 +73,7 @@ def _launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> t
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x `[T, C]` or `[T, H, C]`, whose last axis is contiguous."""
     return _launch(x, None, weight, eps)[0]
 
 

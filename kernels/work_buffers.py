@@ -24,6 +24,7 @@ from torch import Tensor
 
 from .fixed_buffer import FixedBuffer
 from .launch import BLOCK_ROWS
+from .transfer import send
 
 IntArray = npt.NDArray[np.int32]
 
@@ -207,7 +208,7 @@ def send_work(
     _write_items_and_tables(host, begin, items, block_tables, num_blocks)
     work = (launches, len(merged), num_slots, num_tokens)
     if buffers is None:
-        return CudaWork(*work, 0, torch.from_numpy(host).to(device), None)
+        return CudaWork(*work, 0, send(host, device), None)
     partials = buffers.partials(num_slots, head_dim)
     return CudaWork(*work, buffers.num_programs, buffers.send(), partials)
 

@@ -64,7 +64,7 @@ def plan_attention(
     then every row goes through one tile class, and decode, chunked prefill and cached prefill take the same
     instructions in the same order.
 
-    itemsize: bytes of a number of keys and queries; fp32 takes smaller tiles on a GPU.
+    itemsize: bytes of a number of keys or queries, the wider; fp32 takes smaller tiles on a GPU.
     costs: what decides on a GPU whether sharing saves time.
     buffers: lay the work list for Triton out in them, over that of the step before, so that a captured graph finds it;
     num_tokens: as if there were so many, if there are fewer. Both leave the results alone.

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from ..kernels import AttentionPlan, FixedBuffer, WorkBuffers
 from .batch import Batch
+from .device import on_device
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 MAX_GRAPHS = 128
@@ -55,18 +56,24 @@ class CudaRecorder:
     """CUDA graphs of one device. They share one pool of memory, for only one runs at a time.
 
     They are captured on a stream of its own: the one that torch would take is shared by the whole process, and belongs
-    to whichever device captured first.
+    to whichever device captured first. A graph of next to nothing stays for as long as the recorder: a pool whose last
+    graph is gone takes no other while libraries still have their workspaces in it.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._pool = torch.cuda.graph_pool_handle()
-        self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types
+        self._device = device
+        with on_device(device):
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types
+            self._keeper = self.record(lambda: torch.zeros(1, device=device))
 
     def record(self, step: Step) -> Step:
         graph = torch.cuda.CUDAGraph()
         # what other threads do on the device meanwhile is no part of it, and no error
         capture = torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local")
-        with _without_garbage(), capture:
+        # a capture that fails would leave its stream the current one
+        stream = torch.cuda.stream(torch.cuda.current_stream(self._device))
+        with stream, _without_garbage(), capture:
             output = step()
 
         def replay() -> Tensor:

@@ -5,16 +5,14 @@ torch follows its tensors from GPU to GPU; streams, events, captures and Triton'
 thread takes it, is computed inside `on_device`, and devices carry their index from `find_device` on: nothing ever means
 "the GPU that happens to be current".
 
-What the host sends (`send`) and fetches (`Reading`) is queued like everything else, so that it never waits for work
-that has nothing to do with it.
+What the host fetches (`Reading`) is queued like everything else, so that it never waits for work that has nothing to
+do with it.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -48,16 +46,6 @@ def find_device(name: str) -> torch.device:
 def on_device(device: torch.device) -> AbstractContextManager[object]:
     """Makes a GPU this thread's current device until the block ends, which costs about a microsecond."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """The array's numbers on a device, as the current stream will see them; returns at once.
-
-    On the CPU it is the array's own memory. For a GPU they are put into pinned memory, which torch keeps until the
-    transfer is over: a transfer out of any other memory may wait for whatever the stream still has to do.
-    """
-    tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 class Reading:

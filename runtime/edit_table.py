@@ -22,9 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..kernels import LogitEdits
+from ..kernels import LogitEdits, send
 from ..kernels.logit_edits import IN_PROMPT, MAX_COUNT
-from .device import send
 from .request import Phase, Request
 
 FIRST_ROWS = 4
@@ -88,6 +87,7 @@ class EditTable:
         if not rows:
             return None
         places = [self._place(request) for request, _ in rows]
+        self._count(places)
         drafts = [drafted if place.count_row >= 0 else () for (_, drafted), place in zip(rows, places, strict=True)]
         tokens = np.full((len(rows), max(map(len, drafts))), -1, np.int32)
         for index, drafted in enumerate(drafts):
@@ -108,7 +108,7 @@ class EditTable:
         return send(np.array(values, dtype), self._device)
 
     def _place(self, request: Request) -> _Place:
-        """The rows of a request, brought up to date."""
+        """The rows of a request; what it has said since they were looked at last is not counted yet."""
         place = self._places.get(id(request))
         if place is None:
             place = _Place(request)
@@ -120,8 +120,6 @@ class EditTable:
                 place.num_counted = len(request.token_ids)
             if request.sampling.logit_bias:
                 place.bias_row = self._biases.take(self._bias(request))
-        if place.count_row >= 0:
-            self._count(place)
         return place
 
     def _counted(self, request: Request) -> npt.NDArray[np.int16]:
@@ -138,13 +136,22 @@ class EditTable:
             row[token_id] = bias
         return row
 
-    def _count(self, place: _Place) -> None:
-        """Counts the tokens that are new."""
-        new = Counter(place.request.token_ids[place.num_counted :])
-        place.num_counted = len(place.request.token_ids)
-        if new:
-            row = self._counts.table[place.count_row]
-            token_ids, added = send(np.array([list(new), list(new.values())], np.int64), self._device)
-            stored = row[token_ids].int()
-            counts = (stored & MAX_COUNT) + added
-            row[token_ids] = (counts.clamp(max=MAX_COUNT) | (stored & IN_PROMPT)).to(torch.int16)
+    def _count(self, places: Sequence[_Place]) -> None:
+        """Counts the tokens that are new, of all requests at once: few operations on the device, however many they are.
+
+        A request may have several places here, of which the first counts.
+        """
+        cells: list[int] = []
+        added: list[int] = []
+        for place in places:
+            if place.count_row >= 0:
+                new = Counter(place.request.token_ids[place.num_counted :])
+                place.num_counted = len(place.request.token_ids)
+                cells += [place.count_row * self._vocab_size + token_id for token_id in new]
+                added += new.values()
+        if cells:
+            table = self._counts.table.view(-1)
+            at, more = send(np.array([cells, added], np.int64), self._device)
+            stored = table[at].int()
+            counts = (stored & MAX_COUNT) + more
+            table[at] = (counts.clamp(max=MAX_COUNT) | (stored & IN_PROMPT)).to(torch.int16)

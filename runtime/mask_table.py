@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .device import send
+from ..kernels import send
 
 Row = npt.NDArray[np.int32]
 

@@ -11,11 +11,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..kernels import AttentionPlan, WorkBuffers, num_programs_at_once, plan_attention
+from ..kernels import AttentionPlan, WorkBuffers, num_programs_at_once, plan_attention, send
 from .batch import Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder, fill_in
-from .device import on_device, send
+from .device import on_device
 from .models import ModelConfig
 
 
@@ -23,6 +23,7 @@ class DecoderLike(Protocol):
     """What the runner needs of a model."""
 
     config: ModelConfig
+    dtype: torch.dtype
 
     def forward(
         self,
@@ -91,7 +92,7 @@ class ModelRunner:
             head_dim=config.head_dim,
             block_size=self._kv_cache.block_size,
             device=self._device,
-            itemsize=self._kv_cache.keys[0].element_size(),
+            itemsize=max(self._kv_cache.keys[0].element_size(), self._decoder.dtype.itemsize),
             buffers=buffers,
             num_tokens=num_tokens,
         )

@@ -19,10 +19,10 @@ import torch
 
 from ..errors import RequestError
 from ..fsm import Cursor
-from ..kernels import LogitEdits, Logprobs, ops
+from ..kernels import LogitEdits, Logprobs, ops, send
 from .batch import Batch, Extend
 from .choice import Choice, PromptReport, TokenReport, UnreadChoices, UnreadLogprobs
-from .device import Reading, on_device, send
+from .device import Reading, on_device
 from .edit_table import EditTable
 from .mask_table import MaskTable
 from .request import Phase

@@ -50,6 +50,23 @@ def test_rms_norm(width: int, path: str, dtype: torch.dtype, place: torch.device
     assert torch.equal(total, expected_total)
 
 
+@pytest.mark.parametrize("num_heads", [1, 3, 4])
+def test_rms_norm_of_heads_reads_them_where_a_projection_wrote_them(
+    num_heads: int, path: str, dtype: torch.dtype, place: torch.device
+) -> None:
+    fused = torch.full((5, (num_heads + 2) * 24), torch.nan, device=place).to(dtype)
+    heads = fused[:, 24 : (num_heads + 1) * 24].view(5, num_heads, 24)
+    heads.copy_(torch.randn(5, num_heads, 24))
+    weight = torch.randn(24, device=place).to(dtype)
+    if path == "triton":
+        from phloem.kernels import triton_norm as implementation
+    else:
+        implementation = ops
+    normed = implementation.rms_norm(heads, weight, 1e-5)
+    assert normed.is_contiguous()
+    close(normed, reference.rms_norm(heads, weight, 1e-5))
+
+
 def test_rms_norm_takes_any_leading_axes() -> None:
     x, weight = torch.randn(5, 3, 32), torch.randn(32)
     close(ops.rms_norm(x, weight, 1e-6), reference.rms_norm(x, weight, 1e-6))

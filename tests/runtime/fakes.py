@@ -68,6 +68,7 @@ class FakeDecoder:
 
     def __init__(self, config: FakeModelConfig | None = None) -> None:
         self.config = config or FakeModelConfig()
+        self.dtype = self.config.dtype
 
     def forward(
         self,

@@ -30,6 +30,7 @@ class DeviceDecoder:
     """Reads each token's context through the work list on the device, and answers from that; else as `FakeDecoder`."""
 
     config: Any = FakeModelConfig()
+    dtype = torch.float64
 
     def forward(
         self,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -198,23 +199,55 @@ def test_what_was_sent_is_waited_for_on_the_stream_that_sent_it(
     assert recorded == [("stream of", SECOND)]
 
 
-def test_graphs_are_captured_on_a_stream_of_their_own_device(current: Current, monkeypatch: pytest.MonkeyPatch) -> None:
-    captured: list[object] = []
+class Captures:
+    """Graphs without contents: on which streams they are captured, and which stream is the current one."""
 
-    class Capture:
-        def __init__(self, graph: object, *, stream: object, **options: object) -> None:
-            captured.append(stream)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.streams: list[object] = []
+        self.current: object = "the thread's own"
+        self.fails = False
+        monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+        monkeypatch.setattr(torch.cuda, "Stream", lambda device: ("stream of", device))
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: self.current)
+        monkeypatch.setattr(torch.cuda, "stream", self._stream)
+        monkeypatch.setattr(torch.cuda, "graph", self._capture)
 
-        def __enter__(self) -> None: ...
+    @contextmanager
+    def _stream(self, stream: object) -> Iterator[None]:
+        before, self.current = self.current, stream
+        try:
+            yield
+        finally:
+            self.current = before
 
-        def __exit__(self, *error: object) -> None: ...
+    @contextmanager
+    def _capture(self, graph: object, *, pool: object, stream: object, **options: object) -> Iterator[None]:
+        self.current = stream  # as torch does, which leaves it so if the capture does not begin
+        self.streams.append(stream)
+        if self.fails:
+            raise RuntimeError("out of memory")
+        yield
 
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: ("stream of", device))
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
-    monkeypatch.setattr(torch.cuda, "graph", Capture)
-    CudaRecorder(SECOND).record(lambda: torch.zeros(1))
-    assert captured == [("stream of", SECOND)]
+
+def test_graphs_are_captured_on_a_stream_of_their_own_device(
+    launches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captures = Captures(monkeypatch)
+    recorder = CudaRecorder(SECOND)
+    recorder.record(lambda: torch.zeros(1))
+    assert captures.streams == [("stream of", SECOND)] * 2  # the first is the one that keeps the pool
+
+
+def test_a_capture_that_fails_leaves_the_thread_on_its_stream(
+    launches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captures = Captures(monkeypatch)
+    recorder = CudaRecorder(SECOND)
+    captures.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        recorder.record(lambda: torch.zeros(1))
+    assert captures.current == "the thread's own"
 
 
 @pytest.mark.parametrize(
