@@ -55,6 +55,7 @@ def plan_cuda_work(
     deterministic: bool,
     device: torch.device,
     itemsize: int = 2,
+    quantised: bool = False,
     costs: SharingCosts = SHARING_COSTS,
     buffers: WorkBuffers | None = None,
     num_tokens: int = 0,
@@ -72,7 +73,7 @@ def plan_cuda_work(
         launch = costs.launch_bytes / (4 * num_kv_heads * head_dim)
         _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group, costs.partial, launch)
     nodes = forest(shared, context_lens[order])
-    classes = np.array(tile_classes(head_dim, deterministic, itemsize), np.int32)
+    classes = np.array(tile_classes(head_dim, deterministic, itemsize, quantised), np.int32)
     folding = np.array([folds_splits(block_rows, head_dim) for block_rows in classes])
     is_cut = _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes, num_processors)
     rows, row_starts, positions, slots, num_slots = _place(order, query_starts, context_lens, is_cut, num_heads)

@@ -41,14 +41,14 @@ class SharingCosts:
 SHARING_COSTS = SharingCosts(partial=4.0, launch_bytes=4e6)
 
 
-def tile_classes(head_dim: int, deterministic: bool, itemsize: int = 2) -> tuple[int, ...]:
-    """The tile classes that fit registers and shared memory everywhere; itemsize: bytes of a number.
+def tile_classes(head_dim: int, deterministic: bool, itemsize: int = 2, quantised: bool = False) -> tuple[int, ...]:
+    """The tile classes that fit registers and shared memory everywhere; itemsize: bytes of a number of the queries.
 
     deterministic: one, hence one MMA instruction for all steps.
     """
     if head_dim > 256:  # latents
         return (16,) if deterministic else (16, 32)
-    if head_dim > 128 or (head_dim > 64 and itemsize == 4):
+    if head_dim > 128 or (itemsize == 4 and (head_dim > 64 or quantised)):
         return (32,) if deterministic else (16, 32)
     return (64,) if deterministic else BLOCK_ROWS
 
@@ -73,7 +73,7 @@ def attention_config(
     if itemsize == 4:  # no tensor cores: many threads, few keys at a time
         num_warps = 16 if block_rows == 128 else 8
         registers = most_registers(num_warps) if block_rows >= 64 else None
-        if block_rows == 16 and head_dim <= 64 and not folds:
+        if block_rows == 16 and head_dim <= 64 and not folds and not quantised:
             registers = 80  # three programs of eight warps; the compiler alone would spill to fit a fourth
         return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, num_warps, 5, registers)
     is_one_of_three = block_rows == 16 and head_dim <= 128

@@ -53,6 +53,7 @@ def plan_attention(
     share_prefixes: bool = True,
     deterministic: bool = False,
     itemsize: int = 2,
+    quantised: bool = False,
     costs: SharingCosts = SHARING_COSTS,
     buffers: WorkBuffers | None = None,
     num_tokens: int = 0,
@@ -64,7 +65,8 @@ def plan_attention(
     then every row goes through one tile class, and decode, chunked prefill and cached prefill take the same
     instructions in the same order.
 
-    itemsize: bytes of a number of keys or queries, the wider; fp32 takes smaller tiles on a GPU.
+    itemsize: bytes of a number of the queries; quantised: keys and values have one byte. fp32 takes smaller tiles on a
+    GPU, and over one byte the smallest.
     costs: what decides on a GPU whether sharing saves time.
     buffers: lay the work list for Triton out in them, over that of the step before, so that a captured graph finds it;
     num_tokens: as if there were so many, if there are fewer. Both leave the results alone.
@@ -95,6 +97,7 @@ def plan_attention(
             deterministic=deterministic,
             device=device,
             itemsize=itemsize,
+            quantised=quantised,
             costs=costs,
             buffers=buffers,
             num_tokens=num_tokens,

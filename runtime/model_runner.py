@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..kernels import AttentionPlan, WorkBuffers, num_programs_at_once, plan_attention, send
+from ..kernels import AttentionPlan, WorkBuffers, is_quantised, num_programs_at_once, plan_attention, send
 from .batch import Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder, fill_in
@@ -92,7 +92,8 @@ class ModelRunner:
             head_dim=config.head_dim,
             block_size=self._kv_cache.block_size,
             device=self._device,
-            itemsize=max(self._kv_cache.keys[0].element_size(), self._decoder.dtype.itemsize),
+            itemsize=self._decoder.dtype.itemsize,
+            quantised=is_quantised(self._kv_cache.keys[0].dtype),
             buffers=buffers,
             num_tokens=num_tokens,
         )

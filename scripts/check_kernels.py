@@ -76,6 +76,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
         ("bf16", "int8", 4, 128, 1, False, False, False),
         ("bf16", "bf16", 3, 32, 16, False, False, False),
         ("fp32", "fp32", 3, 64, 16, False, False, False),
+        ("fp32", "int8", 3, 64, 16, False, False, False),
         ("fp32", "fp32", 4, 128, 16, False, False, False),
         ("fp32", "fp32", 2, 256, 16, True, True, False),
     ]
@@ -89,7 +90,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
     for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:3] if subset else shapes:
         kept = {name: "*i8" if stored == "int8" else f"*{stored}" for name in ("k_ptr", "v_ptr")}
         itemsize = 4 if element == "fp32" else 2
-        for block_rows in tile_classes(head_dim, deterministic=False, itemsize=itemsize):
+        for block_rows in tile_classes(head_dim, False, itemsize, stored != element):
             for folds in (False, True):
                 wanted = ((16, False), (64, True)) if stored == element else ((16, False),)
                 if (subset and (block_rows, folds) not in wanted) or (folds and not folds_splits(block_rows, head_dim)):
