@@ -13,7 +13,8 @@ from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..record import record
 from .keys import forbidden_keys, goal_of_key, required_keys, settled
-from .numbers import are_far_apart, is_impossible
+from .listed_numbers import are_far_apart
+from .numbers import is_impossible
 from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test, TypeMask
 from .strings import are_apart, asks_for_lengths
 from .texts import error_at

@@ -84,6 +84,17 @@ def bounds(tests: tuple[Test, ...]) -> tuple[Fraction | None, Fraction | None]:
     return low, high
 
 
+def are_far_apart(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
+    """Whether the bounds alone leave no number that passes both: sure, and found out without an automaton."""
+    (low, high), (other_low, other_high) = bounds(left), bounds(right)
+    return (
+        (low is not None and other_high is not None and low > other_high)
+        or (other_low is not None and high is not None and other_low > high)
+        or (low is not None and high is not None and low > high)
+        or (other_low is not None and other_high is not None and other_low > other_high)
+    )
+
+
 def passes(value: int | float, tests: Iterable[Test], *, surely: bool = True) -> bool:
     """Whether a constant passes, by the rules of all validators (or, if not `surely`, of some)."""
     for test in tests:

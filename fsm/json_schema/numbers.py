@@ -113,6 +113,8 @@ def _number_language(tests: tuple[Test, ...], compile_time: CompileTime) -> Text
         texts = few_multiples(tests, compile_time, untried=True)
     if texts is not None:
         return literal_dfa(texts), 0
+    if is_any_whole(tests, None, None) is False:
+        return Dfa.nothing(), 0
     try:
         return _product(tests, INTEGER in tests, compile_time)
     except ConstraintTooLarge:
@@ -143,8 +145,26 @@ def _product(tests: tuple[Test, ...], whole: bool, compile_time: CompileTime) ->
             continue
         compile_time.check_here()
         other = _passing(test, whole)
-        found = other if found is None else (found[0].intersect(other[0]), found[1] & other[1])
+        if found is None:
+            found = other
+            continue
+        joint = _joint(found, other)
+        if isinstance(joint, str):
+            raise ConstraintTooLarge(joint)
+        found = joint
     return found or (_INTEGERS, 0)
+
+
+@functools.lru_cache(maxsize=64)
+def _joint(one: Texts, other: Texts) -> Texts | str:
+    """The texts of both, or why they are too many to tell.
+
+    Kept, failures too: alternatives that are expanded into each other begin with the same tests.
+    """
+    try:
+        return _both(one, other)
+    except ConstraintTooLarge as error:
+        return str(error)
 
 
 def _strictest(tests: tuple[Test, ...]) -> list[Test]:
@@ -162,17 +182,6 @@ def _strictest(tests: tuple[Test, ...]) -> list[Test]:
             test if known is None else is_stricter(known, test, key=lambda bound: exact(cast(Any, bound[1])))
         )
     return [*strictest.values(), *found]
-
-
-def are_far_apart(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
-    """Whether the bounds alone leave no number that passes both: sure, and found out without an automaton."""
-    (low, high), (other_low, other_high) = bounds(left), bounds(right)
-    return (
-        (low is not None and other_high is not None and low > other_high)
-        or (other_low is not None and high is not None and other_low > high)
-        or (low is not None and high is not None and low > high)
-        or (other_low is not None and other_high is not None and other_low > other_high)
-    )
 
 
 def is_impossible(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> bool:

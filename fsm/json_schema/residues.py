@@ -47,19 +47,18 @@ def modulus_of(tests: tuple[Test, ...]) -> int:
 
 def whole_numbers(tests: tuple[Test, ...], modulus: int) -> Dfa:
     """The decimal texts of the whole numbers whose remainder modulo `modulus_of(tests)` passes all tests."""
-    passing = _passing(tests, np.arange(modulus))
-    minus_passing = passing[-np.arange(modulus)]  # of the number whose absolute value has the remainder
-    start, minus, zero = 1, 2, 3
-    table = np.zeros((4 + 2 * modulus, NUMERIC.num_classes), np.int32)
+    remainders = np.arange(modulus)
+    passing = _passing(tests, remainders)  # of -n if and only if of n
+    start, minus, zero, first = 1, 2, 3, 4
+    table = np.zeros((first + modulus, NUMERIC.num_classes), np.int32)
     accepting = np.zeros(len(table), np.bool_)
     table[start, SIGN] = minus
-    remainders = np.arange(modulus)
-    for row, first, accepted in ((start, 4, passing), (minus, 4 + modulus, minus_passing)):
+    for row in (start, minus):
         table[row, DIGITS] = first + np.arange(10) % modulus
         table[row, DIGITS[0]] = zero
-        for digit in range(10):
-            table[first + remainders, DIGITS[digit]] = first + (10 * remainders + digit) % modulus
-        accepting[first : first + modulus] = accepted
+    for digit in range(10):
+        table[first:, DIGITS[digit]] = first + (10 * remainders + digit) % modulus
+    accepting[first:] = passing
     accepting[zero] = passing[0]
     return Dfa.from_table(NUMERIC, table, accepting, start).minimised()
 

@@ -9,10 +9,10 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import EmptyLanguage
+from phloem.errors import ConstraintTooLarge, EmptyLanguage
 from phloem.fsm.json_schema.digits import compared, multiples
 
 from .walks import accepts, constraint_of, judge_of, written
@@ -166,6 +166,41 @@ def test_many_steps_go_by_the_remainder() -> None:
     automaton, judge = constraint_of(schema), judge_of(schema)
     for number in [*range(-3000, 3000), *range(10**9, 10**9 + 500)]:
         assert accepts(automaton, str(number)) == judge.is_valid(number), number
+
+
+STEPS_AND_BOUNDS = st.fixed_dictionaries(
+    {"multipleOf": st.integers(1, 60)},
+    optional={"minimum": st.integers(-300, 300), "exclusiveMaximum": st.integers(-300, 300).map(lambda n: n + 0.5)},
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS_AND_BOUNDS, st.lists(STEPS_AND_BOUNDS, max_size=5), st.lists(STEPS_AND_BOUNDS, max_size=2))
+def test_steps_and_negated_steps_are_those_of_exact_arithmetic(
+    step: dict[str, Any], refused: list[dict[str, Any]], also: list[dict[str, Any]]
+) -> None:
+    def passes(number: Fraction, tests: dict[str, Any]) -> bool:
+        return (
+            number % tests["multipleOf"] == 0
+            and number >= tests.get("minimum", number)
+            and ("exclusiveMaximum" not in tests or number < Fraction(tests["exclusiveMaximum"]))
+        )
+
+    def is_valid(number: Fraction) -> bool:
+        return all(passes(number, tests) for tests in (step, *also)) and not any(
+            passes(number, tests) for tests in refused
+        )
+
+    try:
+        automaton = constraint_of({"type": "number", "allOf": [step, *also, *({"not": tests} for tests in refused)]})
+    except ConstraintTooLarge:
+        assume(False)
+    except EmptyLanguage:
+        automaton = None
+    for number in [*range(-500, 500), *range(360_360 * 11, 360_360 * 11 + 200)]:
+        assert (automaton is not None and accepts(automaton, str(number))) == is_valid(Fraction(number)), number
+        for text in (f"{number}.0", f"{number}.5"):
+            assert automaton is None or not accepts(automaton, text) or is_valid(Fraction(text)), text
 
 
 @pytest.mark.parametrize("bounds", [{}, {"minimum": -20}, {"exclusiveMaximum": 35}, {"minimum": -40, "maximum": 40}])
