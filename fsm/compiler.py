@@ -21,6 +21,7 @@ from ..errors import (
     InvalidSchema,
     InvalidStructuralTag,
 )
+from ..written_out import check_written_out
 from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
 from .collection import put_off
 from .compile_time import MAX_SECONDS, CompileTime
@@ -88,6 +89,9 @@ class Compiler:
         if not options:
             raise EmptyLanguage("a choice needs at least one option", param="choice")
         for index, option in enumerate(options):
+            if not isinstance(option, str):
+                message = f"a choice, /{index}: expected text, not {type(option).__name__}"
+                raise ConstraintError(message, pointer=f"/{index}", param="choice")
             if not option.isascii() and any("\ud800" <= character <= "\udfff" for character in option):
                 message = f"a choice, /{index}: {option!r} has half a surrogate pair in it, which cannot be written"
                 raise EmptyLanguage(message, pointer=f"/{index}", param="choice")
@@ -148,9 +152,11 @@ class Compiler:
         """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""
         from .tags.structural_tags import structural_tag_to_grammar
 
-        loaded = description
         if isinstance(description, str):
             loaded = _load_json(description, "structural tag", InvalidStructuralTag)
+        else:
+            loaded = description
+            check_written_out(loaded, "structural tag", InvalidStructuralTag, param="structural_tag")
         return self._compile(
             "structural_tag",
             packed(loaded),
@@ -228,18 +234,19 @@ def _json_schema() -> tuple[Callable[..., Grammar], Callable[[Any, ExtraKeys, Co
 
 def _load_schema(schema: object) -> Any:
     """The schema as plain JSON data."""
-    if type(schema) is dict:
-        return schema
     if isinstance(schema, str):
         return _load_json(schema, "schema", InvalidSchema)
     if isinstance(schema, (bool, Mapping)):
+        check_written_out(schema, "schema", InvalidSchema, param="schema")
         return schema
     describe = getattr(schema, "model_json_schema", None)
     if describe is None:
         raise InvalidSchema(
             f"a schema is a dict, a bool, JSON text or a pydantic model, not {type(schema).__name__}", param="schema"
         )
-    return describe()
+    described = describe()
+    check_written_out(described, "schema", InvalidSchema, param="schema")
+    return described
 
 
 def _load_json(text: str, what: str, invalid: type[ConstraintError]) -> Any:

@@ -25,7 +25,7 @@ def packed(data: Any) -> Source:
         pass
     try:
         return json.dumps(data, ensure_ascii=False)
-    except (RecursionError, TypeError):  # what is no JSON is somebody else's to refuse
+    except (RecursionError, TypeError, ValueError):  # what is no JSON is somebody else's to refuse
         return NOT_PACKED
 
 

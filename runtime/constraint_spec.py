@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
 from ..errors import InvalidGrammar, InvalidRegex, InvalidSchema, InvalidStructuralTag, RequestError
+from ..written_out import check_written_out
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -98,13 +99,17 @@ def json_schema(
         if value not in known:
             raise RequestError(f"{option}: expected one of {', '.join(known)}, got {value!r}", param=option)
     if _is_pydantic(schema):
-        text = json.dumps(schema.model_json_schema(), ensure_ascii=False)
+        described = schema.model_json_schema()
+        check_written_out(described, "schema", InvalidSchema, param="json_schema")
+        text = json.dumps(described, ensure_ascii=False)
         return ConstraintSpec("json_schema", text, schema, whitespace, key_order=key_order, extra_keys=extra_keys)
     if isinstance(schema, str):
         try:
             schema = json.loads(schema)
         except (ValueError, RecursionError) as error:
             raise InvalidSchema(f"json_schema: the text is not JSON: {error}", param="json_schema") from error
+    else:
+        check_written_out(schema, "schema", InvalidSchema, param="json_schema")
     if not isinstance(schema, (Mapping, bool)):
         raise InvalidSchema(
             f"json_schema: expected an object, true or false, got {type(schema).__name__}",
@@ -172,6 +177,7 @@ def structural_tag(
         raise InvalidStructuralTag(
             f"structural tag: expected tags or a description, got {type(tags).__name__}", param="structural_tag"
         )
+    check_written_out(description, "structural tag", InvalidStructuralTag, param="structural_tag")
     try:
         text = json.dumps(description, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
