@@ -277,6 +277,22 @@ def many_of_a_kind() -> Iterator[tuple[str, Any]]:
     )
     yield "oneOf of 1,000 lengths", {"oneOf": [{"type": "string", "maxLength": n} for n in range(1000)]}
     yield "anyOf of 2,000 lengths", {"anyOf": [{"minLength": 3 * n, "maxLength": 3 * n + 1} for n in range(2000)]}
+    yield (
+        "keys of 2,000 lengths",
+        {
+            "minProperties": 2,
+            "type": "object",
+            "propertyNames": {"anyOf": [{"minLength": 3 * n, "maxLength": 3 * n} for n in range(2000)]},
+        },
+    )
+    yield (
+        "anyOf of 2,000 lengths and a pattern",
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 3 * n, "maxLength": 3 * n, "pattern": "^[a-z ]*$"} for n in range(2000)
+            ]
+        },
+    )
     product = [
         {"anyOf": [{"type": "object", "properties": {f"k{n}": {"const": m}}} for m in range(12)]} for n in range(12)
     ]

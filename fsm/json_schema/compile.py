@@ -255,10 +255,10 @@ class SchemaCompiler:
         """The strings that fulfil a goal, as raw text."""
         language = self._names.get(goal)
         if language is None:
-            for branch in self._branching.branches(goal):
-                if branch.types & STRING:
-                    own = string_language(branch.strings, compile_time=self._time)
-                    language = own if language is None else language.union(own)
+            strings = [branch.strings for branch in self._branching.branches(goal) if branch.types & STRING]
+            for tests in strings if len(strings) == 1 else joined_lengths(strings, self._time):
+                own = string_language(tests, compile_time=self._time)
+                language = own if language is None else language.union(own)
             language = self._names[goal] = Dfa.nothing() if language is None else language
         return language
 
@@ -351,7 +351,7 @@ class SchemaCompiler:
         if () in all_tests:
             return _scalars_of(bit, (), self._time, is_distinct=is_distinct)
         options: list[Expression] = []
-        for tests in all_tests if bit == NUMBER else joined_lengths(all_tests):
+        for tests in all_tests if bit == NUMBER else joined_lengths(all_tests, self._time):
             self._time.check(self._pointer(goal))
             options += _scalars_of(bit, tests, self._time, is_distinct=is_distinct)
         return options

@@ -8,7 +8,6 @@ bytes, except `"`, `\\` and the control characters, which have the shortest esca
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
@@ -20,10 +19,11 @@ from ..network.expression import Embed, Expression
 from ..regex.regex import long_run, regex_to_dfa
 from ..regex.regex_syntax import Dialect, is_read_twice
 from ..text.counted import Counted, counted
-from ..text.dfa import Dfa
+from ..text.dfa import MAX_STATES, Dfa
 from ..text.json_strings import JsonStrings
 from ..text.literals import literal_dfa
 from .formats import format_language
+from .lengths import Span, joined, texts_of_lengths
 from .parts import Test
 from .texts import is_writable
 
@@ -116,27 +116,18 @@ def string_expression(tests: tuple[Test, ...], compile_time: CompileTime = NO_LI
     return _expression(tests, ANY_STRING, _quoted, compile_time)
 
 
-def joined_lengths(alternatives: Iterable[tuple[Test, ...]]) -> list[tuple[Test, ...]]:
-    """The same strings: alternatives that differ in bounds on the length alone are one wherever these meet."""
-    bounds: dict[tuple[Test, ...], list[tuple[int, float]]] = {}
-    for tests in alternatives:
-        lengths: list[Any] = [test for test in tests if test[0] == "length"]
-        minimum = max((least for _, least, _ in lengths), default=0)
-        maximum = min((math.inf if most is None else most for _, _, most in lengths), default=math.inf)
-        others = tuple(test for test in tests if test[0] != "length")
-        bounds.setdefault(others, []).append((minimum, maximum))
-    joined: list[tuple[Test, ...]] = []
-    for others, found in bounds.items():
-        spans: list[tuple[int, float]] = []
-        for minimum, maximum in sorted(found):
-            if spans and minimum <= spans[-1][1] + 1:
-                spans[-1] = spans[-1][0], max(maximum, spans[-1][1])
-            elif minimum <= maximum:
-                spans.append((minimum, maximum))
-        for minimum, maximum in spans:
-            length = ("length", minimum, None if maximum == math.inf else int(maximum))
-            joined.append((*others, length) if minimum or maximum < math.inf else others)
-    return joined
+def joined_lengths(
+    alternatives: Iterable[tuple[Test, ...]], compile_time: CompileTime = NO_LIMIT
+) -> list[tuple[Test, ...]]:
+    """The same strings: alternatives that differ in bounds on the length alone are one, where that is not too large."""
+
+    def longest(tests: tuple[Test, ...]) -> int:
+        others = _lengths_apart(tests)[0]
+        language = string_language(others, compile_time=compile_time) if others else ANY_STRING
+        # a product has at most a state for each of the language's at each length
+        return MAX_LENGTH if language is ANY_STRING else MAX_STATES // language.num_states - 2
+
+    return joined(alternatives, longest)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -305,7 +296,7 @@ def literal_language(texts: Iterable[str]) -> Dfa:
 
 
 def _cheapest_first(tests: tuple[Test, ...]) -> list[Test]:
-    order = {"among": 0, "format": 1, "run": 1, "possible-run": 1, "pattern": 2, "not": 3, "length": 4}
+    order = {"among": 0, "format": 1, "run": 1, "possible-run": 1, "pattern": 2, "not": 3, "length": 4, "lengths": 4}
     return sorted(tests, key=lambda test: order[cast(str, test[0])])
 
 
@@ -323,6 +314,8 @@ def _passing(test: Test, surely: bool, compile_time: CompileTime) -> Dfa:
         return ANY_STRING if run is None else run[0].concatenate(_LAST_BREAK)
     if kind == "length":
         return Dfa.length(argument, cast("int | None", test[2]))
+    if kind == "lengths":
+        return texts_of_lengths(cast("tuple[Span, ...]", argument))
     if kind == "format":
         return format_language(argument)
     if kind == "among":
