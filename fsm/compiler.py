@@ -15,7 +15,6 @@ from typing import Any
 
 from ..errors import (
     ConstraintError,
-    ConstraintTooLarge,
     EmptyLanguage,
     InvalidGrammar,
     InvalidSchema,
@@ -214,12 +213,7 @@ class Compiler:
         with put_off():
             # from here on: to search through a large program's objects takes half a second, which is not this work's
             compile_time = CompileTime(limits.max_compile_seconds)
-            network = build_network(grammar(compile_time), compile_time)
-        if network.num_bytes > limits.max_automaton_bytes:
-            raise ConstraintTooLarge(
-                f"the constraint takes {network.num_bytes >> 10} KiB, and may take "
-                f"{limits.max_automaton_bytes >> 10} KiB; make it smaller, or raise max_constraint_bytes"
-            )
+            network = build_network(grammar(compile_time), compile_time, limits.max_automaton_bytes)
         return Constraint(network, kind, source, self._store, limits.max_automaton_bytes)
 
 

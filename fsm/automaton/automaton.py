@@ -389,14 +389,15 @@ class Automaton:
             if need == k.TOO_LARGE or self.num_lasting_bytes > self.max_bytes:
                 raise ConstraintTooLarge(
                     f"the automaton of the constraint has passed its bound of {self.max_bytes >> 10} KiB "
-                    "(max_constraint_bytes)"
+                    "(max_constraint_bytes): raise it, or let less nest in itself and be open at once"
                 )
             if need == k.NEED_WORK:
                 if work not in (0, memory[k.CAP_WORK]):
                     return  # another thread has asked for the same
                 if memory[k.CAP_WORK] >= MAX_CLOSURE:
                     raise ConstraintTooLarge(
-                        f"some byte can be read in more than {MAX_CLOSURE} ways at once; nest fewer repetitions"
+                        f"some byte can be read in more than {MAX_CLOSURE} ways at once; nest fewer repetitions, "
+                        "and let alternatives begin differently"
                     )
                 capacity = 4 * int(memory[k.CAP_WORK])
                 arrays = work_arrays(capacity)

@@ -283,7 +283,24 @@ def check_size(schema: object) -> tuple[bool, bool]:
         num_values += len(level)
         if num_values > MAX_VALUES:
             raise ConstraintTooLarge(f"the schema has more than {MAX_VALUES} objects and arrays; make it smaller")
-    raise ConstraintTooLarge(f"the schema is nested deeper than {MAX_DEPTH} levels; flatten it with $ref")
+    message = f"the schema is nested deeper than {MAX_DEPTH} levels; flatten it with $ref"
+    raise error_at(ConstraintTooLarge, _way_down(schema), message)
+
+
+def _way_down(schema: object) -> str:
+    """The pointer of something that is `MAX_DEPTH` levels deep in what is deeper."""
+    levels: list[list[tuple[int, str, Any]]] = [[(0, "", schema)]]  # the place of what holds it in the level above
+    for _ in range(MAX_DEPTH):
+        below: list[tuple[int, str, Any]] = []
+        for index, (_, _, item) in enumerate(levels[-1]):
+            parts = item.items() if type(item) is dict else enumerate(item)
+            below += [(index, escape(str(key)), value) for key, value in parts if type(value) in _HOLD_MORE]
+        levels.append(below)
+    index, tokens = 0, []
+    for level in reversed(levels):
+        index, token, _ = level[index]
+        tokens.append(token)
+    return "/".join(reversed(tokens))
 
 
 def _identifier(schema: Schema, draft: int) -> str:

@@ -167,13 +167,14 @@ class Network:
         return {name: int(self.rule_entries[number]) for name, number in self.rule_numbers.items()}
 
 
-def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT) -> Network:
-    """Compiles a grammar, in a certain time if one is given.
+def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_bytes: int | None = None) -> Network:
+    """Compiles a grammar, in a certain time if one is given, to a network of at most so many bytes.
 
     Raises:
         InvalidGrammar: a rule is referred to that does not exist, or a rule begins with itself.
         EmptyLanguage: no text at all satisfies the start rule.
-        ConstraintTooLarge: more than 2**20 positions, no text short enough to be written, or the time is over.
+        ConstraintTooLarge: more than 2**20 positions or too many bytes, no text short enough to be written, or the time
+            is over.
     """
     made, name = Positions(grammar, compile_time), grammar.start
     try:
@@ -185,12 +186,10 @@ def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT) -> Net
         compile_time.check_here()
         literals = b"".join(made.literals)
         if len(made.kind) + len(literals) - len(made.literals) > MAX_NODES:
-            name = _longest_rule(made)
+            name = _largest_rule(made)
             raise too_large()
     except ConstraintTooLarge as error:
-        pointer = "" if grammar.pointer_of is None else grammar.pointer_of(name)
-        place = f"rule {name}" if grammar.pointer_of is None else pointer or "/"
-        raise ConstraintTooLarge(f"{place}: {error}", pointer=pointer) from None
+        raise _placed(grammar, name, str(error)) from None
     packed = _packed(made)
     # `struct` takes a third of the time that any way from a list to an array takes
     data = lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
@@ -204,22 +203,46 @@ def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT) -> Net
     if shortest >= NEVER:
         raise EmptyLanguage("nothing at all satisfies the constraint")
     if shortest > MAX_SHORTEST:
-        raise ConstraintTooLarge(f"the shortest text has more than {MAX_SHORTEST >> 20} MiB; use smaller counts")
+        message = f"the shortest text that can stand here has more than {MAX_SHORTEST >> 20} MiB; use smaller counts"
+        raise _placed(grammar, _innermost_long_rule(network), message)
     if network.head[k.N_NUM_CYCLES]:
         _refuse_left_recursion(list(made.numbers), data[network.head[k.N_END] :].reshape(-1, 2).tolist())
+    if max_bytes is not None and network.num_bytes > max_bytes:
+        message = (
+            f"the constraint takes {network.num_bytes >> 10} KiB, and may take {max_bytes >> 10} KiB; no part has "
+            "more positions than this one: make it smaller, or raise max_constraint_bytes"
+        )
+        raise _placed(grammar, _largest_rule(made), message)
     return network
 
 
-def _longest_rule(made: Positions) -> str:
-    """The rule with the most bytes in its literals."""
+def _placed(grammar: Grammar, rule: str, message: str) -> ConstraintTooLarge:
+    """The error with the place that a rule comes from: a JSON pointer if the grammar knows one, else its name."""
+    pointer = "" if grammar.pointer_of is None else grammar.pointer_of(rule)
+    place = f"rule {rule}" if grammar.pointer_of is None else pointer or "/"
+    return ConstraintTooLarge(f"{place}: {message}", pointer=pointer)
+
+
+def _largest_rule(made: Positions) -> str:
+    """The rule with the most positions; each byte of its literals is one."""
     names = {number: name for name, number in made.numbers.items()}
     lens = iter(map(len, made.literals))
-    longest, most = "", -1
+    largest, most = "", -1
     for number, first, end in zip(made.order, made.firsts, [*made.firsts[1:], len(made.kind)], strict=True):
-        num_bytes = sum(next(lens) for kind in made.kind[first:end] if kind == BYTE)
-        if num_bytes > most:
-            longest, most = names[number], num_bytes
-    return longest
+        num_positions = sum(next(lens) if kind == BYTE else 1 for kind in made.kind[first:end])
+        if num_positions > most:
+            largest, most = names[number], num_positions
+    return largest
+
+
+def _innermost_long_rule(network: Network) -> str:
+    """Of the rules whose shortest text is too long the one whose text is shortest, of equal ones the last one found.
+
+    Rules are found before those that they call, so most of the time it calls none of the others. Lengths that pass all
+    bounds are equal.
+    """
+    lens = {name: int(network.cost[entry]) for name, entry in network.entries.items()}
+    return min((name for name in reversed(lens) if MAX_SHORTEST < lens[name] < NEVER), key=lens.__getitem__)
 
 
 def _packed(made: Positions) -> list[int]:

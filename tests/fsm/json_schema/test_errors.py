@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from phloem.errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, InvalidSchema, UnsupportedSchema
-from phloem.fsm import Compiler
+from phloem.fsm import Compiler, Limits
 from phloem.fsm.json_schema import KeyOrder, schema_to_grammar
 from phloem.fsm.json_schema.sites import KEYWORDS
 from phloem.fsm.network.network import build_network
@@ -244,6 +244,43 @@ def test_the_place_of_a_contradiction_is_named(name: str) -> None:
     with pytest.raises(EmptyLanguage, match="contradict each other") as caught:
         Compiler(BYTES).json_schema(CONTRADICTIONS[name])
     assert caught.value.pointer == PLACES_OF_CONTRADICTION[name]
+
+
+KEYS = {f"key number {index}": {"type": "string"} for index in range(1000)}
+
+
+@pytest.mark.parametrize("key_order", ["schema", "any"])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_takes_too_much_memory_is_named_by_its_largest_part(place: str, key_order: KeyOrder) -> None:
+    large = {"type": "object", "properties": {"few": {"type": "integer"}, "many": {"properties": KEYS}}}
+    schema = PLACES[place](large)
+    compiler = Compiler(BYTES, limits=Limits(max_automaton_bytes=1 << 16, max_compile_seconds=None))
+    with pytest.raises(ConstraintTooLarge, match=r"KiB.* raise max_constraint_bytes") as caught:
+        compiler.json_schema(schema, key_order=key_order)
+    if place != "/not":
+        assert caught.value.pointer == f"{place}/properties/many"
+    assert str(caught.value).startswith(f"{caught.value.pointer or '/'}: the constraint takes")
+
+
+def test_what_is_nested_too_deeply_is_named() -> None:
+    schema: Any = {"properties": {"a": {}}}
+    for index in range(3000):
+        schema = {"items": schema, "enum": [[[]]]} if index % 2 else {"anyOf": [{}, schema]}
+    with pytest.raises(ConstraintTooLarge, match="deeper than 4000 levels") as caught:
+        Compiler(BYTES).json_schema({"$defs": {"a/b": schema}})
+    assert caught.value.pointer.startswith("/$defs/a~1b/items/anyOf/1/items")
+    assert caught.value.pointer.count("/") == 4000
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("counts", [(10_000, 10_000), (10_000, 50_000), (60_000, 60_000)])
+def test_what_is_too_long_is_named_by_its_innermost_part(counts: tuple[int, int]) -> None:
+    outer, inner = counts
+    lists = {"type": "array", "minItems": outer, "items": {"type": "array", "minItems": inner, "items": {"const": 10}}}
+    schema = {"type": "object", "properties": {"a": True, "b": {"$ref": "#/$defs/lists"}}, "required": ["b"]}
+    with pytest.raises(ConstraintTooLarge, match="more than 128 MiB; use smaller counts") as caught:
+        Compiler(BYTES).json_schema({**schema, "$defs": {"lists": lists}})
+    assert caught.value.pointer == "/$defs/lists"
 
 
 def definitions(name: str) -> dict[str, Any]:
