@@ -155,7 +155,7 @@ def _product(tests: tuple[Test, ...], whole: bool, compile_time: CompileTime) ->
     return found or (_INTEGERS, 0)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def _joint(one: Texts, other: Texts) -> Texts | str:
     """The texts of both, or why they are too many to tell.
 
