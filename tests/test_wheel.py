@@ -36,6 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "__init__.py",
         "errors.py",
         "code_cache.py",
+        "written_out.py",
         "py.typed",
         "pyproject.toml",
         "README.md",
@@ -56,6 +57,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
         "phloem/py.typed",
         "phloem/errors.py",
         "phloem/code_cache.py",
+        "phloem/written_out.py",
         "phloem/fsm/regex/unicode_properties.txt",
     } <= names
     assert "phloem/runtime/assets/nano/model.safetensors" in names
