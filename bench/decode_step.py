@@ -10,6 +10,7 @@ embedding only the rows looked up, unless it is the output projection too) and t
     graph    the step's CUDA graph alone, by events: what the device takes
     step     plan, upload, replay and greedy choice, until the tokens are on the host: what a server pays
     launched the same without graphs
+    "bits"   in deterministic mode, whose cost is the difference
 
 Medians of many steps; the caches are far larger than the L2. For batch 1 of the small model: tokens per second of both
 over the same number of tokens, prefill apart, in turns.
@@ -37,7 +38,7 @@ from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.decode_graphs import CudaRecorder, Recorder
 from phloem.runtime.model_runner import ModelRunner
 from phloem.runtime.models import Decoder, ModelConfig
-from phloem.runtime.models.decoder import LayerWeights
+from phloem.runtime.models.decoder import ROW_TILE, LayerWeights
 
 BLOCK_SIZE = 16
 LLAMA_8B = {
@@ -90,14 +91,17 @@ CASES = {
 }
 
 
-def random_decoder(values: dict[str, Any], device: torch.device, dtype: torch.dtype) -> Decoder:
+def random_decoder(
+    values: dict[str, Any], device: torch.device, dtype: torch.dtype, *, deterministic: bool = False
+) -> Decoder:
     """A decoder of this configuration with small random weights, made on the device."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(values | {"eos_token_id": 0}))
         config = ModelConfig.from_folder(folder)
 
     def matrix(rows: int, columns: int) -> Any:
-        return pack_linear((torch.randn(rows, columns, device=device) * 0.02).to(dtype))
+        weight = (torch.randn(rows, columns, device=device) * 0.02).to(dtype)
+        return pack_linear(weight, row_tile=ROW_TILE if deterministic else 0)
 
     hidden, inner, size = config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim
     ones = torch.ones(hidden, device=device)
@@ -126,7 +130,16 @@ def random_decoder(values: dict[str, Any], device: torch.device, dtype: torch.dt
 class Decoding:
     """Requests of equal length that decode greedily, in blocks that lie anywhere."""
 
-    def __init__(self, decoder: Decoder, recorder: Recorder | None, batch: int, context_len: int, room: int) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        recorder: Recorder | None,
+        batch: int,
+        context_len: int,
+        room: int,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         config = decoder.config
         width = -(-(context_len + room) // BLOCK_SIZE)
         shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
@@ -136,7 +149,7 @@ class Decoding:
         for tensor in (*self.cache.keys, *self.cache.values):
             tensor.normal_()
         self.tables = np.random.default_rng(0).permutation(batch * width).reshape(batch, width).astype(np.int32)
-        self.runner = ModelRunner(decoder, self.cache, decoder.device, recorder)
+        self.runner = ModelRunner(decoder, self.cache, decoder.device, recorder, deterministic=deterministic)
         self.token_ids = np.zeros(batch, np.int64)
         self.context_len = context_len
 
@@ -222,26 +235,36 @@ def bytes_of_token(decoder: Decoder) -> int:
     return 2 * config.num_layers * config.num_kv_heads * config.head_dim * decoder.dtype.itemsize
 
 
-def report(name: str, decoder: Decoder, cases: list[tuple[int, int]], bandwidth: float, count: int) -> None:
+def report(
+    name: str,
+    decoder: Decoder,
+    cases: list[tuple[int, int]],
+    bandwidth: float,
+    count: int,
+    *,
+    deterministic: bool = False,
+) -> None:
     print(
-        f"{'':6} {'batch':>5} {'context':>8} {'roofline':>9} {'graph':>9} {'step':>9} {'launched':>9}  roofline / graph"
+        f"{'':10} {'batch':>5} {'context':>8} {'roofline':>9} {'graph':>9} {'step':>9} {'launched':>9}"
+        "  roofline / graph"
     )
     for batch, context_len in cases:
         floor = bytes_of_step(decoder, batch, context_len) / bandwidth
         if batch * bytes_of_token(decoder) * (context_len + 2 * count + 32) > 0.95 * torch.cuda.mem_get_info()[0]:
-            print(f"{name:6} {batch:5} {context_len:8} {floor:9.0f}  does not fit the device's memory")
+            print(f"{name:10} {batch:5} {context_len:8} {floor:9.0f}  does not fit the device's memory")
             continue
         recorder = TimingRecorder()
-        decoding = Decoding(decoder, recorder, batch, context_len, 2 * (count + 8))
+        room = 2 * (count + 8)
+        decoding = Decoding(decoder, recorder, batch, context_len, room, deterministic=deterministic)
         step = median_step(decoding, count)
         recorder.times = True
         median_step(decoding, count)
         graph = statistics.median(start.elapsed_time(end) for start, end in recorder.events[-count:]) * 1e3
         del decoding, recorder
         gc.collect()  # a runner and its graphs hold each other, and with them the KV
-        launched = median_step(Decoding(decoder, None, batch, context_len, 24), 16)
+        launched = median_step(Decoding(decoder, None, batch, context_len, 24, deterministic=deterministic), 16)
         times = " ".join(f"{t:9.0f}" for t in (floor, graph, step, launched))
-        print(f"{name:6} {batch:5} {context_len:8} {times}  {100 * floor / graph:5.1f} %", flush=True)
+        print(f"{name:10} {batch:5} {context_len:8} {times}  {100 * floor / graph:5.1f} %", flush=True)
         gc.collect()
         torch.cuda.empty_cache()
 
@@ -330,6 +353,12 @@ def main() -> None:
                 beside_transformers(decoder, values, 1024, 128)
             except Exception as error:  # not installed, another version, no C compiler: our own figures stand
                 print(f"transformers could not be timed: {type(error).__name__}: {str(error).splitlines()[:1]}")
+        del decoder
+        gc.collect()
+        torch.cuda.empty_cache()
+        decoder = random_decoder(values, device, torch.bfloat16, deterministic=True)
+        same_bits = [case for case in cases if case[1] == 1024]
+        report(f"{name}, bits", decoder, same_bits, bandwidth, arguments.count, deterministic=True)
         del decoder
         gc.collect()
         torch.cuda.empty_cache()

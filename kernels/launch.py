@@ -121,6 +121,44 @@ def experts_config(num_pairs: int, num_experts: int, itemsize: int, *, determini
     return ExpertsConfig(16, 64, 128, 4, 4)
 
 
+MANY_PROGRAMS = 264  # what a large device runs at once: two programs on each of 132 multiprocessors
+LEAST_SPLIT = 256  # inputs
+
+
+@dataclass(frozen=True, slots=True)
+class LinearConfig:
+    """One launch of the product of rows with a weight, in deterministic mode."""
+
+    block_rows: int
+    block_outputs: int
+    block_depth: int
+    num_warps: int
+    num_stages: int
+    splits: bool  # a program has one split of the inputs; else it walks all
+
+
+def linear_config(num_rows: int, itemsize: int) -> LinearConfig:
+    """How to multiply so many rows.
+
+    A Hopper instruction multiplies 64 rows; 128 are two of them beside each other, so all launches of a type execute
+    the same one, over as many outputs and in the same steps of depth.
+    """
+    if itemsize == 4:  # no tensor cores
+        return LinearConfig(32, 64, 32, 4, 3, splits=num_rows <= 64)
+    if num_rows <= 64:
+        return LinearConfig(64, 128, 64, 4, 4, splits=True)
+    return LinearConfig(128, 128, 64, 8, 3, splits=False)
+
+
+def linear_splits(num_outputs: int, depth: int) -> int:
+    """Into how many splits the inputs of a weight are cut: such that few rows are work for all processors.
+
+    A matter of the weight's shape alone, for its sums are ordered by it: neither of the rows nor of the device.
+    """
+    num_tiles = -(-num_outputs // 128)
+    return max(1, min(MANY_PROGRAMS // num_tiles, depth // LEAST_SPLIT))
+
+
 def elementwise_warps(width: int) -> int:
     """Warps for a row of `width` elements: about eight elements a thread, 1 to 16 warps."""
     return max(1, min(16, width // 256))

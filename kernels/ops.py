@@ -78,6 +78,10 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     if weight.is_packed:
         return cpu_linear(x, weight)
     if weight.row_tile:
+        if x.is_cuda:
+            from . import triton_linear
+
+            return triton_linear.linear(x, weight)
         return tiled_linear(x, weight)
     return F.linear(x, weight.stored, weight.bias)
 

@@ -58,6 +58,9 @@ class EngineConfig:
         run_ahead: queue the next step's forward before the tokens of this one are read, so that a device need not wait
             for the host; None: on a GPU. Where requests may draft, what saves more is measured. On the CPU, which does
             both in turn, it only computes in vain what follows the last token of a request.
+        deterministic: on a GPU, the same bits for a request whoever shares its steps, however much of it was cached or
+            computed in chunks: products and attention take one order of sums for all steps, which costs some speed. On
+            the CPU in float32 it is always so.
         num_threads: CPU threads of torch, set for the whole process; None: one for models so small that sharing a
             step costs more than it saves, else torch's own choice. Of no effect on a GPU.
         check_invariants: audit the pool after every step (tests; costs time in proportion to the pool).
@@ -89,6 +92,7 @@ class EngineConfig:
     max_constraint_bytes: int = 64 << 20
     cuda_graphs: bool = True
     run_ahead: bool | None = None
+    deterministic: bool = False
     num_threads: int | None = None
     check_invariants: bool = False
     seed: int | None = None

@@ -91,7 +91,9 @@ class EngineCore:
         )
         records = config.cuda_graphs and loaded.device.type == "cuda"
         recorder = CudaRecorder(loaded.device) if records else None
-        self._runner = ModelRunner(loaded.decoder, kv_cache, loaded.device, recorder)
+        self._runner = ModelRunner(
+            loaded.decoder, kv_cache, loaded.device, recorder, deterministic=config.deterministic
+        )
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         if stopwatch is None:
             stopwatch = time.thread_time if loaded.device.type == "cpu" else time.monotonic

@@ -55,7 +55,14 @@ def load(config: EngineConfig) -> LoadedModel:
             f'quantise: "int8" works in float32 on the CPU, not in {where}; leave it "none", or give device="cpu" and '
             'dtype="float32"'
         )
-    decoder = Decoder.from_folder(folder, device=device, dtype=dtype, max_positions=config.max_model_len, int8=int8)
+    decoder = Decoder.from_folder(
+        folder,
+        device=device,
+        dtype=dtype,
+        max_positions=config.max_model_len,
+        deterministic=config.deterministic,
+        int8=int8,
+    )
     if device.type == "cpu":
         num_threads = config.num_threads
         if num_threads is None and decoder.num_weight_bytes <= ONE_THREAD_BYTES:

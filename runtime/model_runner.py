@@ -41,6 +41,7 @@ class ModelRunner:
 
     Args:
         recorder: captures steps of few tokens, which are then replayed; None: every step is launched kernel by kernel.
+        deterministic: attention whose bits do not depend on the step; see `plan_attention`.
 
     Attributes:
         num_forwards: forwards run so far.
@@ -48,9 +49,16 @@ class ModelRunner:
     """
 
     def __init__(
-        self, decoder: DecoderLike, kv_cache: KVCache, device: torch.device, recorder: Recorder | None = None
+        self,
+        decoder: DecoderLike,
+        kv_cache: KVCache,
+        device: torch.device,
+        recorder: Recorder | None = None,
+        *,
+        deterministic: bool = False,
     ) -> None:
         self._decoder = decoder
+        self._deterministic = deterministic
         self._kv_cache = kv_cache
         self._device = device
         self._graphs: DecodeGraphs | None = None
@@ -92,6 +100,7 @@ class ModelRunner:
             head_dim=config.head_dim,
             block_size=self._kv_cache.block_size,
             device=self._device,
+            deterministic=self._deterministic,
             itemsize=self._decoder.dtype.itemsize,
             quantised=is_quantised(self._kv_cache.keys[0].dtype),
             buffers=buffers,

@@ -1,15 +1,18 @@
-"""Deterministic attention is two compiled kernels: do they round alike? Asked of the machine code, without a GPU.
+"""Deterministic mode compiles a sum in two ways: do they round alike? Asked of the machine code, without a GPU.
 
     python scripts/check_folds.py               all shapes and architectures
     python scripts/check_folds.py --subset      a representative part, for the test suite
 
-A row may be computed by the kernel that folds every split as it walks, or by the one that sums up a single split and
-leaves folding to the merge. Their key loops must do the same to a row's numbers, but the compiler is free to fuse a
-multiplication and an addition in one of them and not in the other. So the floating-point instructions of both loops are
-counted: the same products on tensor cores, by full name, and in the folding one besides exactly what a fold is::
+A row of attention may be computed by the kernel that folds every split as it walks, or by the one that sums up a single
+split and leaves folding to the merge. Their key loops must do the same to a row's numbers, but the compiler is free to
+fuse a multiplication and an addition in one of them and not in the other. So the floating-point instructions of both
+loops are counted: the same products on tensor cores, by full name, and in the folding one besides exactly what a fold
+is::
 
     for each row       maximum, two differences, two powers of two, a product and a fused one for the sum
     for each element   a product and a fused one
+
+Linear maps have a launch for few rows and one for many: their loops must hold the same products and nothing else.
 
 Anything else is a fault, and the exit status 1. All of them take about five minutes of CPU.
 """
@@ -28,7 +31,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from check_kernels import SHARED_KIB, Case, attention_cases, compile_case
+from check_kernels import SHARED_KIB, Case, attention_cases, compile_case, linear_cases
 
 ARITHMETIC = re.compile(r"FFMA|FMUL|FADD|FMNMX|MUFU|F2F|HFMA|HMUL|HADD")
 PACKED = re.compile(r"(FFMA|FMUL|FADD)2\b")  # two fp32 at once, on sm_100
@@ -97,6 +100,21 @@ def pairs(subset: bool) -> Iterator[tuple[Case, Case]]:
             waiting[name] = case
 
 
+def linear_pairs() -> Iterator[tuple[Case, Case]]:
+    """(Few rows, many rows) launches of linear maps on tensor cores."""
+    for element in ("bf16", "fp16"):
+        few, many, _ = (case for case in linear_cases(subset=False) if case.name.startswith(f"linear {element} "))
+        yield few, many
+
+
+def check_products(few: Case, many: Case, arch: int) -> str:
+    """What is wrong; empty if nothing is."""
+    with tempfile.TemporaryDirectory() as folder:
+        one, other = (key_loop(instructions(case, arch, Path(folder))) for case in (few, many))
+    same = set(one) == set(other) and all(TENSOR_CORE.match(name) for name in one)
+    return "" if one and same else f"not the same products: {dict(one)}, {dict(other)}"
+
+
 def check(summing: Case, folding: Case, arch: int) -> str:
     """What is wrong; empty if nothing is."""
     with tempfile.TemporaryDirectory() as folder:
@@ -126,10 +144,9 @@ def report(archs: list[int], subset: bool) -> int:
     """Prints a line for each pair of kernels; the exit status."""
     num_faults = 0
     for arch in archs:
-        for summing, folding in pairs(subset):
-            if arch < folding.oldest:
-                continue
-            fault = check(summing, folding, arch)
+        found = [(pair[1], check(*pair, arch)) for pair in pairs(subset) if arch >= pair[1].oldest]
+        found += [(pair[1], check_products(*pair, arch)) for pair in linear_pairs()]
+        for folding, fault in found:
             num_faults += bool(fault)
             print(f"{'FAIL' if fault else 'ok  '} sm_{arch:<3} {folding.name} {fault}".rstrip(), flush=True)
     print(f"{num_faults} faults")

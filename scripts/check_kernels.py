@@ -211,6 +211,40 @@ def expert_cases(subset: bool) -> Iterator[Case]:
         yield Case(f"experts {element} sum of {num_chosen}", sum_choices, types, constants)
 
 
+def linear_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import linear_config, most_registers
+    from phloem.kernels.triton_linear import FOLD_BLOCK, fold_splits, multiply_rows
+
+    for element in ("bf16",) if subset else ("bf16", "fp16", "fp32"):
+        itemsize = 4 if element == "fp32" else 2
+        for num_rows in (1, 65):
+            config = linear_config(num_rows, itemsize)
+            constants = {
+                "HAS_BIAS": num_rows > 1,
+                "FOLDS": not config.splits,
+                "BLOCK_ROWS": config.block_rows,
+                "BLOCK_OUTPUTS": config.block_outputs,
+                "BLOCK_DEPTH": config.block_depth,
+                "STAGES": config.num_stages,
+            }
+            sums = "*fp32" if config.splits else f"*{element}"
+            yield Case(
+                f"linear {element} rows{config.block_rows} {'split' if config.splits else 'walks'}",
+                multiply_rows,
+                _pointers(multiply_rows, element, {"out_ptr": sums}, constants),
+                constants,
+                config.num_warps,
+                config.num_stages,
+                (config.block_outputs, config.block_depth, itemsize),
+                max_registers=most_registers(config.num_warps),
+                tiles=1,
+                streamed="weights",
+            )
+        constants = {"HAS_BIAS": True, "COLUMNS": FOLD_BLOCK}
+        types = _pointers(fold_splits, element, {"partial_ptr": "*fp32"}, constants)
+        yield Case(f"linear {element} fold", fold_splits, types, constants)
+
+
 def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
     from phloem.kernels.triton_advance import LANES, walk_tokens
@@ -347,7 +381,9 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
 
 
 def all_cases(subset: bool) -> list[Case]:
-    return list(chain(*(cases(subset) for cases in (attention_cases, latent_cases, expert_cases, other_cases))))
+    return list(
+        chain(*(cases(subset) for cases in (attention_cases, latent_cases, expert_cases, linear_cases, other_cases)))
+    )
 
 
 def check_one(subset: bool, index: int, arch: int) -> tuple[str, list[str]]:

@@ -249,6 +249,16 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = None,
+    deterministic: Annotated[
+        bool,
+        option(
+            "--deterministic",
+            "--enable-deterministic-inference",
+            help="On a GPU, the same bits whoever shares the step, at some cost in speed.",
+            env="DETERMINISTIC",
+            panel=PANEL,
+        ),
+    ] = False,
     num_threads: Annotated[
         int | None,
         option(

@@ -114,7 +114,8 @@ class Decoder:
 
         dtype: None takes the stored one. max_positions: longest sequence that will be served; None takes the
         model's own `max_position_embeddings`. deterministic: projections whose bits do not depend on the batch on a
-        GPU too, by products of `ROW_TILE` rows each; in fp32 on the CPU they always are, at no cost. int8: round all
+        GPU too (`triton_linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU
+        they never do, at no cost. int8: round all
         matrices, the embedding included, to int8 while loading (fp32 on the CPU only); norms and biases stay.
 
         Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,3 +212,22 @@ def run_steps() -> Callable[..., list[Tensor]]:
         return found
 
     return run
+
+
+@pytest.fixture(scope="module")
+def independent_rows() -> Iterator[None]:
+    """Products in the interpreter are sums from left to right, whichever row it is."""
+    if torch.cuda.is_available():
+        yield
+        return
+    from triton.runtime import interpreter
+
+    def dot(self: Any, a: Any, b: Any, acc: Any, *_: Any) -> Any:
+        total = acc.data
+        for k in range(a.data.shape[1]):
+            total = total + a.data[:, k : k + 1] * b.data[k : k + 1]
+        return interpreter.TensorHandle(total, acc.dtype.scalar)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
+        yield

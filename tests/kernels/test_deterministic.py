@@ -10,7 +10,7 @@ not depend on each other or on their places in the tile. The library behind nump
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -43,25 +43,6 @@ def _part(batch: Any, begin: int, end: int) -> Any:
         query_starts=np.array([0, end - begin, end - begin + 1], np.int32),
         context_lens=np.array([end, OTHER], np.int32),
     )
-
-
-@pytest.fixture(scope="module")
-def independent_rows() -> Iterator[None]:
-    """Products in the interpreter are sums from left to right, whichever row it is."""
-    if torch.cuda.is_available():
-        yield
-        return
-    from triton.runtime import interpreter
-
-    def dot(self: Any, a: Any, b: Any, acc: Any, *_: Any) -> Any:
-        total = acc.data
-        for k in range(a.data.shape[1]):
-            total = total + a.data[:, k : k + 1] * b.data[k : k + 1]
-        return interpreter.TensorHandle(total, acc.dtype.scalar)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,20 @@ def test_a_model_with_latents_computes_what_it_computes_on_the_cpu(
         torch.testing.assert_close(one.cpu(), other, atol=2e-3, rtol=2e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("shape", [(4096, 1024), (1024, 6144), (14336, 512), (576, 49152)], ids=str)
+def test_deterministic_products_do_not_depend_on_the_other_rows(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    depth, num_outputs = shape
+    matrix = (torch.randn(num_outputs, depth, device="cuda") / depth**0.5).to(dtype)
+    stored = kernels.LinearWeight(matrix, None, num_outputs, depth, has_bias=False, row_tile=256)
+    x = torch.randn(700, depth, device="cuda").to(dtype)
+    together = kernels.linear(x, stored)
+    exact = (x[:9].double() @ matrix.double().T).float()
+    torch.testing.assert_close(together[:9].float(), exact, atol=2e-2, rtol=2e-2)
+    for first, count in ((0, 1), (63, 1), (64, 1), (699, 1), (5, 64), (5, 65), (130, 257), (1, 699)):
+        assert torch.equal(kernels.linear(x[first : first + count], stored), together[first : first + count])
+
+
 def test_graphs_can_be_captured_when_all_that_were_are_gone() -> None:
     """Their pool of memory stays, though the library behind the product keeps its workspace in it."""
     recorder = CudaRecorder(torch.device("cuda"))

@@ -83,3 +83,24 @@ def test_in_bf16_the_engine_answers_whatever_its_kv(kv_dtype: str) -> None:
     for params in (GREEDY, SAMPLED):
         for found in answers(device="cuda", kv_dtype=kv_dtype, params=params):
             assert all(len(ids) == params.max_tokens for ids in found[: len(PROMPTS)] if params is GREEDY)
+
+
+@pytest.mark.parametrize("kv_dtype", ["auto", "int8"])
+def test_deterministic_answers_have_the_same_bits_alone_together_in_chunks_and_cached(kv_dtype: str) -> None:
+    """Down to the last bit of every log-probability, sampled at that."""
+    params = replace(SAMPLED, max_tokens=24, logprobs=0)
+    prompts = [TRUNK * 6 + str(index) for index in range(12)]
+
+    def scored(engine: ph.Engine, prompt: str) -> list[tuple[int, float]]:
+        return [(entry.token_id, entry.logprob) for entry in engine.generate(prompt, params).logprobs]
+
+    def open_engine(**settings: Any) -> ph.Engine:
+        return ph.Engine("nano", device="cuda", deterministic=True, kv_dtype=kv_dtype, num_blocks=512, **settings)
+
+    with open_engine(prefix_cache=False, cuda_graphs=False) as engine:
+        alone = [scored(engine, prompt) for prompt in prompts]
+    for settings in ({}, {"max_batch_tokens": 40}, {"run_ahead": False}):
+        with open_engine(**settings) as engine:
+            for _ in range(2):
+                together = engine.generate(prompts, params)
+                assert [[(e.token_id, e.logprob) for e in one.logprobs] for one in together] == alone
