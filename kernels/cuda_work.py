@@ -28,6 +28,7 @@ from .work_buffers import CudaWork, Launch, WorkBuffers, send_work
 
 IntArray = npt.NDArray[np.int32]
 
+MAX_PARTIAL_BYTES = 2 << 30  # beyond, nothing is shared, and if that is not enough, nothing cut
 MAX_SHARING_ROWS = 64  # packed rows of one request; beyond, a tile reads its keys for many rows anyway
 
 # columns of an item; `triton_attention.attend_items` reads them
@@ -66,17 +67,22 @@ def plan_cuda_work(
     """
     group = num_heads // num_kv_heads
     q_lens = query_starts[1:] - query_starts[:-1]
-    order = np.arange(len(context_lens), dtype=np.int32)
-    shared = np.zeros(len(context_lens), np.int32)
-    if share and len(context_lens) > 1:
-        order, shared = _sharers(context_lens, block_tables, q_lens, group, block_size)
-        launch = costs.launch_bytes / (4 * num_kv_heads * head_dim)
-        _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group, costs.partial, launch)
-    nodes = forest(shared, context_lens[order])
     classes = np.array(tile_classes(head_dim, deterministic, itemsize, quantised), np.int32)
     folding = np.array([folds_splits(block_rows, head_dim) for block_rows in classes])
-    is_cut = _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes, num_processors)
-    rows, row_starts, positions, slots, num_slots = _place(order, query_starts, context_lens, is_cut, num_heads)
+    launch = costs.launch_bytes / (4 * num_kv_heads * head_dim)
+    for shares, cuts in ((share, True), (False, True), (False, False)):
+        order = np.arange(len(context_lens), dtype=np.int32)
+        shared = np.zeros(len(context_lens), np.int32)
+        if shares and len(context_lens) > 1:
+            order, shared = _sharers(context_lens, block_tables, q_lens, group, block_size)
+            _drop_poor_sharing(shared, context_lens[order], q_lens[order] * group, costs.partial, launch)
+        nodes = forest(shared, context_lens[order])
+        is_cut = np.zeros(len(order), np.bool_)
+        if cuts:
+            is_cut = _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes, num_processors)
+        rows, row_starts, positions, slots, num_slots = _place(order, query_starts, context_lens, is_cut, num_heads)
+        if num_slots * (head_dim + 2) * 4 <= MAX_PARTIAL_BYTES:
+            break
     items = _list_items(nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes)
     lens = items[:, KEY_END] - items[:, KEY_BEGIN]
     folds = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE) & folding[items[:, TILE_CLASS]]
@@ -168,7 +174,10 @@ def _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes
             for i in range(first, last):
                 is_cut[order[i]] = True
     for b in range(len(order)):
-        if walks[b] * num_processors > max(work, num_processors):
+        # the partial results of a wide tile are as many bytes as its keys: a few tiles that walk are better than that
+        width = classes[_tile_class(q_lens[b] * group, classes)]
+        spread = num_processors if width <= 16 else num_processors // 2 if width <= 32 else num_processors // 4
+        if walks[b] * spread > max(work, spread):
             is_cut[b] = True
     return is_cut
 
@@ -203,9 +212,10 @@ def _list_items(  # type: ignore[no-untyped-def]
     capacity = 0
     for n in range(len(nodes)):
         num_rows = (row_starts[nodes[n, 1]] - row_starts[nodes[n, 0]]) * group
-        num_splits = 1 + (nodes[n, 3] - nodes[n, 2] - 1) // SPLIT_SIZE
-        capacity += (1 + num_rows // classes[0]) * num_splits * num_kv_heads
-    items = np.zeros((capacity, 8), np.int32)
+        num_tiles = 1 + (num_rows - 1) // classes[_tile_class(num_rows, classes)]
+        num_splits = 1 + (nodes[n, 3] - nodes[n, 2] - 1) // SPLIT_SIZE if is_cut[order[nodes[n, 0]]] else 1
+        capacity += num_tiles * num_splits * num_kv_heads
+    items = np.empty((capacity, 8), np.int32)
     count = 0
     for n in range(len(nodes)):
         first, last, key_begin, key_end = nodes[n, 0], nodes[n, 1], nodes[n, 2], nodes[n, 3]

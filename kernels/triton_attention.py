@@ -126,9 +126,10 @@ def attend_items(
                 else:
                     k = tl.load(k_at, mask=in_head[None, :], other=0.0)
                     v = tl.load(v_at, mask=in_head[None, :], other=0.0)
-                if QUANTISED:  # every int8 and every fp8 number is one of q's type as well
+                if QUANTISED:  # every int8 and every fp8 number is one of q's type as well, and one of bf16
                     k = k.to(tl.float32).to(q.dtype)
-                    v = v.to(tl.float32).to(q.dtype)
+                    # in fp16 weights times scales, which may be tiny, would lose their digits
+                    v = v.to(tl.float32).to(tl.bfloat16 if q.dtype == tl.float16 else q.dtype)
                     if HEAD_DIM != BLOCK_DIM:
                         k = tl.where(in_head[None, :], k, 0.0)
                         v = tl.where(in_head[None, :], v, 0.0)

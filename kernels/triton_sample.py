@@ -209,7 +209,9 @@ def draw_token(
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def below(x: tl.tensor) -> tl.tensor:
     """The largest number less than x, so that `> below(x)` is `>= x`; -inf for -inf."""
-    return tl.where(x > float("-inf"), number_of(key_of(x) - 1), x)
+    key = key_of(x)
+    step = 1 + (key == 0x80000000).to(tl.uint32)  # from 0.0 past -0.0, which is no less
+    return tl.where(x > float("-inf"), number_of(key - step), x)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -310,6 +312,11 @@ def choose_tokens(
     tl.store(out_ptr + row, token)
 
 
+def choosing_warps(block: int) -> int:
+    """Warps of a program that holds so many groups in its registers."""
+    return NUM_WARPS if block < 4096 else 2 * NUM_WARPS
+
+
 def sample(
     logits: Tensor,
     mask_table: Tensor | None,
@@ -330,6 +337,8 @@ def sample(
     tensors, sizes = row_arguments(logits, mask_table, mask_rows, temperature, edits)
     scores, raw = summarise(logits, tensors, sizes, has_raw=num_top is not None)
     num_groups = scores.tops.shape[1]
+    block = triton.next_power_of_2(num_groups)
+    num_warps = choosing_warps(block)
     choose_tokens[(len(logits),)](
         *tensors,
         *scores,
@@ -343,9 +352,9 @@ def sample(
         *sizes,
         num_groups,
         EDITED=edits is not None,
-        BLOCK=triton.next_power_of_2(num_groups),
-        num_warps=NUM_WARPS,
-        maxnreg=most_registers(NUM_WARPS),  # or the compiler spills, to fit more programs than a step has
+        BLOCK=block,
+        num_warps=num_warps,
+        maxnreg=most_registers(num_warps),  # or the compiler spills, to fit more programs than a step has
         enable_fp_fusion=False,
     )
     return token_ids, None if num_top is None else report(logits, raw, token_ids, num_top)

@@ -33,6 +33,7 @@ MERGE_ENTRY = 2 * len(BLOCK_ROWS)
 HEADER = ENTRY * (MERGE_ENTRY + 1)
 FIRST_SIZE = 1 << 16  # numbers: the work list of 128 requests of 4k tokens
 FIRST_SLOTS = 1 << 14
+MANY_BYTES = 1 << 28  # of partial results: more than that grows by a quarter, not to the double
 PROGRAMS_PER_PROCESSOR = 2  # of a launch of fixed size: the second half starts where the first ends early
 
 
@@ -167,8 +168,12 @@ class WorkBuffers:
         sums, _ = self._partials
         if num_slots > sums.shape[0] or head_dim != sums.shape[1]:
             self._num_moves += 1
-            shape = (max(FIRST_SLOTS, 2 * num_slots), head_dim)
-            self._partials = (torch.empty(shape, device=self.device), torch.empty(shape[0], 2, device=self.device))
+            num_bytes = num_slots * (head_dim + 2) * 4
+            num_slots = max(FIRST_SLOTS, int((1.25 if num_bytes > MANY_BYTES else 2.0) * num_slots))
+            del sums
+            self._partials = (torch.empty(0, 0, device=self.device), torch.empty(0, 2, device=self.device))  # frees it
+            shape = (num_slots, head_dim)
+            self._partials = (torch.empty(shape, device=self.device), torch.empty(num_slots, 2, device=self.device))
         return self._partials
 
 

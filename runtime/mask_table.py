@@ -48,7 +48,7 @@ class MaskTable:
         self._last_used: list[int] = []  # step, by slot
         self._free: list[int] = []
         self._lent: list[int] = []  # for this step only
-        self._waiting: list[tuple[int, Row]] = []  # to be copied
+        self._waiting: dict[int, Row] = {}  # by slot, to be copied; of two rows for a slot only the later is meant
         self._step = 0
         self.num_copied = 0
 
@@ -79,9 +79,9 @@ class MaskTable:
         """int32[num_slots, num_words] on the device, with all rows asked for in this step."""
         if self._waiting:
             rows = np.zeros((len(self._waiting), self._table.shape[1]), np.int32)
-            for index, (_, row) in enumerate(self._waiting):
+            for index, row in enumerate(self._waiting.values()):
                 rows[index, : len(row)] = row[: rows.shape[1]]
-            slots = send(np.array([slot for slot, _ in self._waiting], np.int64), self._device)
+            slots = send(np.array(list(self._waiting), np.int64), self._device)
             self._table.index_copy_(0, slots, send(rows, self._device))
             self.num_copied += len(rows)
             self._waiting.clear()
@@ -97,7 +97,7 @@ class MaskTable:
         else:
             self._slots[id(row)] = slot
             self._rows[slot] = row
-        self._waiting.append((slot, row))
+        self._waiting[slot] = row
         return slot
 
     def _make_room(self) -> None:

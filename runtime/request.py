@@ -56,7 +56,7 @@ class SamplingParams:
     Attributes:
         max_tokens: most tokens to generate; None: until the context is full.
         min_tokens: the end token and stop strings are ignored before this many tokens.
-        temperature: 0 takes the most likely token (lowest id on a tie).
+        temperature: 0, or less than a millionth, takes the most likely token (lowest id on a tie).
         top_k: keep the k most likely tokens; 0 or -1 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches `top_p`.
         min_p: keep tokens at least `min_p` times as likely as the most likely one.

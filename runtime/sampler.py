@@ -32,6 +32,7 @@ MASK_WORK = 25_000
 MASK_WORK_ALONE = 250_000
 
 NO_MASK = (-1,)
+COOLEST = 1e-6  # below, logits that are divided by it leave the range of numbers, and the largest is certain anyway
 
 # What `ops.sample` is told of one row of logits: its index, the slot of its mask (-1: none), temperature, top-k, top-p,
 # min-p, seed, position. They travel to the device together, eight bytes each, as whole columns.
@@ -59,6 +60,7 @@ class Sampler:
     def __init__(self, vocab_size: int, eos_ids: tuple[int, ...], device: torch.device) -> None:
         self._masks = MaskTable(-(-vocab_size // 32), device)
         self._edits = EditTable(vocab_size, device)
+        self._vocab_size = vocab_size
         self._goes_on = _all_but(vocab_size, eos_ids)
         self._device = device
 
@@ -185,8 +187,9 @@ class Sampler:
             if not slots:
                 choice.is_postponed = True
                 return 0
-        top_k = sampling.top_k if sampling.top_k > 0 else 0
-        temperature, top_p, min_p, seed = sampling.temperature, sampling.top_p, sampling.min_p, request.seed
+        top_k = min(sampling.top_k, self._vocab_size) if sampling.top_k > 0 else 0
+        temperature = sampling.temperature if sampling.temperature >= COOLEST else 0.0
+        top_p, min_p, seed = sampling.top_p, sampling.min_p, request.seed
         for slot in slots:
             rows.append((first, slot, temperature, top_k, top_p, min_p, seed, position))
             first += 1

@@ -14,12 +14,18 @@ def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collecti
     Tokens behind the end are dropped. The constraint's cursor, the text and the counts move along.
 
     Raises:
-        RequestError: a token that the constraint forbids (a fault of ours; the request is lost, not the engine).
+        RequestError: no token, since the model's logits were no numbers, or one that the constraint forbids (a fault of
+            ours); the request is lost, not the engine.
     """
     if request.max_tokens == 0:
         return FinishReason.LENGTH
     cursor = request.cursor
     for token_id in token_ids:
+        if token_id < 0:
+            raise RequestError(
+                "the model's logits are not numbers here, so there is no next token; if it is loaded as float16, "
+                'dtype="bfloat16" or "float32" has the range that this text needs'
+            )
         if cursor is not None and not cursor.advance(token_id):
             raise RequestError(f"token {token_id} was chosen against the constraint")
         request.token_ids.append(token_id)

@@ -8,10 +8,13 @@ from __future__ import annotations
 from ..batch import Extend
 from ..request import Request
 
+MOST_SCORED = 512  # tokens of a prompt in one step whose log-probabilities are wanted: each takes a row of logits
+
 
 def share(request: Request, budget: int) -> Extend | None:
     """What the request needs next, its draft included, within `budget` tokens; None if there is no room."""
-    num_tokens = min(request.num_uncomputed_tokens, budget)
+    is_scored = scores_prompt(request)
+    num_tokens = min(request.num_uncomputed_tokens, budget, MOST_SCORED if is_scored else budget)
     if num_tokens <= 0:
         return None
     draft: list[int] = []
@@ -19,7 +22,7 @@ def share(request: Request, budget: int) -> Extend | None:
         draft = request.draft[: min(budget - num_tokens, max(0, request.remaining_tokens - 1))]
     logits_from = request.num_tokens - 1
     wanted = request.sampling.prompt_logprobs_from
-    if wanted is not None and scores_prompt(request):
+    if wanted is not None and is_scored:
         logits_from = min(logits_from, wanted + len(request.prompt_logprobs) - 1)
     return Extend(request, request.num_computed_tokens, num_tokens, draft, logits_from)
 

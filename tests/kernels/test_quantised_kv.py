@@ -116,6 +116,24 @@ def test_bits_do_not_depend_on_the_batch(stored: torch.dtype, make_batch: Batche
         assert torch.equal(attention(alone.q, k, v, alone.plan(), **given), out[rows])
 
 
+@pytest.mark.parametrize("size", [1.0, 3e-4])
+def test_small_values_keep_their_digits_in_fp16(
+    size: float, stored: torch.dtype, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
+) -> None:
+    """Their scales are among the smallest numbers that fp16 has."""
+    from phloem.kernels.triton_attention import cuda_attention
+
+    batch = make_batch(*TRITON_SHAPES["decode"], device=device)
+    batch = replace(batch, v_cache=batch.v_cache * size)
+    k, k_scales, exact_k = rounded(batch.k_cache, stored)
+    v, v_scales, exact_v = rounded(batch.v_cache, stored)
+    q = batch.q.half()
+    given: dict[str, Any] = {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}
+    out = cuda_attention(batch.cuda_work(), q, k, v, **given, k_scales=k_scales, v_scales=v_scales)
+    exact = replace(batch, q=q, k_cache=exact_k, v_cache=exact_v).exact(0.2)
+    torch.testing.assert_close(out.cpu().double(), exact, atol=0.01 * size, rtol=0.0)
+
+
 @pytest.mark.parametrize("kind", ["fp32", "bf16"])
 @pytest.mark.parametrize("shape", TRITON_SHAPES)
 def test_triton_attention_agrees_with_float64(

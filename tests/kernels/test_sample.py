@@ -353,3 +353,20 @@ def test_same_seed_other_position_gives_other_tokens(sampler: Callable[[Rows], T
     rows = replace(rows, seeds=torch.zeros(16, dtype=torch.int64))
     assert len(set(sampler(rows).tolist())) > 10
     assert torch.equal(sampler(rows), sampler(rows))
+
+
+@pytest.mark.parametrize(
+    "filters", [{"top_k": 1}, {"top_k": 3}, {"min_p": 1.0}, {"top_k": 2, "temperature": 0.3}], ids=str
+)
+def test_zeros_at_a_threshold_stay(filters: dict[str, Any], sampler: Callable[[Rows], Tensor]) -> None:
+    """Of either sign: no number is less than 0.0 and not less than -0.0."""
+    logits = torch.full((24, 700), -3.0)
+    for row in range(24):
+        logits[row, [5, 300 + row, 690]] = torch.tensor([0.0, -0.0, 0.0])
+    allowed = torch.zeros(24, 700, dtype=torch.bool)
+    allowed[:, 200:650] = True
+    masked = replace(rows_of(logits, **filters), mask_table=bit_rows(allowed), mask_rows=torch.arange(24).int())
+    if filters.get("top_k", 1) == 1:
+        assert sampler(masked).tolist() == [300 + row for row in range(24)]
+    few = sampler(rows_of(logits, **{"top_k": 3, **filters})).tolist()
+    assert all(token in (5, 300 + row, 690) for row, token in enumerate(few))

@@ -248,3 +248,51 @@ def test_heads_that_do_not_divide_are_refused() -> None:
             head_dim=32,
             block_size=16,
         )
+
+
+LONG = [
+    pytest.param([1000], [131_072], 0, (32, 8, 128), id="a turn behind a long prefix"),
+    pytest.param([60], [131_072], 0, (128, 1, 576), id="latents"),
+    pytest.param([8] * 256, [126_500] * 256, 126_000, (32, 8, 128), id="drafts that share a long prefix"),
+]
+
+
+@pytest.mark.parametrize(("q_lens", "context_lens", "shared", "heads"), LONG)
+def test_partial_results_have_a_bound(
+    q_lens: list[int], context_lens: list[int], shared: int, heads: tuple[int, int, int]
+) -> None:
+    num_heads, num_kv_heads, head_dim = heads
+    width = -(-max(context_lens) // 64)
+    tables = np.arange(len(q_lens) * width, dtype=np.int32).reshape(len(q_lens), width)
+    tables[:, : shared // 64] = tables[0, : shared // 64]
+    work = cuda.plan_cuda_work(
+        np.concatenate([[0], np.cumsum(q_lens)]).astype(np.int32),
+        np.array(context_lens, np.int32),
+        tables,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=head_dim,
+        block_size=64,
+        num_processors=264,
+        share=True,
+        deterministic=False,
+        device=torch.device("cpu"),
+    )
+    assert work.num_slots * (head_dim + 2) * 4 <= cuda.MAX_PARTIAL_BYTES
+
+
+def test_few_tokens_behind_many_are_cut_and_many_walk() -> None:
+    """A wide tile that walks costs less than partial results as large as its keys, if there are some tiles."""
+    options: Any = {"num_heads": 32, "num_kv_heads": 8, "head_dim": 128, "block_size": 64, "num_processors": 264}
+    tables = np.arange(512, dtype=np.int32)[None]
+
+    def num_slots(q_len: int) -> int:
+        starts = np.array([0, q_len], np.int32)
+        lens = np.array([32_768], np.int32)
+        device = torch.device("cpu")
+        return cuda.plan_cuda_work(
+            starts, lens, tables, share=False, deterministic=False, device=device, **options
+        ).num_slots
+
+    assert num_slots(1) > 0 and num_slots(16) > 0
+    assert num_slots(500) == num_slots(2000) == 0

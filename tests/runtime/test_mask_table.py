@@ -72,3 +72,16 @@ def test_rows_may_be_shorter_or_longer_than_the_table() -> None:
     table.begin_step()
     slots = [table.slot(shared_row(5, 2)), table.slot(shared_row(6, 4))]
     assert table.tensor()[slots].tolist() == [[5, 5, 0], [6, 6, 6]]
+
+
+def test_a_slot_that_was_lent_to_a_step_that_failed_holds_the_next_row() -> None:
+    """Its row was never copied, and only one may be: on a device equal places are written in any order."""
+    table = MaskTable(NUM_WORDS, CPU, 8 * NUM_WORDS * 4)
+    table.begin_step()
+    lost = table.slot(own_row(1))
+    table.begin_step()
+    slots = [table.slot(own_row(content)) for content in range(2, 2 + FIRST_SLOTS)]
+    assert lost in slots
+    held = table.tensor()[slots]
+    assert held[:, 0].tolist() == list(range(2, 2 + FIRST_SLOTS))
+    assert table.num_copied == FIRST_SLOTS

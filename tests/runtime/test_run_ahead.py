@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from phloem.runtime.engine import Engine
 from phloem.runtime.pace import Pace
 from phloem.runtime.request import FinishReason, SamplingParams, TokenLogprob
 
-from .fakes import EOS, NEVER, fake_engine
+from .fakes import EOS, NEVER, FakeDecoder, fake_engine
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "yy"]}}, "required": ["a"]}
 CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-c]{3,9}(de|fg)"), json_schema(SCHEMA)]
@@ -297,3 +298,32 @@ def failing_push(output: Any, push: Callable[..., bool], at: int) -> Callable[..
         return bool(original(self, token_id, check_stop=check_stop))
 
     return pushed
+
+
+class BreakingDecoder(FakeDecoder):
+    """Its logits are no numbers behind the token 99."""
+
+    def forward(self, token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
+        assert int(token_ids.min()) >= 0, "no token is looked up in the embedding"
+        logits = super().forward(token_ids, *others)
+        wanted = others[-1]
+        logits[token_ids[wanted] == 99] = torch.nan
+        return logits
+
+
+@pytest.mark.parametrize("run_ahead", [False, True], ids=["in turn", "ahead"])
+def test_logits_that_are_no_numbers_end_their_request_alone(run_ahead: bool) -> None:
+    engine = fake_engine(decoder=BreakingDecoder(), run_ahead=run_ahead, prefix_cache=False)
+    greedy = SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True, stop_token_ids=())
+    good = [engine.add([5, index], greedy) for index in range(3)]
+    bad = engine.add([5, 99], greedy)
+    errors: dict[str, RequestError] = {}
+    ended: set[str] = set()
+    while engine.has_work:
+        for delta in engine.step():
+            if delta.error is not None:
+                errors[delta.request_id] = delta.error
+            elif delta.finish_reason is not None:
+                ended.add(delta.request_id)
+    assert "logits are not numbers" in str(errors[bad])
+    assert ended == set(good) and set(errors) == {bad}

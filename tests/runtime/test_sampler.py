@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from phloem.errors import ConstraintTooLarge
 from phloem.runtime.constraint_spec import choice, grammar, regex
 from phloem.runtime.request import Delta, FinishReason, SamplingParams
+from phloem.runtime.schedule.share import MOST_SCORED
 
 from .fakes import EOS, Engine, fake_engine, logits_after
 
@@ -197,3 +199,25 @@ def test_a_postponed_mask_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> N
     in_parts = fake_engine().generate(PROMPT, params, spec)
     assert in_parts.token_ids == at_once.token_ids
     assert in_parts.usage.num_steps > at_once.usage.num_steps
+
+
+@pytest.mark.parametrize("law", [{"top_k": 2**40}, {"temperature": 1e-40}, {"temperature": 5e-324}], ids=str)
+def test_laws_at_the_edge_of_numbers_are_what_they_tend_to(law: dict[str, Any]) -> None:
+    plain = {"top_k": 0} if "top_k" in law else {"temperature": 0.0}
+    params, limit = (SamplingParams(max_tokens=12, seed=3, ignore_eos=True, **given) for given in (law, plain))
+    assert fake_engine().generate(PROMPT, params).token_ids == fake_engine().generate(PROMPT, limit).token_ids
+
+
+def test_long_prompts_are_scored_in_parts() -> None:
+    """Each scored token takes a row of logits, so that there are never too many of them at once."""
+    prompt = [token % 251 for token in range(1300)]
+    engine = fake_engine(num_blocks=400, max_batch_tokens=4096)
+    seen: list[int] = []
+    forward = engine._runner.forward
+    engine._runner.forward = lambda batch, *rest: (seen.append(len(batch.logits_rows)), forward(batch, *rest))[1]  # type: ignore[method-assign]
+    params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs_from=1)
+    scored = engine.generate(prompt, params).prompt_logprobs
+    assert max(seen) <= MOST_SCORED and sum(seen) == 1300
+    for position in (1, 511, 512, 513, 1024, 1299):
+        expected = log_softmax(logits_after(prompt[:position]))[prompt[position]]
+        assert scored[position - 1].logprob == pytest.approx(expected, abs=1e-4)
