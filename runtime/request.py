@@ -284,8 +284,8 @@ class Request:
     Attributes:
         token_ids: prompt and accepted output, int32.
         num_computed_tokens: tokens whose KV is written.
-        blocks: ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
-            `lease.num_tokens / block_size` belong to the tree.
+        blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
+            `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
         draft: tokens proposed to follow token_ids; dropped freely.
         odds: how often drafted tokens were right; None if only what is certain is drafted.
         attempt: at the draft, until it is known what became of it.
@@ -309,7 +309,7 @@ class Request:
     arrived_at: float = field(default_factory=time.monotonic)
     phase: Phase = Phase.WAITING
     num_computed_tokens: int = 0
-    blocks: list[int] = field(default_factory=list)
+    blocks: array[int] = field(default_factory=lambda: array("i"))
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)
     odds: Odds | None = None

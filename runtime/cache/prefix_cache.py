@@ -10,6 +10,7 @@ Invariant, checked by `audit`: every block of the pool is free, in the tree, or 
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -100,7 +101,7 @@ class PrefixCache:
         if match.num_tokens:
             self.tree.lease(match.node)
             request.lease = Lease(match.node, match.num_tokens)
-            request.blocks = list(match.blocks)
+            request.blocks = array("i", match.blocks)
         request.num_computed_tokens = match.num_tokens
         donor, num_donated = match.partial_block, match.num_partial_tokens
         if num_donated and self.tree.is_tail(match.partial_node):
@@ -189,7 +190,7 @@ class PrefixCache:
             tokens = pack(request.token_ids[: num_blocks * self.block_size])
             kept = self.tree.match(tokens, request.namespace).blocks
             self._hand_on_scores(request, kept, num_blocks * self.block_size)
-            request.blocks[:num_blocks] = kept
+            request.blocks[:num_blocks] = array("i", kept)
             self.pool.free(duplicates)
 
     def release(self, request: Request, *, keep: bool = True) -> None:
@@ -209,7 +210,7 @@ class PrefixCache:
         if request.lease is not None:
             self.tree.release(request.lease.node)
         request.lease = None
-        request.blocks = []
+        request.blocks = array("i")
         request.num_computed_tokens = 0
 
     def _hand_over(self, request: Request, num_blocks: int, num_tokens: int) -> list[int]:
@@ -301,5 +302,5 @@ class PrefixCache:
             self.pool.free(self.tree.evict(short, spare=self._count_needed))
         blocks = self.pool.allocate(missing)
         self._scores.forget(blocks)
-        request.blocks += blocks
+        request.blocks.extend(blocks)
         return True
