@@ -72,7 +72,8 @@ def merge_rows(
         first = 0
         if HAS_WINDOW:
             first = tl.maximum(position - window + 1, 0) // SPLIT
-        for split in range(first, position // SPLIT + 1):
+        # a split's loads are few: unrolled, those of several are under way together, and folded in the same order
+        for split in tl.range(first, position // SPLIT + 1, loop_unroll_factor=16 if BLOCK_DIM <= 128 else 4):
             at = slot + split * next_split
             next_acc = tl.load(sums_ptr + at * HEAD_DIM + d, mask=in_head, other=0.0)
             next_top = tl.load(tops_ptr + 2 * at + tl.zeros([1], tl.int32))
