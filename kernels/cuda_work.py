@@ -70,7 +70,8 @@ def plan_cuda_work(
     classes = np.array(tile_classes(head_dim, deterministic, itemsize, quantised), np.int32)
     folding = np.array([folds_splits(block_rows, head_dim) for block_rows in classes])
     launch = costs.launch_bytes / (4 * num_kv_heads * head_dim)
-    for shares, cuts in ((share, True), (False, True), (False, False)):
+    ways = ((True, True), (False, True), (False, False))
+    for shares, cuts in ways if share else ways[1:]:
         order = np.arange(len(context_lens), dtype=np.int32)
         shared = np.zeros(len(context_lens), np.int32)
         if shares and len(context_lens) > 1:

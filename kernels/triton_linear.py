@@ -47,11 +47,11 @@ def multiply_rows(
     BLOCK_DEPTH: tl.constexpr,
     STAGES: tl.constexpr,
 ) -> None:
-    # neighbours have the rows in common, and few rows at a time stay in the second-level cache
-    num_tiles = tl.cdiv(num_outputs, BLOCK_OUTPUTS)
+    # neighbours have the weight in common: it is the larger one, and passes the second-level cache once
+    num_tiles = tl.cdiv(num_rows, BLOCK_ROWS)
     tile = tl.program_id(0)
-    row = (tile // num_tiles).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    n = tile % num_tiles * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    row = (tile % num_tiles).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    n = tile // num_tiles * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
     k = tl.arange(0, BLOCK_DEPTH)
     # rows and outputs past the end are computed from the last ones and not stored
     x_at = x_ptr + tl.minimum(row, num_rows - 1)[:, None] * x_stride + k[None, :]

@@ -165,15 +165,13 @@ class WorkBuffers:
 
     def partials(self, num_slots: int, head_dim: int) -> tuple[Tensor, Tensor]:
         """Sums `[>= num_slots, head_dim]` and tops `[>= num_slots, 2]`, fp32, contents undefined."""
-        sums, _ = self._partials
-        if num_slots > sums.shape[0] or head_dim != sums.shape[1]:
+        held, width = self._partials[0].shape
+        if num_slots > held or head_dim != width:
             self._num_moves += 1
-            num_bytes = num_slots * (head_dim + 2) * 4
-            num_slots = max(FIRST_SLOTS, int((1.25 if num_bytes > MANY_BYTES else 2.0) * num_slots))
-            del sums
-            self._partials = (torch.empty(0, 0, device=self.device), torch.empty(0, 2, device=self.device))  # frees it
-            shape = (num_slots, head_dim)
-            self._partials = (torch.empty(shape, device=self.device), torch.empty(num_slots, 2, device=self.device))
+            growth = 1.25 if num_slots * (head_dim + 2) * 4 > MANY_BYTES else 2.0
+            rows = max(FIRST_SLOTS, int(growth * num_slots))
+            self._partials = (torch.empty(0, 0), torch.empty(0, 2))  # frees what there is before there is more
+            self._partials = (torch.empty(rows, head_dim, device=self.device), torch.empty(rows, 2, device=self.device))
         return self._partials
 
 

@@ -124,7 +124,9 @@ class Stepper:
         deltas = []
         if batch is not None:
             self.num_steps += 1
-            num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
+            num_drafting = 0  # is of interest only where it is weighed against running ahead
+            if self._runs_ahead:
+                num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
             num_jumped = _count_jumped(batch) if num_drafting else 0
             drafts = not self._runs_ahead or not self._pace.prefers_ahead(len(batch.extends), num_drafting)
             choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)

@@ -112,11 +112,11 @@ class Decoder:
     ) -> Decoder:
         """Loads a checkpoint folder (Hugging Face layout, safetensors).
 
-        dtype: None takes the stored one. max_positions: longest sequence that will be served; None takes the
-        model's own `max_position_embeddings`. deterministic: projections whose bits do not depend on the batch on a
-        GPU too (`triton_linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU
-        they never do, at no cost. int8: round all
-        matrices, the embedding included, to int8 while loading (fp32 on the CPU only); norms and biases stay.
+        dtype: None takes the stored one. max_positions: longest sequence that will be served; None takes the model's
+        own `max_position_embeddings`. deterministic: projections whose bits do not depend on the batch on a GPU too
+        (`triton_linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU they
+        never do, at no cost. int8: round all matrices, the embedding included, to int8 while loading (fp32 on the CPU
+        only); norms and biases stay.
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.

@@ -80,14 +80,19 @@ def truth(asked: Asked) -> Said:
     return said
 
 
-def test_all_laws_say_the_same_together_and_ahead() -> None:
-    every = [(p, w, c, 14) for p in range(len(PROMPTS)) for w in range(len(LAWS)) for c in range(len(CONSTRAINTS))]
-    random.Random(3).shuffle(every)
-    engine = fake_engine(jump="off", run_ahead=True, num_blocks=256, max_running_requests=16, max_batch_tokens=40)
+def check_together(engine: Engine, every: list[Asked]) -> None:
+    """All of them at once say what each says alone."""
     ids = [engine.add(list(PROMPTS[p]), law(w, n), CONSTRAINTS[c]) for p, w, c, n in every]
     said = listen(engine)
     for request_id, asked in zip(ids, every, strict=True):
         assert said[request_id] == truth(asked)
+
+
+def test_all_laws_say_the_same_together_and_ahead() -> None:
+    every = [(p, w, c, 14) for p in range(len(PROMPTS)) for w in range(len(LAWS)) for c in range(len(CONSTRAINTS))]
+    random.Random(3).shuffle(every)
+    engine = fake_engine(jump="off", run_ahead=True, num_blocks=256, max_running_requests=16, max_batch_tokens=40)
+    check_together(engine, every)
     statistics = engine.statistics()
     assert statistics.num_ahead > statistics.num_steps / 3
     assert statistics.num_held_blocks == 0
@@ -210,10 +215,7 @@ def test_who_may_draft_runs_ahead_with_the_others_where_that_saves_more(monkeypa
     monkeypatch.setattr(Pace, "prefers_ahead", lambda self, num_requests, num_drafting: True)
     engine = fake_engine(run_ahead=True)
     every = [(p, 0, c, 14) for p in range(3) for c in range(3)]
-    ids = [engine.add(list(PROMPTS[p]), law(w, n), CONSTRAINTS[c]) for p, w, c, n in every]
-    said = listen(engine)
-    for request_id, asked in zip(ids, every, strict=True):
-        assert said[request_id] == truth(asked)
+    check_together(engine, every)
     statistics = engine.statistics()
     assert statistics.num_ahead > statistics.num_steps / 2
 
@@ -257,10 +259,7 @@ def test_choices_that_cannot_be_read_are_made_again_one_by_one(monkeypatch: pyte
 
     monkeypatch.setattr(UnreadChoices, "read", failing)
     every = [(p, w, 0, 14) for p in range(4) for w in (0, 2, 3)]
-    ids = [engine.add(list(PROMPTS[p]), law(w, n)) for p, w, _, n in every]
-    said = listen(engine)
-    for request_id, asked in zip(ids, every, strict=True):
-        assert said[request_id] == truth(asked)
+    check_together(engine, every)
     assert num_reads > 30
 
 
