@@ -5,8 +5,11 @@ from .cpu_layers import LayerStack
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
+from .mxfp4 import BLOCK as MXFP4_BLOCK
+from .mxfp4 import widen as widen_mxfp4
 from .ops import (
     AttentionPlan,
+    Gate,
     LinearWeight,
     LinearWeights,
     LogitEdits,
@@ -15,6 +18,8 @@ from .ops import (
     advance_states,
     apply_rope,
     attention,
+    clamped_mul,
+    gated,
     gelu_tanh_mul,
     latent_attention,
     linear,
@@ -35,9 +40,11 @@ from .work_buffers import WorkBuffers
 
 __all__ = [
     "FP8",
+    "MXFP4_BLOCK",
     "AttentionPlan",
     "Automata",
     "FixedBuffer",
+    "Gate",
     "LayerStack",
     "LinearWeight",
     "LinearWeights",
@@ -49,6 +56,8 @@ __all__ = [
     "apply_rope",
     "attention",
     "bytes_per_head",
+    "clamped_mul",
+    "gated",
     "gelu_tanh_mul",
     "is_quantised",
     "latent_attention",
@@ -65,6 +74,7 @@ __all__ = [
     "sample",
     "send",
     "silu_mul",
+    "widen_mxfp4",
     "write_kv",
     "write_latents",
 ]

@@ -19,32 +19,35 @@ from .linear_weight import LinearWeight, pack_linear
 
 @dataclass(frozen=True, slots=True)
 class LinearWeights:
-    """`x[:, i] -> x[:, i] @ weight[i].T`; made by `pack_linears`.
+    """`x[:, i] -> x[:, i] @ weight[i].T + bias[i]`; made by `pack_linears`.
 
     Attributes:
         packed: one weight per map; empty where `stored` is used.
         stored: `[num_maps, N, K]`; None where packed.
         row_tile: as in `LinearWeight`.
+        bias: `[num_maps, N]` beside `stored`; None if there is none, and where packed, for there each map has its own;
+            heads (`linear_heads`) have none.
     """
 
     packed: tuple[LinearWeight, ...]
     stored: Tensor | None
     row_tile: int = 0
+    bias: Tensor | None = None
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the weights, without what fills panels up."""
+        """Bytes of weights and biases, without what fills panels up."""
         if self.stored is not None:
-            return self.stored.nbytes
+            return self.stored.nbytes + (0 if self.bias is None else self.bias.nbytes)
         return sum(weight.num_bytes for weight in self.packed)
 
     def one(self, index: int) -> LinearWeight:
         """Map `index` alone; a view where plain."""
         if self.stored is None:
             return self.packed[index]
-        matrix = self.stored[index]
+        matrix, bias = self.stored[index], None if self.bias is None else self.bias[index]
         num_outputs, num_inputs = matrix.shape
-        return LinearWeight(matrix, None, num_outputs, num_inputs, has_bias=False, row_tile=self.row_tile)
+        return LinearWeight(matrix, bias, num_outputs, num_inputs, bias is not None, self.row_tile)
 
     def matrices(self) -> Tensor:
         """`[num_maps, N, K]`: as stored where plain, a copy where packed."""
@@ -53,11 +56,13 @@ class LinearWeights:
         return torch.stack([weight.matrix() for weight in self.packed])
 
 
-def pack_linears(weight: Tensor, *, row_tile: int = 0, int8: bool = False) -> LinearWeights:
-    """Lays `[num_maps, N, K]` out for its device and type; `row_tile` and `int8` as in `pack_linear`."""
+def pack_linears(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, int8: bool = False) -> LinearWeights:
+    """Lays `[num_maps, N, K]` and `[num_maps, N]` out for their device and type; the rest as in `pack_linear`."""
     if weight.device.type == "cpu" and weight.dtype == torch.float32:
-        return LinearWeights(tuple(pack_linear(matrix.contiguous(), int8=int8) for matrix in weight), None)
-    return LinearWeights((), weight.contiguous(), row_tile)
+        biases = [None] * len(weight) if bias is None else list(bias)
+        maps = zip(weight, biases, strict=True)
+        return LinearWeights(tuple(pack_linear(matrix.contiguous(), own, int8=int8) for matrix, own in maps), None)
+    return LinearWeights((), weight.contiguous(), row_tile, bias)
 
 
 def batched_linear_heads(x: Tensor, weight: Tensor, row_tile: int) -> Tensor:

@@ -19,6 +19,7 @@ from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
 from .cpu_linear_int8 import cpu_linear_int8
+from .gate import SILU, Gate
 from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
@@ -28,6 +29,7 @@ from .work_list import AttentionPlan, plan_attention
 
 __all__ = [
     "AttentionPlan",
+    "Gate",
     "LinearWeight",
     "LinearWeights",
     "LogitEdits",
@@ -36,6 +38,8 @@ __all__ = [
     "advance_states",
     "apply_rope",
     "attention",
+    "clamped_mul",
+    "gated",
     "gelu_tanh_mul",
     "latent_attention",
     "linear",
@@ -94,19 +98,19 @@ def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
 
 
 def mix_experts(
-    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, is_gelu: bool = False
+    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate = SILU
 ) -> Tensor:
     """The sum of each row's chosen experts, each times its share: x `[T, C]` -> `[T, C]`.
 
-    chosen `[T, k]` int64 and shares `[T, k]` fp32; an expert is `down(gated(gate_up(row)))`. Bits as in `linear`.
+    chosen `[T, k]` int64 and shares `[T, k]` fp32; an expert is `down(gated(gate_up(row)))`, with its biases.
+    Bits as in `linear`.
     """
     if x.is_cuda:
         from . import triton_experts
 
-        return triton_experts.mix_experts(x, chosen, shares, gate_up, down, is_gelu=is_gelu)
-    gated = gelu_tanh_mul if is_gelu else silu_mul
+        return triton_experts.mix_experts(x, chosen, shares, gate_up, down, gate=gate)
     return mix_by_expert(
-        x, chosen, shares, lambda expert, rows: linear(gated(linear(rows, gate_up.one(expert))), down.one(expert))
+        x, chosen, shares, lambda expert, rows: linear(gated(linear(rows, gate_up.one(expert)), gate), down.one(expert))
     )
 
 
@@ -165,6 +169,24 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
         return cpu_elementwise.gelu_tanh_mul(gate_up)
     return reference.gelu_tanh_mul(gate_up)
+
+
+def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
+    """`g * sigmoid(alpha * g) * (u + 1)` of `[T, 2F]` = gate | up, both clamped (`Gate`) -> `[T, F]`."""
+    if gate_up.is_cuda:
+        from . import triton_gate
+
+        return triton_gate.clamped_mul(gate_up, alpha, limit)
+    if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
+        return cpu_elementwise.clamped_mul(gate_up, alpha, limit)
+    return reference.clamped_mul(gate_up, alpha, limit)
+
+
+def gated(gate_up: Tensor, gate: Gate) -> Tensor:
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`."""
+    if gate.kind == "clamped":
+        return clamped_mul(gate_up, gate.alpha, gate.limit)
+    return gelu_tanh_mul(gate_up) if gate.kind == "gelu_tanh" else silu_mul(gate_up)
 
 
 def write_kv(

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .automata import Automata
+from .gate import SILU, Gate
 from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
 from .linear_weights import LinearWeights
@@ -33,6 +34,8 @@ __all__ = [
     "apply_rope",
     "attention",
     "attention_in",
+    "clamped_mul",
+    "gated",
     "gather_kv",
     "gelu_tanh_mul",
     "latent_attention",
@@ -77,17 +80,16 @@ def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
 
 
 def mix_experts(
-    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, is_gelu: bool = False
+    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate = SILU
 ) -> Tensor:
     """The sum of each row's chosen experts, each times its share: x `[T, C]` -> `[T, C]`, rounded once at the end.
 
-    chosen `[T, k]` int64, shares `[T, k]` fp32; expert e is `down[e](gated(gate_up[e](row)))`, silu or gelu_tanh.
+    chosen `[T, k]` int64, shares `[T, k]` fp32; expert e is `down[e](gated(gate_up[e](row)))`, with its biases.
     """
-    gated = gelu_tanh_mul if is_gelu else silu_mul
     rows = []
     for row, experts, parts in zip(x, chosen.tolist(), shares, strict=True):
         results = [
-            linear(gated(linear(row[None], gate_up.one(expert))), down.one(expert)).float() for expert in experts
+            linear(gated(linear(row[None], gate_up.one(expert)), gate), down.one(expert)).float() for expert in experts
         ]
         rows.append((torch.cat(results) * parts[:, None]).sum(0))
     return torch.stack(rows).to(x.dtype) if rows else torch.empty_like(x)
@@ -136,6 +138,20 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     """`gelu(gate, tanh approximation) * up` for gate_up `[T, 2F]` = gate | up -> `[T, F]` (Gemma)."""
     gate, up = gate_up.float().chunk(2, -1)
     return (F.gelu(gate, approximate="tanh") * up).to(gate_up.dtype)
+
+
+def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
+    """`g * sigmoid(alpha * g) * (u + 1)` for gate_up `[T, 2F]` = gate | up -> `[T, F]`, clamped as `Gate` says."""
+    gate, up = gate_up.float().chunk(2, -1)
+    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return (gate * torch.sigmoid(alpha * gate) * (up + 1)).to(gate_up.dtype)
+
+
+def gated(gate_up: Tensor, gate: Gate) -> Tensor:
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`."""
+    if gate.kind == "clamped":
+        return clamped_mul(gate_up, gate.alpha, gate.limit)
+    return gelu_tanh_mul(gate_up) if gate.kind == "gelu_tanh" else silu_mul(gate_up)
 
 
 def write_kv(

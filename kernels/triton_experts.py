@@ -23,9 +23,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .gate import Gate
 from .launch import experts_config
 from .linear_weights import LinearWeights
-from .triton_gate import gelu_tanh_mul, silu_mul
+from .triton_gate import gated
 
 SUM_BLOCK = 1024
 
@@ -34,6 +35,7 @@ SUM_BLOCK = 1024
 def multiply_tiles(
     x_ptr: tl.tensor,  # [., depth] rows of tokens, or of sorted pairs
     weight_ptr: tl.tensor,  # [num_experts, num_outputs, depth]
+    bias_ptr: tl.tensor,  # [num_experts, num_outputs]
     out_ptr: tl.tensor,  # [num_pairs, num_outputs]
     order_ptr: tl.tensor,  # [num_pairs] int64: pair of a sorted place
     starts_ptr: tl.tensor,  # [num_experts + 1] int32
@@ -44,6 +46,7 @@ def multiply_tiles(
     depth: tl.tensor,
     NUM_CHOSEN: tl.constexpr,  # pairs of a token
     IN_ORDER: tl.constexpr,  # x has a row per token and out one per sorted place; else a sorted one, and one per pair
+    HAS_BIAS: tl.constexpr,
     BLOCK_EXPERTS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
@@ -72,6 +75,8 @@ def multiply_tiles(
             x = tl.load(x_at + begin, mask=is_inside, other=0.0)
             weight = tl.load(weight_at + begin, mask=is_inside, other=0.0)
             acc = tl.dot(x, tl.trans(weight), acc, input_precision="ieee")
+        if HAS_BIAS:
+            acc += tl.load(bias_ptr + output).to(tl.float32)[None, :]
         to = (place if IN_ORDER else pair).to(tl.int64)
         mask = is_there[:, None] & (n < num_outputs)[None, :]
         tl.store(out_ptr + to[:, None] * num_outputs + n[None, :], acc.to(out_ptr.dtype.element_ty), mask=mask)
@@ -98,13 +103,12 @@ def sum_choices(
 
 
 def mix_experts(
-    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, is_gelu: bool
+    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate
 ) -> Tensor:
     """`ops.mix_experts` on the device; nothing of it waits for the host or depends on who chose what."""
     num_tokens, hidden = x.shape
     num_chosen = chosen.shape[1]
     assert gate_up.stored is not None
-    assert down.stored is not None
     num_experts, num_inner, _ = gate_up.stored.shape
     num_pairs = num_tokens * num_chosen
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -120,20 +124,24 @@ def mix_experts(
     inner = torch.empty((num_pairs, num_inner), dtype=x.dtype, device=x.device)
     results = torch.empty((num_pairs, hidden), dtype=x.dtype, device=x.device)
 
-    def multiply(rows: Tensor, weight: Tensor, to: Tensor, *, in_order: bool) -> None:
-        multiply_tiles[(num_tiles, triton.cdiv(weight.shape[1], config.block_outputs))](
+    def multiply(rows: Tensor, weights: LinearWeights, to: Tensor, *, in_order: bool) -> None:
+        assert weights.stored is not None
+        _, num_outputs, depth = weights.stored.shape
+        multiply_tiles[(num_tiles, triton.cdiv(num_outputs, config.block_outputs))](
             rows,
-            weight,
+            weights.stored,
+            weights.stored if weights.bias is None else weights.bias,
             to,
             order,
             starts,
             tiles,
             rows.stride(0),
             num_experts,
-            weight.shape[1],
-            weight.shape[2],
+            num_outputs,
+            depth,
             NUM_CHOSEN=num_chosen,
             IN_ORDER=in_order,
+            HAS_BIAS=weights.bias is not None,
             BLOCK_EXPERTS=triton.next_power_of_2(num_experts),
             BLOCK_ROWS=config.block_rows,
             BLOCK_OUTPUTS=config.block_outputs,
@@ -143,9 +151,8 @@ def mix_experts(
             num_stages=config.num_stages,
         )
 
-    multiply(x, gate_up.stored, inner, in_order=True)
-    gated = gelu_tanh_mul(inner) if is_gelu else silu_mul(inner)
-    multiply(gated, down.stored, results, in_order=False)
+    multiply(x, gate_up, inner, in_order=True)
+    multiply(gated(inner, gate), down, results, in_order=False)
     sum_choices[(num_tokens, triton.cdiv(hidden, SUM_BLOCK))](
         results, shares, out, hidden, NUM_CHOSEN=num_chosen, COLUMNS=SUM_BLOCK, num_warps=4, enable_fp_fusion=False
     )

@@ -179,7 +179,8 @@ def expert_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.triton_experts import SUM_BLOCK, multiply_tiles, sum_choices
 
     ints = {"order_ptr": "*i64", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
-    for element, num_experts, num_chosen in (("bf16", 128, 8), ("fp16", 8, 2), ("fp32", 60, 4))[: 1 if subset else 3]:
+    shapes = (("bf16", 128, 8, False), ("bf16", 32, 4, True), ("fp16", 8, 2, False), ("fp32", 60, 4, True))
+    for element, num_experts, num_chosen, has_bias in shapes[: 1 if subset else 4]:
         itemsize = 4 if element == "fp32" else 2
         configs = {experts_config(pairs, num_experts, itemsize, deterministic=False) for pairs in (1, 1 << 20)}
         for config in sorted(configs, key=lambda config: config.block_rows):
@@ -187,6 +188,7 @@ def expert_cases(subset: bool) -> Iterator[Case]:
                 constants = {
                     "NUM_CHOSEN": num_chosen,
                     "IN_ORDER": in_order,
+                    "HAS_BIAS": has_bias,
                     "BLOCK_EXPERTS": 1 << (num_experts - 1).bit_length(),
                     "BLOCK_ROWS": config.block_rows,
                     "BLOCK_OUTPUTS": config.block_outputs,
@@ -195,7 +197,7 @@ def expert_cases(subset: bool) -> Iterator[Case]:
                 }
                 yield Case(
                     f"experts {element} {num_chosen} of {num_experts} rows{config.block_rows} "
-                    f"{'gate, up' if in_order else 'down'}",
+                    f"{'gate, up' if in_order else 'down'}{' biases' if has_bias else ''}",
                     multiply_tiles,
                     _pointers(multiply_tiles, element, ints, constants),
                     constants,
@@ -284,8 +286,10 @@ def other_cases(subset: bool) -> Iterator[Case]:
         yield replace(written, oldest=FIRST_FP8 if stored == "fp8e4nv" else 80)
     rope_types = {**fixed, "positions_ptr": "*i64"}
     yield case("rope D128", rotate, rope_types, {"HEADS": BLOCK_HEADS, "BLOCK_HALF": 64}, 4)
-    for gelu in (False,) if subset else (False, True):
-        yield case(f"gate gelu={gelu}", gate_rows, fixed, {"GELU": gelu, "COLUMNS": BLOCK}, 4)
+    clamps = {"alpha": "fp32", "limit": "fp32"}
+    for kind in ("silu",) if subset else ("silu", "gelu", "clamped"):
+        constants = {"GELU": kind == "gelu", "CLAMPED": kind == "clamped", "COLUMNS": BLOCK}
+        yield case(f"gate {kind}", gate_rows, {**fixed, **clamps}, constants, 4)
     for width in (4096,) if subset else (576, 4096, 16384):
         for residual in (True,) if subset else (False, True):
             constants = {"HAS_RESIDUAL": residual, "BLOCK": 1 << (width - 1).bit_length()}
