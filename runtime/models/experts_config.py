@@ -3,7 +3,8 @@
 Families write the same few things under names of their own; here they are said once. Knows no tensors.
 
 Sources: Switch Transformers arXiv 2101.03961; Mixtral 2401.04088; DeepSeek-V2 2405.04434 (shared experts, groups),
-DeepSeek-V3 2412.19437 (sigmoid scores, a bias that balances the choice and is no part of the shares).
+DeepSeek-V3 2412.19437 (sigmoid scores, a bias that balances the choice and is no part of the shares); gpt-oss
+2508.10925 (biases everywhere, a clamped gate, weights in MXFP4).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ...kernels import Gate
 from .json_file import Fields
 
 NUMBER_NAMES = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -21,7 +23,8 @@ Scoring = Literal["softmax", "sigmoid"]
 class ExpertNames:
     """Tensor names below `model.layers.<i>.`; `expert` has a place for the expert's number.
 
-    bias, shared: of routers with a balancing bias and of layers with shared experts.
+    bias, shared, shared_gate: of routers with a balancing bias, of shared experts, and of what weighs those.
+    stacked: of all experts together, whose weights are single tensors then; "": each expert has tensors of its own.
     """
 
     router: str = "mlp.gate"
@@ -31,6 +34,8 @@ class ExpertNames:
     up: str = "up_proj"
     down: str = "down_proj"
     shared: str = "mlp.shared_experts"
+    shared_gate: str = ""
+    stacked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class ExpertOptions:
         normalises: what an absent `norm_topk_prob` means: shares are divided by their sum.
         has_bias: a balancing bias is added to the scores before the choice.
         counts_top: of the best experts of a group that make the group's score.
+        linear_biases: router and experts add biases to what their matrices make.
+        clamps: the gate is clamped (`kernels.Gate`), with this alpha and limit where none is named; None: it is not.
     """
 
     names: ExpertNames = ExpertNames()
@@ -49,6 +56,8 @@ class ExpertOptions:
     normalises: bool = False
     has_bias: bool = False
     counts_top: int = 1
+    linear_biases: bool = False
+    clamps: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class ExpertsConfig:
         normalises: shares are divided by their sum.
         scale: factor on the shares.
         num_groups, num_chosen_groups: experts are chosen from so many of so many equal groups; 1, 1: from all.
+        gate: of every expert's MLP.
+        is_mxfp4: the checkpoint keeps the experts' matrices in 4 bits a number (`kernels/mxfp4.py`).
     """
 
     options: ExpertOptions
@@ -75,9 +86,13 @@ class ExpertsConfig:
     scale: float
     num_groups: int
     num_chosen_groups: int
+    gate: Gate
+    is_mxfp4: bool
 
     @staticmethod
-    def from_fields(fields: Fields, options: ExpertOptions, num_layers: int) -> ExpertsConfig:
+    def from_fields(
+        fields: Fields, options: ExpertOptions, num_layers: int, *, is_gelu: bool, is_mxfp4: bool
+    ) -> ExpertsConfig:
         """Raises ModelError: a number that is missing, odd, or contradicts another."""
         key = next((name for name in NUMBER_NAMES if name in fields), NUMBER_NAMES[0])
         num_experts, num_chosen = fields.integer(key), fields.integer("num_experts_per_tok")
@@ -99,13 +114,21 @@ class ExpertsConfig:
             num_experts,
             num_chosen,
             inner_size,
-            inner_size * fields.integer("n_shared_experts", 0, at_least=0),
+            fields.integer("shared_expert_intermediate_size", 0, at_least=0)
+            or inner_size * fields.integer("n_shared_experts", 0, at_least=0),
             _layers(fields, num_layers),
             fields.boolean("norm_topk_prob", options.normalises),
             fields.number("routed_scaling_factor", 1.0),
             num_groups,
             num_chosen_groups,
+            _gate(fields, options, is_gelu),
+            is_mxfp4,
         )
+
+    @property
+    def num_scored(self) -> int:
+        """Outputs of the router's matrix: a score for each expert, and one for the shared expert if it is weighed."""
+        return self.num_experts + bool(self.shared_size and self.options.names.shared_gate)
 
     def shapes(self, hidden_size: int, num_experts: int) -> list[tuple[int, int]]:
         """(Outputs, inputs) of the matrices of so many experts and of the shared one, but for the router's."""
@@ -125,3 +148,10 @@ def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
         index >= first and index not in dense and (index + 1) % step == 0 and index % every == 0
         for index in range(num_layers)
     )
+
+
+def _gate(fields: Fields, options: ExpertOptions, is_gelu: bool) -> Gate:
+    if options.clamps is None:
+        return Gate("gelu_tanh" if is_gelu else "silu")
+    alpha, limit = options.clamps
+    return Gate("clamped", fields.number("swiglu_alpha", alpha), fields.number("swiglu_limit", limit))

@@ -62,12 +62,27 @@ class Reader:
     def packed(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeight:
         return pack_linear(weight, bias, row_tile=self._row_tile, int8=self._int8)
 
-    def exact(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
-        """A matrix that is kept and computed in fp32, whatever becomes of the others."""
-        return pack_linear(self.tensor([name], [num_rows], [num_columns]).float(), row_tile=self._row_tile)
+    def exact(self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool) -> LinearWeight:
+        """As `linear`, but kept and computed in fp32, whatever becomes of the others."""
+        weight = self.tensor([f"{base}{name}.weight" for name in names], rows, [columns]).float()
+        bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []).float() if has_bias else None
+        return pack_linear(weight, bias, row_tile=self._row_tile)
 
-    def packed_each(self, weight: Tensor) -> LinearWeights:
-        return pack_linears(weight, row_tile=self._row_tile, int8=self._int8)
+    def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
+        return pack_linears(weight, bias, row_tile=self._row_tile, int8=self._int8)
+
+    def bytes(self, name: str, shape: Sequence[int]) -> Tensor:
+        """A tensor of plain bytes."""
+        return self._checkpoint.read_bytes(name, shape, device=self.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and activations."""
+        return self._checkpoint.dtype
+
+    def place(self, name: str) -> str:
+        """Where a tensor is, for messages."""
+        return self._checkpoint.place(name)
 
     def refuse_unread(self) -> None:
         """An overlooked tensor would make a model that runs and answers nonsense."""

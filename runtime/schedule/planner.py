@@ -140,15 +140,18 @@ def plan(
 
 
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
-    """(Numbers in norms, which the decoder keeps as fp32; in routers, which it rounds to nothing less; in the rest)."""
+    """(Numbers in norms and the like, kept as fp32; in routers, which are rounded to nothing less; in the rest)."""
     hidden, experts = config.hidden_size, config.experts
-    norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + 2 * config.head_dim * config.options.qk_norm
+    norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + config.num_heads * config.options.has_sinks
+    if config.options.qk_norm:
+        num_normed_heads = config.num_heads + config.num_kv_heads if config.options.whole_norms else 2
+        norms += num_normed_heads * config.head_dim
     if config.latent is not None:
         norms += config.latent.num_norms
     num_norms, num_routed = config.num_layers * norms + hidden, 0
     if experts is not None:
-        num_routed = sum(experts.has_experts) * experts.num_experts
-        num_norms += num_routed * experts.options.has_bias
+        num_routed = sum(experts.has_experts) * experts.num_scored
+        num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
     matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
     return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
 
@@ -159,8 +162,12 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     num_head_biases = config.qkv_size * config.qkv_bias
     if config.latent is not None:
         num_head_biases = config.latent.num_biases(config.num_heads)
-    num_mlps = config.num_layers - (sum(config.experts.has_experts) if config.experts is not None else 0)
+    num_mlps, experts = config.num_layers, config.experts
     biases = config.num_layers * (num_head_biases + hidden * config.o_bias)
+    if experts is not None:
+        num_mlps -= sum(experts.has_experts)
+        num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
+        biases += sum(experts.has_experts) * num_biases
     return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (2 * inner + hidden) * config.mlp_bias
 
 
@@ -170,7 +177,7 @@ def count_multiplications(config: ModelConfig) -> int:
     for index in range(config.num_layers):
         experts = config.experts_of(index)
         if experts is not None:
-            total += experts.num_experts * config.hidden_size
+            total += experts.num_scored * config.hidden_size
         num_experts = experts.num_chosen if experts is not None else 0
         total += sum(outputs * inputs for outputs, inputs in _layer_matrices(config, index, num_experts))
     return total
