@@ -5,6 +5,7 @@ from .cpu_layers import LayerStack
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
+from .linear_weights import keep_mxfp4
 from .mxfp4 import BLOCK as MXFP4_BLOCK
 from .mxfp4 import widen as widen_mxfp4
 from .ops import (
@@ -60,6 +61,7 @@ __all__ = [
     "gated",
     "gelu_tanh_mul",
     "is_quantised",
+    "keep_mxfp4",
     "latent_attention",
     "lay_out_automata",
     "linear",

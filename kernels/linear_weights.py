@@ -4,6 +4,7 @@
 
     packed   a `LinearWeight` per map      fp32 on the CPU: a row's bits do not depend on the other rows
     plain    [num_maps, N, K]              CUDA, and half types on the CPU
+    mxfp4    [num_maps, N, K / 2] bytes    experts in bf16 on CUDA; numbers of four bits, with scales (`mxfp4.py`)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .linear_weight import LinearWeight, pack_linear
+from .mxfp4 import BLOCK, widen
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,36 +25,42 @@ class LinearWeights:
 
     Attributes:
         packed: one weight per map; empty where `stored` is used.
-        stored: `[num_maps, N, K]`; None where packed.
+        stored: `[num_maps, N, K]`, or bytes with two numbers each; None where packed.
         row_tile: as in `LinearWeight`.
         bias: `[num_maps, N]` beside `stored`; None if there is none, and where packed, for there each map has its own;
             heads (`linear_heads`) have none.
+        scales: `[num_maps, N, K / 32]` uint8 where `stored` is MXFP4; else None.
     """
 
     packed: tuple[LinearWeight, ...]
     stored: Tensor | None
     row_tile: int = 0
     bias: Tensor | None = None
+    scales: Tensor | None = None
 
     @property
     def num_bytes(self) -> int:
         """Bytes of weights and biases, without what fills panels up."""
         if self.stored is not None:
-            return self.stored.nbytes + (0 if self.bias is None else self.bias.nbytes)
+            return sum(part.nbytes for part in (self.stored, self.bias, self.scales) if part is not None)
         return sum(weight.num_bytes for weight in self.packed)
 
     def one(self, index: int) -> LinearWeight:
-        """Map `index` alone; a view where plain."""
+        """Map `index` alone; a view where plain, a copy in bf16 where MXFP4."""
         if self.stored is None:
             return self.packed[index]
         matrix, bias = self.stored[index], None if self.bias is None else self.bias[index]
+        if self.scales is not None:
+            matrix = widen(matrix.view(len(matrix), -1, BLOCK // 2), self.scales[index], torch.bfloat16)
         num_outputs, num_inputs = matrix.shape
         return LinearWeight(matrix, bias, num_outputs, num_inputs, bias is not None, self.row_tile)
 
     def matrices(self) -> Tensor:
-        """`[num_maps, N, K]`: as stored where plain, a copy where packed."""
-        if self.stored is not None:
+        """`[num_maps, N, K]`: as stored where plain, else a copy."""
+        if self.stored is not None and self.scales is None:
             return self.stored
+        if self.stored is not None:
+            return torch.stack([self.one(index).stored for index in range(len(self.stored))])
         return torch.stack([weight.matrix() for weight in self.packed])
 
 
@@ -63,6 +71,14 @@ def pack_linears(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 
         maps = zip(weight, biases, strict=True)
         return LinearWeights(tuple(pack_linear(matrix.contiguous(), own, int8=int8) for matrix, own in maps), None)
     return LinearWeights((), weight.contiguous(), row_tile, bias)
+
+
+def keep_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None, *, row_tile: int = 0) -> LinearWeights:
+    """MXFP4 as it was published: blocks `[num_maps, N, K / 32, 16]`, scales `[num_maps, N, K / 32]`, both uint8.
+
+    For rows of bf16; no scale of 255.
+    """
+    return LinearWeights((), blocks.flatten(-2).contiguous(), row_tile, bias, scales.contiguous())
 
 
 def batched_linear_heads(x: Tensor, weight: Tensor, row_tile: int) -> Tensor:

@@ -1,17 +1,9 @@
 """A mixture of experts on the device: products of rows with the weights of the expert that each of them chose.
 
 The host does not know who chose what, nor may it wait to learn that: the whole step may be a captured graph. So the
-(row, expert) pairs are sorted on the device, and the work list is no list but two short arrays, from which a program
-finds its own item::
-
-    experts of pairs, sorted   0 0 0 0 0 1 3 3      starts   0 5 6 6 8     first pair of each expert, and their number
-    tiles of 4 rows            0 0 0 0│0│1│3 3      tiles    0 2 3 3 4     first tile of each expert, and their number
-
-    program 2: the largest expert whose first tile is at most 2, which has tiles: 1; pairs 5 … 5
-
-There are never more than `num_pairs // BLOCK_ROWS + min(num_pairs, num_experts)` tiles; so many programs start, and
-those beyond the last tile have nothing to do. Gate and up-projection read rows of tokens and leave them sorted; the
-projection down puts its rows back, a row for each pair, and `sum_choices` adds them up in the order of the choice.
+(row, expert) pairs are sorted on the device, and programs find their tiles by themselves (`triton_tiles.py`). Gate and
+up-projection read rows of tokens and leave them sorted; the projection down puts its rows back, a row for each pair,
+and `sum_choices` adds them up in the order of the choice.
 
 A row meets the inputs in one order, whoever else is in its tile, so its bits depend on the shape of the tile alone.
 """
@@ -24,9 +16,11 @@ import triton.language as tl
 from torch import Tensor
 
 from .gate import Gate
-from .launch import experts_config
+from .launch import experts_config, mxfp4_config
 from .linear_weights import LinearWeights
 from .triton_gate import gated
+from .triton_mxfp4 import multiply_mxfp4_tiles
+from .triton_tiles import take_tile
 
 SUM_BLOCK = 1024
 
@@ -53,14 +47,8 @@ def multiply_tiles(
     BLOCK_DEPTH: tl.constexpr,
     STAGES: tl.constexpr,
 ) -> None:
-    tile = tl.program_id(0)
-    e = tl.arange(0, BLOCK_EXPERTS)
-    ends = tl.load(tiles_ptr + 1 + e, mask=e < num_experts, other=2147483647)
-    expert = tl.sum((ends <= tile).to(tl.int32), 0)
+    expert, place, is_there = take_tile(starts_ptr, tiles_ptr, num_experts, BLOCK_EXPERTS, BLOCK_ROWS)
     if expert < num_experts:
-        first = tl.load(starts_ptr + expert) + (tile - tl.load(tiles_ptr + expert)) * BLOCK_ROWS
-        place = first + tl.arange(0, BLOCK_ROWS)
-        is_there = place < tl.load(starts_ptr + expert + 1)
         pair = tl.load(order_ptr + place, mask=is_there, other=0)
         row = pair // NUM_CHOSEN if IN_ORDER else place
         n = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
@@ -114,7 +102,11 @@ def mix_experts(
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     if not num_pairs:
         return out
-    config = experts_config(num_pairs, num_experts, x.element_size(), deterministic=gate_up.row_tile > 0)
+    deterministic = gate_up.row_tile > 0
+    if gate_up.scales is not None:
+        config = mxfp4_config(num_pairs, num_experts, deterministic=deterministic)
+    else:
+        config = experts_config(num_pairs, num_experts, x.element_size(), deterministic=deterministic)
     experts, order = torch.sort(chosen.flatten(), stable=True)
     starts = torch.searchsorted(experts, torch.arange(num_experts + 1, device=x.device), out_int32=True)
     tiles = torch.zeros_like(starts)
@@ -126,10 +118,12 @@ def mix_experts(
 
     def multiply(rows: Tensor, weights: LinearWeights, to: Tensor, *, in_order: bool) -> None:
         assert weights.stored is not None
-        _, num_outputs, depth = weights.stored.shape
-        multiply_tiles[(num_tiles, triton.cdiv(num_outputs, config.block_outputs))](
+        num_outputs = weights.stored.shape[1]
+        stored = [each for each in (weights.stored, weights.scales) if each is not None]
+        kernel = multiply_tiles if weights.scales is None else multiply_mxfp4_tiles
+        kernel[(num_tiles, triton.cdiv(num_outputs, config.block_outputs))](
             rows,
-            weights.stored,
+            *stored,
             weights.stored if weights.bias is None else weights.bias,
             to,
             order,
@@ -138,7 +132,7 @@ def mix_experts(
             rows.stride(0),
             num_experts,
             num_outputs,
-            depth,
+            rows.shape[1],
             NUM_CHOSEN=num_chosen,
             IN_ORDER=in_order,
             HAS_BIAS=weights.bias is not None,

@@ -213,6 +213,39 @@ def expert_cases(subset: bool) -> Iterator[Case]:
         yield Case(f"experts {element} sum of {num_chosen}", sum_choices, types, constants)
 
 
+def mxfp4_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import mxfp4_config
+    from phloem.kernels.triton_mxfp4 import multiply_mxfp4_tiles
+
+    fixed = {"order_ptr": "*i64", "starts_ptr": "*i32", "tiles_ptr": "*i32", "weight_ptr": "*u8", "scales_ptr": "*u8"}
+    for num_experts in (32,) if subset else (32, 128):
+        for num_pairs in (1,) if subset else (1, 1 << 20):
+            config = mxfp4_config(num_pairs, num_experts, deterministic=False)
+            for in_order in (True,) if subset else (True, False):
+                constants = {
+                    "NUM_CHOSEN": 4,
+                    "IN_ORDER": in_order,
+                    "HAS_BIAS": True,
+                    "BLOCK_EXPERTS": num_experts,
+                    "BLOCK_ROWS": config.block_rows,
+                    "BLOCK_OUTPUTS": config.block_outputs,
+                    "BLOCK_DEPTH": config.block_depth,
+                    "STAGES": config.num_stages,
+                }
+                yield Case(
+                    f"experts mxfp4 4 of {num_experts} rows{config.block_rows} {'gate, up' if in_order else 'down'}",
+                    multiply_mxfp4_tiles,
+                    _pointers(multiply_mxfp4_tiles, "bf16", fixed, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_outputs, config.block_depth // 2, 1),
+                    frozenset({"num_experts"}),
+                    tiles=1,
+                    streamed="weights",
+                )
+
+
 def linear_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import linear_config, most_registers
     from phloem.kernels.triton_linear import FOLD_BLOCK, fold_splits, multiply_rows
@@ -388,9 +421,8 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
 
 
 def all_cases(subset: bool) -> list[Case]:
-    return list(
-        chain(*(cases(subset) for cases in (attention_cases, latent_cases, expert_cases, linear_cases, other_cases)))
-    )
+    groups = (attention_cases, latent_cases, expert_cases, mxfp4_cases, linear_cases, other_cases)
+    return list(chain(*(cases(subset) for cases in groups)))
 
 
 def check_one(subset: bool, index: int, arch: int) -> tuple[str, list[str]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ModelError
-from ...kernels import LinearWeight, LinearWeights, pack_linear, pack_linears
+from ...kernels import LinearWeight, LinearWeights, keep_mxfp4, pack_linear, pack_linears
 from .config import ModelConfig
 from .weights import Checkpoint
 
@@ -79,6 +79,14 @@ class Reader:
     def dtype(self) -> torch.dtype:
         """Of weights and activations."""
         return self._checkpoint.dtype
+
+    @property
+    def keeps_mxfp4(self) -> bool:
+        """Whether weights in four bits stay so: the GPU's kernel takes rows of bf16, the CPU has none."""
+        return self.device.type == "cuda" and self.dtype is torch.bfloat16
+
+    def kept_mxfp4(self, blocks: Tensor, scales: Tensor, bias: Tensor | None) -> LinearWeights:
+        return keep_mxfp4(blocks, scales, bias, row_tile=self._row_tile)
 
     def place(self, name: str) -> str:
         """Where a tensor is, for messages."""

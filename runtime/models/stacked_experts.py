@@ -39,24 +39,29 @@ def _read(
     reader: Reader, name: str, experts: ExpertsConfig, num_outputs: int, num_inputs: int, order: Tensor | None
 ) -> LinearWeights:
     """One of the two, its outputs in `order`."""
-    num_experts = experts.num_experts
-    read = _read_mxfp4 if experts.is_mxfp4 else _read_plain
-    weight = read(reader, name, num_experts, num_outputs, num_inputs)
-    bias = None
+    num_experts, bias = experts.num_experts, None
     if experts.options.linear_biases:
-        bias = reader.tensor([f"{name}_bias"], [num_experts], [num_outputs])
-    if order is not None:
-        weight, bias = weight[:, order], None if bias is None else bias[:, order]
-    return reader.packed_each(weight, bias)
+        bias = _ordered(reader.tensor([f"{name}_bias"], [num_experts], [num_outputs]), order)
+    if not experts.is_mxfp4:
+        weight = reader.tensor([name], [num_experts], [num_inputs, num_outputs]).transpose(1, 2)
+        return reader.packed_each(_ordered(weight, order), bias)
+    blocks, scales = (_ordered(part, order) for part in _read_mxfp4(reader, name, num_experts, num_outputs, num_inputs))
+    if reader.keeps_mxfp4:
+        return reader.kept_mxfp4(blocks, scales, bias)
+    wide = torch.empty((num_experts, num_outputs, num_inputs), dtype=reader.dtype, device=reader.device)
+    for expert in range(num_experts):  # one by one: on the way each number takes more than it will
+        wide[expert] = widen_mxfp4(blocks[expert], scales[expert], reader.dtype)
+    return reader.packed_each(wide, bias)
 
 
-def _read_plain(reader: Reader, name: str, num_experts: int, num_outputs: int, num_inputs: int) -> Tensor:
-    """`[E, outputs, inputs]`."""
-    return reader.tensor([name], [num_experts], [num_inputs, num_outputs]).transpose(1, 2)
+def _ordered(stack: Tensor, order: Tensor | None) -> Tensor:
+    return stack if order is None else stack[:, order]
 
 
-def _read_mxfp4(reader: Reader, name: str, num_experts: int, num_outputs: int, num_inputs: int) -> Tensor:
-    """`[E, outputs, inputs]`, widened expert by expert."""
+def _read_mxfp4(
+    reader: Reader, name: str, num_experts: int, num_outputs: int, num_inputs: int
+) -> tuple[Tensor, Tensor]:
+    """Blocks and scales, as they are published."""
     if num_inputs % MXFP4_BLOCK:
         raise ModelError(
             f"{reader.place(name)}: {num_inputs} inputs are no multiple of {MXFP4_BLOCK}, as MXFP4 has them"
@@ -66,7 +71,4 @@ def _read_mxfp4(reader: Reader, name: str, num_experts: int, num_outputs: int, n
     scales = reader.bytes(f"{name}_scales", shape)
     if (scales == 255).any():
         raise ModelError(f"{reader.place(f'{name}_scales')}: has a scale of 255, which is no number; download it again")
-    weight = torch.empty((num_experts, num_outputs, num_inputs), dtype=reader.dtype, device=reader.device)
-    for expert in range(num_experts):
-        weight[expert] = widen_mxfp4(blocks[expert], scales[expert], reader.dtype)
-    return weight
+    return blocks, scales

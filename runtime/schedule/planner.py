@@ -90,8 +90,9 @@ def plan(
 
     quantise: "int8" counts weights as the engine's setting of that name keeps them, with a scale per output. Types
     default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
-    (`kernels.linear_weight`); context_lens to powers of two up to the model's own context; prefix_len is the
-    prefix that requests are assumed to share (0: none). A model that does not fit gives a plan with 0 blocks.
+    (`kernels.linear_weight`), and those in MXFP4 become such, which beside bf16 on a GPU stay in four bits;
+    context_lens to powers of two up to the model's own context; prefix_len is the prefix that requests are assumed to
+    share (0: none). A model that does not fit gives a plan with 0 blocks.
 
     Raises:
         ConfigError: not exactly one of the two sizes, a size or length below 1, or a KV type that does not fit.
@@ -118,6 +119,8 @@ def plan(
     is_short = (on_cpu or quantise == "int8") and torch.bfloat16 in (config.dtype, weight_dtype)
     weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
     weight_bytes += matrix_bytes + num_biases * weight_dtype.itemsize
+    if not on_cpu and quantise == "none" and weight_dtype is torch.bfloat16:
+        weight_bytes -= _bytes_saved_by_mxfp4(config)
     if device_memory_bytes is not None:
         pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * GPU_POOL_SHARE)
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
@@ -169,6 +172,16 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
         biases += sum(experts.has_experts) * num_biases
     return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (2 * inner + hidden) * config.mlp_bias
+
+
+def _bytes_saved_by_mxfp4(config: ModelConfig) -> int:
+    """Of the experts' matrices in bf16, where they stay in four bits and a scale for 32 numbers."""
+    experts = config.experts
+    if experts is None or not experts.is_mxfp4:
+        return 0
+    shapes = experts.shapes(config.hidden_size, experts.num_experts)
+    num_numbers = sum(experts.has_experts) * sum(outputs * inputs for outputs, inputs in shapes)
+    return 2 * num_numbers - num_numbers // 2 - num_numbers // 32
 
 
 def count_multiplications(config: ModelConfig) -> int:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from phloem.kernels import Gate, LinearWeights, mix_experts, pack_linears, reference
+from phloem.kernels import Gate, LinearWeights, keep_mxfp4, mix_experts, pack_linears, reference, widen_mxfp4
 
 SILU, GELU, CLAMPED = Gate(), Gate("gelu_tanh"), Gate("clamped", alpha=1.702, limit=0.7)
 Shape = tuple[int, int, int, int, int, Gate, bool]
@@ -79,6 +79,20 @@ class Problem:
         if self.down_bias is not None:
             results = results + self.down_bias.double()[:, None]
         return torch.einsum("etc,te->tc", results, share)
+
+    def in_four_bits(self) -> tuple[Problem, tuple[LinearWeights, LinearWeights]]:
+        """The problem with random weights in MXFP4, and these as a GPU keeps them."""
+
+        def drawn(stack: Tensor, bias: Tensor | None) -> tuple[Tensor, LinearWeights]:
+            num_experts, num_outputs, num_inputs = stack.shape
+            shape = (num_experts, num_outputs, num_inputs // 32)
+            blocks = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8)
+            scales = torch.randint(120, 126, shape, dtype=torch.uint8)
+            return widen_mxfp4(blocks, scales, torch.bfloat16), keep_mxfp4(blocks, scales, bias)
+
+        gate_up, kept_gate_up = drawn(self.gate_up, self.gate_up_bias)
+        down, kept_down = drawn(self.down, self.down_bias)
+        return replace(self, gate_up=gate_up, down=down), (kept_gate_up, kept_down)
 
     def run(self, op: Any, weights: Any, rows: slice = slice(None)) -> Tensor:
         x, chosen, shares = (each[rows] for each in (self.x, self.chosen, self.shares))
@@ -151,3 +165,44 @@ def test_rows_of_a_view_are_read_where_they_lie(device: torch.device) -> None:
     wide[:, 30:70] = problem.x
     found = replace(problem, x=wide.to(device)[:, 30:70]).run_triton(device)
     assert torch.equal(found, problem.run_triton(device))
+
+
+FOUR_BITS: dict[str, Shape] = {
+    "gpt-oss": (11, 8, 4, 96, 64, CLAMPED, True),
+    "a row": (1, 5, 3, 64, 32, CLAMPED, True),
+    "many rows": (150, 3, 2, 160, 96, CLAMPED, True),
+    "more depth than a tile": (3, 4, 2, 288, 160, SILU, False),
+}
+
+
+@pytest.mark.parametrize("row_tile", [0, 256], ids=["fast", "deterministic"])
+@pytest.mark.parametrize("shape", FOUR_BITS.values(), ids=FOUR_BITS)
+def test_triton_reads_four_bits_as_the_numbers_that_they_are(
+    shape: Shape, row_tile: int, device: torch.device, bfloat16: torch.dtype
+) -> None:
+    """Against the kernel for plain weights of the same numbers: only the order of a row's sums may differ."""
+    from phloem.kernels import triton_experts
+
+    problem, kept = Problem.random(shape, bfloat16).in_four_bits()
+    weights = [replace(each, row_tile=row_tile, **_on(device, each)) for each in kept]
+    inputs = (each.to(device) for each in (problem.x, problem.chosen, problem.shares))
+    found = triton_experts.mix_experts(*inputs, *weights, gate=problem.gate).cpu()
+    exact = problem.exact()
+    scale = float(exact.abs().max())
+    torch.testing.assert_close(found.double(), exact, atol=2e-2 * scale, rtol=2e-2)
+    plain = problem.run_triton(device, row_tile)
+    assert float((found.float() - plain.float()).abs().max()) <= 2**-7 * scale
+
+
+def _on(device: torch.device, weights: LinearWeights) -> dict[str, Tensor | None]:
+    parts = {"stored": weights.stored, "bias": weights.bias, "scales": weights.scales}
+    return {name: None if part is None else part.to(device) for name, part in parts.items()}
+
+
+def test_the_op_and_its_twin_read_four_bits_too() -> None:
+    problem, kept = Problem.random((11, 5, 2, 64, 32, CLAMPED, True), torch.bfloat16).in_four_bits()
+    for op in (mix_experts, reference.mix_experts):
+        assert torch.equal(problem.run(op, kept), problem.run(op, problem.weights()))
+    matrices = kept[0].matrices()
+    assert torch.equal(matrices, problem.gate_up)
+    assert kept[0].num_bytes == problem.gate_up.numel() * 17 // 32 + 2 * matrices[..., 0].numel()

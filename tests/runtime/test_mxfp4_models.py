@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder, ModelConfig
+from phloem.runtime.models.reader import Reader
 from phloem.runtime.schedule.planner import plan
 
 from .schedule.test_planner import config_only
@@ -73,6 +74,19 @@ def test_what_names_no_type_is_bfloat16(published: Oracle) -> None:
             assert capacity.weight_bytes == decoder.num_weight_bytes
 
 
+def test_kept_in_four_bits_it_computes_what_it_does_widened(published: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a GPU keeps it, here with weights that are widened for every product: the same bits."""
+    token_ids, bf16 = random_ids(20), torch.bfloat16
+    decoder = Decoder.from_folder(published.folder)
+    expected = PagedRun(decoder).extend({0: token_ids})
+    monkeypatch.setattr(Reader, "keeps_mxfp4", True)
+    kept = Decoder.from_folder(published.folder)
+    on_gpu = plan(kept.config, pool_bytes=1 << 20, weight_dtype=bf16).weight_bytes
+    assert kept.num_weight_bytes == on_gpu - 2 * 3 * 6 * 64  # the CPU has routers in two bytes where that is exact
+    assert kept.num_weight_bytes < 0.6 * decoder.num_weight_bytes
+    assert torch.equal(PagedRun(kept).extend({0: token_ids}), expected)
+
+
 def _without(name: str) -> Callable[[dict[str, torch.Tensor]], object]:
     return lambda tensors: tensors.pop(name)
 
@@ -129,10 +143,16 @@ SIZES = {
 
 
 @pytest.mark.parametrize(
-    ("num_layers", "num_experts", "billions"), [(24, 32, 20.91), (36, 128, 116.83)], ids=["20b", "120b"]
+    ("num_layers", "num_experts", "billions", "gibibytes"),
+    [(24, 32, 20.91, 12.8), (36, 128, 116.83, 60.8)],
+    ids=["20b", "120b"],
 )
-def test_parameters_are_the_model_cards(tmp_path: Path, num_layers: int, num_experts: int, billions: float) -> None:
+def test_parameters_and_bytes_are_the_model_cards(
+    tmp_path: Path, num_layers: int, num_experts: int, billions: float, gibibytes: float
+) -> None:
     config = config_only(tmp_path, **SIZES, num_hidden_layers=num_layers, num_local_experts=num_experts)
     capacity = plan(config, device_memory_bytes=80 << 30)
     assert round(capacity.num_parameters / 1e9, 2) == billions
+    assert round(capacity.weight_bytes / 2**30, 1) == gibibytes
+    assert plan(config, device_memory_bytes=80 << 30, on_cpu=True).weight_bytes > 1.99 * capacity.num_parameters
     assert capacity.kv_bytes_per_token == 2 * num_layers * 8 * 64 * 2
