@@ -22,12 +22,12 @@ from .test_models import CASES, Oracle, PagedRun, random_ids, save_random_model
 PROJECTIONS = ("gate_up_proj", "down_proj")
 
 
-def publish(folder: Path) -> Any:
+def publish(folder: Path, **changes: Any) -> Any:
     """A random checkpoint whose experts are random nibbles, and transformers' model of the same numbers."""
     from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
     class_name, options = CASES["gpt-oss"]
-    model = save_random_model(folder, class_name, options)
+    model = save_random_model(folder, class_name, {**options, **changes})
     tensors = load_file(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(5)
     for index, layer in enumerate(model.model.layers):
