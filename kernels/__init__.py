@@ -10,6 +10,7 @@ from .mxfp4 import BLOCK as MXFP4_BLOCK
 from .mxfp4 import widen as widen_mxfp4
 from .ops import (
     AttentionPlan,
+    ExpertChoice,
     Gate,
     LinearWeight,
     LinearWeights,
@@ -19,6 +20,7 @@ from .ops import (
     advance_states,
     apply_rope,
     attention,
+    choose_experts,
     clamped_mul,
     gated,
     gelu_tanh_mul,
@@ -44,6 +46,7 @@ __all__ = [
     "MXFP4_BLOCK",
     "AttentionPlan",
     "Automata",
+    "ExpertChoice",
     "FixedBuffer",
     "Gate",
     "LayerStack",
@@ -57,6 +60,7 @@ __all__ = [
     "apply_rope",
     "attention",
     "bytes_per_head",
+    "choose_experts",
     "clamped_mul",
     "gated",
     "gelu_tanh_mul",

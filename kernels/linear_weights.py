@@ -39,6 +39,10 @@ class LinearWeights:
     scales: Tensor | None = None
 
     @property
+    def num_maps(self) -> int:
+        return len(self.packed) if self.stored is None else len(self.stored)
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of weights and biases, without what fills panels up."""
         if self.stored is not None:

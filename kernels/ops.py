@@ -19,6 +19,7 @@ from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
 from .cpu_linear_int8 import cpu_linear_int8
+from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
 from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
@@ -29,6 +30,7 @@ from .work_list import AttentionPlan, plan_attention
 
 __all__ = [
     "AttentionPlan",
+    "ExpertChoice",
     "Gate",
     "LinearWeight",
     "LinearWeights",
@@ -38,6 +40,7 @@ __all__ = [
     "advance_states",
     "apply_rope",
     "attention",
+    "choose_experts",
     "clamped_mul",
     "gated",
     "gelu_tanh_mul",
@@ -51,6 +54,7 @@ __all__ = [
     "plan_attention",
     "rms_norm",
     "sample",
+    "sigmoid",
     "silu_mul",
     "write_kv",
     "write_latents",
@@ -97,21 +101,42 @@ def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
     return torch.stack([linear(x[:, head], packed) for head, packed in enumerate(weight.packed)], dim=1)
 
 
+def choose_experts(
+    logits: Tensor, bias: Tensor | None, choice: ExpertChoice, slots: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The experts of each row, best first, and their shares: logits `[T, E]` fp32 -> `[T, k]`, `[T, k]` fp32.
+
+    The choice is int64 on the CPU and int32 on a GPU. bias `[E]`, slots `[T]` int64: see `reference.choose_experts`.
+    """
+    if logits.is_cuda:
+        from . import triton_route
+
+        return triton_route.choose_experts(logits, bias, choice, slots)
+    return reference.choose_experts(logits, bias, choice, slots)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """Of each number by itself, to the last bit."""
+    return torch.sigmoid(x) if x.is_cuda else reference.sigmoid(x)
+
+
 def mix_experts(
     x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate = SILU
 ) -> Tensor:
     """The sum of each row's chosen experts, each times its share: x `[T, C]` -> `[T, C]`.
 
-    chosen `[T, k]` int64 and shares `[T, k]` fp32; an expert is `down(gated(gate_up(row)))`, with its biases.
-    Bits as in `linear`.
+    chosen `[T, k]` and shares `[T, k]` fp32, as `choose_experts` has them; an expert is `down(gated(gate_up(row)))`,
+    with its biases. Bits as in `linear`. What is made of a row that chose none is undefined.
     """
     if x.is_cuda:
         from . import triton_experts
 
         return triton_experts.mix_experts(x, chosen, shares, gate_up, down, gate=gate)
-    return mix_by_expert(
-        x, chosen, shares, lambda expert, rows: linear(gated(linear(rows, gate_up.one(expert)), gate), down.one(expert))
-    )
+
+    def run(expert: int, rows: Tensor) -> Tensor:
+        return linear(gated(linear(rows, gate_up.one(expert)), gate), down.one(expert))
+
+    return mix_by_expert(x, chosen, shares, gate_up.num_maps, run)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -14,12 +14,14 @@ Conventions shared by all paths:
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .automata import Automata
+from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
 from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
@@ -34,6 +36,7 @@ __all__ = [
     "apply_rope",
     "attention",
     "attention_in",
+    "choose_experts",
     "clamped_mul",
     "gated",
     "gather_kv",
@@ -45,6 +48,7 @@ __all__ = [
     "mix_experts",
     "rms_norm",
     "sample",
+    "sigmoid",
     "silu_mul",
     "write_kv",
     "write_latents",
@@ -84,15 +88,53 @@ def mix_experts(
 ) -> Tensor:
     """The sum of each row's chosen experts, each times its share: x `[T, C]` -> `[T, C]`, rounded once at the end.
 
-    chosen `[T, k]` int64, shares `[T, k]` fp32; expert e is `down[e](gated(gate_up[e](row)))`, with its biases.
+    chosen `[T, k]` int64, shares `[T, k]` fp32; expert e is `down[e](gated(gate_up[e](row)))`, with its biases; the
+    sum of a row that chose E, which is none, is undefined: here zero.
     """
-    rows = []
-    for row, experts, parts in zip(x, chosen.tolist(), shares, strict=True):
-        results = [
-            linear(gated(linear(row[None], gate_up.one(expert)), gate), down.one(expert)).float() for expert in experts
-        ]
-        rows.append((torch.cat(results) * parts[:, None]).sum(0))
-    return torch.stack(rows).to(x.dtype) if rows else torch.empty_like(x)
+    total = torch.zeros(x.shape)
+    for row, (experts, parts) in enumerate(zip(chosen.tolist(), shares, strict=True)):
+        for expert, part in zip(experts, parts, strict=True):
+            if expert < gate_up.num_maps:
+                inner = gated(linear(x[row : row + 1], gate_up.one(expert)), gate)
+                total[row] += linear(inner, down.one(expert))[0].float() * part
+    return total.to(x.dtype)
+
+
+def choose_experts(
+    logits: Tensor, bias: Tensor | None, choice: ExpertChoice, slots: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The experts of each row, best first, equal ones by number, and their shares: `[T, k]` int64, `[T, k]` fp32.
+
+    logits `[T, E]` fp32; bias `[E]` fp32, added to the scores for the choice alone. slots `[T]` int64: rows without one
+    (below 0) choose E, which is none. A row's bits do not depend on the others.
+    """
+    is_softmax = choice.scoring == "softmax"
+    scores = torch.softmax(logits, -1) if is_softmax else sigmoid(logits)
+    wanted = scores if bias is None else scores + bias
+    if choice.num_chosen_groups < choice.num_groups:
+        groups = wanted.view(len(logits), choice.num_groups, -1)
+        best = reduce(torch.add, groups.sort(dim=-1, descending=True).values[..., : choice.counts_top].unbind(-1))
+        is_out = torch.ones_like(best, dtype=torch.bool)
+        is_out.scatter_(1, _first(best, choice.num_chosen_groups), False)
+        wanted = groups.masked_fill(is_out[:, :, None], float("-inf")).flatten(1)
+    chosen = _first(wanted, choice.num_chosen)
+    shares = scores.gather(1, chosen)
+    if choice.normalises:  # a sum in one order, whatever the number of rows
+        total = reduce(torch.add, shares.unbind(1))
+        shares = shares / (total if is_softmax else total + 1e-20)[:, None]
+    if slots is not None:
+        chosen = chosen.masked_fill(slots[:, None] < 0, logits.shape[1])
+    return chosen, shares * choice.scale if choice.scale != 1.0 else shares
+
+
+def _first(values: Tensor, count: int) -> Tensor:
+    """The places of the largest values of each row, equal ones from left to right, which topk does not promise."""
+    return values.sort(dim=-1, descending=True, stable=True).indices[:, :count]
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """torch's own takes other instructions for the last numbers of a tensor on the CPU, with other last bits."""
+    return torch.softmax(torch.stack([x, torch.zeros_like(x)], -1), -1)[..., 0]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -20,6 +20,7 @@ from .launch import experts_config, mxfp4_config
 from .linear_weights import LinearWeights
 from .triton_gate import gated
 from .triton_mxfp4 import multiply_mxfp4_tiles
+from .triton_route import sorted_pairs
 from .triton_tiles import take_tile
 
 SUM_BLOCK = 1024
@@ -31,7 +32,7 @@ def multiply_tiles(
     weight_ptr: tl.tensor,  # [num_experts, num_outputs, depth]
     bias_ptr: tl.tensor,  # [num_experts, num_outputs]
     out_ptr: tl.tensor,  # [num_pairs, num_outputs]
-    order_ptr: tl.tensor,  # [num_pairs] int64: pair of a sorted place
+    order_ptr: tl.tensor,  # [num_pairs] int32: pair of a sorted place
     starts_ptr: tl.tensor,  # [num_experts + 1] int32
     tiles_ptr: tl.tensor,  # [num_experts + 1] int32
     x_stride: tl.tensor,
@@ -107,11 +108,7 @@ def mix_experts(
         config = mxfp4_config(num_pairs, num_experts, deterministic=deterministic)
     else:
         config = experts_config(num_pairs, num_experts, x.element_size(), deterministic=deterministic)
-    experts, order = torch.sort(chosen.flatten(), stable=True)
-    starts = torch.searchsorted(experts, torch.arange(num_experts + 1, device=x.device), out_int32=True)
-    tiles = torch.zeros_like(starts)
-    counts = starts[1:] - starts[:-1]
-    torch.cumsum((counts + config.block_rows - 1) // config.block_rows, 0, out=tiles[1:])
+    order, starts, tiles = sorted_pairs(chosen, num_experts, config.block_rows)
     num_tiles = num_pairs // config.block_rows + min(num_pairs, num_experts)
     inner = torch.empty((num_pairs, num_inner), dtype=x.dtype, device=x.device)
     results = torch.empty((num_pairs, hidden), dtype=x.dtype, device=x.device)

@@ -20,7 +20,7 @@ def multiply_mxfp4_tiles(
     scales_ptr: tl.tensor,  # [num_experts, num_outputs, depth / 32] uint8
     bias_ptr: tl.tensor,  # [num_experts, num_outputs]
     out_ptr: tl.tensor,  # [num_pairs, num_outputs]
-    order_ptr: tl.tensor,  # [num_pairs] int64: pair of a sorted place
+    order_ptr: tl.tensor,  # [num_pairs] int32: pair of a sorted place
     starts_ptr: tl.tensor,  # [num_experts + 1] int32
     tiles_ptr: tl.tensor,  # [num_experts + 1] int32
     x_stride: tl.tensor,

@@ -178,7 +178,7 @@ def expert_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import experts_config
     from phloem.kernels.triton_experts import SUM_BLOCK, multiply_tiles, sum_choices
 
-    ints = {"order_ptr": "*i64", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
+    ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
     shapes = (("bf16", 128, 8, False), ("bf16", 32, 4, True), ("fp16", 8, 2, False), ("fp32", 60, 4, True))
     for element, num_experts, num_chosen, has_bias in shapes[: 1 if subset else 4]:
         itemsize = 4 if element == "fp32" else 2
@@ -213,11 +213,40 @@ def expert_cases(subset: bool) -> Iterator[Case]:
         yield Case(f"experts {element} sum of {num_chosen}", sum_choices, types, constants)
 
 
+def route_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.triton_route import BLOCK_PAIRS, choose_rows, choosing_warps, sort_pairs
+
+    shapes = ((128, 8, 1, 1, 1, True), (32, 4, 1, 1, 1, True), (160, 6, 8, 3, 1, True), (256, 8, 8, 4, 2, False))
+    for num_experts, num_chosen, num_groups, num_chosen_groups, counts_top, is_softmax in shapes[: 1 if subset else 4]:
+        block = 1 << (num_experts - 1).bit_length()
+        constants: dict[str, Any] = {
+            "NUM_EXPERTS": num_experts,
+            "NUM_CHOSEN": num_chosen,
+            "NUM_GROUPS": num_groups,
+            "NUM_CHOSEN_GROUPS": num_chosen_groups,
+            "COUNTS_TOP": counts_top,
+            "IS_SOFTMAX": is_softmax,
+            "NORMALISES": True,
+            "HAS_BIAS": not is_softmax,
+            "HAS_SLOTS": True,
+            "BLOCK": block,
+            "BLOCK_GROUPS": num_groups,
+            "BLOCK_CHOSEN": 1 << (num_chosen - 1).bit_length(),
+        }
+        types = {"slots_ptr": "*i64", "chosen_ptr": "*i32", "scale": "fp32"}
+        name = f"route {num_chosen} of {num_experts}"
+        yield Case(
+            name, choose_rows, _pointers(choose_rows, "fp32", types, constants), constants, choosing_warps(block)
+        )
+        constants = {"NUM_EXPERTS": num_experts, "BLOCK_ROWS": 16, "BLOCK_EXPERTS": block, "BLOCK": BLOCK_PAIRS}
+        yield Case(f"{name} sorted", sort_pairs, _pointers(sort_pairs, "i32", {}, constants), constants)
+
+
 def mxfp4_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import mxfp4_config
     from phloem.kernels.triton_mxfp4 import multiply_mxfp4_tiles
 
-    fixed = {"order_ptr": "*i64", "starts_ptr": "*i32", "tiles_ptr": "*i32", "weight_ptr": "*u8", "scales_ptr": "*u8"}
+    fixed = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32", "weight_ptr": "*u8", "scales_ptr": "*u8"}
     for num_experts in (32,) if subset else (32, 128):
         for num_pairs in (1,) if subset else (1, 1 << 20):
             config = mxfp4_config(num_pairs, num_experts, deterministic=False)
@@ -421,7 +450,7 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
 
 
 def all_cases(subset: bool) -> list[Case]:
-    groups = (attention_cases, latent_cases, expert_cases, mxfp4_cases, linear_cases, other_cases)
+    groups = (attention_cases, latent_cases, expert_cases, route_cases, mxfp4_cases, linear_cases, other_cases)
     return list(chain(*(cases(subset) for cases in groups)))
 
 

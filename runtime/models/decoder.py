@@ -193,7 +193,8 @@ class Decoder:
             if scale != 1.0:
                 x = x * scale
             normed, residual = ops.add_rms_norm(x, residual, weights.mlp_norm, eps)
-            x = self._mlp(normed, weights)
+            # whoever wants the logits of all tokens may have filled the step up with some that are none
+            x = self._mlp(normed, weights, slots if logits_rows is None else None)
             if weights.post_mlp_norm is not None:
                 x = ops.rms_norm(x, weights.post_mlp_norm, eps)
             if scale != 1.0:
@@ -262,10 +263,10 @@ class Decoder:
             v_scales=kv_cache.value_scales[index],
         ).flatten(1)
 
-    def _mlp(self, normed: Tensor, weights: LayerWeights) -> Tensor:
+    def _mlp(self, normed: Tensor, weights: LayerWeights, slots: Tensor | None) -> Tensor:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         if weights.experts is not None and self.config.experts is not None:
-            return mixture(normed, weights.experts, self.config.experts)
+            return mixture(normed, weights.experts, self.config.experts, slots)
         assert weights.gate_up is not None
         assert weights.down is not None
         return ops.linear(self._gated(ops.linear(normed, weights.gate_up)), weights.down)

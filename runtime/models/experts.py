@@ -17,9 +17,7 @@ chose.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
-import torch
 from torch import Tensor
 
 from ...kernels import LinearWeight, LinearWeights, ops
@@ -76,41 +74,15 @@ def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Linea
     return reader.packed_each(stacked), reader.packed_each(gathered)
 
 
-def choose_experts(logits: Tensor, bias: Tensor | None, experts: ExpertsConfig) -> tuple[Tensor, Tensor]:
-    """The experts of each row, best first, and their shares: logits `[T, E]` fp32 -> `[T, k]` int64, `[T, k]` fp32."""
-    is_softmax = experts.options.scoring == "softmax"
-    scores = torch.softmax(logits, -1) if is_softmax else _sigmoid(logits)
-    wanted = scores if bias is None else scores + bias
-    if experts.num_chosen_groups < experts.num_groups:
-        groups = wanted.view(len(logits), experts.num_groups, -1)
-        best = groups.topk(experts.options.counts_top, dim=-1).values.sum(-1)
-        is_out = torch.ones_like(best, dtype=torch.bool)
-        is_out.scatter_(1, best.topk(experts.num_chosen_groups, dim=-1).indices, False)
-        wanted = groups.masked_fill(is_out[:, :, None], float("-inf")).flatten(1)
-    chosen = wanted.topk(experts.num_chosen, dim=-1).indices
-    shares = scores.gather(1, chosen)
-    if experts.normalises:  # a sum in one order, whatever the number of rows
-        total = reduce(torch.add, shares.unbind(1))
-        shares = shares / (total if is_softmax else total + 1e-20)[:, None]
-    return chosen, shares * experts.scale if experts.scale != 1.0 else shares
-
-
-def mixture(normed: Tensor, weights: ExpertsWeights, experts: ExpertsConfig) -> Tensor:
-    """What the mixture makes of hidden states `[T, C]`."""
+def mixture(normed: Tensor, weights: ExpertsWeights, experts: ExpertsConfig, slots: Tensor | None) -> Tensor:
+    """What the mixture makes of hidden states `[T, C]`; slots `[T]` int64: rows below 0 only fill a step up."""
     logits = ops.linear(normed.float(), weights.router)
-    chosen, shares = choose_experts(logits[:, : experts.num_experts], weights.bias, experts)
+    chosen, shares = ops.choose_experts(logits[:, : experts.num_experts], weights.bias, experts.choice, slots)
     mixed = ops.mix_experts(normed, chosen, shares, weights.gate_up, weights.down, gate=experts.gate)
     if weights.shared_gate_up is None or weights.shared_down is None:
         return mixed
     gated = ops.gated(ops.linear(normed, weights.shared_gate_up), experts.gate)
     shared = ops.linear(gated, weights.shared_down)
     if experts.num_scored > experts.num_experts:
-        shared = shared * _sigmoid(logits[:, experts.num_experts :]).to(shared.dtype)
+        shared = shared * ops.sigmoid(logits[:, experts.num_experts :]).to(shared.dtype)
     return mixed + shared
-
-
-def _sigmoid(x: Tensor) -> Tensor:
-    """torch's own takes other instructions for the last numbers of a tensor on the CPU, with other last bits."""
-    if x.is_cuda:
-        return torch.sigmoid(x)
-    return torch.softmax(torch.stack([x, torch.zeros_like(x)], -1), -1)[..., 0]

@@ -2,21 +2,19 @@
 
 Families write the same few things under names of their own; here they are said once. Knows no tensors.
 
-Sources: Switch Transformers arXiv 2101.03961; Mixtral 2401.04088; DeepSeek-V2 2405.04434 (shared experts, groups),
-DeepSeek-V3 2412.19437 (sigmoid scores, a bias that balances the choice and is no part of the shares); gpt-oss
-2508.10925 (biases everywhere, a clamped gate, weights in MXFP4).
+Sources: those of `kernels/expert_choice.py`; shared experts DeepSeek-V2 2405.04434; gpt-oss 2508.10925 (biases
+everywhere, a clamped gate, weights in MXFP4).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from ...kernels import Gate
+from ...kernels import ExpertChoice, Gate
+from ...kernels.expert_choice import Scoring
 from .json_file import Fields
 
 NUMBER_NAMES = ("num_experts", "num_local_experts", "n_routed_experts")
-Scoring = Literal["softmax", "sigmoid"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +63,21 @@ class ExpertsConfig:
     """Experts of the layers that have them.
 
     Attributes:
-        num_experts, num_chosen: of a layer, and of them by each token.
+        num_experts: of a layer.
+        choice: how a token chooses its own.
         inner_size: width of one expert's gate.
         shared_size: width of the gate of what every token goes through besides; 0: nothing.
         has_experts: of each layer, whether its MLP is a mixture.
-        normalises: shares are divided by their sum.
-        scale: factor on the shares.
-        num_groups, num_chosen_groups: experts are chosen from so many of so many equal groups; 1, 1: from all.
         gate: of every expert's MLP.
         is_mxfp4: the checkpoint keeps the experts' matrices in 4 bits a number (`kernels/mxfp4.py`).
     """
 
     options: ExpertOptions
     num_experts: int
-    num_chosen: int
+    choice: ExpertChoice
     inner_size: int
     shared_size: int
     has_experts: tuple[bool, ...]
-    normalises: bool
-    scale: float
-    num_groups: int
-    num_chosen_groups: int
     gate: Gate
     is_mxfp4: bool
 
@@ -98,8 +90,7 @@ class ExpertsConfig:
         num_experts, num_chosen = fields.integer(key), fields.integer("num_experts_per_tok")
         if num_chosen > num_experts:
             raise fields.odd("num_experts_per_tok", f"at most {key} ({num_experts})")
-        scoring = fields.text("scoring_func", options.scoring)
-        if scoring != options.scoring:
+        if fields.text("scoring_func", options.scoring) != options.scoring:
             raise fields.odd("scoring_func", options.scoring)
         has_groups = fields.text("topk_method", "") != "greedy"
         num_groups = fields.integer("n_group", 1) if has_groups else 1
@@ -108,19 +99,24 @@ class ExpertsConfig:
             raise fields.odd("n_group", f"a divisor of {key} ({num_experts}), and at least topk_group")
         if num_chosen > num_experts // num_groups * num_chosen_groups:
             raise fields.odd("topk_group", f"groups that hold num_experts_per_tok ({num_chosen}) experts")
-        inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"))
-        return ExpertsConfig(
-            options,
-            num_experts,
+        choice = ExpertChoice(
             num_chosen,
-            inner_size,
-            fields.integer("shared_expert_intermediate_size", 0, at_least=0)
-            or inner_size * fields.integer("n_shared_experts", 0, at_least=0),
-            _layers(fields, num_layers),
+            options.scoring,
             fields.boolean("norm_topk_prob", options.normalises),
             fields.number("routed_scaling_factor", 1.0),
             num_groups,
             num_chosen_groups,
+            options.counts_top,
+        )
+        inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"))
+        return ExpertsConfig(
+            options,
+            num_experts,
+            choice,
+            inner_size,
+            fields.integer("shared_expert_intermediate_size", 0, at_least=0)
+            or inner_size * fields.integer("n_shared_experts", 0, at_least=0),
+            _layers(fields, num_layers),
             _gate(fields, options, is_gelu),
             is_mxfp4,
         )

@@ -191,7 +191,7 @@ def count_multiplications(config: ModelConfig) -> int:
         experts = config.experts_of(index)
         if experts is not None:
             total += experts.num_scored * config.hidden_size
-        num_experts = experts.num_chosen if experts is not None else 0
+        num_experts = experts.choice.num_chosen if experts is not None else 0
         total += sum(outputs * inputs for outputs, inputs in _layer_matrices(config, index, num_experts))
     return total
 
