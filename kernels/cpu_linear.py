@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
 from numba import prange, types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 from torch import Tensor
 
@@ -45,6 +45,9 @@ _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, PANEL)
 _PAIRS = ir.VectorType(_INT, PANEL // 2)
 _HAS_AVX512 = bool(binding.get_host_cpu_features().get("avx512f"))
+_SETTINGS: Any = config  # its attributes are set as numba starts
+# what is compiled is for this very machine, and not for one that the environment names
+_MAY_LOOK_UP = _HAS_AVX512 and _SETTINGS.CPU_NAME is None and _SETTINGS.CPU_FEATURES is None
 _MOST_ROWS = 12 if _HAS_AVX512 else 6  # of a tile: 12 registers of sums; AVX2 has 16, and two of them make a panel
 _AT_ONCE = np.array([1, 8, 4, 2, 2, *[1] * 8] if _HAS_AVX512 else [1, 4, 2, *[1] * 4])  # panels, by rows of a tile
 _ASKING_ROWS = 3  # from so many on the weights to come are asked for: fewer rows are no work to do it beside
@@ -158,7 +161,7 @@ def _emit_tile(
             scales = [emit_scales(builder, begin) for begin in begins]
             with cgutils.for_range(builder, _LONG(BLOCK // 2), intp=_LONG) as loop:
                 at = builder.add(builder.mul(loop.index, _LONG(PANEL)), _LONG(PANEL))
-                pairs = [emit_numbers(builder, builder.add(begin, at), has_avx512=_HAS_AVX512) for begin in begins]
+                pairs = [emit_numbers(builder, builder.add(begin, at), has_avx512=_MAY_LOOK_UP) for begin in begins]
                 index = builder.add(builder.mul(groups.index, _LONG(BLOCK)), builder.mul(loop.index, _LONG(2)))
                 for which, numbers in enumerate(zip(*pairs, strict=True)):
                     weights = [builder.fmul(each, scale) for each, scale in zip(numbers, scales, strict=True)]

@@ -14,7 +14,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from phloem.kernels import ops, reference
-from phloem.kernels.cpu_linear import _HAS_AVX512
+from phloem.kernels.cpu_linear import _MAY_LOOK_UP
 from phloem.kernels.cpu_mxfp4 import emit_numbers, emit_scales, lay_out, take_apart
 from phloem.kernels.cpu_threads import ONE_TEAM, thread_team
 from phloem.kernels.linear_weight import input_range, pack_mxfp4
@@ -242,7 +242,7 @@ def test_every_number_in_four_bits_is_exact_under_every_scale() -> None:
     scales = torch.arange(255, dtype=torch.uint8)[:, None]
     stored, matrix = lay_out(blocks, scales), widen(blocks, scales, torch.float32)
     assert all(torch.equal(one[:255], other) for one, other in zip(take_apart(stored), (blocks, scales), strict=True))
-    for has_avx512 in {False, _HAS_AVX512}:
+    for has_avx512 in {False, _MAY_LOOK_UP}:
         read = _reader(has_avx512)
         out = torch.empty(16, 32, 16)
         read(stored.data_ptr(), out.data_ptr(), 16)
