@@ -5,7 +5,7 @@ from .cpu_layers import LayerStack
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
-from .linear_weights import keep_mxfp4
+from .linear_weights import keep_mxfp4, pack_mxfp4s
 from .mxfp4 import BLOCK as MXFP4_BLOCK
 from .mxfp4 import widen as widen_mxfp4
 from .ops import (
@@ -75,6 +75,7 @@ __all__ = [
     "num_programs_at_once",
     "pack_linear",
     "pack_linears",
+    "pack_mxfp4s",
     "plan_attention",
     "rms_norm",
     "sample",

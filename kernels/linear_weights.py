@@ -4,7 +4,7 @@
 
     packed   a `LinearWeight` per map      fp32 on the CPU: a row's bits do not depend on the other rows
     plain    [num_maps, N, K]              CUDA, and half types on the CPU
-    mxfp4    [num_maps, N, K / 2] bytes    experts in bf16 on CUDA; numbers of four bits, with scales (`mxfp4.py`)
+    mxfp4    [num_maps, N, K / 2] bytes    experts beside bf16 on CUDA: four bits a number, and scales (`mxfp4.py`)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .linear_weight import LinearWeight, pack_linear
+from .linear_weight import LinearWeight, pack_linear, pack_mxfp4
 from .mxfp4 import BLOCK, widen
 
 
@@ -80,9 +80,15 @@ def pack_linears(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 
 def keep_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None, *, row_tile: int = 0) -> LinearWeights:
     """MXFP4 as it was published: blocks `[num_maps, N, K / 32, 16]`, scales `[num_maps, N, K / 32]`, both uint8.
 
-    For rows of bf16; no scale of 255.
+    For rows of bf16 on a GPU; no scale of 255.
     """
     return LinearWeights((), blocks.flatten(-2).contiguous(), row_tile, bias, scales.contiguous())
+
+
+def pack_mxfp4s(blocks: Tensor, scales: Tensor, bias: Tensor | None = None) -> LinearWeights:
+    """The same for rows of fp32 on the CPU; bias `[num_maps, N]` fp32."""
+    biases = [None] * len(blocks) if bias is None else list(bias)
+    return LinearWeights(tuple(map(pack_mxfp4, blocks, scales, biases)), None)
 
 
 def batched_linear_heads(x: Tensor, weight: Tensor, row_tile: int) -> Tensor:

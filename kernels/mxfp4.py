@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 32  # numbers that share a scale
-_MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def widen(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
@@ -21,7 +21,7 @@ def widen(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
 
     Exact in fp32 and bf16 but where a number exceeds their range, which makes it infinite.
     """
-    numbers, byte = torch.tensor([*_MAGNITUDES, *(-x for x in _MAGNITUDES)]), torch.arange(256)
+    numbers, byte = torch.tensor([*MAGNITUDES, *(-x for x in MAGNITUDES)]), torch.arange(256)
     pairs = torch.stack([numbers[byte & 15], numbers[byte >> 4]], -1).to(blocks.device)
     factors = torch.ldexp(torch.ones(256), byte - 127)
     factors[255] = torch.nan

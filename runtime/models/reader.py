@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ModelError
-from ...kernels import LinearWeight, LinearWeights, keep_mxfp4, pack_linear, pack_linears
+from ...kernels import LinearWeight, LinearWeights, keep_mxfp4, pack_linear, pack_linears, pack_mxfp4s
 from .config import ModelConfig
 from .weights import Checkpoint
 
@@ -82,10 +82,12 @@ class Reader:
 
     @property
     def keeps_mxfp4(self) -> bool:
-        """Whether weights in four bits stay so: the GPU's kernel takes rows of bf16, the CPU has none."""
-        return self.device.type == "cuda" and self.dtype is torch.bfloat16
+        """Whether weights in four bits stay so: a GPU's kernel takes rows of bf16, the CPU's of fp32."""
+        return self.dtype is (torch.float32 if self.device.type == "cpu" else torch.bfloat16)
 
     def kept_mxfp4(self, blocks: Tensor, scales: Tensor, bias: Tensor | None) -> LinearWeights:
+        if self.dtype is torch.float32:
+            return pack_mxfp4s(blocks, scales, bias)
         return keep_mxfp4(blocks, scales, bias, row_tile=self._row_tile)
 
     def place(self, name: str) -> str:

@@ -90,9 +90,9 @@ def plan(
 
     quantise: "int8" counts weights as the engine's setting of that name keeps them, with a scale per output. Types
     default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
-    (`kernels.linear_weight`), and those in MXFP4 become such, which beside bf16 on a GPU stay in four bits;
-    context_lens to powers of two up to the model's own context; prefix_len is the prefix that requests are assumed to
-    share (0: none). A model that does not fit gives a plan with 0 blocks.
+    (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do beside bf16 on a GPU; context_lens to powers
+    of two up to the model's own context; prefix_len is the prefix that requests are assumed to share (0: none). A model
+    that does not fit gives a plan with 0 blocks.
 
     Raises:
         ConfigError: not exactly one of the two sizes, a size or length below 1, or a KV type that does not fit.
@@ -113,14 +113,17 @@ def plan(
     held = weight_dtype
     if on_cpu and weight_dtype is torch.float32 and config.dtype is torch.bfloat16:
         held = config.dtype
-    matrix_bytes = (num_others - num_biases) * held.itemsize
+    is_on_cpu = on_cpu or quantise == "int8"
+    dtype = torch.float32 if quantise == "int8" else weight_dtype
+    keeps_mxfp4 = dtype is (torch.float32 if is_on_cpu else torch.bfloat16)
+    num_kept, num_kept_outputs = _count_mxfp4(config) if keeps_mxfp4 else (0, 0)
+    num_rounded = num_others - num_biases - num_kept
+    matrix_bytes = num_rounded * held.itemsize
     if quantise == "int8":
-        matrix_bytes, weight_dtype = num_others - num_biases + 4 * num_outputs, torch.float32
-    is_short = (on_cpu or quantise == "int8") and torch.bfloat16 in (config.dtype, weight_dtype)
+        matrix_bytes, weight_dtype = num_rounded + 4 * (num_outputs - num_kept_outputs), dtype
+    is_short = is_on_cpu and torch.bfloat16 in (config.dtype, weight_dtype)
     weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
-    weight_bytes += matrix_bytes + num_biases * weight_dtype.itemsize
-    if not on_cpu and quantise == "none" and weight_dtype is torch.bfloat16:
-        weight_bytes -= _bytes_saved_by_mxfp4(config)
+    weight_bytes += matrix_bytes + num_kept // 2 + num_kept // 32 + num_biases * weight_dtype.itemsize
     if device_memory_bytes is not None:
         pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * GPU_POOL_SHARE)
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
@@ -174,14 +177,13 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (2 * inner + hidden) * config.mlp_bias
 
 
-def _bytes_saved_by_mxfp4(config: ModelConfig) -> int:
-    """Of the experts' matrices in bf16, where they stay in four bits and a scale for 32 numbers."""
+def _count_mxfp4(config: ModelConfig) -> tuple[int, int]:
+    """Numbers that are published in four bits, with a scale for 32 of them, and the rows that they are in."""
     experts = config.experts
     if experts is None or not experts.is_mxfp4:
-        return 0
-    shapes = experts.shapes(config.hidden_size, experts.num_experts)
-    num_numbers = sum(experts.has_experts) * sum(outputs * inputs for outputs, inputs in shapes)
-    return 2 * num_numbers - num_numbers // 2 - num_numbers // 32
+        return 0, 0
+    shapes = experts.shapes(config.hidden_size, experts.num_experts) * sum(experts.has_experts)
+    return sum(outputs * inputs for outputs, inputs in shapes), sum(outputs for outputs, _ in shapes)
 
 
 def count_multiplications(config: ModelConfig) -> int:
