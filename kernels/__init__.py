@@ -5,6 +5,7 @@ from .cpu_layers import LayerStack
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
+from .launch import SPLIT_SIZE
 from .ops import (
     AttentionPlan,
     LinearWeight,
@@ -35,6 +36,7 @@ from .work_buffers import WorkBuffers
 
 __all__ = [
     "FP8",
+    "SPLIT_SIZE",
     "AttentionPlan",
     "Automata",
     "FixedBuffer",
