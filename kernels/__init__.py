@@ -5,6 +5,7 @@ from .cpu_layers import LayerStack
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
+from .launch import SPLIT_SIZE
 from .linear_weights import keep_mxfp4, pack_mxfp4s
 from .mxfp4 import BLOCK as MXFP4_BLOCK
 from .mxfp4 import widen as widen_mxfp4
@@ -44,6 +45,7 @@ from .work_buffers import WorkBuffers
 __all__ = [
     "FP8",
     "MXFP4_BLOCK",
+    "SPLIT_SIZE",
     "AttentionPlan",
     "Automata",
     "ExpertChoice",

@@ -47,13 +47,15 @@ def multiply_mxfp4_tiles(
         # outputs past the end are computed from the last one's weights and not stored
         output = expert.to(tl.int64) * num_outputs + tl.minimum(n, num_outputs - 1)
         x_at = x_ptr + tl.where(is_there, row, 0).to(tl.int64)[None, :] * x_stride + k[:, None]
-        weight_at = weight_ptr + output[:, None] * (depth // 2) + byte[None, :]
-        scales_at = scales_ptr + output[:, None] * (depth // 32) + group[None, :]
+        num_groups = depth // 32
+        num_bytes = num_groups * 16  # the compiler sees that rows begin where 16 bytes can be copied at once
+        weight_at = weight_ptr + output[:, None] * num_bytes + byte[None, :]
+        scales_at = scales_ptr + output[:, None] * num_groups + group[None, :]
         acc = tl.zeros([BLOCK_OUTPUTS, BLOCK_ROWS], tl.float32)
         for begin in tl.range(0, depth, BLOCK_DEPTH, num_stages=STAGES):
             x = tl.load(x_at + begin, mask=k[:, None] < depth - begin, other=0.0)
-            weight = tl.load(weight_at + begin // 2, mask=byte[None, :] < (depth - begin) // 2, other=0)
-            scale = tl.load(scales_at + begin // 32, mask=group[None, :] < (depth - begin) // 32, other=127)
+            weight = tl.load(weight_at + begin // 2, mask=byte[None, :] < num_bytes - begin // 2, other=0)
+            scale = tl.load(scales_at + begin // 32, mask=group[None, :] < num_groups - begin // 32, other=127)
             # fast: no look at each scale whether it is 255, which is refused when the model is loaded
             acc = tl.dot_scaled(weight, scale, "e2m1", x, None, "bf16", acc, fast_math=True)
         if HAS_BIAS:

@@ -317,7 +317,7 @@ def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.triton_merge import merge_rows
     from phloem.kernels.triton_norm import norm_rows
     from phloem.kernels.triton_rope import BLOCK_HEADS, rotate
-    from phloem.kernels.triton_sample import choose_tokens, choosing_warps
+    from phloem.kernels.triton_sample import choose_tokens
     from phloem.kernels.triton_scores import NUM_WARPS, summarise_groups
     from phloem.kernels.triton_write_kv import scatter_kv
 
@@ -374,12 +374,11 @@ def other_cases(subset: bool) -> Iterator[Case]:
             constants = dict(zip(("HAS_SCORES", "HAS_RAW", "EDITED"), parts, strict=True))
             yield case(f"sample pass {element} {name}", summarise_groups, types, constants, NUM_WARPS)
         for is_edited in (False,) if subset else (False, True):
-            for block in (1024,) if subset else (1024, 2048):
+            for block in (1024,) if subset else (1024, 2048, 4096):  # 4096: more than 262,144 tokens, as Gemma 3 has
                 constants = {"BLOCK": block, "EDITED": is_edited}
-                num_warps = choosing_warps(block)
                 name = f"sample choose {element} of {block} groups edited={is_edited}"
-                chosen = case(name, choose_tokens, types, constants, num_warps)
-                yield replace(chosen, max_registers=most_registers(num_warps))
+                chosen = case(name, choose_tokens, types, constants, NUM_WARPS)
+                yield replace(chosen, max_registers=most_registers(NUM_WARPS))
 
 
 def compile_case(case: Case, arch: int) -> Any:

@@ -28,7 +28,11 @@ def test_decode_steps_run_in_small_on_a_cpu(script: str) -> None:
 
 
 def test_without_a_gpu_they_say_so() -> None:
-    for script, options in (("decode_step.py", ()), ("decode_experts.py", ()), ("attention.py", ("--fit", "--device", "cuda"))):
+    for script, options in (
+        ("decode_step.py", ()),
+        ("decode_experts.py", ()),
+        ("attention.py", ("--fit", "--device", "cuda")),
+    ):
         done = run(script, *options)
         assert done.returncode == 1
         assert done.stderr.count("\n") == 1, "a sentence, no traceback"

@@ -23,7 +23,8 @@ TEXTS = st.lists(
         st.sampled_from(
             [*CORPUS, "'S", "'ll", "İ'd", " \n ", "\r\n", "///\n", "\u3000", "²½", "e\u0301", "ǅa", "\xa0"]
         ),
-        st.text(max_size=6),
+        # what is not assigned may have become a letter in one library's Unicode and not in another's
+        st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=6),
     ),
     max_size=8,
 ).map("".join)
