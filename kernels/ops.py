@@ -51,6 +51,7 @@ __all__ = [
     "mix_experts",
     "pack_linear",
     "pack_linears",
+    "place_heads",
     "plan_attention",
     "rms_norm",
     "sample",
@@ -225,9 +226,9 @@ def write_kv(
 ) -> None:
     """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped. int8, fp8 need scales."""
     if k.is_cuda:
-        from . import triton_write_kv
+        from . import triton_heads
 
-        return triton_write_kv.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
+        return triton_heads.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
     if k_scales is not None and v_scales is not None:
         if _is_plain(k, v) and _has_bytes(k_cache, v_cache, k_scales, v_scales):
             scales = (k_scales, v_scales)
@@ -236,6 +237,38 @@ def write_kv(
     if _is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
         return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous())
     return reference.write_kv(k, v, k_cache, v_cache, slots)
+
+
+def place_heads(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor | None,
+    norms: tuple[Tensor, Tensor] | None,
+    eps: float,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slots: Tensor,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
+) -> Tensor:
+    """Norms and turns the heads of a step, writes keys and values, and returns the queries `[T, H, D]`.
+
+    q, k and v are views of what a projection wrote, which is undefined afterwards; see `reference.place_heads`.
+    """
+    if q.is_cuda:
+        from . import triton_heads
+
+        return triton_heads.place_heads(
+            q, k, v, positions, cos_sin, norms, eps, k_cache, v_cache, slots, k_scales, v_scales
+        )
+    if norms is not None:
+        q, k = rms_norm(q, norms[0], eps), rms_norm(k, norms[1], eps)
+    if cos_sin is not None:
+        apply_rope(q, k, positions, cos_sin)
+    write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
+    return q
 
 
 def attention(

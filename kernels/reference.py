@@ -46,6 +46,7 @@ __all__ = [
     "linear_heads",
     "logprobs",
     "mix_experts",
+    "place_heads",
     "rms_norm",
     "sample",
     "sigmoid",
@@ -221,6 +222,33 @@ def write_kv(
             # fp8 has no scatter of its own: bytes are bytes
             cache.view(torch.int8)[block, :, offset] = stored.view(torch.int8)
             scales[block, :, offset] = scale
+
+
+def place_heads(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor | None,
+    norms: tuple[Tensor, Tensor] | None,
+    eps: float,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slots: Tensor,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
+) -> Tensor:
+    """Queries as attention reads them, `[T, H, D]`; keys and values go into the caches, as `write_kv` puts them there.
+
+    q `[T, H, D]` and k `[T, Hkv, D]` go through `rms_norm`, head by head, with norms (of q, of k; `[D]` each) if there
+    are any, and turn by `apply_rope` if there is cos_sin. What they hold afterwards is undefined.
+    """
+    if norms is not None:
+        q, k = rms_norm(q, norms[0], eps), rms_norm(k, norms[1], eps)
+    if cos_sin is not None:
+        apply_rope(q, k, positions, cos_sin)
+    write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
+    return q
 
 
 def quantise_heads(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

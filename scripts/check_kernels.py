@@ -313,13 +313,13 @@ def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
     from phloem.kernels.triton_advance import LANES, walk_tokens
     from phloem.kernels.triton_gate import BLOCK, gate_rows
+    from phloem.kernels.triton_heads import HEADS, place_rows
     from phloem.kernels.triton_logprobs import report_logprobs
     from phloem.kernels.triton_merge import merge_rows
     from phloem.kernels.triton_norm import norm_rows
     from phloem.kernels.triton_rope import BLOCK_HEADS, rotate
     from phloem.kernels.triton_sample import choose_tokens
     from phloem.kernels.triton_scores import NUM_WARPS, summarise_groups
-    from phloem.kernels.triton_write_kv import scatter_kv
 
     def case(name: str, kernel: Any, fixed: dict[str, str], constants: dict[str, Any], num_warps: int) -> Case:
         types = _pointers(kernel, "bf16", fixed, constants)
@@ -338,14 +338,16 @@ def other_cases(subset: bool) -> Iterator[Case]:
         constants = {"HEAD_DIM": 128, "BLOCK_DIM": 128, "SPLIT": SPLIT_SIZE, "HAS_WINDOW": has_sinks}
         merge_types = {**fixed, "positions_ptr": "*i32"}
         yield case("merge D128", merge_rows, merge_types, {**constants, "HAS_SINKS": has_sinks}, 1)
-    heads = {"HEAD_DIM": 128, "BLOCK_HEADS": 8, "BLOCK_DIM": 128, "BLOCK_SIZE": 16}
-    scales = {"k_scales_ptr": "*fp32", "v_scales_ptr": "*fp32"}
+    scales = {name: "*fp32" for name in ("k_scales_ptr", "v_scales_ptr", "q_norm_ptr", "k_norm_ptr")}
     for stored, limit in (("bf16", 0.0), ("i8", 127.0), ("fp8e4nv", 448.0)):
-        kept = {"k_cache_ptr": f"*{stored}", "v_cache_ptr": f"*{stored}"}
-        constants = {**heads, "LIMIT": limit, "IS_INT": stored == "i8"}
-        name = "write_kv 8xD128" if stored == "bf16" else f"write_kv {stored.replace('i8', 'int8')} 8xD128"
-        written = case(name, scatter_kv, {**fixed, **scales, **kept, "slots_ptr": "*i64"}, constants, 4)
-        yield replace(written, oldest=FIRST_FP8 if stored == "fp8e4nv" else 80)
+        kept = {"k_cache_ptr": f"*{stored}", "v_cache_ptr": f"*{stored}", "slots_ptr": "*i64", "positions_ptr": "*i64"}
+        for head_dim, has_norm in ((128, True),) if subset else ((64, False), (96, False), (128, True), (256, True)):
+            constants = {"HEAD_DIM": head_dim, "HEADS": HEADS, "BLOCK_DIM": 1 << (head_dim - 1).bit_length()}
+            constants |= {"BLOCK_SIZE": 16, "HAS_NORM": has_norm, "HAS_ROPE": True}
+            constants |= {"LIMIT": limit, "IS_INT": stored == "i8"}
+            name = f"place heads D{head_dim}{' normed' if has_norm else ''} {stored.replace('i8', 'int8')}"
+            placed = case(name, place_rows, {**fixed, **scales, **kept}, constants, 4)
+            yield replace(placed, oldest=FIRST_FP8 if stored == "fp8e4nv" else 80)
     rope_types = {**fixed, "positions_ptr": "*i64"}
     yield case("rope D128", rotate, rope_types, {"HEADS": BLOCK_HEADS, "BLOCK_HALF": 64}, 4)
     clamps = {"alpha": "fp32", "limit": "fp32"}

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ...kernels import LayerStack, LinearWeight, ops
-from .config import LayerConfig, ModelConfig
+from .config import ModelConfig
 from .experts import ExpertsWeights, mixture, read_experts
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
 from .reader import Reader
@@ -238,10 +238,20 @@ class Decoder:
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
             return q
-        q, k, v = self._qkv(normed, spec, layer, positions)
+        assert layer.qkv is not None
+        config = self.config
+        heads = ops.linear(normed, layer.qkv).view(len(positions), -1, config.head_dim)
+        q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
+        norms, eps = None, config.rms_norm_eps
+        if layer.q_norm is not None and layer.k_norm is not None:
+            if config.options.whole_norms:
+                q = ops.rms_norm(q.flatten(1), layer.q_norm, eps).view(q.shape)
+                k = ops.rms_norm(k.flatten(1), layer.k_norm, eps).view(k.shape)
+            else:
+                norms = layer.q_norm, layer.k_norm
+        cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
         scales = kv_cache.key_scales[index], kv_cache.value_scales[index]
-        ops.write_kv(k, v, keys, kv_cache.values[index], slots, *scales)
-        return q
+        return ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[index], slots, *scales)
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
@@ -270,24 +280,6 @@ class Decoder:
         assert weights.gate_up is not None
         assert weights.down is not None
         return ops.linear(self._gated(ops.linear(normed, weights.gate_up)), weights.down)
-
-    def _qkv(
-        self, normed: Tensor, spec: LayerConfig, weights: LayerWeights, positions: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries `[T, H, D]`, keys and values `[T, Hkv, D]`, normed and turned; views of one tensor where possible."""
-        config = self.config
-        assert weights.qkv is not None
-        heads = ops.linear(normed, weights.qkv).view(len(positions), -1, config.head_dim)
-        q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
-        if weights.q_norm is not None and weights.k_norm is not None:
-            shapes = q.shape, k.shape
-            if config.options.whole_norms:
-                q, k = q.flatten(1), k.flatten(1)
-            q = ops.rms_norm(q, weights.q_norm, config.rms_norm_eps).view(shapes[0])
-            k = ops.rms_norm(k, weights.k_norm, config.rms_norm_eps).view(shapes[1])
-        if spec.rope >= 0:
-            ops.apply_rope(q, k, positions, self._rope_tables[spec.rope])
-        return q, k, v
 
 
 def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:

@@ -135,7 +135,7 @@ def test_write_kv_writes_its_slots_and_nothing_else(
     caches = [torch.full(shape, torch.nan, device=place).to(dtype) for _ in range(4)]
     slots = torch.tensor([5, -1, 40, 0], device=place)
     if path == "triton":
-        from phloem.kernels.triton_write_kv import write_kv
+        from phloem.kernels.triton_heads import write_kv
     else:
         write_kv = ops.write_kv
     write_kv(k, v, caches[0], caches[1], slots)
