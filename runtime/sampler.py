@@ -261,7 +261,7 @@ class Sampler:
 
 def _without_end(cursor: Cursor, row: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """The row without the end tokens, since the text must go on; the row itself if it cannot."""
-    others = row & ~cursor.constraint.vocabulary.eos_words
+    others = row & ~cursor.knowledge.vocabulary.eos_words
     return others if others.any() else row
 
 

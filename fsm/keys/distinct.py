@@ -218,6 +218,30 @@ class Distinct:
         self.note(state, items)
         return Place(state, written, items, place.text, place.now, place.tried + data)
 
+    def take(
+        self, place: Place, token_id: int, num_tokens: int, typed: Callable[[], bytes]
+    ) -> tuple[int, Written | None, Items]:
+        """The state and the memories after a token; state 0 if no text without a repeated item, or key, goes on there.
+
+        Args:
+            num_tokens: of the text with it.
+            typed: what has been written since the last quote that opened a string, the text being in that string.
+        """
+        data, written = self._vocabulary.tokens[token_id], place.written
+        if not data:
+            return 0, written, place.items
+        if self._repeats is not None:
+            target, written, _ = self._repeats.follow(written, place.state, token_id, num_tokens, typed)
+            if not target:
+                return 0, written, place.items
+        target, items = self.follow(place, data, num_tokens)
+        if target and items.has_rivals:
+            after = Place(target, written, items, place.text, place.now, data)
+            target = target if self.is_alive(after) else 0
+        if target:
+            self.note(target, items)
+        return target, written, items
+
     def allows(self, text: bytes) -> bool:
         """Whether a text that the automaton lets through can be read so that no list has an item twice."""
         if not text:
