@@ -91,7 +91,7 @@ def _placed(cursor: Changing, error: ConstraintTooLarge) -> ConstraintTooLarge:
 
 
 def _makes_room(cursor: Changing, *, alone: bool) -> bool:
-    return cursor.constraint.knowledge.automaton.is_filled(LITTLE_ROOM) and change_at_last(cursor, alone=alone)
+    return cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM) and change_at_last(cursor, alone=alone)
 
 
 def change_early(cursor: Changing, remaining: int) -> None:
@@ -100,7 +100,7 @@ def change_early(cursor: Changing, remaining: int) -> None:
     Nothing is better where the text itself takes so much room, or where no way to the end within `remaining` tokens is
     known of.
     """
-    if cursor.patience == EARLY and cursor.constraint.knowledge.automaton.is_filled(LITTLE_ROOM):
+    if cursor.patience == EARLY and cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM):
         cursor.patience = AT_LAST
         _change(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM)
 
@@ -129,9 +129,9 @@ def _change(cursor: Changing, constraint: Renewable, remaining: int, share: floa
             return False
     except ConstraintTooLarge:
         return False
-    if constraint.knowledge.automaton.is_filled(share):
+    if constraint.knowledge.automaton.room.is_filled(share):
         return False
-    if not constraint.knowledge.automaton.is_filled(ENOUGH_ROOM):
+    if not constraint.knowledge.automaton.room.is_filled(ENOUGH_ROOM):
         moved.patience = EARLY
     cursor.become(moved)
     return True

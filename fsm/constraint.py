@@ -21,7 +21,8 @@ import weakref
 from collections.abc import Callable
 
 from ..errors import ConstraintTooLarge, EmptyLanguage
-from .automaton.automaton import UNUSED_AUTOMATON_BYTES, Automaton
+from .automaton.automaton import Automaton
+from .automaton.room import UNUSED_AUTOMATON_BYTES
 from .cursor import Cursor
 from .knowledge import Knowledge
 from .masks.bytes_read import what_is_lacking
@@ -73,9 +74,9 @@ class Constraint:
         self._line_to_here: Callable[[], Line | None] = _no_line
         self._source = source
         self.vocabulary = store.vocabulary
-        self.knowledge = Knowledge(network, store, max_automaton_bytes)
-        if not self.knowledge.liveness.is_possible(self.automaton.start):
-            lacking = what_is_lacking(self.automaton)
+        self.knowledge = knowledge = Knowledge(network, store, max_automaton_bytes)
+        if not knowledge.liveness.is_possible(knowledge.automaton.start):
+            lacking = what_is_lacking(knowledge.automaton)
             message = f"no text that this vocabulary can spell satisfies the {kind} constraint: {lacking}"
             raise EmptyLanguage(message, param="vocabulary")
 
@@ -98,7 +99,7 @@ class Constraint:
     def renewed(self) -> Constraint:
         """This constraint, or the one that has taken its place since its automaton was half full."""
         newest = self if self._line is None else self._line.newest
-        return newest if not newest.automaton.is_filled(HALF) else newest._replaced()
+        return newest if not newest.knowledge.automaton.room.is_filled(HALF) else newest._replaced()
 
     def _replaced(self) -> Constraint:
         """The constraint that has taken the place of this one, or now takes it."""
@@ -115,7 +116,7 @@ class Constraint:
     def another(self) -> Constraint:
         """One like this that nobody uses yet, and that is not the newest one."""
         automaton, store = self.automaton, self.knowledge.masks.store
-        other = Constraint(automaton.network, self.kind, self._source, store, automaton.max_bytes)
+        other = Constraint(automaton.network, self.kind, self._source, store, automaton.room.max_bytes)
         other._line = self._line
         return other
 

@@ -19,7 +19,8 @@ from typing import Self
 import numpy as np
 
 from ..errors import ConstraintTooLarge
-from .automaton.automaton import END, ENDLESS, OutOfWork
+from .automaton.automaton import END
+from .automaton.room import ENDLESS, OutOfWork
 from .change_over import EARLY, Renewable, change_at_last, change_early, surely
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE, NEW
@@ -237,14 +238,14 @@ class Cursor:
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
             return None
         automaton = self.knowledge.automaton
-        automaton.allow(work if self._num_attempts < MAX_ATTEMPTS else ENDLESS)
+        automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else ENDLESS)
         try:
             bits = self.row_within(remaining)
         except OutOfWork:  # what was found out is kept
             self._num_attempts += 1
             return None
         finally:
-            automaton.allow(ENDLESS)
+            automaton.room.allow(ENDLESS)
         self._num_attempts = 0
         return bits
 

@@ -49,18 +49,18 @@ class Knowledge:
 
     def __init__(self, network: Network, store: MaskStore, max_automaton_bytes: int) -> None:
         self.vocabulary = store.vocabulary
-        self.automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
-        self.liveness = Liveness(self.automaton)
-        self.masks = Masks(self.automaton, self.liveness, store)
+        self.automaton = automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
+        self.liveness = liveness = Liveness(automaton)
+        self.masks = Masks(automaton, liveness, store)
         self.repeats: Repeats | None = None
-        step = self.automaton.step if self.liveness.is_by_bytes else self.liveness.step
+        step = automaton.step if liveness.is_by_bytes else liveness.step
         if network.key_texts:
-            self.repeats = Repeats(self.automaton, self.liveness)
+            self.repeats = Repeats(automaton, liveness)
             step = self.repeats.first_step
         self.distinct: Distinct | None = None
         if network.has_lists:
-            self.distinct = Distinct(self.automaton, self.masks, self.repeats)
-        self.moves = Moves(step, self.automaton.memory, self.automaton.stays_on_plain)
+            self.distinct = Distinct(automaton, self.masks, self.repeats)
+        self.moves = Moves(step, automaton.memory, automaton.stays_on_plain)
 
     # ---------------------------------------------------------------- what no first mask needs
 
@@ -110,7 +110,7 @@ class Knowledge:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far. The network is not counted, rows belong to the store, texts to all."""
-        own = self.automaton.num_bytes + self.liveness.num_bytes + self.moves.num_bytes
+        own = self.automaton.room.num_bytes + self.liveness.num_bytes + self.moves.num_bytes
         for part in (self.repeats, self.distinct, *map(vars(self).get, ("budget", "key_budget", "drafts", "habits"))):
             own += 0 if part is None else part.num_bytes
         return own

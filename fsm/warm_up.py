@@ -107,7 +107,7 @@ def _use_rarely(constraint: Constraint) -> None:
     for index, text in enumerate(automaton.network.texts):
         automaton.text_targets(index, int(text.fields[T_START]), 0)
     constraint.knowledge.masks.fresh_row(automaton.start)
-    automaton.make_room(NEED_WORK)
+    automaton.room.make(NEED_WORK)
     if constraint.knowledge.key_budget is not None:
         constraint.knowledge.key_budget.tokens_on_the_way(automaton.start)
     if constraint.knowledge.repeats is not None:

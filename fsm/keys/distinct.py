@@ -190,7 +190,7 @@ class Distinct:
                 target, last_mode, count = item_kernels.scan(memory, self._roles, state, array, mode, events)
                 if target >= 0:
                     break
-                self._automaton.make_room(target)
+                self._automaton.room.make(target)
             numbers = events[: 3 * count].tolist()
             found = int(target), int(last_mode), tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
             if len(self._scans) >= MAX_KEPT:
@@ -203,7 +203,7 @@ class Distinct:
             found = int(item_kernels.without_ends(self._automaton.memory, self._roles, state))
             if found >= 0:
                 return found
-            self._automaton.make_room(found)
+            self._automaton.room.make(found)
 
     def after(self, place: Place, data: bytes) -> Place | None:
         """The place behind some bytes that are tried; None if they are refused, or repeat something."""
@@ -282,7 +282,7 @@ class Distinct:
             while found < 0:
                 found = int(item_kernels.items_to_go(self._automaton.memory, self._roles, state, self._flags))
                 if found < 0:
-                    self._automaton.make_room(found)
+                    self._automaton.room.make(found)
             if len(self._to_go) >= MAX_KEPT:
                 self._to_go.clear()
             self._to_go[state] = found

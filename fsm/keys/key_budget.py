@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import memory as k
-from ..automaton.automaton import Automaton, OutOfWork
+from ..automaton.automaton import Automaton
+from ..automaton.room import OutOfWork
 from ..masks.budget import Budget
 from ..masks.liveness import Liveness
 from ..masks.unfinished import Unfinished
@@ -219,7 +220,7 @@ class KeyBudget:
             if end == written_kernels.NEED_WAY:
                 way = np.concatenate((way, np.zeros_like(way)))
             elif end < 0 and end != written_kernels.NEED_KNOWN:
-                self._automaton.make_room(end)
+                self._automaton.room.make(end)
         return way, end, known
 
     def _by_bytes(self, place: KeyPlace, num_keys: int) -> int:

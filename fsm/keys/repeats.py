@@ -209,7 +209,7 @@ class Repeats:
         events = np.empty(3 * len(text), np.int32)
         target, count, begin = written_kernels.follow(memory, state, data, has_keys, events)
         while target < 0:
-            self._automaton.make_room(target)
+            self._automaton.room.make(target)
             target, count, begin = written_kernels.follow(memory, state, data, has_keys, events)
         if not target or not self._liveness.is_possible(target):
             return REFUSED
