@@ -70,16 +70,7 @@ class Threads:
                 self.ahead_ids[number] = [first + (kind if len(found) > 1 else 0) for kind in KINDS_BEFORE]
             else:
                 self.behind_ids[number] = first
-        words: Intervals = ()
-        wide: Intervals = ()
-        breaks: Intervals = ()
-        for kind, intervals in (*nfa.assertions, *(asked for look in nfa.looks for asked in _assertions(look.body))):
-            if "line" in kind:
-                breaks = intervals
-            elif intervals == ASCII_WORD:
-                words = intervals
-            elif intervals:
-                wide = intervals
+        words, wide, breaks = _kinds_asked_for(nfa)
         alphabet, members = Alphabet.from_sets([*nfa.sets, words, wide, breaks])
         classes = np.arange(alphabet.num_classes)
         maps: list[Ints] = []
@@ -225,6 +216,21 @@ def _assertions(tree: Node) -> Iterator[tuple[str, Intervals]]:
             pending.append(node.item if isinstance(node, Times) else node.body)
         elif isinstance(node, (Concat, Either)):
             pending.extend(node.parts if isinstance(node, Concat) else node.options)
+
+
+def _kinds_asked_for(nfa: Nfa) -> tuple[Intervals, Intervals, Intervals]:
+    """The ASCII characters of words, those of any script, and those that end a line; empty where nobody asks."""
+    words: Intervals = ()
+    wide: Intervals = ()
+    breaks: Intervals = ()
+    for kind, intervals in (*nfa.assertions, *(asked for look in nfa.looks for asked in _assertions(look.body))):
+        if "line" in kind:
+            breaks = intervals
+        elif intervals == ASCII_WORD:
+            words = intervals
+        elif intervals:
+            wide = intervals
+    return words, wide, breaks
 
 
 def _universal_states(machine: Dfa) -> frozenset[int]:
