@@ -230,7 +230,7 @@ class Cursor:
         return items.row(self._place(), left, remaining - 1, self._masks.row(self.state).worst)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
-        """`row_within`, or None if that takes more than `work` to find out (`Automaton.allow`): ask again."""
+        """`row_within`, or None if that takes more than `work` to find out (`Room.allow`): ask again."""
         row = self._rows.get(self._steps.state)
         if row is not None and row.worst < remaining and self._written is None and self._distinct is None:
             row.is_recent = True  # nearly always

@@ -27,7 +27,7 @@ from .edit_table import EditTable
 from .mask_table import MaskTable
 from .request import Phase
 
-# Work that one request's mask may take in one step (`Automaton.allow`): 2 to 5 ms beside others, ten times that alone.
+# Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms beside others, ten times that alone.
 MASK_WORK = 25_000
 MASK_WORK_ALONE = 250_000
 

@@ -42,7 +42,7 @@ DEFAULT_MAX_BYTES = 256 << 20
 
 
 class OutOfWork(Exception):
-    """The allowance of this thread is used up; see `Automaton.allow`."""
+    """The allowance of this thread is used up; see `Room.allow`."""
 
 
 class Room:

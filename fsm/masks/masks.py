@@ -81,7 +81,7 @@ class Masks:
         return found
 
     def make(self, state: int, work: int) -> bool:
-        """Makes a row, or a part of it if that takes more than `work` (`Automaton.allow`). Whether it is known now.
+        """Makes a row, or a part of it if that takes more than `work` (`Room.allow`). Whether it is known now.
 
         Raises:
             ConstraintTooLarge: it was asked for too often, or the automaton has grown too large.
