@@ -17,7 +17,7 @@ from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
 from .any_order import AnyKeyOrder
-from .arrays import ArrayWriter, Distinct, may_run_out
+from .arrays import ArrayWriter, DistinctStrings, may_run_out
 from .branching import Branching
 from .endless import is_endless
 from .few_values import has_values
@@ -276,7 +276,7 @@ class SchemaCompiler:
                     found.update(dict.fromkeys(texts))
         return list(found) if len(found) <= limit else None
 
-    def strings(self, goal: Goal) -> Distinct | None:
+    def strings(self, goal: Goal) -> DistinctStrings | None:
         """The values of a goal, each at most once in a list; None if some of them are no strings."""
         branches = self._branching.branches(goal)
         if self._by_value or any(branch.types != STRING for branch in branches):
