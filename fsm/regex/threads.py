@@ -96,11 +96,17 @@ class Threads:
         self.behinds = sorted(self.behind_ids.values())
 
     def dfa(self) -> Dfa:
+        """The automaton of all texts that match.
+
+        Raises:
+            ConstraintTooLarge: too many states, too much work or no time left.
+        """
         behinds = tuple(self.machines[b].start_state for b in self.behinds)
         start: Subset = (self.before, behinds, frozenset({(0, NO_OBLIGATIONS)}))
         return explore(self.alphabet, start, DEAD, self.step, self.accepts, MAX_STATES)
 
     def step(self, subset: Subset) -> list[Subset]:
+        """The subset after a character of each class; that of class 0, which no text has, is dead."""
         behinds = subset[1]
         moves = {kind: self.closure(subset, kind) for kind in set(self.kind_of[1:])}
         return [DEAD] + [
@@ -185,6 +191,7 @@ class Threads:
         return obligations if state in self.universal[ahead] else obligations | {(ahead, state)}
 
     def accepts(self, subset: Subset) -> bool:
+        """Whether the text may end here: some thread is at the end, and owes nothing to what is ahead."""
         return any(
             self.nfa.kind[node] == MATCH
             and all(bool(self.machines[ahead].accepting[state]) for ahead, state in obligations)

@@ -87,10 +87,12 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
+        """How many requests wait, the preempted ones included."""
         return len(self._waiting) + len(self._preempted)
 
     @property
     def has_work(self) -> bool:
+        """Whether any request is unfinished."""
         return bool(self.running or self._preempted or len(self._waiting))
 
     def requests(self) -> Iterator[Request]:
