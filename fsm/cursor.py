@@ -84,9 +84,9 @@ class Cursor:
         self._written = written
         moves = self.knowledge.moves
         if self._repeats is not None and written is not None and written.objects is not None:
-            moves = self._repeats.moves
+            moves = self.knowledge.key_moves
         if self._distinct is not None and self._items is not None:
-            moves = self._distinct.busy_moves if self._items.has_rivals else self._distinct.moves
+            moves = self.knowledge.rival_moves if self._items.has_rivals else self.knowledge.item_moves
         self._moves = moves
 
     # ---------------------------------------------------------------- where it stands

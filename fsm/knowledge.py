@@ -10,8 +10,9 @@ and, where the language has keys or items that no state can know of (else None)
     repeats, key_budget      keys and strings that must not come twice, and what that costs
     distinct, item_budget    items of any kind that must differ, and what that costs
 
-All of it is found when it is first needed, and kept. What no first mask needs is not even made before. The parts refer
-to each other and never back to this: it goes with the last one that uses it, without the garbage collector.
+All of it is found when it is first needed, and kept. What no first mask needs is not even made before. No two parts
+refer to each other, and none to this: so an automaton's memory is free when the last one who uses it goes, and does not
+wait for the garbage collector (but for a row that is left half made, which knows who makes it).
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class Knowledge:
         store: rows of the vocabulary, shared with other languages.
         max_automaton_bytes: bound on the automaton's own memory.
 
+    Attributes:
+        moves: steps of texts that have written nothing to be remembered, and of all where nothing ever is.
+        key_moves: those that change nothing in what is remembered of keys; item_moves: nor of items, none of which has
+            rivals; rival_moves: nor of items that have: none are known.
+
     Raises:
         ConstraintTooLarge, UnsupportedSchema: the vocabulary has no token for some bytes, and whether texts, or what
             they must not repeat, can be spelt without them is too much to find out, or not so.
@@ -52,15 +58,18 @@ class Knowledge:
         self.automaton = automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
         self.liveness = liveness = Liveness(automaton)
         self.masks = Masks(automaton, liveness, store)
-        self.repeats: Repeats | None = None
-        step = automaton.step if liveness.is_by_bytes else liveness.step
-        if network.key_texts:
-            self.repeats = Repeats(automaton, liveness)
-            step = self.repeats.first_step
-        self.distinct: Distinct | None = None
-        if network.has_lists:
-            self.distinct = Distinct(automaton, self.masks, self.repeats)
-        self.moves = Moves(step, automaton.memory, automaton.stays_on_plain)
+        self.repeats = repeats = Repeats(automaton, liveness) if network.key_texts else None
+        self.distinct = distinct = Distinct(automaton, self.masks, repeats) if network.has_lists else None
+        memory, step = automaton.memory, automaton.step if liveness.is_by_bytes else liveness.step
+        if repeats is not None:
+            step = repeats.first_step
+        self.moves = Moves(step, memory, automaton.stays_on_plain)
+        self.key_moves = self.item_moves = self.rival_moves = self.moves
+        if repeats is not None:
+            self.key_moves = Moves(repeats.quiet_step, memory, repeats.stays)
+        if distinct is not None:
+            self.item_moves = Moves(distinct.quiet_step, memory, _stays_nowhere)
+            self.rival_moves = Moves(_depends, memory, _stays_nowhere)
 
     # ---------------------------------------------------------------- what no first mask needs
 
@@ -110,7 +119,17 @@ class Knowledge:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far. The network is not counted, rows belong to the store, texts to all."""
-        own = self.automaton.room.num_bytes + self.liveness.num_bytes + self.moves.num_bytes
+        own = self.automaton.room.num_bytes + self.liveness.num_bytes
+        for moves in {self.moves, self.key_moves, self.item_moves, self.rival_moves}:
+            own += moves.num_bytes
         for part in (self.repeats, self.distinct, *map(vars(self).get, ("budget", "key_budget", "drafts", "habits"))):
             own += 0 if part is None else part.num_bytes
         return own
+
+
+def _stays_nowhere(state: int) -> bool:
+    return False
+
+
+def _depends(memory: object, state: int, token_id: int) -> int:
+    return -1  # never on the state alone

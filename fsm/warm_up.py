@@ -115,6 +115,6 @@ def _use_rarely(constraint: Constraint) -> None:
         if written is not None:
             note_string(automaton.memory, state)
             constraint.knowledge.repeats.row(written, state, constraint.knowledge.masks.row(state).bits, lambda: b"a")
-            moves = constraint.knowledge.repeats.moves
+            moves = constraint.knowledge.key_moves
             moves.take(moves.steps(state), constraint.vocabulary.ids.get(b"a", 0))
     keep_rows(automaton.memory, automaton.memory[CAP_ROWS])  # all of them

@@ -29,7 +29,6 @@ import numpy.typing as npt
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..automaton.automaton import Automaton
 from ..masks.masks import Masks
-from ..moves import Moves
 from ..record import record
 from ..text.alphabet import Ints
 from . import item_kernels
@@ -83,7 +82,6 @@ class Distinct:
 
     Attributes:
         suspects: the tokens that are to be tried.
-        moves: steps that leave the memory as it is while no item has rivals; busy_moves: while one has: none.
     """
 
     def __init__(self, automaton: Automaton, masks: Masks, repeats: Repeats | None) -> None:
@@ -96,8 +94,6 @@ class Distinct:
         self._repeats = repeats
         self._roles = automaton.network.roles
         self._vocabulary = automaton.vocabulary
-        self.moves = Moves(self.quiet_step, automaton.memory, lambda state: False)
-        self.busy_moves = Moves(lambda memory, state, token_id: -1, automaton.memory, lambda state: False)
         self._scans: dict[tuple[int, int, bytes], tuple[int, int, tuple[Event, ...]]] = {}
         self._ways: dict[int, list[int]] = {}
         self._to_go: dict[int, int] = {}
