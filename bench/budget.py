@@ -114,7 +114,9 @@ def exact(constraint: Constraint, max_states: int) -> int:
             return -1
         following = set()
         for state in level:
-            following.update(np.unique(constraint.automaton.targets(state, constraint.masks.row(state).bits)).tolist())
+            following.update(
+                np.unique(constraint.automaton.targets(state, constraint.knowledge.masks.row(state).bits)).tolist()
+            )
             if len(seen) + len(following) > 50 * max_states:
                 return -1
         level = list(following - seen - {0})

@@ -43,13 +43,13 @@ BLANK = r"( |\n[ \t]{0,16})?"
 
 
 @functools.cache
-def string_text() -> JsonStrings:
+def any_string() -> JsonStrings:
     """Any JSON string (one shared object)."""
     return JsonStrings(Dfa.any_text())
 
 
 @functools.cache
-def number_text() -> Dfa:
+def any_number() -> Dfa:
     """Any JSON number that can be read as a float (one shared object)."""
     return regex_to_dfa(NUMBER)
 
@@ -58,8 +58,8 @@ def number_text() -> Dfa:
 def json_grammar(start: OneOf["value", "object"], whitespace: Whitespace) -> Grammar:
     """The grammar of any JSON value or object."""
     comma, colon, blank = _punctuation(whitespace)
-    member = Sequence((Embed(string_text(), is_key=True), colon, Rule("value")))
-    scalars = (Embed(string_text()), Embed(number_text()), literal("true"), literal("false"), literal("null"))
+    member = Sequence((Embed(any_string(), is_key=True), colon, Rule("value")))
+    scalars = (Embed(any_string()), Embed(any_number()), literal("true"), literal("false"), literal("null"))
     rules: dict[str, Expression] = {
         "value": Alternation((*scalars, Rule("object"), Rule("array"))),
         "member": member,

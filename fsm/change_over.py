@@ -16,30 +16,61 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from ..errors import ConstraintTooLarge
+from .knowledge import Knowledge
 from .memory import NEVER
-from .placed_error import placed
-
-if TYPE_CHECKING:
-    from .constraint import Constraint
-    from .cursor import Cursor
 
 LITTLE_ROOM, ENOUGH_ROOM, ALL = 0.75, 0.6, 2.0  # of an automaton's bound on memory, used up
 EARLY, AT_LAST, NO_MORE = 2, 1, 0  # when a cursor changes over: early, only if it must, or not any more
 
+
+class Renewable(Protocol):
+    """What a cursor stands in, and may leave for another one of the same texts: a `Constraint`."""
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """Whose automaton may fill up."""
+
+    def renewed(self) -> Renewable:
+        """Where texts begin now: this one, or what has taken its place."""
+
+    def another(self) -> Renewable:
+        """One that nobody uses yet."""
+
+    def placed(self, error: ConstraintTooLarge, token_ids: list[int]) -> ConstraintTooLarge:
+        """The error with the place of what is at fault behind some tokens."""
+
+
+class Changing(Protocol):
+    """Who changes over: a `Cursor`."""
+
+    constraint: Renewable
+    patience: int
+
+    @classmethod
+    def first(cls, constraint: Renewable) -> Self: ...
+    @property
+    def num_consumed(self) -> int: ...
+    def last_tokens(self, count: int) -> list[int]: ...
+    def is_within(self, limit: int) -> bool: ...
+    def advance(self, token_id: int) -> bool: ...
+    def become(self, other: Self) -> None: ...
+
+
+AnyCursor = TypeVar("AnyCursor", bound=Changing)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 def surely(
-    method: Callable[Concatenate[Cursor, Arguments], Result],
-) -> Callable[Concatenate[Cursor, Arguments], Result]:
+    method: Callable[Concatenate[AnyCursor, Arguments], Result],
+) -> Callable[Concatenate[AnyCursor, Arguments], Result]:
     """A method that is called again elsewhere where there is no room left for it. States are no arguments of it."""
 
     @functools.wraps(method)
-    def called(cursor: Cursor, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
+    def called(cursor: AnyCursor, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
         try:
             return method(cursor, *args, **named)  # nearly always
         except ConstraintTooLarge as error:
@@ -55,26 +86,26 @@ def surely(
     return called
 
 
-def _placed(cursor: Cursor, error: ConstraintTooLarge) -> ConstraintTooLarge:
-    return placed(error, cursor.constraint, cursor.last_tokens(cursor.num_consumed))
+def _placed(cursor: Changing, error: ConstraintTooLarge) -> ConstraintTooLarge:
+    return cursor.constraint.placed(error, cursor.last_tokens(cursor.num_consumed))
 
 
-def _makes_room(cursor: Cursor, *, alone: bool) -> bool:
-    return cursor.constraint.automaton.is_filled(LITTLE_ROOM) and change_at_last(cursor, alone=alone)
+def _makes_room(cursor: Changing, *, alone: bool) -> bool:
+    return cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM) and change_at_last(cursor, alone=alone)
 
 
-def change_early(cursor: Cursor, remaining: int) -> None:
+def change_early(cursor: Changing, remaining: int) -> None:
     """Changes over if little room is left, unless that makes nothing better: then not before it must.
 
     Nothing is better where the text itself takes so much room, or where no way to the end within `remaining` tokens is
     known of.
     """
-    if cursor.patience == EARLY and cursor.constraint.automaton.is_filled(LITTLE_ROOM):
+    if cursor.patience == EARLY and cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM):
         cursor.patience = AT_LAST
         _change(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM)
 
 
-def change_at_last(cursor: Cursor, *, alone: bool = False) -> bool:
+def change_at_last(cursor: Changing, *, alone: bool = False) -> bool:
     """Changes over to where there is room: False if the text itself takes it all.
 
     Args:
@@ -89,18 +120,18 @@ def change_at_last(cursor: Cursor, *, alone: bool = False) -> bool:
     return _change(cursor, constraint.another(), NEVER, ALL)
 
 
-def _change(cursor: Cursor, constraint: Constraint, remaining: int, share: float) -> bool:
+def _change(cursor: Changing, constraint: Renewable, remaining: int, share: float) -> bool:
     """Reads the text again in another constraint; False, and nothing has changed, if that fills more than a share."""
-    moved = constraint.first_cursor()
+    moved = cursor.first(constraint)
     moved.patience = NO_MORE
     try:
         if not all(map(moved.advance, cursor.last_tokens(cursor.num_consumed))) or not moved.is_within(remaining):
             return False
     except ConstraintTooLarge:
         return False
-    if constraint.automaton.is_filled(share):
+    if constraint.knowledge.automaton.room.is_filled(share):
         return False
-    if not constraint.automaton.is_filled(ENOUGH_ROOM):
+    if not constraint.knowledge.automaton.room.is_filled(ENOUGH_ROOM):
         moved.patience = EARLY
     cursor.become(moved)
     return True

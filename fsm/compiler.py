@@ -165,9 +165,9 @@ class Compiler:
             whitespace,
         )
 
-    def from_grammar(self, grammar: Grammar, *, source: str = "") -> Constraint:
+    def from_grammar(self, grammar: Grammar) -> Constraint:
         """A grammar built by hand; not cached."""
-        return self._build("grammar", source, lambda _: grammar)
+        return self._build("grammar", "", lambda _: grammar)
 
     def warm_up(self) -> None:
         """Does once what the first constraints would otherwise wait for.

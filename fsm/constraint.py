@@ -1,7 +1,7 @@
 """Constraint: what a text must look like, compiled once and shared by any number of requests and threads.
 
-It holds together what is known of one language: the automaton, the rows and bounds of its states, drafts, habits, and
-steps taken before. Where one request stands in it is its `Cursor`.
+What is known of its language is its `Knowledge`, where one request stands in it that request's `Cursor`. What is left
+to a constraint is where it comes from, and what takes its place.
 
 States are never given up, so an automaton only grows. Before it passes its bound another one takes its place, which
 begins anew with the same network: requests that begin go there at once (`renewed`), those that are on their way once
@@ -19,28 +19,18 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from functools import cached_property
 
-from ..errors import EmptyLanguage
-from .automaton.automaton import UNUSED_AUTOMATON_BYTES, Automaton
+from ..errors import ConstraintTooLarge, EmptyLanguage
+from .automaton.automaton import Automaton
+from .automaton.room import UNUSED_AUTOMATON_BYTES
 from .cursor import Cursor
-from .habits import Habits
-from .jump import Drafts
-from .keys.distinct import Distinct
-from .keys.item_budget import ItemBudget
-from .keys.items import NO_ITEMS
-from .keys.key_budget import KeyBudget
-from .keys.repeats import Repeats
-from .masks.budget import Budget
+from .knowledge import Knowledge
 from .masks.bytes_read import what_is_lacking
-from .masks.liveness import Liveness
 from .masks.mask_store import MaskStore
-from .masks.masks import Masks
-from .moves import Moves
 from .network.network import Network
+from .placed_error import placed
 from .source import Source, unpacked
 from .text.text_table import TextTable
-from .trail import Trail
 
 HALF = 0.5  # of an automaton's room; beyond that no text begins in it
 OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
@@ -68,6 +58,13 @@ class Constraint:
         source: what it was compiled from.
         store: rows of the vocabulary, shared with other constraints.
         max_automaton_bytes: bound on the automaton's own memory.
+
+    Attributes:
+        knowledge: its own, however full; of what has taken its place the cursors know.
+
+    Raises:
+        EmptyLanguage: there is no text that the vocabulary can spell.
+        ConstraintTooLarge, UnsupportedSchema: as `Knowledge`.
     """
 
     def __init__(self, network: Network, kind: str, source: Source, store: MaskStore, max_automaton_bytes: int) -> None:
@@ -77,53 +74,16 @@ class Constraint:
         self._line_to_here: Callable[[], Line | None] = _no_line
         self._source = source
         self.vocabulary = store.vocabulary
-        self.automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
-        self.liveness = Liveness(self.automaton)
-        self.masks = Masks(self.automaton, self.liveness, store)
-        self.repeats: Repeats | None = None
-        step = self.automaton.step if self.liveness.is_by_bytes else self.liveness.step
-        if network.key_texts:
-            self.repeats = Repeats(self.automaton, self.liveness)
-            step = self.repeats.first_step
-        self.distinct: Distinct | None = None
-        if network.has_lists:
-            self.distinct = Distinct(self.automaton, self.masks, self.repeats)
-        self.moves = Moves(step, self.automaton.memory, self.automaton.stays_on_plain)
-        if not self.liveness.is_possible(self.automaton.start):
-            lacking = what_is_lacking(self.automaton)
+        self.knowledge = knowledge = Knowledge(network, store, max_automaton_bytes)
+        if not knowledge.liveness.is_possible(knowledge.automaton.start):
+            lacking = what_is_lacking(knowledge.automaton)
             message = f"no text that this vocabulary can spell satisfies the {kind} constraint: {lacking}"
             raise EmptyLanguage(message, param="vocabulary")
 
-    # ---------------------------------------------------------------- what no first mask needs
-
-    @cached_property
-    def budget(self) -> Budget:
-        """Rows within a number of tokens."""
-        return Budget(self.automaton, self.liveness, self.masks)
-
-    @cached_property
-    def key_budget(self) -> KeyBudget | None:
-        """What keys that must not be repeated cost; None if there are none to be remembered."""
-        if self.repeats is None:
-            return None
-        return KeyBudget(self.automaton, self.liveness, self.budget, self.repeats)
-
-    @cached_property
-    def item_budget(self) -> ItemBudget | None:
-        """What items that must differ cost; None if there are none."""
-        if self.distinct is None:
-            return None
-        return ItemBudget(self.automaton, self.liveness, self.distinct, self.key_budget)
-
-    @cached_property
-    def drafts(self) -> Drafts:
-        """Forced text."""
-        return Drafts(self.automaton)
-
-    @cached_property
-    def habits(self) -> Habits:
-        """What was taken before."""
-        return Habits()
+    @property
+    def automaton(self) -> Automaton:
+        """Of its knowledge: states and steps."""
+        return self.knowledge.automaton
 
     # ---------------------------------------------------------------- cursors, and what they are told
 
@@ -134,17 +94,12 @@ class Constraint:
 
     def cursor(self) -> Cursor:
         """A new cursor at the beginning of the text; `renewed` is its constraint."""
-        return self.renewed().first_cursor()
-
-    def first_cursor(self) -> Cursor:
-        """A new cursor in this very constraint, however full it is."""
-        written = None if self.repeats is None else self.repeats.at_first
-        return Cursor(self, Trail(), written, None if self.distinct is None else NO_ITEMS)
+        return Cursor.first(self.renewed())
 
     def renewed(self) -> Constraint:
         """This constraint, or the one that has taken its place since its automaton was half full."""
         newest = self if self._line is None else self._line.newest
-        return newest if not newest.automaton.is_filled(HALF) else newest._replaced()
+        return newest if not newest.knowledge.automaton.room.is_filled(HALF) else newest._replaced()
 
     def _replaced(self) -> Constraint:
         """The constraint that has taken the place of this one, or now takes it."""
@@ -160,8 +115,8 @@ class Constraint:
 
     def another(self) -> Constraint:
         """One like this that nobody uses yet, and that is not the newest one."""
-        automaton = self.automaton
-        other = Constraint(automaton.network, self.kind, self._source, self.masks.store, automaton.max_bytes)
+        automaton, store = self.automaton, self.knowledge.masks.store
+        other = Constraint(automaton.network, self.kind, self._source, store, automaton.room.max_bytes)
         other._line = self._line
         return other
 
@@ -175,10 +130,14 @@ class Constraint:
 
     def accepts(self, text: bytes) -> bool:
         """Whether it is a whole text of the language."""
-        state = self.automaton.advance_bytes(self.automaton.start, text)
-        if not self.automaton.is_accepting(state) or (self.repeats is not None and not self.repeats.allows(text)):
-            return False
-        return self.distinct is None or self.distinct.allows(text)
+        return self.knowledge.accepts(text)
+
+    def placed(self, error: ConstraintTooLarge, token_ids: list[int]) -> ConstraintTooLarge:
+        """The error of a text that has no room, with the place of what in the schema applies behind its tokens."""
+        if self.kind != "json_schema":
+            return error
+        tokens = self.vocabulary.tokens
+        return placed(error, self.source, b"".join([tokens[token_id] for token_id in token_ids]))
 
     @property
     def num_bytes(self) -> int:
@@ -190,11 +149,7 @@ class Constraint:
 
     @property
     def _num_own_bytes(self) -> int:
-        own = OBJECT_BYTES + len(self._source) + self.automaton.num_bytes + self.automaton.network.num_bytes
-        own += self.liveness.num_bytes + self.moves.num_bytes
-        for part in (self.repeats, self.distinct, *map(vars(self).get, ("budget", "key_budget", "drafts", "habits"))):
-            own += 0 if part is None else part.num_bytes
-        return own
+        return OBJECT_BYTES + len(self._source) + self.automaton.network.num_bytes + self.knowledge.num_bytes
 
     @property
     def num_bytes_unused(self) -> int:

@@ -14,27 +14,25 @@ A cursor never changes the text: it says what may come next. It knows no logits,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Self
 
 import numpy as np
 
 from ..errors import ConstraintTooLarge
-from .automaton.automaton import END, ENDLESS, OutOfWork
-from .change_over import EARLY, change_at_last, change_early, surely
-from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess, guess_from
+from .automaton.automaton import END
+from .automaton.room import ENDLESS, OutOfWork
+from .change_over import EARLY, Renewable, change_at_last, change_early, surely
+from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE, NEW
 from .jump import MAX_TAIL_TOKENS
-from .keys.distinct import Place as Spot
-from .keys.items import Address, Items
-from .keys.key_budget import Place
+from .keys.distinct import Distinct, Place
+from .keys.items import NO_ITEMS, Address, Items
+from .keys.key_budget import KeyPlace
 from .keys.written import Written, in_string, since
 from .memory import IN_KEY, NEVER
 from .moves import Steps
 from .text.alphabet import Ints
 from .trail import Trail
-
-if TYPE_CHECKING:
-    from .constraint import Constraint
 
 FINISHED = -1  # as a cursor's state: EOS was taken
 MAX_ATTEMPTS = 200  # to make one row within a budget, before it is made at one go
@@ -44,30 +42,39 @@ class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time.
 
     Attributes:
-        constraint: where its states belong to; another one of the same texts once it has changed over.
+        constraint: what it stands in; another one of the same texts once it has changed over.
+        knowledge: of the constraint, where its states belong to.
         patience: when it changes over (see `change_over`).
     """
 
     __slots__ = (
         "_distinct", "_is_plain", "_items", "_masks", "_moves", "_num_attempts", "_repeats", "_rows", "_size", "_steps",
-        "_trail", "_written", "constraint", "patience",
+        "_trail", "_written", "constraint", "knowledge", "patience",
     )  # fmt: skip
 
-    def __init__(self, constraint: Constraint, trail: Trail, written: Written | None, items: Items | None) -> None:
+    def __init__(self, constraint: Renewable, trail: Trail, written: Written | None, items: Items | None) -> None:
         self.constraint = constraint
+        self.knowledge = knowledge = constraint.knowledge
         self.patience = EARLY
         self._num_attempts = 0
-        self._masks = constraint.masks
-        self._rows = constraint.masks.rows
+        self._masks = knowledge.masks
+        self._rows = knowledge.masks.rows
         # what advance needs, bound once: it is called for every token
-        self._is_plain = constraint.vocabulary.is_plain
-        self._size = constraint.vocabulary.size
-        self._repeats = constraint.repeats
-        self._distinct = constraint.distinct
+        self._is_plain = knowledge.vocabulary.is_plain
+        self._size = knowledge.vocabulary.size
+        self._repeats = knowledge.repeats
+        self._distinct = knowledge.distinct
         self._items = items
         self._trail = trail
         self._take_up(written)
-        self._steps = self._moves.steps(trail.last_state(constraint.automaton.start))
+        self._steps = self._moves.steps(trail.last_state(knowledge.automaton.start))
+
+    @classmethod
+    def first(cls, constraint: Renewable) -> Self:
+        """A cursor at the beginning of the text, in this very constraint, however full it is."""
+        repeats, distinct = constraint.knowledge.repeats, constraint.knowledge.distinct
+        written = None if repeats is None else repeats.at_first
+        return cls(constraint, Trail(), written, None if distinct is None else NO_ITEMS)
 
     def _take_up(self, written: Written | None) -> None:
         """Takes up a memory of keys, and the moves that change nothing in it; where the cursor stands comes after.
@@ -75,11 +82,11 @@ class Cursor:
         None, nearly always: no key that the automaton does not know of has been written.
         """
         self._written = written
-        moves = self.constraint.moves
+        moves = self.knowledge.moves
         if self._repeats is not None and written is not None and written.objects is not None:
-            moves = self._repeats.moves
+            moves = self.knowledge.key_moves
         if self._distinct is not None and self._items is not None:
-            moves = self._distinct.busy_moves if self._items.has_rivals else self._distinct.moves
+            moves = self.knowledge.rival_moves if self._items.has_rivals else self.knowledge.item_moves
         self._moves = moves
 
     # ---------------------------------------------------------------- where it stands
@@ -87,7 +94,7 @@ class Cursor:
     @property
     def is_accepting(self) -> bool:
         """The text so far is complete: EOS is allowed now (also after EOS was taken)."""
-        return self.state == FINISHED or self.constraint.automaton.is_accepting(self.state)
+        return self.state == FINISHED or self.knowledge.automaton.is_accepting(self.state)
 
     @property
     def is_finished(self) -> bool:
@@ -114,41 +121,40 @@ class Cursor:
         """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
         if self.state == FINISHED:
             return 0
-        keys, items = self.constraint.key_budget, self.constraint.item_budget
+        keys, items = self.knowledge.key_budget, self.knowledge.item_budget
         if items is not None:
-            return items.bound(self._spot())
+            return items.bound(self._place())
         if keys is None or self._written is None:  # nearly always
-            return self.constraint.liveness.bound(self.state)
-        return keys.bound(self._place(self._written), NEVER)
+            return self.knowledge.liveness.bound(self.state)
+        return keys.bound(self._key_place(self._written), NEVER)
 
     @surely
     def is_within(self, limit: int) -> bool:
         """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
         if self.state == FINISHED:
             return True
-        keys, items = self.constraint.key_budget, self.constraint.item_budget
+        keys, items = self.knowledge.key_budget, self.knowledge.item_budget
         if items is not None:
-            return items.is_within(self._spot(), limit)
+            return items.is_within(self._place(), limit)
         if keys is None or self._written is None:  # nearly always
-            return self.constraint.liveness.is_within(self.state, limit)
-        min_bytes = self.constraint.automaton.min_bytes(self.state)
-        if min_bytes + keys.slack(self._written, min_bytes) <= limit:
-            return True
-        return keys.bound(self._place(self._written), limit) <= limit
+            return self.knowledge.liveness.is_within(self.state, limit)
+        return (
+            keys.is_far(self._written, self.state, limit) or keys.bound(self._key_place(self._written), limit) <= limit
+        )
 
-    def _spot(self) -> Spot:
+    def _place(self) -> Place:
         """The place of the text among the items that it has."""
         assert self._items is not None
-        return Spot(self.state, self._written, self._items, self._since, (len(self._trail), 0))
+        return Place(self.state, self._written, self._items, self._since, (len(self._trail), 0))
 
     def _since(self, begin: Address) -> bytes:
         """What was written from a token and a byte of it on."""
-        tokens = self.constraint.vocabulary.tokens
+        tokens = self.knowledge.vocabulary.tokens
         taken = self._trail.last_tokens(len(self._trail) - begin[0])
         return b"".join([tokens[token_id] for token_id in taken])[begin[1] :]
 
-    def _place(self, written: Written) -> Place:
-        is_in_key = self.constraint.automaton.key_place(self.state) == IN_KEY
+    def _key_place(self, written: Written) -> KeyPlace:
+        is_in_key = self.knowledge.automaton.key_place(self.state) == IN_KEY
         return written, self.state, self._typed() if is_in_key else b""
 
     # ---------------------------------------------------------------- what may come next
@@ -173,13 +179,13 @@ class Cursor:
     def _other_row(self) -> Ints:
         """A row that is not known, or from which something is left out."""
         if self.state == FINISHED:
-            return np.zeros(self.constraint.vocabulary.num_words, np.int32)
+            return np.zeros(self.knowledge.vocabulary.num_words, np.int32)
         if self._rows.get(self.state) is None:
             change_early(self, NEVER)
         bits = self._masks.row(self.state).bits
         if self._written is not None:
             bits = self._unrepeated(self._written, bits)
-        return bits if self._distinct is None else self._distinct.row(self._spot(), bits)
+        return bits if self._distinct is None else self._distinct.row(self._place(), bits)
 
     def bitmask(self, out: Ints) -> None:
         """Writes `row()` into `out` (int32[num_words])."""
@@ -201,7 +207,7 @@ class Cursor:
             row.is_recent = True  # nearly always: the budget is far, and the row is known
             return row.bits
         left = self._other_row_within(remaining)
-        if not self.constraint.liveness.is_exact and self.state != FINISHED and not left.any():
+        if not self.knowledge.liveness.is_exact and self.state != FINISHED and not left.any():
             # others have used up the room for searches: what was promised to this text is found out elsewhere
             return self._other_row_within(remaining) if change_at_last(self) else left
         return left
@@ -210,36 +216,36 @@ class Cursor:
     def _other_row_within(self, remaining: int) -> Ints:
         """A row that is not known, or from which something is left out, within a budget."""
         if self.state == FINISHED:
-            return np.zeros(self.constraint.vocabulary.num_words, np.int32)
+            return np.zeros(self.knowledge.vocabulary.num_words, np.int32)
         row = self._rows.get(self._steps.state)
         if row is None or row.worst >= remaining:
             change_early(self, remaining)
         if self._written is not None:
             left = self._unrepeated_within(self._written, remaining)
         else:
-            left = self.constraint.budget.row(self.state, remaining - 1)
-        items = self.constraint.item_budget
+            left = self.knowledge.budget.row(self.state, remaining - 1)
+        items = self.knowledge.item_budget
         if items is None:  # nearly always
             return left
-        return items.row(self._spot(), left, remaining - 1, self._masks.row(self.state).worst)
+        return items.row(self._place(), left, remaining - 1, self._masks.row(self.state).worst)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
-        """`row_within`, or None if that takes more than `work` to find out (`Automaton.allow`): ask again."""
+        """`row_within`, or None if that takes more than `work` to find out (`Room.allow`): ask again."""
         row = self._rows.get(self._steps.state)
         if row is not None and row.worst < remaining and self._written is None and self._distinct is None:
             row.is_recent = True  # nearly always
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
             return None
-        automaton = self.constraint.automaton
-        automaton.allow(work if self._num_attempts < MAX_ATTEMPTS else ENDLESS)
+        automaton = self.knowledge.automaton
+        automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else ENDLESS)
         try:
             bits = self.row_within(remaining)
         except OutOfWork:  # what was found out is kept
             self._num_attempts += 1
             return None
         finally:
-            automaton.allow(ENDLESS)
+            automaton.room.allow(ENDLESS)
         self._num_attempts = 0
         return bits
 
@@ -255,13 +261,13 @@ class Cursor:
 
     def _unrepeated_within(self, written: Written, remaining: int) -> Ints:
         """The tokens of the row within a budget that repeat no key."""
-        repeats, keys, row = self._repeats, self.constraint.key_budget, self._masks.row(self.state)
+        repeats, keys, row = self._repeats, self.knowledge.key_budget, self._masks.row(self.state)
         assert repeats is not None and keys is not None
-        bits = row.bits if row.worst < remaining else self.constraint.budget.row(self.state, remaining - 1)
+        bits = row.bits if row.worst < remaining else self.knowledge.budget.row(self.state, remaining - 1)
         left = repeats.row(written, self.state, bits, self._typed)
         if row.worst + keys.slack(written, row.worst) < remaining:
             return left
-        return keys.row(self._place(written), left, remaining - 1)
+        return keys.row(self._key_place(written), left, remaining - 1)
 
     def _unrepeated_draft(self, draft: Sequence[int], remaining: int) -> Sequence[int]:
         """The beginning of some tokens that repeats no key and leaves enough of `remaining` tokens."""
@@ -275,7 +281,7 @@ class Cursor:
 
     def _typed(self) -> bytes:
         """What was written since the last quote that opened a string, the cursor being in that string."""
-        tokens, count = self.constraint.vocabulary.tokens, 4
+        tokens, count = self.knowledge.vocabulary.tokens, 4
         while True:
             tail = b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
             found = in_string(tail, count >= len(self._trail))
@@ -288,7 +294,7 @@ class Cursor:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
         if self.state == FINISHED:
             return b""
-        return self.constraint.drafts.run(self.state).data
+        return self.knowledge.drafts.run(self.state).data
 
     @surely
     def draft(self) -> list[int]:
@@ -298,7 +304,7 @@ class Cursor:
         """
         if self.state == FINISHED:
             return []
-        return self.constraint.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
+        return self.knowledge.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
 
     @surely
     def draft_within(self, remaining: int) -> list[int]:
@@ -306,10 +312,10 @@ class Cursor:
 
         Canonical tokens may be more than the fewest that spell the same bytes.
         """
-        if self.state == FINISHED or not self.constraint.drafts.run(self.state).data:
+        if self.state == FINISHED or not self.knowledge.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
-        automaton, liveness = self.constraint.automaton, self.constraint.liveness
+        automaton, liveness = self.knowledge.automaton, self.knowledge.liveness
         state = self.state
         if self._written is not None or self._distinct is not None:
             return list(self._unrepeated_draft(draft, remaining))
@@ -323,7 +329,7 @@ class Cursor:
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
         """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for one look-up."""
-        count = self.constraint.habits.count(self.state)
+        count = self.knowledge.habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor
         if count == FREE or (count == NEW and not looks):
@@ -351,11 +357,10 @@ class Cursor:
             floor: the guess ends before the first token up to which all are right less likely than that.
             looks: whether forced text is looked for also where nobody has looked yet, which costs far more.
         """
-        guess = guess_from(self, remaining, limit, chances, floor, looks=looks)
-        allowed = self._unrepeated_draft(guess.token_ids, remaining)
-        if len(allowed) == len(guess.token_ids):
-            return guess
-        return Guess(allowed, guess.grounds[: len(allowed)], guess.has_looked)
+        guesses = self.knowledge.guesses
+        guess = guesses.find(self.state, self._trail, remaining, limit, chances, floor, looks=looks)
+        num_allowed = len(self._unrepeated_draft(guess.token_ids, remaining))
+        return guess if num_allowed == len(guess.token_ids) else guess.until(num_allowed)
 
     def last_tokens(self, count: int) -> list[int]:
         """The last `count` tokens taken, or all if there are fewer."""
@@ -363,13 +368,13 @@ class Cursor:
 
     def remember(self, count: int) -> None:
         """Makes habits of the last `count` tokens taken (since a fork), for all cursors of this constraint."""
-        states, tokens, habits = self._trail.states, self._trail.tokens, self.constraint.habits
+        states, tokens, habits = self._trail.states, self._trail.tokens, self.knowledge.habits
         if count == 1 and len(states) > 1:  # nearly always
             habits.learn(states[-2], tokens[-1], states[-1])
             return
         learn = habits.learn
         for index in range(max(0, len(tokens) - count), len(tokens)):
-            before = states[index - 1] if index else self._trail.first_state(self.constraint.automaton.start)
+            before = states[index - 1] if index else self._trail.first_state(self.knowledge.automaton.start)
             learn(before, tokens[index], states[index])
 
     # ---------------------------------------------------------------- moving
@@ -414,12 +419,12 @@ class Cursor:
             target = self._moves.step(state, token_id)
             if target > 0:
                 return target
-            if token_id in self.constraint.vocabulary.eos_ids:
+            if token_id in self.knowledge.vocabulary.eos_ids:
                 return FINISHED if self.is_accepting else 0
             if target == 0:
                 return 0
         if self._distinct is not None:
-            return self._distinctly(state, token_id)
+            return self._distinctly(self._distinct, state, token_id)
         if self._repeats is None:
             return self._helped(state, token_id)
         num_tokens = len(self._trail) + 1
@@ -429,54 +434,21 @@ class Cursor:
             self._take_up(written)
         return target
 
-    def _distinctly(self, state: int, token_id: int) -> int:
+    def _distinctly(self, distinct: Distinct, state: int, token_id: int) -> int:
         """The state after a token that may begin or end items, or strings; 0 if it is not allowed."""
-        distinct, spot, data = self._distinct, self._spot(), self.constraint.vocabulary.tokens[token_id]
-        assert distinct is not None
-        if not data:
-            return 0
-        num_tokens, written = len(self._trail) + 1, self._written
-        if self._repeats is not None:
-            target, written, _ = self._repeats.follow(written, state, token_id, num_tokens, self._typed)
-            if not target:
-                return 0
-        target, items = distinct.follow(spot, data, num_tokens)
+        target, written, items = distinct.take(self._place(), token_id, len(self._trail) + 1, self._typed)
         if target:
-            after = Spot(target, written, items, spot.text, spot.now, data)
-            if items.has_rivals and not distinct.is_alive(after):
-                return 0
             self._moves.learn_that_it_depends(state, token_id)
-            distinct.note(target, items)
             self._items = items
             self._take_up(written)
         return target
 
     def _helped(self, state: int, token_id: int) -> int:
         """The state after a token for which the automaton has to grow."""
-        target = self.constraint.automaton.advance(state, token_id)
+        target = self.knowledge.automaton.advance(state, token_id)
         if target > 0:
-            self.constraint.moves.learn(state, token_id, target)
+            self.knowledge.moves.learn(state, token_id, target)
         return target
-
-    def after(self, state: int, token_id: int) -> int:
-        """The state after a token, whatever keys were written before; 0 if it is not allowed, -1 after EOS."""
-        if state == FINISHED or not 0 <= token_id < self._size:
-            return 0
-        moves = self.constraint.moves
-        steps = moves.steps(state)
-        known = steps.get(token_id)
-        if known is None:
-            known = moves.take(steps, token_id)
-        if known is not None:
-            return known.state
-        target = moves.step(state, token_id)
-        if target <= 0 and token_id in self.constraint.vocabulary.eos_ids:
-            return FINISHED if self.constraint.automaton.is_accepting(state) else 0
-        if target >= 0:
-            return target
-        if self._repeats is not None:  # a key ends: never kept, since it has to be remembered
-            return self._repeats.advance(state, token_id)
-        return self._helped(state, token_id)
 
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens)."""
@@ -489,7 +461,7 @@ class Cursor:
                 self._take_up(self._written)
             if self._written is not None:
                 self._take_up(since(self._written, len(self._trail)))
-            self._steps = self._moves.steps(self._trail.last_state(self.constraint.automaton.start))
+            self._steps = self._moves.steps(self._trail.last_state(self.knowledge.automaton.start))
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""

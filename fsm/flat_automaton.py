@@ -63,7 +63,7 @@ def flatten(
     constraint: Constraint, max_states: int = MAX_STATES, max_row_bytes: int = MAX_ROW_BYTES
 ) -> FlatAutomaton | None:
     """The constraint's tables; None if it has more states, its rows take more memory, or keys have to be remembered."""
-    if constraint.repeats is not None or constraint.distinct is not None:
+    if constraint.knowledge.repeats is not None or constraint.knowledge.distinct is not None:
         return None
     found = _transitions(constraint, max_states)
     if found is None:
@@ -110,7 +110,7 @@ def _rows(constraint: Constraint, states: list[int], max_row_bytes: int) -> tupl
     index_of: dict[bytes, int] = {rows[0].tobytes(): 0}
     row_of, worst = [0], 0
     for state in states[1:]:
-        found = constraint.masks.row(state)
+        found = constraint.knowledge.masks.row(state)
         worst = max(worst, found.worst)
         index = index_of.setdefault(found.bits.tobytes(), len(rows))
         if index == len(rows):

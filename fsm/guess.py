@@ -2,7 +2,8 @@
 
 A guess follows habits (`habits`) where there are any, and the canonical tokens of forced text (`jump`) where not, from
 state to state, as far as all of it is likely enough. Every token of it is allowed, and leaves enough of the budget to
-complete the text; whether it is right is for others to find out.
+complete the text, but for keys and items that the text has already: these the states do not know. Whether it is right
+is for others to find out.
 
 Cost: some look-ups for each token, but tens of microseconds where forced text is met for the first time, since the
 tokeniser has to spell it (`looks`).
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from .habits import FREE
-
-if TYPE_CHECKING:
-    from .cursor import Cursor
+from .automaton.automaton import Automaton
+from .habits import FREE, Habits
+from .jump import Drafts
+from .keys.repeats import Repeats
+from .masks.liveness import Liveness
+from .moves import Moves
+from .trail import Trail
 
 # Grounds: forced text with letters or digits in it and without, a habit seen once and more often.
 WORD, MARK, ONCE, OFTEN = range(4)
@@ -40,56 +43,111 @@ class Guess:
     grounds: Sequence[int] = ()
     has_looked: bool = False
 
+    def until(self, count: int) -> Guess:
+        """Its first tokens."""
+        return Guess(self.token_ids[:count], self.grounds[:count], self.has_looked)
+
 
 NOTHING = Guess()
 
 
-def guess_from(
-    cursor: Cursor, remaining: int, limit: int, chances: Sequence[float], floor: float, *, looks: bool
-) -> Guess:
-    """See `Cursor.guess_within`."""
-    constraint, state = cursor.constraint, cursor.state
-    habits, drafts, tokens = constraint.habits, constraint.drafts, constraint.vocabulary.tokens
-    is_within = constraint.liveness.is_within
-    guess: list[int] = []
-    grounds: list[int] = []
-    chance, forced_chance = 1.0, max(chances[WORD], chances[MARK])
-    has_looked = False
-    limit, num_unsure = min(limit, remaining), 0
-    while len(guess) < limit and state > 0:
-        habit, is_sure = habits.guess(state)
-        found: Sequence[int]
-        if habit >= 0:
-            num_unsure += not is_sure
-            if num_unsure > MAX_UNSURE or chance * chances[OFTEN if is_sure else ONCE] < floor:
-                break
-            found = (habit,)
-        elif chance * forced_chance < floor or habits.count(state) == FREE:
-            break
-        else:
-            is_new = not drafts.is_known(state)
-            if is_new and not looks:
-                break
-            if not drafts.run(state).data:
-                has_looked = has_looked or is_new
-                break
-            has_looked = True
-            found = drafts.likely(state, [*cursor.last_tokens(TAIL_LEN), *guess][-TAIL_LEN:])
-        if not found:
-            break
-        for token_id in found[: limit - len(guess)]:
+class Guesses:
+    """What is likely to come next at the states of one automaton. `chances` and `floor`: see `Cursor.guess_within`."""
+
+    __slots__ = ("_automaton", "_drafts", "_habits", "_liveness", "_moves", "_repeats")
+
+    def __init__(
+        self,
+        automaton: Automaton,
+        liveness: Liveness,
+        moves: Moves,
+        repeats: Repeats | None,
+        drafts: Drafts,
+        habits: Habits,
+    ) -> None:
+        self._automaton = automaton
+        self._liveness = liveness
+        self._moves = moves
+        self._repeats = repeats
+        self._drafts = drafts
+        self._habits = habits
+
+    def find(
+        self,
+        state: int,
+        trail: Trail,
+        remaining: int,
+        limit: int,
+        chances: Sequence[float],
+        floor: float,
+        *,
+        looks: bool,
+    ) -> Guess:
+        """At most `limit` tokens that are likely to come next, of the `remaining` ones that complete the text.
+
+        Args:
+            trail: what was taken up to the state.
+        """
+        habits, drafts, tokens = self._habits, self._drafts, self._automaton.vocabulary.tokens
+        is_within = self._liveness.is_within
+        guess: list[int] = []
+        grounds: list[int] = []
+        chance, forced_chance = 1.0, max(chances[WORD], chances[MARK])
+        has_looked = False
+        limit, num_unsure = min(limit, remaining), 0
+        while len(guess) < limit and state > 0:
+            habit, is_sure = habits.guess(state)
+            found: Sequence[int]
             if habit >= 0:
-                ground = OFTEN if is_sure else ONCE
-            elif habits.contradicts(state, token_id):
-                return Guess(guess, grounds, has_looked)
+                num_unsure += not is_sure
+                if num_unsure > MAX_UNSURE or chance * chances[OFTEN if is_sure else ONCE] < floor:
+                    break
+                found = (habit,)
+            elif chance * forced_chance < floor or habits.count(state) == FREE:
+                break
             else:
-                ground = MARK if tokens[token_id].translate(None, NO_MARKS) == tokens[token_id] else WORD
-            chance *= chances[ground]
-            if chance < floor:
-                return Guess(guess, grounds, has_looked)
-            state = cursor.after(state, token_id)
-            if state <= 0 or not is_within(state, remaining - len(guess) - 1):
-                return Guess(guess, grounds, has_looked)
-            guess.append(token_id)
-            grounds.append(ground)
-    return Guess(guess, grounds, has_looked) if guess or has_looked else NOTHING
+                is_new = not drafts.is_known(state)
+                if is_new and not looks:
+                    break
+                if not drafts.run(state).data:
+                    has_looked = has_looked or is_new
+                    break
+                has_looked = True
+                found = drafts.likely(state, [*trail.last_tokens(TAIL_LEN), *guess][-TAIL_LEN:])
+            if not found:
+                break
+            for token_id in found[: limit - len(guess)]:
+                if habit >= 0:
+                    ground = OFTEN if is_sure else ONCE
+                elif habits.contradicts(state, token_id):
+                    return Guess(guess, grounds, has_looked)
+                else:
+                    ground = MARK if tokens[token_id].translate(None, NO_MARKS) == tokens[token_id] else WORD
+                chance *= chances[ground]
+                if chance < floor:
+                    return Guess(guess, grounds, has_looked)
+                state = self._after(state, token_id)
+                if not state or not is_within(state, remaining - len(guess) - 1):
+                    return Guess(guess, grounds, has_looked)
+                guess.append(token_id)
+                grounds.append(ground)
+        return Guess(guess, grounds, has_looked) if guess or has_looked else NOTHING
+
+    def _after(self, state: int, token_id: int) -> int:
+        """The state after a token, whatever keys were written before; 0 if it is not allowed, or ends the text."""
+        moves = self._moves
+        steps = moves.steps(state)
+        known = steps.get(token_id)
+        if known is None:
+            known = moves.take(steps, token_id)
+        if known is not None:
+            return known.state
+        target = moves.step(state, token_id)
+        if target >= 0 or token_id in self._automaton.vocabulary.eos_ids:
+            return max(target, 0)
+        if self._repeats is not None:  # a key ends: never kept, since it has to be remembered
+            return self._repeats.advance(state, token_id)
+        target = self._automaton.advance(state, token_id)
+        if target > 0:
+            moves.learn(state, token_id, target)
+        return target

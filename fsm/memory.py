@@ -73,7 +73,7 @@ SETS, MEMBERS, TRIES, EDGES, LISTS, SCRATCH = range(34, 40)
 ) = range(11)
 WHOLE, REST = 40, 51
 NEXT_SAME, TOKEN_BYTES, TOKEN_OFFSETS, ALL_TOKENS, PLAIN_ROWS, NUM_WORDS, PATH = range(62, 69)
-ALLOWANCE = 12  # configurations that may still be looked at; see `Automaton.allow`
+ALLOWANCE = 12  # configurations that may still be looked at; see `Room.allow`
 # rows that there may be; the row that gives way next once there are as many; how many have given way
 MAX_ROWS, NEXT_ROW, NUM_FORGOTTEN = 13, 14, 15
 # the address of `automaton_kernels.transition`, its verbs, and the address of this memory itself

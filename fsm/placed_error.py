@@ -8,27 +8,26 @@ errors of patterns and grammars stay as they are, for these have one place only.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from ..errors import ConstraintError, ConstraintTooLarge
 
-if TYPE_CHECKING:
-    from .constraint import Constraint
 
+def placed(error: ConstraintTooLarge, source: str, text: bytes) -> ConstraintTooLarge:
+    """The error with the JSON pointer of what applies behind a text; itself where that is not known.
 
-def placed(error: ConstraintTooLarge, constraint: Constraint, token_ids: list[int]) -> ConstraintTooLarge:
-    """The error with the JSON pointer of what applies behind some tokens; itself where that is not known."""
-    if constraint.kind != "json_schema" or error.pointer or not constraint.source:
+    Args:
+        source: the schema as JSON text; empty if it is not kept.
+    """
+    if error.pointer or not source:
         return error
     from .json_schema.place import place_of, sites_at
     from .json_schema.resolve import check_size
     from .json_schema.sites import Sites
     from .json_schema.texts import shown_pointer
 
-    tokens = constraint.vocabulary.tokens
-    place = place_of(b"".join([tokens[token_id] for token_id in token_ids]).decode(errors="replace"))
+    place = place_of(text.decode(errors="replace"))
     try:
-        schema = json.loads(constraint.source)
+        schema = json.loads(source)
         evaluates, is_dynamic = check_size(schema)
         sites = sites_at(Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic), place.path)
     except (ConstraintError, RecursionError):

@@ -106,15 +106,15 @@ def _use_rarely(constraint: Constraint) -> None:
     automaton.targets(automaton.start, constraint.vocabulary.eos_words)
     for index, text in enumerate(automaton.network.texts):
         automaton.text_targets(index, int(text.fields[T_START]), 0)
-    constraint.masks.fresh_row(automaton.start)
-    automaton.make_room(NEED_WORK)
-    if constraint.key_budget is not None:
-        constraint.key_budget.tokens_on_the_way(automaton.start)
-    if constraint.repeats is not None:
-        state, written = constraint.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
+    constraint.knowledge.masks.fresh_row(automaton.start)
+    automaton.room.make(NEED_WORK)
+    if constraint.knowledge.key_budget is not None:
+        constraint.knowledge.key_budget.tokens_on_the_way(automaton.start)
+    if constraint.knowledge.repeats is not None:
+        state, written = constraint.knowledge.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:
             note_string(automaton.memory, state)
-            constraint.repeats.row(written, state, constraint.masks.row(state).bits, lambda: b"a")
-            moves = constraint.repeats.moves
+            constraint.knowledge.repeats.row(written, state, constraint.knowledge.masks.row(state).bits, lambda: b"a")
+            moves = constraint.knowledge.key_moves
             moves.take(moves.steps(state), constraint.vocabulary.ids.get(b"a", 0))
     keep_rows(automaton.memory, automaton.memory[CAP_ROWS])  # all of them

@@ -27,7 +27,7 @@ from .edit_table import EditTable
 from .mask_table import MaskTable
 from .request import Phase
 
-# Work that one request's mask may take in one step (`Automaton.allow`): 2 to 5 ms beside others, ten times that alone.
+# Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms beside others, ten times that alone.
 MASK_WORK = 25_000
 MASK_WORK_ALONE = 250_000
 
@@ -261,7 +261,7 @@ class Sampler:
 
 def _without_end(cursor: Cursor, row: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """The row without the end tokens, since the text must go on; the row itself if it cannot."""
-    others = row & ~cursor.constraint.vocabulary.eos_words
+    others = row & ~cursor.knowledge.vocabulary.eos_words
     return others if others.any() else row
 
 

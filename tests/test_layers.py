@@ -70,3 +70,13 @@ def test_the_rooms_of_fsm_stand_on_one_another() -> None:
         for target in _imports(path):
             if target[:2] == ("phloem", "fsm") and target[2] in floor_of and target[2] != path.parent.name:
                 assert floor_of[target[2]] < floor_of[path.parent.name], f"{path} reaches up into fsm.{target[2]}"
+
+
+def test_no_module_needs_itself() -> None:
+    """No circles of imports, not even of those that only types need."""
+    paths = {("phloem", *path.relative_to(ROOT).with_suffix("").parts): path for path in _modules()}
+    left = {module: {t[:n] for t in _imports(path) for n in (len(t) - 1, len(t))} for module, path in paths.items()}
+    while ready := [module for module, needs in left.items() if not needs & left.keys()]:
+        for module in ready:
+            del left[module]
+    assert not left, sorted(".".join(module) for module in left)

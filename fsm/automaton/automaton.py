@@ -5,55 +5,33 @@ dead; 1 (END) is accepting and nothing may follow: there is one such state, sinc
 constraints have finitely many, recursive ones as many as are visited.
 Every state can reach acceptance, so a byte that is not refused is never a dead end.
 
-This class owns the memory and grows it; the work is done in `automaton_kernels`. It does not know tokens except as
-byte strings with ids (the trie).
-
-Thread-safe: compiled functions hold the interpreter lock from beginning to end, and whatever moves memory that they
-have the address of does so in one step of the interpreter (`_enlarge`), so that none of them meets a stale address.
+This class asks; the work is done in `automaton_kernels`, in memory that `Room` owns and grows. It does not know tokens
+except as byte strings with ids (the trie). Thread-safe, as `Room` says.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable
-from functools import partial
-from operator import call
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import ConstraintTooLarge
 from .. import memory as k
 from ..compiled import callback_address
-from ..network import stack_kernels
 from ..network.network import Network
 from ..network.stack_kernels import JOINT
 from ..text.alphabet import Ints
-from ..vocabulary.vocabulary import Vocabulary, work_arrays
-from . import automaton_kernels, opening_kernels, state_kernels, text_walk_kernels, walk_kernels
-from .rows import SEGMENT_BYTES, Rows, max_rows
+from ..vocabulary.vocabulary import Vocabulary
+from . import automaton_kernels, opening_kernels, text_walk_kernels, walk_kernels
+from .room import DEFAULT_MAX_BYTES, FIRST_BYTES, Room
+from .rows import max_rows
 
 END = opening_kernels.END  # the state in which the text is complete and cannot go on
 NO_LIMIT = walk_kernels.NO_LIMIT
 PLACES_HEAD, PLACE_WIDTH = walk_kernels.PLACES_HEAD, automaton_kernels.PLACE_WIDTH
-ENDLESS = opening_kernels.ENDLESS
 IN_TEXT = walk_kernels.IN_TEXT
-LARGE_STEP = 1 << 20  # bytes
-LEAST_HALVED = 1 << 20  # a bound on memory below which nothing is saved
-MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
-FIRST_STACKS, FIRST_STATES, FIRST_CONFIGURATIONS = 64, 128, 512  # room at the beginning
-STACK_BYTES = 4 * (k.STACK_WIDTH + 2)  # with its slots
-FIRST_BYTES = STACK_BYTES * FIRST_STACKS + 4 * (k.STATE_WIDTH + 2) * FIRST_STATES + 8 * FIRST_CONFIGURATIONS
-UNUSED_AUTOMATON_BYTES = FIRST_BYTES + SEGMENT_BYTES
-DEFAULT_MAX_BYTES = 256 << 20
-
 _NO_TEXT = bytes(8 * k.TEXT_WIDTH)
-
-
-class OutOfWork(Exception):
-    """The allowance of this thread is used up; see `Automaton.allow`."""
 
 
 class Automaton:
@@ -62,48 +40,36 @@ class Automaton:
     Args:
         network: what may be written.
         vocabulary: whose tokens the walks go through.
-        max_bytes: bound on the memory of states and stacks; beyond it ConstraintTooLarge. Rows, which remember steps,
-            have what these leave of it, and at least a sixteenth.
+        max_bytes: bound on the memory of states and stacks; see `Room`.
+
+    Attributes:
+        room: its memory, and how much may be done in it.
+
+    Raises:
+        ConstraintTooLarge: the bound is passed, by any method that may find new states.
+        OutOfWork: as `Room.allow` says.
     """
 
     def __init__(self, network: Network, vocabulary: Vocabulary, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self.network = network
         self.vocabulary = vocabulary
-        self.max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self.room = room = Room(network.head[k.N_MAX_WORDS], max_bytes)
+        self._memory, self._arrays, self._call = room.memory, room.arrays, room.call
         self._shared = vocabulary.shared  # its arrays live as long as their addresses are in the memory
-        self._memory = memory = np.zeros(k.MEMORY_SIZE + 1 + network.head[k.N_MAX_WORDS], np.int64)
         self._texts = np.frombuffer(bytearray().join([text.packed for text in network.texts]) or _NO_TEXT, np.int64)
         for index in network.key_texts:
             self._texts[index * k.TEXT_WIDTH + k.T_IS_KEY] = k.AN_ITEM if index in network.item_texts else k.A_KEY
-        stacks, stack_slots = np.zeros(FIRST_STACKS * k.STACK_WIDTH, np.int32), np.zeros(2 * FIRST_STACKS, np.int32)
-        states, state_slots = np.zeros(FIRST_STATES * k.STATE_WIDTH, np.int32), np.zeros(2 * FIRST_STATES, np.int32)
-        pool = np.empty(FIRST_CONFIGURATIONS, np.int64)
-        self._rows = Rows()
-        self._arrays: dict[int, npt.NDArray[Any]] = {
-            k.STACKS: stacks,
-            k.STACK_SLOTS: stack_slots,
-            k.STATES: states,
-            k.STATE_SLOTS: state_slots,
-            k.POOL: pool,
-        }
-        self._lasting_bytes = FIRST_BYTES
-        self._bounded_thread = 0
         shared, transition = self._shared.memory, callback_address(automaton_kernels.transition)
         start = opening_kernels.open_memory(
-            memory,
+            room.memory,
             shared,
             transition,
             network.data,
             network.byte_sets,
             self._texts,
-            stacks,
-            stack_slots,
-            states,
-            state_slots,
-            pool,
-            self._rows.addresses,
-            self._rows.first,
+            *room.arrays.values(),  # in the order in which they are made
+            room.rows.addresses,
+            room.rows.first,
             max_rows(max_bytes, FIRST_BYTES),
         )
         self.start = start if start >= 0 else self.enter(network.start, 0)
@@ -124,34 +90,6 @@ class Automaton:
     def memory(self) -> npt.NDArray[np.int64]:
         """What compiled loops are given; see `memory`."""
         return self._memory
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of what was found so far."""
-        return self._lasting_bytes + 4 * k.ROW_WIDTH * int(self._memory[k.CAP_ROWS])
-
-    @property
-    def num_lasting_bytes(self) -> int:
-        """The part of it that cannot be forgotten: all but the rows. It is this that the bound is on."""
-        return self._lasting_bytes
-
-    @property
-    def is_half_full(self) -> bool:
-        """Whether half of the bound on memory (and some) is used up: then states should be made for the text alone."""
-        return 2 * self._lasting_bytes > max(self.max_bytes, LEAST_HALVED)
-
-    def is_filled(self, share: float) -> bool:
-        """Whether more than this share of the bound on memory, or of the numbers of stacks, is used up."""
-        lasting_bytes = self._lasting_bytes
-        if lasting_bytes > share * self.max_bytes:
-            return True
-        may_be = lasting_bytes > share * k.STACK_ID_MASK * STACK_BYTES
-        return may_be and bool(self._memory[k.NUM_STACKS] > share * k.STACK_ID_MASK)
-
-    @property
-    def num_forgotten(self) -> int:
-        """How many rows have given way to others so far."""
-        return int(self._memory[k.NUM_FORGOTTEN])
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text may end here (EOS is allowed now)."""
@@ -258,7 +196,7 @@ class Automaton:
             count, target = automaton_kernels.forced_run(self._memory, state, run, self.vocabulary.shared.live)
             if target >= 0:
                 return run[:count].tobytes(), int(target)
-            self._grow(target)
+            self.room.make(target)
 
     # ---------------------------------------------------------------- walks through the vocabulary
 
@@ -328,114 +266,3 @@ class Automaton:
         """The first exits grouped by their byte, and int32[257], where each group begins."""
         starts = np.empty(257, np.int32)
         return text_walk_kernels.group_exits(self._memory, trie, exits, num_exits, starts), starts
-
-    # ---------------------------------------------------------------- memory
-
-    def _call(self, function: Callable[[], Any]) -> int:
-        """Calls until nothing more is needed."""
-        while True:
-            work = int(self._memory[k.CAP_WORK])
-            result = int(function())
-            if result >= 0:
-                return result
-            self._grow(result, work)
-
-    def allow(self, work: int) -> None:
-        """Lets this thread look at so many configurations not yet met before it gets `OutOfWork`; see `ENDLESS`.
-
-        Whatever raised it may be called again: the transitions found are kept, unless `num_forgotten` has grown.
-        100,000 configurations take 10 to 30 ms. One thread at a time may be bounded, and does not bound the others.
-        """
-        self._bounded_thread = threading.get_ident()
-        self._memory[k.ALLOWANCE] = work
-
-    def charge(self, work: int) -> bool:
-        """Takes work done elsewhere from the allowance; whether some is left."""
-        self._memory[k.ALLOWANCE] -= work
-        return bool(self._memory[k.ALLOWANCE] >= 0)
-
-    def spend(self, work: int) -> None:
-        """Before work elsewhere whose result is kept: takes it from the allowance.
-
-        Raises:
-            OutOfWork: nothing is left of this thread's allowance.
-        """
-        if not self.charge(0) and self._bounded_thread == threading.get_ident():
-            raise OutOfWork
-        self.charge(work)
-
-    def make_room(self, need: int) -> None:
-        """Answers a compiled loop's code for help, after which it is called again.
-
-        Raises:
-            ConstraintTooLarge: the bound on memory is passed.
-        """
-        self._grow(need)
-
-    def _grow(self, need: int, work: int = 0) -> None:
-        """Makes room wherever less than half is left; `work`: for how many configurations there was room before.
-
-        Raises:
-            ConstraintTooLarge: there is too much of it already.
-            OutOfWork: it is not room that is missing, see `allow`.
-        """
-        if need == k.OUT_OF_WORK:
-            if self._bounded_thread == threading.get_ident():
-                raise OutOfWork
-            self._memory[k.ALLOWANCE] = ENDLESS  # it was another thread's allowance, which gets more than it asked for
-            return
-        with self._lock:
-            memory = self._memory
-            if need == k.TOO_LARGE or self.num_lasting_bytes > self.max_bytes:
-                raise ConstraintTooLarge(
-                    f"the automaton of the constraint has passed its bound of {self.max_bytes >> 10} KiB "
-                    "(max_constraint_bytes): raise it, or let less nest in itself and be open at once"
-                )
-            if need == k.NEED_WORK:
-                if work not in (0, memory[k.CAP_WORK]):
-                    return  # another thread has asked for the same
-                if memory[k.CAP_WORK] >= MAX_CLOSURE:
-                    raise ConstraintTooLarge(
-                        f"some byte can be read in more than {MAX_CLOSURE} ways at once; nest fewer repetitions, "
-                        "and let alternatives begin differently"
-                    )
-                capacity = 4 * int(memory[k.CAP_WORK])
-                arrays = work_arrays(capacity)
-                k.place_work(memory, capacity, *(array for _, array in arrays))
-                self._arrays.update(arrays)
-                self._weigh()
-                return
-            if 2 * memory[k.NUM_STACKS] >= memory[k.CAP_STACKS]:
-                self._enlarge(k.STACKS, k.CAP_STACKS, k.STACK_WIDTH)
-                self._rehash(k.STACK_SLOTS, k.CAP_STACKS, stack_kernels.rehash_stacks)
-            if 2 * memory[k.NUM_STATES] >= memory[k.CAP_STATES]:
-                self._enlarge(k.STATES, k.CAP_STATES, k.STATE_WIDTH)
-                self._rehash(k.STATE_SLOTS, k.CAP_STATES, state_kernels.rehash_states)
-            while memory[k.CAP_POOL] - memory[k.POOL_USED] < 2 * memory[k.CAP_WORK]:
-                self._enlarge(k.POOL, k.CAP_POOL, 1)
-            self._weigh()
-            self._rows.fit(memory, max_rows(self.max_bytes, self._lasting_bytes))
-
-    def _weigh(self) -> None:
-        self._lasting_bytes = sum(array.nbytes for array in self._arrays.values())
-
-    def _enlarge(self, index: int, capacity: int, width: int) -> None:
-        """Doubles an array, or adds a megabyte if it is large already; nothing is copied.
-
-        Between the move and the new address in memory no other thread may run. The interpreter changes threads
-        between two steps of Python code only: `map` takes both calls in one.
-        """
-        array = self._arrays[index]
-        held = int(self._memory[capacity])
-        added = min(held, max(LARGE_STEP // (array.itemsize * width), 1))
-        size = (held + added) * width
-        k.place_grown(self._memory, index, array, capacity, 0)  # compiled from here on: that would be Python code
-        move = partial(array.resize, size, refcheck=False)
-        deque(map(call, (move, partial(k.place_grown, self._memory, index, array, capacity, added))), maxlen=0)
-
-    def _rehash(self, slots: int, capacity: int, rehash: Callable[[Any, Ints], None]) -> None:
-        size = len(self._arrays[slots])
-        if size < 2 * int(self._memory[capacity]):
-            array = np.zeros(2 * size, np.int32)
-            rehash(self._memory, array)
-            self._arrays[slots] = array

@@ -90,10 +90,12 @@ class Applied:
                 self.among(schema[name], name)
 
     def among(self, values: list[Any], name: str) -> None:
+        """One of some constants, `name` being the keyword that lists them."""
         options = constants(self.keywords.sites, values, f"{self.pointer}/{name}")
         self.disjunctions.append(Disjunction(tuple(options)))
 
     def any_of(self, goals: list[Goal]) -> None:
+        """At least one of the goals; as clauses, which cost no case, where they only say which keys are there."""
         if ANYTHING in goals and not self.keywords.sites.evaluates:
             return
         required = self.required_only("anyOf")
@@ -160,6 +162,7 @@ class Applied:
         return found if len(found) > 1 else None
 
     def none_of(self, goal: Goal) -> None:
+        """What does not fulfil the goal: one of its atoms, at least, does not hold."""
         atoms = negation(goal)
         if len(atoms) == 1:
             self.atoms += atoms
@@ -167,6 +170,7 @@ class Applied:
             self.disjunctions.append(Disjunction(tuple(Part(self.pointer, atoms=(atom,)) for atom in atoms)))
 
     def conditional(self) -> None:
+        """`if`, `then` and `else`: two cases, unless one of them says nothing."""
         condition = self.keywords.goal("if")
         then = self.keywords.goal("then") if "then" in self.schema else ANYTHING
         otherwise = self.keywords.goal("else") if "else" in self.schema else ANYTHING
@@ -179,6 +183,7 @@ class Applied:
         self.disjunctions.append(Disjunction((self.option(condition | then), *refused)))
 
     def dependent_schemas(self, keyword: str) -> None:
+        """For each key of the keyword: it is absent, or the value fulfils its schema too."""
         value = self.schema[keyword]
         if type(value) is not dict:
             raise self.keywords.bad(keyword, "an object")
@@ -203,4 +208,5 @@ class Applied:
             )
 
     def option(self, goal: Goal, atoms: tuple[int, ...] = ()) -> Part:
+        """An option that a goal holds, and some atoms."""
         return Part(self.pointer, atoms=(*sorted(goal), *atoms))

@@ -39,7 +39,7 @@ ENDLESSLY = 1 << 62
 
 Value = Callable[[Goal], "Expression | None"]
 """Compiles a goal; None if no value fulfils it."""
-Distinct = tuple["Embed | None", "int | None"]
+DistinctStrings = tuple["Embed | None", "int | None"]
 """Strings that come once in a list (None: there are none), and how many there are (None: endlessly many)."""
 
 
@@ -62,7 +62,7 @@ class ArrayWriter:
     value: Value
     distinct: Value
     texts: Callable[[Goal, int], list[str] | None]
-    strings: Callable[[Goal], Distinct | None]
+    strings: Callable[[Goal], DistinctStrings | None]
     constant: Callable[[object, str], Goal]
     is_impossible: Callable[[Goal], bool]
     states: ItemStates

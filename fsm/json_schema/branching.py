@@ -19,15 +19,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...errors import ConstraintError, ConstraintTooLarge, InvalidSchema
+from ...errors import ConstraintError, ConstraintTooLarge
 from .deciding import decide
 from .disjointness import Disjointness, Effort
+from .in_place import InPlace
 from .keys import forbidden_keys, goals_of_keys, required_keys
 from .negation import negated
 from .parts import (
-    ANYTHING,
-    ARRAY,
-    NEVER,
     OBJECT,
     Branch,
     Disjunction,
@@ -37,11 +35,10 @@ from .parts import (
 )
 from .pruning import prune
 from .reading import read
-from .resolve import Site
 from .sheet import SAID, SILENT, Sheet, combinations, is_possible, narrowest
-from .sites import Sites, is_keyword
+from .sites import Sites
 from .texts import error_at
-from .unevaluated import unevaluated_array, unevaluated_object
+from .unevaluated import closed, is_evaluating, rest_of
 
 MAX_BRANCHES = 2_000
 """Into so many sheets one goal may be split, whatever is in them."""
@@ -68,7 +65,7 @@ class Branching:
         self._expanding: list[Goal] = []
         self._uniting: set[Goal] = set()
         self._narrowed: set[Goal] = set()  # not all their values are in the branches
-        self._endful: set[int] = set()
+        self._in_place = InPlace(sites, self._parts)
         self._disjoint: dict[tuple[Goal, Goal], bool] = {}
         self._impossible: dict[Goal, bool] = {}
         self._listed: dict[Goal, tuple[set[object], bool]] = {}
@@ -90,7 +87,7 @@ class Branching:
             if len(goal) == 1:  # nearly always one schema that says all by itself
                 (atom,) = goal
                 part = self._parts.get(atom)
-                if part is None and not atom & 1 and not self._is_evaluating(self.sites.table[atom >> 1]):
+                if part is None and not atom & 1 and not is_evaluating(self.sites, self.sites.table[atom >> 1]):
                     part = self.part(atom)
                 if part is not None and not part.atoms and not part.disjunctions:
                     found = known[goal] = (part,) if part.types else ()
@@ -193,14 +190,14 @@ class Branching:
             found = options[0] if len(options) == 1 else Part(site.pointer, disjunctions=(Disjunction(options),))
         elif site.schema is True:
             found = Part(site.pointer)
-        elif self._is_evaluating(site):
-            self._refuse_endless(atom)
-            found = self._evaluated(site)
+        elif is_evaluating(self.sites, site):
+            self._in_place.refuse_endless(atom)
+            found = closed(self.sites, site, self.branches(rest_of(self.sites, site), evaluating=True), self._parts)
         else:
             found = read(self.sites, site).narrowed()
         self._parts[atom] = found
-        if (found.atoms or found.disjunctions) and not atom & 1 and atom not in self._endful:
-            self._refuse_endless(atom)
+        if (found.atoms or found.disjunctions) and not atom & 1:
+            self._in_place.refuse_endless(atom)
         return found
 
     # ---------------------------------------------------------------- the tableau
@@ -372,90 +369,3 @@ class Branching:
         if not refused:
             return option
         return replace(option, disjunctions=(*option.disjunctions, *refused))
-
-    # ---------------------------------------------------------------- unevaluated…
-
-    def _is_evaluating(self, site: Site) -> bool:
-        """Whether a schema says something about what its other keywords have not evaluated."""
-        schema = site.schema
-        return (
-            self.sites.evaluates
-            and isinstance(schema, dict)
-            and ("unevaluatedProperties" in schema or "unevaluatedItems" in schema)
-            and is_keyword("unevaluatedItems", site.resource.draft)
-        )
-
-    def _evaluated(self, site: Site) -> Part:
-        """The part of a schema with `unevaluatedProperties` or `unevaluatedItems`: its branches, each closed."""
-        assert isinstance(site.schema, dict)
-        names = ("unevaluatedProperties", "unevaluatedItems")
-        rest = {name: value for name, value in site.schema.items() if name not in names}
-        branches = self.branches(self.sites.derived(site, rest), evaluating=True)
-        goals = [
-            self.sites.goal(site.schema.get(name, True), f"{site.pointer}/{name}", site.resource) for name in names
-        ]
-        options: list[Part] = []
-        for branch in branches:
-            objects, arrays = branch.objects, branch.arrays
-            if branch.types & OBJECT and names[0] in site.schema:
-                objects += unevaluated_object(objects, goals[0], site.pointer)
-            if branch.types & ARRAY and names[1] in site.schema:
-                arrays += unevaluated_array(arrays, goals[1], site, self._either)
-            options.append(Part(site.pointer, branch.types, branch.numbers, branch.strings, arrays, objects))
-        return Part(site.pointer, disjunctions=(Disjunction(tuple(options)),))
-
-    def _either(self, goals: list[Goal], pointer: str) -> Goal:
-        """A goal that holds exactly when one of the goals does."""
-        possible = list(dict.fromkeys(goal for goal in goals if goal != NEVER))
-        if ANYTHING in possible:
-            return ANYTHING
-        if len(possible) < 2:
-            return possible[0] if possible else NEVER
-        goal = self.sites.synthetic({}, pointer)
-        (atom,) = goal
-        options = tuple(Part(pointer, atoms=tuple(sorted(option))) for option in possible)
-        self._parts[atom] = Part(pointer, disjunctions=(Disjunction(options),))
-        return goal
-
-    def _refuse_endless(self, atom: int) -> None:
-        """Refuses a schema that applies itself in place: validating against it would never end.
-
-        A depth-first search over "applies to the same value"; every schema is entered once in all.
-        """
-        path = [atom]
-        rest = [self._applied(atom)]
-        on_path = {atom}
-        while path:
-            if not rest[-1]:
-                rest.pop()
-                done = path.pop()
-                on_path.discard(done)
-                self._endful.add(done)
-                continue
-            other = rest[-1].pop() & ~1
-            if other in on_path:
-                pointer = self.sites.table[other >> 1].pointer
-                raise error_at(InvalidSchema, pointer, "the schema applies itself to the same value, without end")
-            if other not in self._endful:
-                path.append(other)
-                rest.append(self._applied(other))
-                on_path.add(other)
-
-    def _applied(self, atom: int) -> list[int]:
-        """The atoms that a schema applies to the value itself."""
-        part = self._parts.get(atom)
-        if part is None:
-            site = self.sites.table[atom >> 1]
-            if not isinstance(site.schema, dict):
-                return []
-            self._time.check(site.pointer)
-            part = read(self.sites, site).narrowed()
-            if not self._is_evaluating(site):
-                self._parts[atom] = part
-        atoms = list(part.atoms)
-        pending = [option for disjunction in part.disjunctions for option in disjunction.options]
-        while pending:
-            option = pending.pop()
-            atoms += option.atoms
-            pending += [other for disjunction in option.disjunctions for other in disjunction.options]
-        return atoms

@@ -45,6 +45,7 @@ class Keywords:
         self.evaluates = not sites.is_constant(site)
 
     def bad(self, name: str, wanted: str) -> ConstraintError:
+        """The error of a keyword whose value is not what is wanted."""
         pointer = f"{self.pointer}/{name}"
         return error_at(InvalidSchema, pointer, f"must be {wanted}, not {shown(self.schema[name])}")
 
@@ -72,6 +73,7 @@ class Keywords:
         return value if value <= MAX_COUNT else None
 
     def number(self, name: str) -> int | float:
+        """A finite number."""
         value = self.schema[name]
         if not is_number(value) or (type(value) is float and not math.isfinite(value)):
             raise self.bad(name, "a finite number")
@@ -81,14 +83,17 @@ class Keywords:
         return value
 
     def key_list(self, value: object, pointer: str) -> list[str]:
+        """A list of property names, which stands at the pointer."""
         if type(value) is not list or not all(type(name) is str for name in value):
             raise error_at(InvalidSchema, pointer, f"must be a list of property names, not {shown(value)}")
         return value
 
     def goal(self, name: str) -> Goal:
+        """The goal of the one schema of a keyword."""
         return self.sites.goal(self.schema[name], f"{self.pointer}/{name}", self.site.resource)
 
     def goals(self, name: str) -> list[Goal]:
+        """The goals of a list of schemas."""
         value = self.schema[name]
         if type(value) is not list or (not value and name != "items" and name != "prefixItems"):
             raise self.bad(name, "a list of at least one schema")
@@ -96,6 +101,7 @@ class Keywords:
         return [goal(item, pointer + str(i), resource) for i, item in enumerate(value)]
 
     def goal_map(self, name: str) -> dict[str, Goal]:
+        """The goals of an object of schemas, by key."""
         value = self.schema[name]
         if type(value) is not dict:
             raise self.bad(name, "an object of schemas")

@@ -13,43 +13,38 @@ from operator import itemgetter
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..any_json import ExtraKeys, KeyOrder
-from ..compile_time import CompileTime
 from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal, Rule, alternation
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
 from .any_order import AnyKeyOrder
-from .arrays import ArrayWriter, Distinct, may_run_out
+from .arrays import ArrayWriter, DistinctStrings, may_run_out
 from .branching import Branching
 from .endless import is_endless
 from .few_values import has_values
 from .item_states import ItemStates
 from .layout import Layout
-from .numbers import ANY_INTEGER, ANY_NUMBER, distinct_numbers, number_expressions, number_texts
+from .numbers import ANY_INTEGER, ANY_NUMBER
 from .objects import ObjectWriter
 from .others import Others
-from .parts import ANYTHING, ARRAY, FALSE, NEVER, NULL, NUMBER, OBJECT, STRING, TRUE, Branch, Goal, Test
+from .parts import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal
 from .plain import PlainArray, PlainConstants, PlainObject, plain
+from .scalars import ANY_WORD, WORD_LITERALS, WORDS, listed, scalars, scalars_of
 from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import (
     ANY_KEY,
     ANY_STRING_EXPRESSION,
     distinct_strings,
-    few_strings,
     joined_lengths,
     num_strings,
-    string_expression,
     string_language,
 )
-from .texts import error_at, is_writable, string_text
+from .texts import error_at
 from .xml_arguments import NO_STRING, Spell, XmlArguments
 from .xml_marks import XmlMarks
 
 MAX_RULES = 200_000
 
-_WORDS = ((NULL, "null"), (TRUE, "true"), (FALSE, "false"))
-_WORD_LITERALS = tuple((bit, Literal(word.encode())) for bit, word in _WORDS)
-_ANY_WORD = NULL | TRUE | FALSE
 _PLAIN_EXPRESSIONS: dict[str, Expression] = {
     "null": Literal(b"null"),
     "boolean": alternation(Literal(b"true"), Literal(b"false")),
@@ -210,7 +205,7 @@ class SchemaCompiler:
             expression = None
         elif goal == ANYTHING and is_distinct:
             expression = Rule(_ANY_DISTINCT)
-            numbers = _scalars_of(NUMBER, (), self._time, is_distinct=True)
+            numbers = scalars_of(NUMBER, (), self._time, is_distinct=True)
             self._rules[_ANY_DISTINCT] = _any_body(self._layout, expression, numbers)
         elif goal == ANYTHING:
             expression = _ANY_VALUE
@@ -270,18 +265,18 @@ class SchemaCompiler:
         for branch in self._branching.branches(goal):
             if branch.types & (ARRAY | OBJECT):
                 return None
-            for bit, word in _WORDS:
+            for bit, word in WORDS:
                 if branch.types & bit:
                     found[word] = None
             for bit, tests in ((NUMBER, branch.numbers), (STRING, branch.strings)):
                 if branch.types & bit:
-                    texts = _listed(bit, tests, limit, self._time)
+                    texts = listed(bit, tests, limit, self._time)
                     if texts is None:
                         return None
                     found.update(dict.fromkeys(texts))
         return list(found) if len(found) <= limit else None
 
-    def strings(self, goal: Goal) -> Distinct | None:
+    def strings(self, goal: Goal) -> DistinctStrings | None:
         """The values of a goal, each at most once in a list; None if some of them are no strings."""
         branches = self._branching.branches(goal)
         if self._by_value or any(branch.types != STRING for branch in branches):
@@ -321,12 +316,12 @@ class SchemaCompiler:
         for branch in branches:
             types |= branch.types
         options: list[Expression] = []
-        if types & _ANY_WORD:
-            options += [word for bit, word in _WORD_LITERALS if types & bit]
+        if types & ANY_WORD:
+            options += [word for bit, word in WORD_LITERALS if types & bit]
         if types & NUMBER:
-            options += self._scalars(goal, branches, NUMBER, is_distinct=self._is_distinct)
+            options += scalars(NUMBER, branches, self._time, self._pointer(goal), is_distinct=self._is_distinct)
         if types & STRING:
-            options += self._scalars(goal, branches, STRING)
+            options += scalars(STRING, branches, self._time, self._pointer(goal))
         if types & ARRAY:
             seen: set[tuple[int, ...]] = set()
             for branch in branches:
@@ -338,22 +333,6 @@ class SchemaCompiler:
                         options.append(array)
         if types & OBJECT:
             options += self._objects.objects([branch.objects for branch in branches if branch.types & OBJECT])
-        return options
-
-    def _scalars(
-        self, goal: Goal, branches: tuple[Branch, ...], bit: int, *, is_distinct: bool = False
-    ) -> list[Expression]:
-        """The numbers or strings of all branches, without repetitions."""
-        if len(branches) == 1:
-            tests = branches[0].numbers if bit == NUMBER else branches[0].strings
-            return _scalars_of(bit, tests, self._time, is_distinct=is_distinct)
-        all_tests = {b.numbers if bit == NUMBER else b.strings: None for b in branches if b.types & bit}
-        if () in all_tests:
-            return _scalars_of(bit, (), self._time, is_distinct=is_distinct)
-        options: list[Expression] = []
-        for tests in all_tests if bit == NUMBER else joined_lengths(all_tests, self._time):
-            self._time.check(self._pointer(goal))
-            options += _scalars_of(bit, tests, self._time, is_distinct=is_distinct)
         return options
 
     def _reserve(self) -> str:
@@ -376,31 +355,9 @@ def _any_body(layout: Layout, value: Rule, numbers: Sequence[Expression]) -> Exp
     members = layout.listed((ANY_KEY, *layout.colon, value), 0, None)
     assert items is not None and members is not None
     return alternation(
-        *(word for _, word in _WORD_LITERALS),
+        *(word for _, word in WORD_LITERALS),
         *numbers,
         ANY_STRING_EXPRESSION,
         layout.bracketed(b"[", items[0], b"]", may_be_empty=True),
         layout.bracketed(b"{", members[0], b"}", may_be_empty=True),
     )
-
-
-def _scalars_of(bit: int, tests: tuple[Test, ...], time: CompileTime, *, is_distinct: bool) -> list[Expression]:
-    if bit == NUMBER and is_distinct:
-        return [*distinct_numbers(tests, time)]
-    if not tests:
-        return [ANY_NUMBER if bit == NUMBER else ANY_STRING_EXPRESSION]
-    if len(tests) == 1 and tests[0][0] == "among" and bit == STRING:
-        texts = tests[0][1]
-        assert isinstance(texts, frozenset)
-        return [Literal(string_text(text).encode()) for text in sorted(texts) if is_writable(text)]
-    if bit == NUMBER:
-        return [*number_expressions(tests, time)]
-    expression = string_expression(tests, time)
-    return [] if expression is None else [expression]
-
-
-def _listed(bit: int, tests: tuple[Test, ...], limit: int, time: CompileTime) -> list[str] | None:
-    if bit == NUMBER:
-        return number_texts(tests, limit, time)
-    texts = few_strings(tests, limit, time)
-    return None if texts is None else [string_text(text) for text in texts]

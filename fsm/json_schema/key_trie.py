@@ -17,7 +17,7 @@ import struct
 
 import numpy as np
 
-from ..any_json import string_text
+from ..any_json import any_string
 from ..memory import T_NODES, T_STATES
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa
@@ -92,7 +92,7 @@ def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:
 @functools.cache
 def _base() -> Ints:
     """What is the same for all of them."""
-    any_string = text_table(string_text())
-    _, _, template, _, _, _, byte_costs, is_wide, num_ascii, _ = any_string.arrays
+    table = text_table(any_string())
+    _, _, template, _, _, _, byte_costs, is_wide, num_ascii, _ = table.arrays
     base: Ints = base_of_strings(template, byte_costs, is_wide, num_ascii)
     return base

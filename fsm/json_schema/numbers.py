@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from ...errors import ConstraintTooLarge
-from ..any_json import number_text
+from ..any_json import any_number
 from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Embed, Expression, Literal
 from ..regex.regex import regex_to_dfa
@@ -50,7 +50,7 @@ _ONCE = regex_to_dfa(r"0|-?[1-9][0-9]*", search=False).union(
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
 _ALL_SCIENTIFIC = 15
 
-ANY_NUMBER = Embed(number_text())
+ANY_NUMBER = Embed(any_number())
 ANY_INTEGER = Embed(_INTEGERS)
 
 MAX_STEP_STATES = 20_000

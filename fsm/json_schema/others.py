@@ -1,4 +1,15 @@
-"""The keys of an object that no schema names: their languages, their goals, and keys that must exist among them."""
+"""The keys of an object that no schema names: their languages, their goals, and keys that must exist among them.
+
+    patternProperties, propertyNames      the keys fall into *cells*: disjoint sets whose keys have one goal. Patterns
+                                          that overlap make cells of all combinations, so their number is bounded.
+    conditions "some key …"               come from these keywords under a `not`, and need *witnesses*: a named key,
+                                          which then is required, or one of a cell. Each choice is a way to fulfil
+                                          them, and the ways are bounded too.
+
+Invariant: no key belongs to two cells, or to a cell and the named keys. A pattern of which it is in doubt whether it
+matches (readers of ECMA-262 disagree) counts for both: what is asked of a key that matches is asked of it, and what is
+asked of one that does not as well.
+"""
 
 from __future__ import annotations
 

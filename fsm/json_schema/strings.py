@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ...errors import ConstraintTooLarge, InvalidRegex
-from ..any_json import string_text
+from ..any_json import any_string
 from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Embed, Expression
 from ..regex.regex import long_run, regex_to_dfa
@@ -28,8 +28,8 @@ from .parts import Test
 from .texts import is_writable
 
 ANY_STRING = Dfa.any_text()
-ANY_STRING_EXPRESSION = Embed(string_text())
-ANY_KEY = Embed(string_text(), is_key=True)
+ANY_STRING_EXPRESSION = Embed(any_string())
+ANY_KEY = Embed(any_string(), is_key=True)
 
 _LAST_BREAK = regex_to_dfa(r"\n?")
 
@@ -137,7 +137,7 @@ def raw_expression(tests: tuple[Test, ...], among: Dfa, compile_time: CompileTim
 
 
 def _quoted(language: Dfa) -> JsonStrings:
-    return string_text() if language is ANY_STRING else JsonStrings(language)
+    return any_string() if language is ANY_STRING else JsonStrings(language)
 
 
 def _expression(
@@ -177,7 +177,7 @@ def _within(language: Dfa, minimum: int, maximum: int | None) -> Dfa:
 
 @functools.lru_cache(maxsize=1024)
 def distinct_strings(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> tuple[Embed | None, int | None]:
-    """The same strings, each of them once in a list, and how many there are; see `arrays.Distinct`."""
+    """The same strings, each of them once in a list, and how many there are; see `arrays.DistinctStrings`."""
     expression = string_expression(tests, compile_time)
     if expression is None:
         return None, 0

@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from .parts import ANYTHING, ArrayFacet, Goal, ObjectFacet
+from .parts import ANYTHING, ARRAY, NEVER, OBJECT, ArrayFacet, Branch, Disjunction, Goal, ObjectFacet, Part
 from .resolve import DRAFT_2019, Site
+from .sites import Sites, is_keyword
+
+PROPERTIES, ITEMS = "unevaluatedProperties", "unevaluatedItems"
+
+
+def is_evaluating(sites: Sites, site: Site) -> bool:
+    """Whether a schema says something about what its other keywords have not evaluated."""
+    schema = site.schema
+    return (
+        sites.evaluates
+        and isinstance(schema, dict)
+        and (PROPERTIES in schema or ITEMS in schema)
+        and is_keyword(ITEMS, site.resource.draft)
+    )
+
+
+def rest_of(sites: Sites, site: Site) -> Goal:
+    """The goal of such a schema without these keywords."""
+    assert isinstance(site.schema, dict)
+    return sites.derived(site, {name: value for name, value in site.schema.items() if name not in (PROPERTIES, ITEMS)})
+
+
+def closed(sites: Sites, site: Site, branches: tuple[Branch, ...], parts: dict[int, Part]) -> Part:
+    """The part of such a schema: the branches of `rest_of`, each closed.
+
+    Args:
+        parts: by atom; those that are made up here are added.
+    """
+    schema = site.schema
+    assert isinstance(schema, dict)
+    keys, items = (
+        sites.goal(schema.get(name, True), f"{site.pointer}/{name}", site.resource) for name in (PROPERTIES, ITEMS)
+    )
+    options: list[Part] = []
+    for branch in branches:
+        objects, arrays = branch.objects, branch.arrays
+        if branch.types & OBJECT and PROPERTIES in schema:
+            objects += unevaluated_object(objects, keys, site.pointer)
+        if branch.types & ARRAY and ITEMS in schema:
+            arrays += unevaluated_array(sites, arrays, items, site, parts)
+        options.append(Part(site.pointer, branch.types, branch.numbers, branch.strings, arrays, objects))
+    return Part(site.pointer, disjunctions=(Disjunction(tuple(options)),))
 
 
 def unevaluated_object(facets: tuple[ObjectFacet, ...], goal: Goal, pointer: str) -> tuple[ObjectFacet, ...]:
@@ -19,7 +59,7 @@ def unevaluated_object(facets: tuple[ObjectFacet, ...], goal: Goal, pointer: str
 
 
 def unevaluated_array(
-    facets: tuple[ArrayFacet, ...], goal: Goal, site: Site, either: Callable[[list[Goal], str], Goal]
+    sites: Sites, facets: tuple[ArrayFacet, ...], goal: Goal, site: Site, parts: dict[int, Part]
 ) -> tuple[ArrayFacet, ...]:
     """The facet that gives `goal` to every item that no applied schema has evaluated.
 
@@ -31,5 +71,19 @@ def unevaluated_array(
     prefix = max((len(facet.prefix) for facet in evaluated), default=0)
     if site.resource.draft != DRAFT_2019:
         goals = [goal, *(contains.goal for facet in evaluated for contains in facet.contains)]
-        goal = either(goals, f"{site.pointer}/unevaluatedItems")
+        goal = either(sites, goals, f"{site.pointer}/{ITEMS}", parts)
     return (ArrayFacet(site.pointer, (ANYTHING,) * prefix, goal, evaluates_rest=True),)
+
+
+def either(sites: Sites, goals: list[Goal], pointer: str, parts: dict[int, Part]) -> Goal:
+    """A goal that holds exactly when one of the goals does; its part is added to `parts`."""
+    possible = list(dict.fromkeys(goal for goal in goals if goal != NEVER))
+    if ANYTHING in possible:
+        return ANYTHING
+    if len(possible) < 2:
+        return possible[0] if possible else NEVER
+    goal = sites.synthetic({}, pointer)
+    (atom,) = goal
+    options = tuple(Part(pointer, atoms=tuple(sorted(option))) for option in possible)
+    parts[atom] = Part(pointer, disjunctions=(Disjunction(options),))
+    return goal

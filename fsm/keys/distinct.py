@@ -29,7 +29,6 @@ import numpy.typing as npt
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..automaton.automaton import Automaton
 from ..masks.masks import Masks
-from ..moves import Moves
 from ..record import record
 from ..text.alphabet import Ints
 from . import item_kernels
@@ -83,7 +82,6 @@ class Distinct:
 
     Attributes:
         suspects: the tokens that are to be tried.
-        moves: steps that leave the memory as it is while no item has rivals; busy_moves: while one has: none.
     """
 
     def __init__(self, automaton: Automaton, masks: Masks, repeats: Repeats | None) -> None:
@@ -96,8 +94,6 @@ class Distinct:
         self._repeats = repeats
         self._roles = automaton.network.roles
         self._vocabulary = automaton.vocabulary
-        self.moves = Moves(self.quiet_step, automaton.memory, lambda state: False)
-        self.busy_moves = Moves(lambda memory, state, token_id: -1, automaton.memory, lambda state: False)
         self._scans: dict[tuple[int, int, bytes], tuple[int, int, tuple[Event, ...]]] = {}
         self._ways: dict[int, list[int]] = {}
         self._to_go: dict[int, int] = {}
@@ -190,7 +186,7 @@ class Distinct:
                 target, last_mode, count = item_kernels.scan(memory, self._roles, state, array, mode, events)
                 if target >= 0:
                     break
-                self._automaton.make_room(target)
+                self._automaton.room.make(target)
             numbers = events[: 3 * count].tolist()
             found = int(target), int(last_mode), tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
             if len(self._scans) >= MAX_KEPT:
@@ -203,7 +199,7 @@ class Distinct:
             found = int(item_kernels.without_ends(self._automaton.memory, self._roles, state))
             if found >= 0:
                 return found
-            self._automaton.make_room(found)
+            self._automaton.room.make(found)
 
     def after(self, place: Place, data: bytes) -> Place | None:
         """The place behind some bytes that are tried; None if they are refused, or repeat something."""
@@ -217,6 +213,30 @@ class Distinct:
             return None
         self.note(state, items)
         return Place(state, written, items, place.text, place.now, place.tried + data)
+
+    def take(
+        self, place: Place, token_id: int, num_tokens: int, typed: Callable[[], bytes]
+    ) -> tuple[int, Written | None, Items]:
+        """The state and the memories after a token; state 0 if no text without a repeated item, or key, goes on there.
+
+        Args:
+            num_tokens: of the text with it.
+            typed: what has been written since the last quote that opened a string, the text being in that string.
+        """
+        data, written = self._vocabulary.tokens[token_id], place.written
+        if not data:
+            return 0, written, place.items
+        if self._repeats is not None:
+            target, written, _ = self._repeats.follow(written, place.state, token_id, num_tokens, typed)
+            if not target:
+                return 0, written, place.items
+        target, items = self.follow(place, data, num_tokens)
+        if target and items.has_rivals:
+            after = Place(target, written, items, place.text, place.now, data)
+            target = target if self.is_alive(after) else 0
+        if target:
+            self.note(target, items)
+        return target, written, items
 
     def allows(self, text: bytes) -> bool:
         """Whether a text that the automaton lets through can be read so that no list has an item twice."""
@@ -258,7 +278,7 @@ class Distinct:
             while found < 0:
                 found = int(item_kernels.items_to_go(self._automaton.memory, self._roles, state, self._flags))
                 if found < 0:
-                    self._automaton.make_room(found)
+                    self._automaton.room.make(found)
             if len(self._to_go) >= MAX_KEPT:
                 self._to_go.clear()
             self._to_go[state] = found

@@ -168,7 +168,7 @@ def ending_tokens(memory: Any, roles: Any, state: Any, mode: Any, ids: Any, flag
 
 @kernel
 def items_to_go(memory: Any, roles: Any, state: Any, flags: Any) -> Any:
-    """How many further items a shortest completion writes in lists that must have several; as `keys_to_go`."""
+    """How many further items a shortest completion writes in lists that must have several; as `count_keys`."""
     states = i32(memory[STATES])
     count = np.int64(0)
     while not states[state * STATE_WIDTH + S_ACCEPTS]:

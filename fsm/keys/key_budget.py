@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import memory as k
-from ..automaton.automaton import Automaton, OutOfWork
+from ..automaton.automaton import Automaton
+from ..automaton.room import OutOfWork
 from ..masks.budget import Budget
 from ..masks.liveness import Liveness
 from ..masks.unfinished import Unfinished
@@ -44,7 +45,7 @@ MAX_BEGUN = 8  # rows that wait for more work to be allowed
 MAX_LONGER = 1 << 10  # tokens, where no key is owed: nobody looks further for a key that is left
 
 Known = dict[tuple[int, bytes, OpenObject], int]
-Place = tuple[Written | None, int, bytes]
+KeyPlace = tuple[Written | None, int, bytes]
 """Memory, state, and what is written of the key that the state stands in."""
 
 
@@ -62,7 +63,7 @@ class KeyBudget:
         self._extras: dict[int, int] = {}
         self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
         self._flags = np.empty(256, np.uint8)
-        self._begun: Unfinished[tuple[Place, int], Known] = Unfinished(MAX_BEGUN)
+        self._begun: Unfinished[tuple[KeyPlace, int], Known] = Unfinished(MAX_BEGUN)
 
     @property
     def num_bytes(self) -> int:
@@ -82,11 +83,16 @@ class KeyBudget:
             return self._most_bytes + 1
         return longest + most + self._most_bytes + 1
 
-    def bound(self, place: Place, limit: int) -> int:
+    def is_far(self, written: Written, state: int, limit: int) -> bool:
+        """Whether so many tokens suffice for certain, whatever key the text stands in; cheaper than `bound`."""
+        min_bytes = self._automaton.min_bytes(state)
+        return min_bytes + self.slack(written, min_bytes) <= limit
+
+    def bound(self, place: KeyPlace, limit: int) -> int:
         """A number of tokens that surely suffices to complete the text; some number beyond `limit` if that is less."""
         return self._bound(place, limit, {})
 
-    def row(self, place: Place, left: Ints, limit: int) -> Ints:
+    def row(self, place: KeyPlace, left: Ints, limit: int) -> Ints:
         """The tokens after which `limit` further tokens suffice.
 
         Args:
@@ -101,7 +107,7 @@ class KeyBudget:
 
     # ---------------------------------------------------------------- token by token
 
-    def _bound(self, place: Place, limit: int, known: Known) -> int:
+    def _bound(self, place: KeyPlace, limit: int, known: Known) -> int:
         written, state, begun = place
         least = self._liveness.bound(state)
         if self._owes:
@@ -127,7 +133,7 @@ class KeyBudget:
         known[same] = number
         return number
 
-    def _row(self, place: Place, left: Ints, limit: int, known: Known) -> Ints:
+    def _row(self, place: KeyPlace, left: Ints, limit: int, known: Known) -> Ints:
         written, state, _ = place
         targets = self._automaton.targets(state, left if self._owes else left & self._beginners(place))
         cleared = np.zeros(32 * len(left), np.bool_)
@@ -144,7 +150,7 @@ class KeyBudget:
                 cleared[token_id] = self._bound(self._after(place, token_id), limit, known) > limit
         return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
 
-    def _beginners(self, place: Place) -> Ints:
+    def _beginners(self, place: KeyPlace) -> Ints:
         """The tokens that may lead to a place before or inside a key (and others)."""
         written, state, begun = place
         found = self._repeats.beginners
@@ -156,7 +162,7 @@ class KeyBudget:
             found[token_id >> 5] |= np.uint32(1 << (token_id & 31)).astype(np.int32)
         return found
 
-    def _tells(self, place: Place) -> npt.NDArray[np.bool_]:
+    def _tells(self, place: KeyPlace) -> npt.NDArray[np.bool_]:
         """By token: whether there is more to know of the place behind it than its state."""
         written, state, begun = place
         is_in_key = self._repeats.place(state) == k.IN_KEY
@@ -176,7 +182,7 @@ class KeyBudget:
                     yield token_id
                     token_id = int(vocabulary.trie.next_same[token_id])
 
-    def _after(self, place: Place, token_id: int) -> Place:
+    def _after(self, place: KeyPlace, token_id: int) -> KeyPlace:
         """The place behind a token that repeats no key."""
         written, state, begun = place
         target, after, text = self._repeats.follow(written, state, token_id, 0, lambda: begun)
@@ -214,10 +220,10 @@ class KeyBudget:
             if end == written_kernels.NEED_WAY:
                 way = np.concatenate((way, np.zeros_like(way)))
             elif end < 0 and end != written_kernels.NEED_KNOWN:
-                self._automaton.make_room(end)
+                self._automaton.room.make(end)
         return way, end, known
 
-    def _by_bytes(self, place: Place, num_keys: int) -> int:
+    def _by_bytes(self, place: KeyPlace, num_keys: int) -> int:
         """A number of bytes that suffices."""
         written, state, begun = place
         innermost = None if written is None else written.innermost

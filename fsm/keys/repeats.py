@@ -33,7 +33,7 @@ from .. import memory as k
 from ..automaton.automaton import Automaton
 from ..masks.liveness import Liveness
 from ..masks.passages import Passages
-from ..moves import Moves, TakeToken
+from ..moves import TakeToken
 from ..record import record
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
@@ -74,11 +74,7 @@ REFUSED = Step(0)
 
 
 class Repeats:
-    """What is forbidden under one automaton whose network has keys to be remembered.
-
-    Attributes:
-        moves: steps taken while keys are remembered that leave them as they are.
-    """
+    """What is forbidden under one automaton whose network has keys to be remembered."""
 
     def __init__(self, automaton: Automaton, liveness: Liveness) -> None:
         self._automaton = automaton
@@ -89,7 +85,6 @@ class Repeats:
         self._alike: dict[int, int] = {}
         self._has_enough: dict[int, bool] = {}  # by a number of keys
         self._first_alike: dict[tuple[tuple[int, int, int], ...], int] = {}  # by what may be written of a key
-        self.moves = Moves(self._quiet_step, automaton.memory, self._stays)
         if liveness.completions is not None:
             _refuse_what_may_run_out(automaton, liveness.completions.passages)
 
@@ -97,7 +92,7 @@ class Repeats:
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
         kept = len(self._places) + len(self._alike) + 2 * len(self._first_alike)
-        return STEP_BYTES * len(self._steps) + 100 * kept + self.moves.num_bytes
+        return STEP_BYTES * len(self._steps) + 100 * kept
 
     @cached_property
     def tokens(self) -> KeyTokens:
@@ -177,14 +172,14 @@ class Repeats:
             return step
         return lambda memory, state, token_id: -1
 
-    def _quiet_step(self, memory: npt.NDArray[np.int64], state: int, token_id: int) -> int:
-        """The step while keys are remembered: below zero if one ends or may not be left, or a brace counts."""
+    def quiet_step(self, memory: npt.NDArray[np.int64], state: int, token_id: int) -> int:
+        """The step while keys are remembered, for `Moves`: below 0 if one ends or has to go on, or a brace counts."""
         if not self._liveness.is_by_bytes:
             return -1
         target = int(written_kernels.advance_with_keys(memory, state, token_id))
         return target if target <= 0 or self.is_endless or self.place(target) == k.NO_KEY else -1
 
-    def _stays(self, state: int) -> bool:
+    def stays(self, state: int) -> bool:
         """Whether tokens of plain characters change nothing at all: braces in strings are but characters."""
         memory = self._automaton.memory
         return self._automaton.stays_on_plain(state) and bool(written_kernels.is_in_string(memory, state))
@@ -209,7 +204,7 @@ class Repeats:
         events = np.empty(3 * len(text), np.int32)
         target, count, begin = written_kernels.follow(memory, state, data, has_keys, events)
         while target < 0:
-            self._automaton.make_room(target)
+            self._automaton.room.make(target)
             target, count, begin = written_kernels.follow(memory, state, data, has_keys, events)
         if not target or not self._liveness.is_possible(target):
             return REFUSED

@@ -103,7 +103,7 @@ class Suspects:
                 memory, roles = self._automaton.memory, self._automaton.network.roles
                 need = int(item_kernels.ending_tokens(memory, roles, state, mode, ids, flags))
                 if need < 0:
-                    self._automaton.make_room(need)
+                    self._automaton.room.make(need)
             anyhow = [
                 token_id
                 for token_id, flag in zip(ids.tolist(), flags.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Explanation: everything that can be said about a constraint, as plain data.
+"""Explanation: everything that can be said about a constraint.
 
 `explain` compiles the constraint afresh, with a clock in hand, and looks at it from all sides: pictures, what each
 keyword demands and by what means, what is forced, how short a text can be, what masks cost. It changes nothing that
@@ -18,8 +18,7 @@ from ..compiler import Compiler
 from ..constraint import Constraint
 from ..grammars import Syntax, text_to_grammar
 from ..json_schema import schema_to_grammar
-from ..json_schema.demands import Demand, demands
-from ..json_schema.sites import Annotation
+from ..json_schema.demands import demands
 from ..masks.mask_store import MaskStore
 from ..network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from ..network.network import Network, build_network
@@ -31,12 +30,13 @@ from ..vocabulary.vocabulary import Vocabulary
 from . import report
 from .blame import blame
 from .exploring import explore
+from .findings import Findings, Timings
 from .folding import fold
 from .graph import AUTOMATON, Graph
 from .labels import language_label
-from .measuring import MaskCost, walk
+from .measuring import walk
 from .rules import is_recursive, rule_graphs
-from .shortest import Shortest, shortest
+from .shortest import shortest
 from .stepping import Stepping, step_through
 from .svg import Picture
 
@@ -45,60 +45,10 @@ STORE_BYTES = 64 << 20
 MAX_RULES = 24  # graphs of rules
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Milliseconds from the description to the first mask."""
+class Explanation(Findings):
+    """What was found out about a constraint, and can be printed and drawn."""
 
-    grammar: float
-    network: float
-    first_mask: float
-
-    @property
-    def total(self) -> float:
-        return self.grammar + self.network + self.first_mask
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What a constraint demands, how it is enforced, and what it costs.
-
-    Attributes:
-        kind, source: as in `Constraint`.
-        is_recursive: whether a rule can call itself; there is no end of states then.
-        num_rules, num_positions, num_texts: size of the network: its rules, positions and text automata.
-        num_states: states of the whole automaton (character by character); None if they were not all visited.
-        graphs: the automaton; the graphs of its rules where the automaton has no end of states or too many.
-        compressed: the same with forced runs as single edges.
-        demands, annotations: what is enforced how, and what is not since it demands nothing (JSON Schema).
-        runs: the different forced runs of at least two bytes, the longest first.
-        shortest: the shortest text.
-        min_tokens: a number of tokens that surely suffices; smaller budgets are refused.
-        timings, masks: what it took.
-        automaton_bytes, row_bytes: memory of its states, and of the rows its walks needed.
-        samples: texts from random walks through the mask.
-        steps: where the given text leaves the language; None if none was given.
-    """
-
-    kind: str
-    source: str
-    is_recursive: bool
-    num_rules: int
-    num_positions: int
-    num_texts: int
-    num_states: int | None
-    graphs: tuple[Graph, ...]
-    compressed: tuple[Graph, ...]
-    demands: tuple[Demand, ...]
-    annotations: tuple[Annotation, ...]
-    runs: tuple[bytes, ...]
-    shortest: Shortest
-    min_tokens: int
-    timings: Timings
-    masks: MaskCost
-    automaton_bytes: int
-    row_bytes: int
-    samples: tuple[str, ...]
-    steps: Stepping | None = None
+    __slots__ = ()
 
     def __str__(self) -> str:
         return "\n".join(report.lines(self))

@@ -16,7 +16,6 @@ from .graph import Edge, Graph, Word
 
 MAX_NODES = 1500
 MAX_STEPS = 400_000  # bytes tried
-MAX_WORDS = 4096  # on one edge
 
 Ways = dict[int, tuple[Word, ...]]
 """By target state: the words that lead there."""

@@ -16,7 +16,7 @@ import functools
 import unicodedata
 from collections.abc import Iterable
 
-from ..any_json import number_text, string_text
+from ..any_json import any_number, any_string
 from ..json_schema.numbers import ANY_INTEGER, ANY_NUMBER
 from ..text.counted import Counted
 from ..text.dfa import Dfa
@@ -98,7 +98,7 @@ def words_label(words: tuple[Word, ...]) -> str:
 @functools.cache
 def any_character() -> tuple[Word, ...]:
     """The words of one character of any JSON string."""
-    language = string_text()
+    language = any_string()
     inside = int(language.row(language.start)[0x22])
     return _ways(language.row, inside)
 
@@ -270,9 +270,9 @@ def _byte_ranges(mask: int) -> Ranges:
 
 def language_label(language: object) -> str:
     """What a text automaton writes, in a few words."""
-    if language is string_text():
+    if language is any_string():
         return "string"
-    if language is number_text() or language is ANY_NUMBER.language:
+    if language is any_number() or language is ANY_NUMBER.language:
         return "number"
     if language is ANY_INTEGER.language:
         return "integer"

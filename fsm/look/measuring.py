@@ -46,9 +46,9 @@ class Walks:
     samples: tuple[str, ...]
 
 
-def walk(constraint: Constraint, *, seed: int = SEED) -> Walks:
+def walk(constraint: Constraint) -> Walks:
     """Measures a few random texts."""
-    rng = random.Random(seed)
+    rng = random.Random(SEED)
     cold: list[float] = []
     warm: list[float] = []
     known: set[int] = set()
@@ -83,7 +83,7 @@ def _choose(cursor: Cursor, rng: random.Random, is_late: bool) -> int | None:
     row = cursor.row()
     if is_late or rng.random() < 0.3:
         if cursor.is_accepting:
-            return cursor.constraint.vocabulary.eos_ids[0]
+            return cursor.knowledge.vocabulary.eos_ids[0]
         row = np.empty_like(row)
         cursor.bitmask_within(row, cursor.min_tokens_to_accept())
     allowed = token_ids_of(row)

@@ -1,4 +1,4 @@
-"""Report: an explanation as lines for a terminal, and as data.
+"""Report: what was found out about a constraint as lines for a terminal, and as data.
 
 Widths are columns. `paint` colours a piece of text by its role (terminal.Paint); without it nothing is coloured.
 """
@@ -8,16 +8,14 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .findings import Findings
 from .graph import AUTOMATON, Edge, Graph
 from .labels import columns, label, legend_of, quoted, shortened
 from .stepping import Stepping
 from .svg import Picture, picture
 from .terminal import Paint, draw, plain
-
-if TYPE_CHECKING:
-    from .explanation import Explanation
 
 RECURSION = (
     "recursive: a rule can call itself, so there is no end of states; the rules are drawn instead, compressed "
@@ -32,7 +30,7 @@ MAX_LISTED = 60  # keywords, runs
 LABEL_COLUMNS = 34
 
 
-def lines(found: Explanation, *, width: int = 100, paint: Paint = plain, max_drawn: int = MAX_DRAWN) -> list[str]:
+def lines(found: Findings, *, width: int = 100, paint: Paint = plain, max_drawn: int = MAX_DRAWN) -> list[str]:
     """Everything, section by section."""
     return [
         *_heading(found, width, paint),
@@ -48,7 +46,7 @@ def _title(text: str, paint: Paint) -> list[str]:
     return ["", paint(text, "title")]
 
 
-def _heading(found: Explanation, width: int, paint: Paint) -> list[str]:
+def _heading(found: Findings, width: int, paint: Paint) -> list[str]:
     source = "" if found.source == "null" else " ".join(found.source.split())
     shown = shortened(source, width - len(found.kind) - 3) if source else "any"
     return [f"{paint(found.kind, 'title')}  {shown}"]
@@ -57,7 +55,7 @@ def _heading(found: Explanation, width: int, paint: Paint) -> list[str]:
 # -------------------------------------------------------------------- pictures
 
 
-def _pictures(found: Explanation, width: int, paint: Paint, max_drawn: int) -> list[str]:
+def _pictures(found: Findings, width: int, paint: Paint, max_drawn: int) -> list[str]:
     out: list[str] = []
     if found.is_recursive:
         out += ["", *textwrap.wrap(RECURSION, width)]
@@ -99,7 +97,7 @@ def omissions(graph: Graph, shown: Graph) -> list[str]:
     return out
 
 
-def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN, max_width: float = 1080.0) -> Picture:
+def svg(found: Findings, *, max_drawn: int = MAX_DRAWN, max_width: float = 1080.0) -> Picture:
     """The automaton and its compressed form, or the rules, as one SVG."""
     graphs: list[Graph] = []
     notes: list[str] = []
@@ -121,7 +119,7 @@ def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN, max_width: float = 10
 # -------------------------------------------------------------------- lists
 
 
-def _enforced(found: Explanation, width: int, paint: Paint) -> list[str]:
+def _enforced(found: Findings, width: int, paint: Paint) -> list[str]:
     out: list[str] = []
     if found.demands:
         out += _title("enforced", paint)
@@ -158,7 +156,7 @@ def _padded(text: str, size: int) -> str:
     return text + " " * (size - columns(text))
 
 
-def _forced(found: Explanation, width: int, paint: Paint) -> list[str]:
+def _forced(found: Findings, width: int, paint: Paint) -> list[str]:
     out = _title("forced", paint)
     best = found.shortest
     if best.text is None:
@@ -195,7 +193,7 @@ def _wrapped_list(head: str, items: Sequence[str], width: int) -> list[str]:
     return out
 
 
-def _costs(found: Explanation, width: int, paint: Paint) -> list[str]:
+def _costs(found: Findings, width: int, paint: Paint) -> list[str]:
     timings, masks = found.timings, found.masks
     states = (
         "no end of states"
@@ -287,7 +285,7 @@ def _window(steps: Stepping, width: int) -> tuple[str, int]:
 # -------------------------------------------------------------------- data
 
 
-def as_data(found: Explanation) -> dict[str, Any]:
+def as_data(found: Findings) -> dict[str, Any]:
     """The same as JSON data; labels as in pictures, words of edges left out."""
     best = found.shortest
     data: dict[str, Any] = {

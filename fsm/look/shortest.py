@@ -51,9 +51,9 @@ def shortest(constraint: Constraint) -> Shortest:
 
 
 def _shortest_text(constraint: Constraint) -> tuple[bytes, list[bytes]]:
-    automaton, repeats = constraint.automaton, constraint.repeats
-    if constraint.distinct is not None:
-        found = constraint.distinct.way_out(
+    automaton, repeats = constraint.automaton, constraint.knowledge.repeats
+    if constraint.knowledge.distinct is not None:
+        found = constraint.knowledge.distinct.way_out(
             first_place(automaton.start), lambda place: automaton.is_accepting(place.state)
         )
         assert found is not None, "a language that is not empty has a text"

@@ -78,15 +78,15 @@ def step_through(constraint: Constraint, text: str, rule_names: dict[int, str]) 
     data = text.encode(errors="surrogatepass")
     state, count = automaton.start, 0
     keys: Written | None = None
-    place = None if constraint.distinct is None else first_place(automaton.start)
+    place = None if constraint.knowledge.distinct is None else first_place(automaton.start)
     for byte in data:
         target = automaton.advance_bytes(state, bytes([byte]))
-        if target and place is not None and constraint.distinct is not None:
-            place = constraint.distinct.after(place, bytes([byte]))
-            target = place.state if place is not None and constraint.distinct.is_alive(place) else 0
-        elif target and constraint.repeats is not None:
+        if target and place is not None and constraint.knowledge.distinct is not None:
+            place = constraint.knowledge.distinct.after(place, bytes([byte]))
+            target = place.state if place is not None and constraint.knowledge.distinct.is_alive(place) else 0
+        elif target and constraint.knowledge.repeats is not None:
             before = partial(_begun_string, data[:count])
-            target, keys = constraint.repeats.read(keys, state, bytes([byte]), before)
+            target, keys = constraint.knowledge.repeats.read(keys, state, bytes([byte]), before)
         if target == 0:
             break
         state, count = target, count + 1
@@ -126,7 +126,7 @@ def allowed_label(mask: int) -> str:
 
 
 def _tokens(constraint: Constraint, state: int, forced: bytes) -> tuple[tuple[str, ...], int]:
-    row = constraint.masks.row(state).bits
+    row = constraint.knowledge.masks.row(state).bits
     ids = token_ids_of(row)
     spell = constraint.vocabulary.tokens
     found = list(dict.fromkeys(spell[token_id] for token_id in ids if spell[token_id]))

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..automaton.automaton import Automaton, OutOfWork
+from ..automaton.automaton import Automaton
+from ..automaton.room import OutOfWork
 from ..text.alphabet import Ints
 from .masks import WALK_WORK, Masks
 from .row_kernels import num_tokens_in
@@ -66,7 +67,7 @@ class Alike:
         same = (text, sub, count)
         found = self._groups.get(same)
         if found is None:
-            self._automaton.spend(WALK_WORK)
+            self._automaton.room.spend(WALK_WORK)
             targets = self._automaton.text_targets(text, sub, count)
             samples = np.unique(targets[:: max(1, len(targets) // NUM_SAMPLES)])
             groups = [np.flatnonzero(targets == target) for target in samples]

@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..automaton.automaton import NO_LIMIT, Automaton, OutOfWork
+from ..automaton.automaton import NO_LIMIT, Automaton
+from ..automaton.room import OutOfWork
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .alike import Alike
@@ -177,7 +178,7 @@ class Budget:
     ) -> tuple[Ints, int]:
         """`_inside` of one text in which a state stands; below zero if it leaves too little. It may use `scratch`."""
         automaton, (configuration, text, sub, count) = self._automaton, place
-        automaton.spend(0)
+        automaton.room.spend(0)
         table = automaton.network.texts[text]
         after = automaton.after_text(state, configuration)
         by_tokens = is_alone and self._liveness.is_exact
@@ -187,7 +188,7 @@ class Budget:
         if limit == NO_LIMIT:
             mask = self._masks.text_mask(table, sub, False, count)
             return mask.bits, mask.worst + least
-        automaton.charge(WALK_WORK)
+        automaton.room.charge(WALK_WORK)
         if table.counted is not None:
             self._inside_counted(table, sub, count, limit - least, scratch)
             return scratch, limit

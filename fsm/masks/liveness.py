@@ -179,6 +179,6 @@ class Liveness:
             if result == search.NEED_QUEUE:
                 self._queue = np.concatenate((self._queue, self._queue))
             elif result != search.NEED_LEAST:
-                self._automaton.make_room(result)
-                if self._automaton.is_half_full:  # the other half is for the text itself
+                self._automaton.room.make(result)
+                if self._automaton.room.is_half_full:  # the other half is for the text itself
                     self._work[search.TOTAL_LEFT] = self._work[PARTS_LEFT] = 0

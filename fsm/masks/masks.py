@@ -28,7 +28,8 @@ from typing import TypeVar
 import numpy as np
 
 from ...errors import ConstraintTooLarge
-from ..automaton.automaton import END, ENDLESS, IN_TEXT, NO_LIMIT, PLACE_WIDTH, Automaton, OutOfWork
+from ..automaton.automaton import END, IN_TEXT, NO_LIMIT, PLACE_WIDTH, Automaton
+from ..automaton.room import ENDLESS, OutOfWork
 from ..memory import NEVER
 from ..text.alphabet import Ints
 from ..text.counted import Counted
@@ -70,7 +71,7 @@ class Masks:
             found = self._some_of(making)
             while found is None:
                 try:
-                    self.automaton.spend(0)
+                    self.automaton.room.spend(0)
                 except OutOfWork:
                     self._begun.put(state, making)
                     raise
@@ -80,19 +81,19 @@ class Masks:
         return found
 
     def make(self, state: int, work: int) -> bool:
-        """Makes a row, or a part of it if that takes more than `work` (`Automaton.allow`). Whether it is known now.
+        """Makes a row, or a part of it if that takes more than `work` (`Room.allow`). Whether it is known now.
 
         Raises:
             ConstraintTooLarge: it was asked for too often, or the automaton has grown too large.
         """
-        self.automaton.allow(work)
+        self.automaton.room.allow(work)
         try:
             if self._at_once(state) is not None:
                 return True
             making = self._continued(state)
             found = self._some_of(making)
         finally:
-            self.automaton.allow(ENDLESS)
+            self.automaton.room.allow(ENDLESS)
         if found is None:
             self._begun.put(state, making)
             return False
@@ -194,7 +195,7 @@ class Masks:
                 if cost:
                     np.bitwise_or(bits, leaving, out=bits)
                 worst = max(worst, cost - 1)
-            if number >= FEW_TEXTS and not automaton.charge(TEXT_WORK):
+            if number >= FEW_TEXTS and not automaton.room.charge(TEXT_WORK):
                 yield
         if is_elsewhere:
             rest = automaton.without_texts(state) if texts else state
@@ -208,15 +209,15 @@ class Masks:
 
     def _patiently(self, call: Callable[[], Result]) -> Generator[None, None, Result]:
         """What `call` returns, called again whenever more work is allowed; it may be called any number of times."""
-        num_forgotten = self.automaton.num_forgotten
+        num_forgotten = self.automaton.room.num_forgotten
         for _ in range(MAX_ATTEMPTS):
             try:
                 return call()
             except OutOfWork:
-                if self.automaton.num_forgotten == num_forgotten:
+                if self.automaton.room.num_forgotten == num_forgotten:
                     yield
                 else:  # it may begin anew for ever, as what it found is forgotten: once it goes on to its end
-                    self.automaton.allow(ENDLESS)
+                    self.automaton.room.allow(ENDLESS)
         raise ConstraintTooLarge("which tokens may come next takes too much work to find out; nest fewer repetitions")
 
     def _leaving(self, mask: TextMask, after: int) -> tuple[Ints, int]:
@@ -262,7 +263,7 @@ class Masks:
         shelf = self._shelves.get(table) or self._shelf_of(table)
         found = shelf.counted.get((sub, count))
         if found is None or (with_exits and found.exits is None):
-            self.automaton.spend(WALK_WORK)
+            self.automaton.room.spend(WALK_WORK)
             bits = np.empty(vocabulary.num_words, np.int32)
             with self.store.scratch_lock:
                 scratch = self.store.exits if with_exits else NO_EXITS
@@ -278,7 +279,7 @@ class Masks:
         if known is not None and (known.exits is not None or not with_exits):
             return known
         automaton, vocabulary = self.automaton, self.store.vocabulary
-        automaton.spend(WALK_WORK)
+        automaton.room.spend(WALK_WORK)
         bits = np.empty(vocabulary.num_words, np.int32)
         with self.store.scratch_lock:
             scratch = self.store.exits if with_exits else NO_EXITS

@@ -39,6 +39,7 @@ from ..network.network import Network
 from ..text.text_view import TextView, mask_of
 from ..vocabulary.atoms import Atoms
 from .bytes_read import byte_set_mask
+from .character_steps import CharacterSteps
 from .mixed_kernels import find_mixed
 from .set_passages import Begun, SetTable
 
@@ -59,8 +60,6 @@ What = tuple[int, ...]
     AFTER_MEMBER, likewise                           where one has ended
 """
 Read = Callable[[What], Passage]
-Step = tuple[int, int, int]
-"""A state, a place, and a number of atoms."""
 
 
 class Passages:
@@ -74,16 +73,15 @@ class Passages:
         self._next, self._cost = network.next_node.item, network.cost.item
         self._byte_sets: dict[int, int] = {}
         self._sets: dict[int, SetTable] = {}
-        self._characters: dict[tuple[int, int, int], dict[tuple[int, int], int]] = {}
-        self._steps: dict[tuple[int, int, int], list[Step]] = {}
         self._texts = [TextView(text) for text in network.texts]
+        self._characters = CharacterSteps(self._texts, atoms)
         self._plain_texts = [not text.bytes_read & ~atoms.plain for text in self._texts]
         self.is_mixed = self._find_mixed().item
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is known, roughly."""
-        return 500 * len(self._known) + 100 * len(self._characters) + 300 * len(self._steps)
+        return 500 * len(self._known) + self._characters.num_bytes
 
     def _find_mixed(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
         network, plain = self.network, self.atoms.plain
@@ -270,7 +268,7 @@ class Passages:
             return self.of((TEXT, index, state, count, 0))
         found: Passage = {}
         row = text.table[state].tolist()
-        for (class_id, place), num_atoms in self._of_characters(index, inner, 0).items():
+        for (class_id, place), num_atoms in self._characters.ends(index, inner, 0).items():
             if row[class_id] > 0:
                 add(found, self.of((TEXT, index, row[class_id], count + 1, place)), num_atoms)
         return found
@@ -294,40 +292,8 @@ class Passages:
             found[place] = 0
         if counted is not None and count == counted.maximum:
             return found
-        for target, after, num_atoms in self._steps_from(index, state, place):
+        for target, after, num_atoms in self._characters.steps(index, state, place):
             add(found, read((TEXT, index, target, count + (counted is not None), after)), num_atoms)
-        return found
-
-    def _steps_from(self, index: int, state: int, place: int) -> list[Step]:
-        """Where the next character leads."""
-        same = (index, state, place)
-        found = self._steps.get(same)
-        if found is None:
-            row = self._texts[index].table[state].tolist()
-            least: dict[tuple[int, int], int] = {}
-            for (class_id, after), num_atoms in self._of_characters(index, 0, place).items():
-                if row[class_id] > 0:
-                    target = row[class_id], after
-                    least[target] = min(least.get(target, NEVER), num_atoms)
-            found = self._steps[same] = [(*target, num_atoms) for target, num_atoms in least.items()]
-        return found
-
-    def _of_characters(self, index: int, inner: int, place: int) -> dict[tuple[int, int], int]:
-        """What can be spelt up to the end of a character, from a node of its template: by class and place behind it."""
-        same = (index, inner, place)
-        found = self._characters.get(same)
-        if found is None:
-            found = {}
-            spelling = self._texts[index].template[inner].tolist()
-            for byte, ways in self.atoms.steps[place].items():
-                spelt = spelling[byte]
-                if not spelt:
-                    continue
-                for after, ended in ways:
-                    rest = {(-spelt, after): 0} if spelt < 0 else self._of_characters(index, spelt, after)
-                    for way, num_atoms in rest.items():
-                        found[way] = min(found.get(way, NEVER), num_atoms + ended)
-            self._characters[same] = found
         return found
 
     def never_runs_out(self, index: int) -> bool:

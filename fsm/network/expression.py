@@ -29,7 +29,6 @@ from ..record import record, value_record
 if TYPE_CHECKING:
     from ..text.language import Language
 
-ALL_BYTES = (1 << 256) - 1
 OPENS_LIST, ENDS_ITEM, IS_OWED = 1, 2, 4
 
 
@@ -184,11 +183,6 @@ def byte_set(members: bytes) -> ByteSet:
     return ByteSet(mask)
 
 
-def byte_range(first: int, last: int) -> ByteSet:
-    """One byte from `first` to `last`, both included."""
-    return ByteSet((1 << (last + 1)) - (1 << first))
-
-
 def sequence(*parts: Expression) -> Expression:
     """The parts one after the other; a single part is itself."""
     return parts[0] if len(parts) == 1 else Sequence(parts)
@@ -202,12 +196,3 @@ def alternation(*options: Expression) -> Expression:
 def optional(item: Expression) -> Repeat:
     """`item` or nothing."""
     return Repeat(item, 0, 1)
-
-
-def delimited(item: Expression, separator: Expression, minimum: int = 0, maximum: int | None = None) -> Expression:
-    """`item separator item separator item`, between `minimum` and `maximum` items."""
-    if maximum == 0:
-        return EMPTY_TEXT
-    rest = Repeat(Sequence((separator, item)), max(minimum - 1, 0), None if maximum is None else maximum - 1)
-    listed = Sequence((item, rest))
-    return listed if minimum > 0 else optional(listed)

@@ -112,12 +112,14 @@ class Positions:
         self.firsts += other.firsts
 
     def add(self, kind: int, arg: int, next_node: int) -> int:
+        """A new node; its number."""
         self.kind.append(kind)
         self.arg.append(arg)
         self.next_node.append(next_node)
         return len(self.kind) - 1
 
     def build_rule(self, name: str) -> None:
+        """Lays a rule out, its last node first."""
         if name not in self.rules:
             raise InvalidGrammar(f"the rule {name!r} is referred to, but not defined")
         number = self.numbers[name]
@@ -222,9 +224,11 @@ class Positions:
         return len(kinds) - 1
 
     def set_index(self, part: ByteSet) -> int:
+        """The number of a set of bytes, which is kept once."""
         return self.byte_sets.setdefault((part.mask, part.role), len(self.byte_sets))
 
     def text_index(self, part: Embed) -> int:
+        """The number of a text automaton, which is kept once for texts, for keys and for items."""
         texts = self.key_texts if part.is_key else self.item_texts if part.is_item else self.texts
         self.owes_keys = self.owes_keys or part.is_owed
         index = texts.get(part.language)
@@ -235,6 +239,7 @@ class Positions:
         return index
 
     def rule_number(self, name: str) -> int:
+        """The number of a rule, which is laid out in its turn."""
         number = self.numbers.get(name)
         if number is None:
             number = self.numbers[name] = len(self.entries)
@@ -245,6 +250,7 @@ class Positions:
     # ---------------------------------------------------------------- what needs the stack
 
     def expand_alternation(self, expression: Alternation) -> None:
+        """Options: plain ones at once, many literals as a trie, the others by tasks that `join` collects."""
         literals = [option.data for option in expression.options if type(option) is Literal]
         others = expression.options
         if len(literals) >= TRIE_FROM:
@@ -275,6 +281,7 @@ class Positions:
         self.results[-1] = nodes[0] if len(nodes) == 1 else self.add_split(nodes)
 
     def add_split(self, nodes: Seq[int]) -> int:
+        """A node from which some others are reached without reading anything."""
         first = len(self.options)
         self.options.extend(nodes)
         return self.add(SPLIT, first, len(nodes))
@@ -295,6 +302,7 @@ class Positions:
         return found
 
     def expand_repeat(self, expression: Repeat) -> None:
+        """A repetition: written out where that is short, a cycle where nothing is counted, else a loop that counts."""
         minimum, maximum, item = expression.minimum, expression.maximum, expression.item
         results, tasks = self.results, self.tasks
         if maximum == 0:

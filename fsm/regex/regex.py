@@ -60,16 +60,14 @@ def _of_pattern(pattern: str, error: ConstraintTooLarge) -> ConstraintTooLarge:
 
 
 @functools.lru_cache(maxsize=256)
-def regex_to_expression(
-    pattern: str, *, dialect: Dialect = "python", compile_time: CompileTime = NO_LIMIT
-) -> Expression:
+def regex_to_expression(pattern: str, *, compile_time: CompileTime = NO_LIMIT) -> Expression:
     """The whole texts that match, as an expression: an automaton where that is small, unfolded lazily where not.
 
-    So `(.{1,1000}){1,1000}` or `[ab]*a[ab]{30}` cost what the generated text visits of them.
+    The dialect is "python". So `(.{1,1000}){1,1000}` or `[ab]*a[ab]{30}` cost what the generated text visits of them.
     Raises as `regex_to_dfa` does; a pattern with assertions inside must be small enough for an automaton.
     """
     try:
-        tree = anchored(parse(pattern, dialect, compile_time), search=False)
+        tree = anchored(parse(pattern, "python", compile_time), search=False)
         texts = plain_texts(tree)
         if texts is not None:
             return Embed(literal_dfa(texts))
@@ -89,9 +87,7 @@ def regex_to_expression(
 
 
 @functools.lru_cache(maxsize=1024)
-def long_run(
-    pattern: str, *, surely: bool = True, compile_time: CompileTime = NO_LIMIT
-) -> tuple[Dfa, int, int | None] | None:
+def long_run(pattern: str, *, surely: bool = True) -> tuple[Dfa, int, int | None] | None:
     """What `^[a-z]{1,60000}$` asks for: only such characters, and how many; None if the pattern is of another kind.
 
     In the dialect "json-schema" (if not `surely`, "json-schema-possible" but for a last line break), wherever a match
@@ -101,7 +97,7 @@ def long_run(
         return None
     if not surely and pattern.endswith("$"):
         pattern = pattern[:-1] + r"\Z"
-    tree = anchored(parse(pattern, "json-schema" if surely else "json-schema-possible", compile_time), search=True)
+    tree = anchored(parse(pattern, "json-schema" if surely else "json-schema-possible"), search=True)
     if not isinstance(tree, Times):
         return None
     node = folded(tree)

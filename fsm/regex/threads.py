@@ -70,16 +70,7 @@ class Threads:
                 self.ahead_ids[number] = [first + (kind if len(found) > 1 else 0) for kind in KINDS_BEFORE]
             else:
                 self.behind_ids[number] = first
-        words: Intervals = ()
-        wide: Intervals = ()
-        breaks: Intervals = ()
-        for kind, intervals in (*nfa.assertions, *(asked for look in nfa.looks for asked in _assertions(look.body))):
-            if "line" in kind:
-                breaks = intervals
-            elif intervals == ASCII_WORD:
-                words = intervals
-            elif intervals:
-                wide = intervals
+        words, wide, breaks = _kinds_asked_for(nfa)
         alphabet, members = Alphabet.from_sets([*nfa.sets, words, wide, breaks])
         classes = np.arange(alphabet.num_classes)
         maps: list[Ints] = []
@@ -105,11 +96,17 @@ class Threads:
         self.behinds = sorted(self.behind_ids.values())
 
     def dfa(self) -> Dfa:
+        """The automaton of all texts that match.
+
+        Raises:
+            ConstraintTooLarge: too many states, too much work or no time left.
+        """
         behinds = tuple(self.machines[b].start_state for b in self.behinds)
         start: Subset = (self.before, behinds, frozenset({(0, NO_OBLIGATIONS)}))
         return explore(self.alphabet, start, DEAD, self.step, self.accepts, MAX_STATES)
 
     def step(self, subset: Subset) -> list[Subset]:
+        """The subset after a character of each class; that of class 0, which no text has, is dead."""
         behinds = subset[1]
         moves = {kind: self.closure(subset, kind) for kind in set(self.kind_of[1:])}
         return [DEAD] + [
@@ -194,6 +191,7 @@ class Threads:
         return obligations if state in self.universal[ahead] else obligations | {(ahead, state)}
 
     def accepts(self, subset: Subset) -> bool:
+        """Whether the text may end here: some thread is at the end, and owes nothing to what is ahead."""
         return any(
             self.nfa.kind[node] == MATCH
             and all(bool(self.machines[ahead].accepting[state]) for ahead, state in obligations)
@@ -225,6 +223,21 @@ def _assertions(tree: Node) -> Iterator[tuple[str, Intervals]]:
             pending.append(node.item if isinstance(node, Times) else node.body)
         elif isinstance(node, (Concat, Either)):
             pending.extend(node.parts if isinstance(node, Concat) else node.options)
+
+
+def _kinds_asked_for(nfa: Nfa) -> tuple[Intervals, Intervals, Intervals]:
+    """The ASCII characters of words, those of any script, and those that end a line; empty where nobody asks."""
+    words: Intervals = ()
+    wide: Intervals = ()
+    breaks: Intervals = ()
+    for kind, intervals in (*nfa.assertions, *(asked for look in nfa.looks for asked in _assertions(look.body))):
+        if "line" in kind:
+            breaks = intervals
+        elif intervals == ASCII_WORD:
+            words = intervals
+        elif intervals:
+            wide = intervals
+    return words, wide, breaks
 
 
 def _universal_states(machine: Dfa) -> frozenset[int]:

@@ -1,6 +1,7 @@
 """Reading a description of structural tags: its parts by kind, and errors that name the place of what is wrong.
 
-`place` is always the JSON pointer of the object that is read. Knows no grammars.
+`place` is always the JSON pointer of the object that is read. Whatever reads raises InvalidStructuralTag, with the
+pointer of the part that is missing or of another kind. Knows no grammars.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ def within(place: str, compile_content: Callable[[], Any]) -> Any:
 
 
 def read_object(value: object, place: str) -> Mapping[str, Any]:
+    """An object."""
     if not isinstance(value, Mapping):
         raise InvalidStructuralTag(f"structural tag, {place or 'top'}: expected an object", pointer=place)
     return value
 
 
 def read_required(form: Mapping[str, Any], key: str, place: str) -> Any:
+    """What stands under a key; null counts as missing."""
     if form.get(key) is None:
         raise InvalidStructuralTag(f"structural tag, {place}/{key}: it is missing", pointer=f"{place}/{key}")
     return form[key]
@@ -65,6 +68,7 @@ def read_pairs(form: Mapping[str, Any], place: str, what: str) -> list[tuple[str
 
 
 def read_array(form: Mapping[str, Any], key: str, place: str) -> Sequence[Any]:
+    """An array that is not empty."""
     value = read_required(form, key, place)
     if not isinstance(value, (list, tuple)) or not value:
         raise InvalidStructuralTag(
@@ -74,6 +78,7 @@ def read_array(form: Mapping[str, Any], key: str, place: str) -> Sequence[Any]:
 
 
 def read_string(form: Mapping[str, Any], key: str, place: str) -> str:
+    """A text that UTF-8 can spell."""
     value = read_required(form, key, place)
     if not isinstance(value, str):
         raise InvalidStructuralTag(
@@ -85,6 +90,7 @@ def read_string(form: Mapping[str, Any], key: str, place: str) -> str:
 
 
 def read_strings(form: Mapping[str, Any], key: str, place: str) -> Strings:
+    """Texts that UTF-8 can spell, none of them empty but an `end`; () if the key is missing."""
     values = form.get(key) or []
     if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
         raise InvalidStructuralTag(f"structural tag, {place}/{key}: expected texts", pointer=f"{place}/{key}")
@@ -103,6 +109,7 @@ def check_spelt(text: str, place: str) -> str:
 
 
 def read_flag(form: Mapping[str, Any], key: str, place: str, default: bool = False) -> bool:
+    """True or false."""
     value = form.get(key, default)
     if not isinstance(value, bool):
         raise InvalidStructuralTag(f"structural tag, {place}/{key}: expected true or false", pointer=f"{place}/{key}")
@@ -110,6 +117,7 @@ def read_flag(form: Mapping[str, Any], key: str, place: str, default: bool = Fal
 
 
 def read_count(form: Mapping[str, Any], key: str, place: str) -> int:
+    """A number of repetitions; -1: no bound."""
     value = read_required(form, key, place)
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= MAX_REPEAT:
         raise InvalidStructuralTag(
@@ -120,6 +128,7 @@ def read_count(form: Mapping[str, Any], key: str, place: str) -> int:
 
 
 def unsupported(form: Mapping[str, Any], key: str, place: str, remedy: str) -> InvalidStructuralTag:
+    """The error of a key whose value is not supported, with what to do instead."""
     shown = json.dumps(form[key], default=str)[:40]
     return InvalidStructuralTag(
         f"structural tag, {place}/{key}: {shown} is not supported; {remedy}", pointer=f"{place}/{key}"

@@ -37,7 +37,6 @@ from ...errors import ConstraintTooLarge, InvalidStructuralTag
 from ..any_json import Whitespace
 from ..compile_time import CompileTime
 from ..grammars import text_to_grammar
-from ..grammars.walks import renamed
 from ..network.expression import (
     EMPTY_TEXT,
     Embed,
@@ -67,6 +66,7 @@ from .structural_tag_parts import (
     read_strings,
     within,
 )
+from .tag_rules import TagRules, with_prefix
 
 MAX_NESTING = 32
 START = "text"
@@ -99,8 +99,7 @@ class _Compiler:
         self.time = compile_time
         self.whitespace: Whitespace = whitespace
         self.tokens = SpecialTokens(spell_special)
-        self.rules: dict[str, Expression] = {}
-        self.within: dict[str, tuple[str, Callable[[str], str] | None]] = {}  # by the prefix of the rules of a grammar
+        self.rules = TagRules()
         self.depth = 0
 
     def grammar(self, description: object) -> Grammar:
@@ -108,12 +107,12 @@ class _Compiler:
         if "structures" in top:
             older = read_older_form(top)
             tags = _placed("/structures", lambda: self.triggered_tags(older, "", (), tags_key="structures"))
-            self.rules[START] = tags
+            self.rules.bodies[START] = tags
         elif "format" in top:
-            self.rules[START] = self.format(top["format"], "/format", ())
+            self.rules.bodies[START] = self.format(top["format"], "/format", ())
         else:
             raise InvalidStructuralTag("structural tag: it has neither 'format' nor 'structures'", pointer="")
-        return Grammar(self.rules, START, pointer_of=self.pointer_of)
+        return Grammar(self.rules.bodies, START, pointer_of=self.rules.pointer_of)
 
     # ---------------------------------------------------------------- formats
 
@@ -136,19 +135,9 @@ class _Compiler:
         return expression
 
     def json_schema(self, form: Mapping[str, Any], place: str, ends: Strings, *, style: str = "json") -> Expression:
-        prefix = f"{len(self.rules)} "
+        prefix = self.rules.prefix()
         grammar = schema_grammar(form, place, self.whitespace, self.tokens.spell, self.time, prefix, style=style)
-        self.rules.update(grammar.rules)
-        self.within[prefix] = f"{place}/json_schema", grammar.pointer_of
-        return _followed(Rule(grammar.start), ends)
-
-    def pointer_of(self, rule: str) -> str:
-        """The JSON pointer of what a rule comes from."""
-        kind, _, rest = rule.partition(" ")
-        if not kind.isdigit():
-            return next((part for part in rest.split(" ") if part.startswith("/")), "")
-        place, inner = self.within.get(f"{kind} ", ("", None))
-        return place + (inner(rule) if inner is not None else "")
+        return _followed(self.rules.take_in(grammar, prefix, f"{place}/json_schema"), ends)
 
     def qwen_xml_parameter(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         """An older name of `json_schema` in this style."""
@@ -161,7 +150,8 @@ class _Compiler:
     def text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         text = read_string(form, "grammar", place)
         grammar = within(f"{place}/grammar", lambda: text_to_grammar(text, compile_time=self.time))
-        return _followed(self.adopted(grammar, f"{place}/grammar"), ends)
+        prefix = self.rules.prefix()
+        return _followed(self.rules.take_in(with_prefix(grammar, prefix), prefix, f"{place}/grammar"), ends)
 
     def sequence(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         elements = read_array(form, "elements", place)
@@ -214,23 +204,23 @@ class _Compiler:
             return self.before_token(form, end, place)
         ends = read_strings(form, "end", place) if isinstance(end, list) else (read_string(form, "end", place),)
         name = f"tag {place}"
-        if name not in self.rules:
+        if name not in self.rules.bodies:
             content = read_required(form, "content", place)
             if "" in ends:  # nothing marks the end
                 followed = [self.format(content, f"{place}/content", ())]
                 others = tuple(other for other in ends if other)
                 followed += [self.format(content, f"{place}/content", others)] if others else []
-                self.rules[name] = alternation(*followed)
+                self.rules.bodies[name] = alternation(*followed)
             else:
-                self.rules[name] = self.format(content, f"{place}/content", ends)
+                self.rules.bodies[name] = self.format(content, f"{place}/content", ends)
         return Rule(name)
 
     def before_token(self, form: Mapping[str, Any], end: Mapping[str, Any], place: str) -> Expression:
         """Content, and a special token that ends it: as free text cannot hold one, nothing else is needed."""
         name = f"tag {place}"
-        if name not in self.rules:
+        if name not in self.rules.bodies:
             content = self.format(read_required(form, "content", place), f"{place}/content", ())
-            self.rules[name] = sequence(content, self.token(end, f"{place}/end", ()))
+            self.rules.bodies[name] = sequence(content, self.token(end, f"{place}/end", ()))
         return Rule(name)
 
     def token_triggered_tags(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
@@ -276,10 +266,10 @@ class _Compiler:
         """
         self.tokens.check_excluded(form, place)
         excludes = read_strings(form, "excludes", place)
-        name = f"free text {place} {len(self.rules)}"
+        name = f"free text {place} {len(self.rules.bodies)}"
         after = Rule(name) if loops else _followed(EMPTY_TEXT, ends)
         until_token = Embed(without_marks((*ends, *excludes)))
-        self.rules[name] = alternation(
+        self.rules.bodies[name] = alternation(
             *map(Embed, up_to_end(ends, excludes)), sequence(until_token, alternation(*tags), after)
         )
         return sequence(alternation(*tags), after) if at_least_one else Rule(name)
@@ -325,7 +315,7 @@ class _Compiler:
         bodies: dict[str, Expression] = {}
         for inner, mark, content in read_pairs(form, place, "a text that is not empty"):
             name = f"rule {inner}"
-            self.rules[name] = self.format(content, f"{inner}/1", ())
+            self.rules.bodies[name] = self.format(content, f"{inner}/1", ())
             bodies[mark] = Rule(name)
 
         def behind(completed: frozenset[str]) -> Expression:
@@ -345,7 +335,7 @@ class _Compiler:
         loops: bool,
     ) -> Expression:
         """Free text, again and again interrupted by a trigger and what must stand behind it."""
-        name = f"free text {place} {len(self.rules)}"
+        name = f"free text {place} {len(self.rules.bodies)}"
         after = Rule(name) if loops else _followed(EMPTY_TEXT, ends)
         marks = (*triggers, *ends, *excludes)
         options: list[Expression] = [Embed(text) for text in up_to_end(ends, (*triggers, *excludes))]
@@ -353,7 +343,7 @@ class _Compiler:
             if completed.isdisjoint((*ends, *excludes)):
                 until = Embed(text_until(tuple(dict.fromkeys(marks)), completed))
                 options.append(sequence(until, behind(completed), after))
-        self.rules[name] = alternation(*options)
+        self.rules.bodies[name] = alternation(*options)
         return Rule(name) if at_once is None else sequence(at_once, after)
 
     def tags_with_separator(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
@@ -363,14 +353,6 @@ class _Compiler:
         more = EMPTY_TEXT if read_flag(form, "stop_after_first", place) else Repeat(again, 0, None)
         listed = sequence(tag, more)
         return _followed(listed if read_flag(form, "at_least_one", place) else optional(listed), ends)
-
-    def adopted(self, grammar: Grammar, place: str) -> Expression:
-        """A rule of ours that writes what another grammar writes."""
-        prefix = f"{len(self.rules)} "
-        self.within[prefix] = place, None
-        for name, body in grammar.rules.items():
-            self.rules[prefix + name] = renamed(body, prefix)
-        return Rule(prefix + grammar.start)
 
 
 _FORMATS: dict[str, Callable[[_Compiler, Mapping[str, Any], str, Strings], Expression]] = {

@@ -12,14 +12,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..text.alphabet import Ints
+from ..text.alphabet import Bools, Ints
 
 _IN_STRING = re.compile(rb'"[^,\]]*[,\]]', re.DOTALL)
 _OPENING = re.compile(rb"\[[^,\]]*[,\]]", re.DOTALL)
 _ENDS, _PUNCTUATION, _BLANKS = b",]", b"{}[],:", b" \t\n\r"
 _STRUCTURAL = b'{}[],"\\'
-
-Bools = npt.NDArray[np.bool_]
 
 
 class ItemTokens:

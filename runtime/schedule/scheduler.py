@@ -12,9 +12,8 @@ last admission stood, so that neighbours follow one another while their prefix i
 
 A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing); if the pool
 is large enough others are admitted meanwhile (see `detours`). Who is admitted is decided by a forecast of the pool (see
-`admission`). When blocks run out nevertheless, the running request
-that is cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were needed. What
-somebody waits for is evicted last.
+`admission`). When blocks run out nevertheless, the running request that is cheapest to resume is preempted *into the
+tree*: resuming it is a hit unless its blocks were needed. What somebody waits for is evicted last.
 
 Knows requests and the prefix cache; it knows no tensors.
 """
@@ -26,12 +25,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import DeadlineExceeded
-from ...radix import common_prefix, pack
+from ...radix import pack
 from ..batch import Batch, Extend
 from ..cache.prefix_cache import PrefixCache
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
 from .detours import Detours
+from .preempted_line import PreemptedLine
 from .share import scores_prompt, share, share_behind
 from .waiting_line import Key, Waiting, WaitingLine
 
@@ -75,8 +75,7 @@ class Scheduler:
         self._max_batch_tokens = max_batch_tokens
         self._max_running_requests = min(max_running_requests, max_batch_tokens)
         self._waiting = WaitingLine(max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock)
-        self._preempted: list[Request] = []
-        self._preempted_tokens: dict[int, bytes] = {}
+        self._preempted = PreemptedLine()
         self._next_ticket = 0
         self._forecast = OutputForecast()
         self._detours = Detours(prefix_cache, self._count_needed)
@@ -88,10 +87,12 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
+        """How many requests wait, the preempted ones included."""
         return len(self._waiting) + len(self._preempted)
 
     @property
     def has_work(self) -> bool:
+        """Whether any request is unfinished."""
         return bool(self.running or self._preempted or len(self._waiting))
 
     def requests(self) -> Iterator[Request]:
@@ -119,7 +120,7 @@ class Scheduler:
             child.phase = Phase.RUNNING
             self.running.append(child)
         elif is_past_prompt or parent in self._preempted:
-            self._wait_to_resume(child)
+            self._preempted.add(child)
         else:
             self._waiting.add(child)
 
@@ -146,7 +147,6 @@ class Scheduler:
                 self._forecast.observe(request.num_output_tokens, request.max_tokens)
         elif request in self._preempted:
             self._preempted.remove(request)
-            del self._preempted_tokens[request.ticket]
         elif request in self._waiting:
             self._waiting.remove(request)
         request.phase = Phase.FINISHED
@@ -291,11 +291,7 @@ class Scheduler:
         victim.usage.num_preemptions += 1
         self.num_preemptions += 1
         self._forecast.was_wrong()
-        self._wait_to_resume(victim)
-
-    def _wait_to_resume(self, request: Request) -> None:
-        insort(self._preempted, request, key=lambda other: other.ticket)
-        self._preempted_tokens[request.ticket] = pack(request.token_ids)
+        self._preempted.add(victim)
 
     # -- admission ---------------------------------------------------------------------------------------------
 
@@ -357,8 +353,7 @@ class Scheduler:
     def _start(self, candidate: Candidate) -> None:
         request = candidate.request
         if candidate.resume_at is None:
-            self._preempted.pop(0)
-            del self._preempted_tokens[request.ticket]
+            self._preempted.remove(request)
         else:
             self._waiting.admit(request, candidate.resume_at)
         if candidate.passed:
@@ -373,9 +368,8 @@ class Scheduler:
         """With how many of these tokens somebody begins who waits, or was preempted; of half a block or more, the end
         of it.
         """
-        preempted = [self._preempted_tokens[one.ticket] for one in self._preempted if one.namespace == namespace]
-        counts = [common_prefix(tokens, other, 0) >> 2 for other in preempted]
-        num_needed = max([self._waiting.count_needed(namespace, tokens), *counts])
+        waiting, preempted = self._waiting, self._preempted
+        num_needed = max(waiting.count_needed(namespace, tokens), preempted.count_needed(namespace, tokens))
         block_size = self._prefix_cache.block_size
         return max(num_needed, (num_needed + block_size // 2) // block_size * block_size)
 
@@ -384,7 +378,7 @@ class Scheduler:
         the first of those who must.
         """
         if self._preempted:
-            return Candidate(self._preempted[0], None, [])
+            return Candidate(self._preempted.first, None, [])
         prefilling = [
             (request, pack(request.token_ids))
             for request in self.running

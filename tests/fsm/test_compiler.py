@@ -124,6 +124,40 @@ def test_dropped_constraints_are_freed_unless_a_cursor_is_in_use() -> None:
     assert gone[-1]() is None
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "schema", "text"),
+    [
+        (BYTES, {"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}, '{"a":1'),
+        (BYTES, {"type": "object"}, '{"a":1,"b'),
+        (BYTES, {"items": {"type": "string"}, "uniqueItems": True}, '["a","b'),
+        (BYTES, {"items": {"type": "object"}, "uniqueItems": True}, '[{"a":1},{"b":'),
+        (Vocabulary([*BYTES.tokens[:0x7D], b'"}', *BYTES.tokens[0x7E:]], BYTES.eos_ids), {"type": "object"}, '{"a":"'),
+    ],
+    ids=["no keys", "keys", "strings", "items", "bytes are missing"],
+)
+def test_the_memory_of_states_is_free_with_the_last_cursor(vocabulary: Vocabulary, schema: object, text: str) -> None:
+    """No parts of a constraint refer to each other, which would wait for the garbage collector."""
+    compiler = Compiler(vocabulary)
+    constraint = compiler.json_schema(schema)
+    cursor = constraint.cursor()
+    gc.collect()
+    gc.disable()
+    try:
+        for used, byte in enumerate(text.encode()):
+            assert cursor.row().any() and cursor.row_within(90 - used).any()
+            cursor.guess_within(90 - used, 4)
+            cursor.draft_within(90 - used)
+            assert cursor.advance(byte)
+            cursor.remember(1)
+        cursor.fork().rollback(2)
+        automaton = weakref.ref(constraint.automaton)
+        compiler.clear()
+        del constraint, cursor
+        assert automaton() is None
+    finally:
+        gc.enable()
+
+
 def test_threads_share_a_compiler() -> None:
     vocabulary = mixed_vocabulary(500, seed=1)
     compiler, alone = Compiler(vocabulary), Compiler(vocabulary)

@@ -220,8 +220,8 @@ def test_bytes_that_no_text_holds_are_not_missed() -> None:
     some = Vocabulary([bytes((b,)) for b in range(256) if b not in (0xC0, 0xC1, *range(0xF5, 0x100))] + [b""], [243])
     assert not some.is_complete
     compiler = Compiler(some)
-    assert compiler.json_value().liveness.is_by_bytes
-    assert compiler.regex("[^a]*").liveness.is_by_bytes
+    assert compiler.json_value().knowledge.liveness.is_by_bytes
+    assert compiler.regex("[^a]*").knowledge.liveness.is_by_bytes
 
 
 def test_a_constraint_that_cannot_be_spelt_is_refused_by_name() -> None:

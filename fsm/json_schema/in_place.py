@@ -1,0 +1,73 @@
+"""InPlace: which schemas a schema applies to the value itself, and that none comes back to where it began."""
+
+from __future__ import annotations
+
+from ...errors import InvalidSchema
+from .parts import Part
+from .reading import read
+from .sites import Sites
+from .texts import error_at
+from .unevaluated import is_evaluating
+
+
+class InPlace:
+    """What was found out of the schemas of one text.
+
+    Args:
+        parts: of the schemas that were read, by atom; those that are read here are added.
+    """
+
+    __slots__ = ("_endful", "_parts", "_sites")
+
+    def __init__(self, sites: Sites, parts: dict[int, Part]) -> None:
+        self._sites = sites
+        self._parts = parts
+        self._endful: set[int] = set()  # atoms from which none leads back
+
+    def refuse_endless(self, atom: int) -> None:
+        """Refuses a schema that applies itself in place: validating against it would never end.
+
+        A depth-first search over "applies to the same value"; every schema is entered once in all.
+
+        Raises:
+            InvalidSchema: it does.
+        """
+        if atom in self._endful:
+            return
+        path = [atom]
+        rest = [self._applied(atom)]
+        on_path = {atom}
+        while path:
+            if not rest[-1]:
+                rest.pop()
+                done = path.pop()
+                on_path.discard(done)
+                self._endful.add(done)
+                continue
+            other = rest[-1].pop() & ~1
+            if other in on_path:
+                pointer = self._sites.table[other >> 1].pointer
+                raise error_at(InvalidSchema, pointer, "the schema applies itself to the same value, without end")
+            if other not in self._endful:
+                path.append(other)
+                rest.append(self._applied(other))
+                on_path.add(other)
+
+    def _applied(self, atom: int) -> list[int]:
+        """The atoms that a schema applies to the value itself."""
+        part = self._parts.get(atom)
+        if part is None:
+            site = self._sites.table[atom >> 1]
+            if not isinstance(site.schema, dict):
+                return []
+            self._sites.time.check(site.pointer)
+            part = read(self._sites, site).narrowed()
+            if not is_evaluating(self._sites, site):
+                self._parts[atom] = part
+        atoms = list(part.atoms)
+        pending = [option for disjunction in part.disjunctions for option in disjunction.options]
+        while pending:
+            option = pending.pop()
+            atoms += option.atoms
+            pending += [other for disjunction in option.disjunctions for other in disjunction.options]
+        return atoms
