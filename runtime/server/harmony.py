@@ -64,7 +64,8 @@ class HarmonyReader:
     def _read_header(self, pieces: list[Piece], is_last: bool) -> bool:
         """Moves into the message; False if the header is not whole yet."""
         begun = self._buffer.lstrip()
-        if self._is_first and begun and not any(begun.startswith(h) or h.startswith(begun) for h in _HEADERS):
+        may_be_header = any(begun.startswith(h) or (h.startswith(begun) and not is_last) for h in _HEADERS)
+        if self._is_first and begun and not may_be_header:
             self._is_first, self._kind = False, "content"
             return True
         header, mark, rest = self._buffer.partition(_MESSAGE)

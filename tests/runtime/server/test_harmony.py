@@ -47,6 +47,7 @@ ANSWERS: dict[str, tuple[str, tuple[str, str, list[tuple[str, str]]]]] = {
     "preamble": (THOUGHT + PREAMBLE + FINAL, ("They greet.", "One moment.\n\nHello <b>!", [])),
     "a tool that nobody offered": (THOUGHT + BROWSER + FINAL, ('They greet.\n\n{"q":1}', "Hello <b>!", [])),
     "no header at all": ("Hello < you", ("", "Hello < you", [])),
+    "no header, though it may be one": ("to", ("", "to", [])),
     "nothing": ("", ("", "", [])),
     "no end before the next message": (
         "<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>Yes.",
