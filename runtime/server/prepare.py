@@ -138,6 +138,9 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
     tools = None
     if isinstance(body, ChatRequest) and body.tools and body.tool_choice != "none":
         tools = [tool.model_dump(exclude_unset=True) for tool in body.tools]
+    wanted = body.chat_template_kwargs
+    if isinstance(body, ChatRequest) and body.reasoning_effort is not None:
+        wanted = {"reasoning_effort": body.reasoning_effort, **wanted}
     try:
         return engine.encode_chat(
             messages,
@@ -145,7 +148,7 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
             add_generation_prompt=body.add_generation_prompt,
             continue_final=body.continue_final_message,
             tools=tools,
-            options=_template_options(engine, body.chat_template_kwargs),
+            options=_template_options(engine, wanted),
         )
     except RequestError as error:
         raise api_error(error, param="messages") from error

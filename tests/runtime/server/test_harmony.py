@@ -19,7 +19,7 @@ from phloem.runtime.server.tool_calls import deltas_of, gathered
 from ..test_mxfp4_models import publish
 from ..tokenizer.harmony import harmony_folder
 from .conftest import serving
-from .fakes import CharTokenizer, FakeAsyncEngine
+from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
 from .wire import Client, client
 
 THOUGHT = "<|channel|>analysis<|message|>They greet.<|end|>"
@@ -123,7 +123,12 @@ def test_text_is_shown_as_it_comes() -> None:
     assert deltas_of(reader.push("3", is_last=False)) == [{"content": "<3"}]
 
 
+class EffortTemplate(FakeTemplate):
+    option_names = frozenset({"reasoning_effort"})
+
+
 class HarmonyTokenizer(CharTokenizer):
+    chat_template = EffortTemplate()
     special_ids: ClassVar[dict[str, int]] = dict.fromkeys(MARKS, 0)
 
 
@@ -270,6 +275,17 @@ def test_whatever_the_model_thinks_the_answer_is_valid(gpt_oss: LoadedModel, see
         assert "<|" not in (answer.message.content or "")
         free = http.chat.completions.create(**common)
         assert free.usage.completion_tokens > 0
+
+
+def test_the_effort_is_an_option_of_the_template() -> None:
+    http = asked(THOUGHT + FINAL)
+    assert http.chat(reasoning_effort="high").status == 200
+    assert http.post("/v1/responses", {"input": "Hi", "reasoning": {"effort": "low"}}).status == 200
+    prompts = [call["prompt"] for call in http.engine.calls]
+    assert prompts == [f"<user>Hi<reasoning_effort={effort}><assistant>" for effort in ("high", "low")]
+    http = client()
+    assert http.chat(reasoning_effort="high").status == 200
+    assert http.engine.calls[0]["prompt"] == "<user>Hi<assistant>"
 
 
 def test_responses_show_what_is_for_the_user() -> None:
