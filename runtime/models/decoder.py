@@ -56,13 +56,13 @@ class LayerWeights:
     qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
     q_norm: Tensor | None  # [head_dim], or of all heads
     k_norm: Tensor | None
-    sinks: Tensor | None  # [num_heads], fp32
     o: LinearWeight  # attended_size -> hidden_size
     post_attention_norm: Tensor | None
     mlp_norm: Tensor
     gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts
     down: LinearWeight | None  # intermediate_size -> hidden_size
     post_mlp_norm: Tensor | None
+    sinks: Tensor | None = None  # [num_heads], fp32
     latent: LatentWeights | None = None  # in place of qkv
     experts: ExpertsWeights | None = None  # in place of gate_up and down
 

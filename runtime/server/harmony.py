@@ -22,7 +22,6 @@ from typing import Literal
 from .tool_calls import Arguments, CallBegun, Content, Piece, Reasoning, new_call_id
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")  # a tokenizer that has them as special tokens speaks it
-FINAL = "<|channel|>final<|message|>"
 _MESSAGE = "<|message|>"
 _HEADERS = ("<|start|>", "<|channel|>", "<|constrain|>", _MESSAGE, "to=")  # what a header may begin with
 _ENDS = ("<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>")
@@ -37,11 +36,6 @@ Kind = Literal["content", "reasoning", "call"]
 def speaks_harmony(special_texts: Collection[str]) -> bool:
     """Whether a model with these special tokens answers so."""
     return all(mark in special_texts for mark in MARKS)
-
-
-def call_header(name: str) -> str:
-    """What stands between the prompt and the arguments of a call."""
-    return f"<|channel|>commentary to={_FUNCTIONS}{name} <|constrain|>json<|message|>"
 
 
 class HarmonyReader:
@@ -70,7 +64,8 @@ class HarmonyReader:
     def _read_header(self, pieces: list[Piece], is_last: bool) -> bool:
         """Moves into the message; False if the header is not whole yet."""
         begun = self._buffer.lstrip()
-        if self._is_first and begun and not any(begun.startswith(h) or h.startswith(begun) for h in _HEADERS):
+        may_be_header = any(begun.startswith(h) or (h.startswith(begun) and not is_last) for h in _HEADERS)
+        if self._is_first and begun and not may_be_header:
             self._is_first, self._kind = False, "content"
             return True
         header, mark, rest = self._buffer.partition(_MESSAGE)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,7 +17,8 @@ from ..constraint_spec import ConstraintSpec
 from ..request import RequestOptions, SamplingParams
 from .constraints import Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
-from .harmony import FINAL, HarmonyReader, call_header, speaks_harmony
+from .harmony import HarmonyReader, speaks_harmony
+from .harmony_form import behind_reasoning, harmony_plan
 from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
 from .tool_calls import Reader
 from .tool_format import ToolFormat
@@ -74,8 +74,10 @@ def prepare_chat(
 ) -> PreparedChat:
     """Raises `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body)
-    is_harmony = speaks_harmony(engine.tokenizer.special_ids)
-    plan = _tool_plan(body, None if is_harmony else tool_format)
+    special_texts = engine.tokenizer.special_ids
+    # whoever describes the whole answer describes its channels
+    is_harmony = speaks_harmony(special_texts) and (wanted is None or wanted.spec.kind != "structural_tag")
+    plan = _tool_plan(body, tool_format) if not is_harmony else _harmony_plan(body, special_texts)
     if plan is not None and wanted is not None:
         if plan.is_forced:
             text = f"A required tool call and '{wanted.param}' exclude each other; send one of them."
@@ -84,35 +86,33 @@ def prepare_chat(
     if plan is not None:
         wanted = Wanted(plan.spec, "tools")
     _check_constraint(engine, wanted)
+    reader: Callable[[], Reader] | None = plan.reader if plan is not None else None
+    if is_harmony and plan is None:
+        wanted, reader = _on_channels(engine, body, wanted)
     chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key))
-    reader = plan.reader if plan is not None else None
-    if is_harmony and wanted is None:
-        reader = _harmony_reader(body)
-    elif is_harmony and wanted is not None and wanted.spec.kind != "structural_tag":
-        chat = _with_header(engine, chat, body, plan)
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     _check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key)
     call.options["conversation"] = chat.text
-    if is_harmony and wanted is None:
+    if reader is not None and wanted is None:
         call.options["shows_special"] = True
     return PreparedChat(call, plan, reader)
 
 
-def _harmony_reader(body: ChatRequest) -> Callable[[], Reader]:
-    names = frozenset(tool.function.name for tool in body.tools or [] if body.tool_choice != "none")
-    return lambda: HarmonyReader(names, is_inside=body.continue_final_message)
-
-
-def _with_header(engine: EngineFace, chat: Conversation, body: ChatRequest, plan: ToolPlan | None) -> Conversation:
-    """The conversation and the header of the message that a constraint is about: it is the answer's first."""
-    if body.continue_final_message or not body.add_generation_prompt:
-        return chat
-    header = call_header(plan.only) if plan is not None and plan.only else FINAL
-    token_ids = array("i", chat.token_ids) + array("i", engine.tokenizer.encode(header, special=True))
-    return replace(chat, token_ids=token_ids, text=chat.text + header if chat.text else "")
+def _on_channels(
+    engine: EngineFace, body: ChatRequest, wanted: Wanted | None
+) -> tuple[Wanted | None, Callable[[], Reader] | None]:
+    """A constraint behind the reasoning, and a reader; a final message that is continued needs neither."""
+    is_inside = body.continue_final_message
+    if wanted is None:
+        return None, lambda: HarmonyReader(is_inside=is_inside)
+    if is_inside:
+        return wanted, None
+    wanted = replace(wanted, spec=behind_reasoning(wanted.spec))
+    _check_constraint(engine, wanted)
+    return wanted, HarmonyReader
 
 
 def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
@@ -138,6 +138,9 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
     tools = None
     if isinstance(body, ChatRequest) and body.tools and body.tool_choice != "none":
         tools = [tool.model_dump(exclude_unset=True) for tool in body.tools]
+    wanted = body.chat_template_kwargs
+    if isinstance(body, ChatRequest) and body.reasoning_effort is not None:
+        wanted = {"reasoning_effort": body.reasoning_effort, **wanted}
     try:
         return engine.encode_chat(
             messages,
@@ -145,7 +148,7 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
             add_generation_prompt=body.add_generation_prompt,
             continue_final=body.continue_final_message,
             tools=tools,
-            options=_template_options(engine, body.chat_template_kwargs),
+            options=_template_options(engine, wanted),
         )
     except RequestError as error:
         raise api_error(error, param="messages") from error
@@ -178,6 +181,13 @@ def _template_message(message: Message) -> dict[str, Any]:
 def _tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | None:
     try:
         return tool_plan(body, tool_format)
+    except RequestError as error:
+        raise api_error(error, param="tools") from error
+
+
+def _harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan | None:
+    try:
+        return harmony_plan(body, special_texts)
     except RequestError as error:
         raise api_error(error, param="tools") from error
 

@@ -293,6 +293,7 @@ class ChatRequest(Generation):
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] = {}
+    reasoning_effort: str | None = Field(None, max_length=32)
 
     @model_validator(mode="after")
     def _fields_agree(self) -> ChatRequest:

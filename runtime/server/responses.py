@@ -55,11 +55,16 @@ class TextOptions(Body):
     format: TextFormat = TextFormat()
 
 
+class ReasoningOptions(Body):
+    effort: Annotated[str | None, Field(max_length=32)] = None
+
+
 class ResponsesRequest(Generation):
     input: Annotated[list[Message], BeforeValidator(_input)]
     instructions: str | None = None
     max_output_tokens: int | None = Field(None, ge=1)
     text: TextOptions = TextOptions()
+    reasoning: ReasoningOptions = ReasoningOptions()
     tools: list[Any] = Field(default_factory=list)
     previous_response_id: str | None = None
     background: bool = False
@@ -84,6 +89,7 @@ class ResponsesRequest(Generation):
         chat = ChatRequest.model_construct(
             messages=[*instructions, *self.input],
             max_tokens=self.max_output_tokens,
+            reasoning_effort=self.reasoning.effort,
             **{name: getattr(self, name) for name in Generation.model_fields},
         )
         if wanted.type != "text":

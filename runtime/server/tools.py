@@ -38,14 +38,12 @@ class ToolPlan:
         reader: makes a reader for one output.
         is_forced: whether there is certainly a call.
         is_named: the caller chose the tool, and then OpenAI's finish reason is "stop".
-        only: the tool whose arguments are the whole output; "": it is something else.
     """
 
     spec: ConstraintSpec
     reader: Callable[[], Reader]
     is_forced: bool
     is_named: bool
-    only: str = ""
 
 
 def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | None:
@@ -64,14 +62,14 @@ def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | N
         return None
     if len(chosen) == 1:
         name = chosen[0].function.name
-        spec = constraint_spec.json_schema(_parameters(chosen[0]))
-        return ToolPlan(spec, lambda: ArgumentsReader(name), True, named, name)
+        spec = constraint_spec.json_schema(parameters_of(chosen[0]))
+        return ToolPlan(spec, lambda: ArgumentsReader(name), True, named)
     return ToolPlan(constraint_spec.json_schema(_joint_schema(chosen)), ObjectReader, True, named)
 
 
 def _tagged(tools: list[Tool], tool_format: ToolFormat, *, is_forced: bool, once: bool, is_named: bool) -> ToolPlan:
     names = {tool_format.begin(tool.function.name): tool.function.name for tool in tools}
-    schemas = [_object_schema(_parameters(tool)) for tool in tools]
+    schemas = [_object_schema(parameters_of(tool)) for tool in tools]
     contents = [tool_format.content(schema) for schema in schemas]
     flags = {"at_least_one": is_forced, "stop_after_first": once}
     form: dict[str, Any]
@@ -130,12 +128,13 @@ def _object_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return schema if "type" in schema else {**schema, "type": "object"}
 
 
-def _parameters(tool: Tool) -> dict[str, Any]:
+def parameters_of(tool: Tool) -> dict[str, Any]:
+    """The schema of a tool's arguments."""
     return tool.function.parameters or NO_PARAMETERS
 
 
 def _joint_schema(tools: list[Tool]) -> dict[str, Any]:
-    definitions = {tool.function.name: _moved(_parameters(tool), f"#/$defs/{tool.function.name}") for tool in tools}
+    definitions = {tool.function.name: _moved(parameters_of(tool), f"#/$defs/{tool.function.name}") for tool in tools}
     calls = [
         {
             "type": "object",

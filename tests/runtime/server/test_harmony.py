@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phloem.errors import RequestError
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.server.harmony import MARKS, HarmonyReader, speaks_harmony
 from phloem.runtime.server.tool_calls import deltas_of, gathered
 
-from .fakes import CharTokenizer, FakeAsyncEngine
+from ..test_mxfp4_models import publish
+from ..tokenizer.harmony import harmony_folder
+from .conftest import serving
+from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
 from .wire import Client, client
 
 THOUGHT = "<|channel|>analysis<|message|>They greet.<|end|>"
@@ -41,6 +47,7 @@ ANSWERS: dict[str, tuple[str, tuple[str, str, list[tuple[str, str]]]]] = {
     "preamble": (THOUGHT + PREAMBLE + FINAL, ("They greet.", "One moment.\n\nHello <b>!", [])),
     "a tool that nobody offered": (THOUGHT + BROWSER + FINAL, ('They greet.\n\n{"q":1}', "Hello <b>!", [])),
     "no header at all": ("Hello < you", ("", "Hello < you", [])),
+    "no header, though it may be one": ("to", ("", "to", [])),
     "nothing": ("", ("", "", [])),
     "no end before the next message": (
         "<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>Yes.",
@@ -116,7 +123,12 @@ def test_text_is_shown_as_it_comes() -> None:
     assert deltas_of(reader.push("3", is_last=False)) == [{"content": "<3"}]
 
 
+class EffortTemplate(FakeTemplate):
+    option_names = frozenset({"reasoning_effort"})
+
+
 class HarmonyTokenizer(CharTokenizer):
+    chat_template = EffortTemplate()
     special_ids: ClassVar[dict[str, int]] = dict.fromkeys(MARKS, 0)
 
 
@@ -161,23 +173,119 @@ def test_a_stream_says_the_same() -> None:
     assert deltas[0]["role"] == "assistant"
 
 
-@pytest.mark.parametrize(
-    ("fields", "header"),
-    [
-        ({"response_format": {"type": "json_object"}}, "<|channel|>final<|message|>"),
-        ({"tools": [WEATHER], "tool_choice": "required"}, "to=functions.weather <|constrain|>json<|message|>"),
-        ({"regex": "[0-9]+", "continue_final_message": True, "add_generation_prompt": False}, "<user>Hi"),
-    ],
-    ids=["final", "call", "continued"],
-)
-def test_what_a_constraint_is_about_stands_behind_its_header(fields: dict[str, Any], header: str) -> None:
-    """The answer is that message alone: nothing of it is read as a header."""
-    http = asked('{"a": 1}')
-    message = http.chat(**fields).json()["choices"][0]["message"]
-    assert http.engine.calls[0]["prompt"].endswith(header)
-    assert not http.engine.calls[0]["shows_special"]
-    said = message["tool_calls"][0]["function"]["arguments"] if "tools" in fields else message["content"]
-    assert said == '{"a": 1}'
+def sources(**fields: Any) -> tuple[Any, FakeAsyncEngine]:
+    """The form that was asked for, and the engine that was asked."""
+    http = asked(THOUGHT + FINAL)
+    assert http.chat(**fields).status == 200
+    [call] = http.engine.calls
+    return json.loads(call["constraint"].source)["format"], http.engine
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+FINAL_FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "json_schema": (
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": SCHEMA},
+                "key_order": "any",
+            }
+        },
+        {"type": "json_schema", "json_schema": SCHEMA, "any_order": True, "extra_keys": "schema"},
+    ),
+    "json_object": (
+        {"response_format": {"type": "json_object"}},
+        {"type": "json_schema", "json_schema": {"type": "object"}, "any_order": False, "extra_keys": "schema"},
+    ),
+    "regex": ({"regex": "[0-9]+"}, {"type": "regex", "pattern": "[0-9]+"}),
+    "grammar": ({"ebnf": 'root ::= "x"'}, {"type": "grammar", "grammar": 'root ::= "x"'}),
+    "choice": (
+        {"guided_choice": ["yes", "no"]},
+        {"type": "or", "elements": [{"type": "const_string", "value": text} for text in ("yes", "no")]},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FINAL_FORMS)
+def test_a_constraint_holds_in_the_final_message_behind_free_reasoning(case: str) -> None:
+    fields, form = FINAL_FORMS[case]
+    found, _ = sources(**fields)
+    thoughts, final = found["elements"]
+    assert thoughts["type"] == "star"
+    assert final["elements"][1:] == [
+        {"type": "const_string", "value": "final"},
+        {"type": "token", "token": "<|message|>"},
+        form,
+    ]
+
+
+def test_a_text_that_is_continued_is_read_as_it_stands() -> None:
+    fields = {"continue_final_message": True, "add_generation_prompt": False}
+    http = asked("12")
+    assert http.chat(regex="[0-9]+", tools=[WEATHER], **fields).json()["choices"][0]["message"]["content"] == "12"
+    assert http.engine.calls[0]["constraint"].kind == "regex"
+    answer = asked("Hello <|end|>").chat(**fields).json()
+    assert answer["choices"][0]["message"]["content"] == "Hello "
+
+
+def test_a_structural_tag_is_left_alone() -> None:
+    tag = {"type": "structural_tag", "format": {"type": "any_text"}}
+    http = asked(THOUGHT + FINAL)
+    message = http.chat(response_format=tag).json()["choices"][0]["message"]
+    assert message["content"] == THOUGHT + FINAL
+
+
+def test_a_broken_schema_is_pointed_at_as_it_was_sent() -> None:
+    engine = FakeAsyncEngine(broken={json.dumps(SCHEMA): RequestError("no", param="json_schema")})
+    engine.engine.tokenizer = HarmonyTokenizer()
+    answer = client(engine).chat(
+        response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    )
+    assert (answer.status, answer.error["param"]) == (400, "response_format")
+
+
+@pytest.fixture(scope="module")
+def gpt_oss(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """A random model with harmony's vocabulary."""
+    folder = tmp_path_factory.mktemp("gpt-oss")
+    publish(folder, vocab_size=700)
+    harmony_folder(folder)
+    return load(EngineConfig(model=str(folder), device="cpu", dtype="float32"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_the_model_thinks_the_answer_is_valid(gpt_oss: LoadedModel, seed: int) -> None:
+    """A random model, through the real engine and the official client."""
+    parameters = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}
+    tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
+    common: dict[str, Any] = {"model": "nano", "seed": seed, "max_tokens": 150}
+    common["messages"] = [{"role": "user", "content": "Hi"}]
+    with serving(gpt_oss, num_blocks=256) as served, served.client() as http:
+        common["model"] = http.models.list().data[0].id
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+        answer = http.chat.completions.create(**common, response_format=form).choices[0]
+        assert isinstance(json.loads(answer.message.content)["a"], int)
+        answer = http.chat.completions.create(**common, tools=[tool], tool_choice="required").choices[0]
+        [call] = answer.message.tool_calls
+        assert call.function.name == "weather"
+        assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
+        assert answer.finish_reason == "tool_calls"
+        answer = http.chat.completions.create(**common, tools=[tool]).choices[0]
+        assert answer.message.tool_calls or answer.message.content is not None
+        assert "<|" not in (answer.message.content or "")
+        free = http.chat.completions.create(**common)
+        assert free.usage.completion_tokens > 0
+
+
+def test_the_effort_is_an_option_of_the_template() -> None:
+    http = asked(THOUGHT + FINAL)
+    assert http.chat(reasoning_effort="high").status == 200
+    assert http.post("/v1/responses", {"input": "Hi", "reasoning": {"effort": "low"}}).status == 200
+    prompts = [call["prompt"] for call in http.engine.calls]
+    assert prompts == [f"<user>Hi<reasoning_effort={effort}><assistant>" for effort in ("high", "low")]
+    http = client()
+    assert http.chat(reasoning_effort="high").status == 200
+    assert http.engine.calls[0]["prompt"] == "<user>Hi<assistant>"
 
 
 def test_responses_show_what_is_for_the_user() -> None:

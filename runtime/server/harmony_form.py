@@ -1,0 +1,102 @@
+"""What an answer in harmony may look like, as a structural tag: its messages, and in one of them what was asked for.
+
+::
+
+    ( analysis )*  final: the constraint's text                          with a constraint
+    ( analysis | commentary )*  ( final: any text | one call )           with tools under "auto"
+    ( analysis | commentary )*  one call                                 with a call that is required
+
+Reasoning stays free, and what was asked for is valid behind it: near the end of the budget the reasoning is closed
+while there is still room for the rest. A call's arguments obey the tool's parameters; its end ends the answer, so there
+is one call at most. Its header may be written in either of the two orders that harmony has for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from .. import constraint_spec
+from ..constraint_spec import ConstraintSpec
+from .harmony import HarmonyReader
+from .protocol import ChatRequest, NamedTool, Tool
+from .tools import ToolPlan, parameters_of
+
+Form = dict[str, Any]
+_ANY_TEXT: Form = {"type": "any_text"}
+
+
+def harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan | None:
+    """As `tools.tool_plan`: the plan of a request with tools; None if its answer holds no calls."""
+    choice = body.tool_choice or "auto"
+    if not body.tools or choice == "none" or body.continue_final_message:
+        return None
+    chosen = body.tools
+    if isinstance(choice, NamedTool):
+        chosen = [tool for tool in body.tools if tool.function.name == choice.function.name]
+    endings = [_call(tool, special_texts) for tool in chosen]
+    if choice == "auto":
+        endings.append(_message("final", _ANY_TEXT))
+    # flexible: this model writes JSON now with spaces and now without
+    form = _behind({"type": "or", "elements": [_thought("analysis"), _thought("commentary")]}, _either(endings))
+    spec = constraint_spec.structural_tag({"format": form}, whitespace="flexible")
+    names = frozenset(tool.function.name for tool in chosen)
+    return ToolPlan(spec, lambda: HarmonyReader(names), choice != "auto", isinstance(choice, NamedTool))
+
+
+def behind_reasoning(spec: ConstraintSpec) -> ConstraintSpec:
+    """The constraint on the final message, with reasoning in front of it; not for structural tags."""
+    form = _behind(_thought("analysis"), _message("final", _form_of(spec)))
+    return constraint_spec.structural_tag({"format": form}, whitespace=spec.whitespace)
+
+
+def _form_of(spec: ConstraintSpec) -> Form:
+    if spec.kind == "choice":
+        return _either([_text(option) for option in spec.source])
+    assert isinstance(spec.source, str)
+    if spec.kind in ("regex", "grammar"):
+        return {"type": spec.kind, "pattern" if spec.kind == "regex" else "grammar": spec.source}
+    schema = json.loads(spec.source) if spec.kind == "json_schema" else {"type": "object"}
+    options = {"any_order": spec.key_order == "any", "extra_keys": spec.extra_keys}
+    return {"type": "json_schema", "json_schema": schema, **options}
+
+
+def _behind(thoughts: Form, ending: Form) -> Form:
+    return _sequence({"type": "star", "content": thoughts}, ending)
+
+
+def _thought(channel: str) -> Form:
+    """A message before the last one, and the beginning of the next."""
+    return _sequence(_message(channel, _ANY_TEXT), _token("<|end|>"), _token("<|start|>"), _text("assistant"))
+
+
+def _message(channel: str, content: Form) -> Form:
+    return _sequence(_token("<|channel|>"), _text(channel), _token("<|message|>"), content)
+
+
+def _call(tool: Tool, special_texts: Collection[str]) -> Form:
+    name, json_mark = f"to=functions.{tool.function.name}", [_text("json")]
+    if "<|constrain|>" in special_texts:
+        json_mark.insert(0, _token("<|constrain|>"))
+    behind = _sequence(_token("<|channel|>"), _text(f"commentary {name} "), *json_mark)
+    before = _sequence(_text(f" {name}"), _token("<|channel|>"), _text("commentary json"))
+    schema = parameters_of(tool)
+    arguments = {"type": "json_schema", "json_schema": schema if "type" in schema else {**schema, "type": "object"}}
+    return _sequence(_either([behind, before]), _token("<|message|>"), arguments)
+
+
+def _sequence(*elements: Form) -> Form:
+    return {"type": "sequence", "elements": list(elements)}
+
+
+def _either(elements: list[Form]) -> Form:
+    return {"type": "or", "elements": elements}
+
+
+def _token(text: str) -> Form:
+    return {"type": "token", "token": text}
+
+
+def _text(value: str) -> Form:
+    return {"type": "const_string", "value": value}
