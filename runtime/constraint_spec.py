@@ -50,14 +50,15 @@ class ConstraintSpec:
         """The finished text as a value: a pydantic object, parsed JSON, or the text itself.
 
         Raises:
-            RequestError: the text is not what the constraint describes (an output cut short by `abort`).
+            RequestError: the text is no such value: a stop string has cut it short, or the pydantic class asks for more
+                than its schema says (a validator of its own).
         """
         if self.kind not in ("json_schema", "json_object"):
             return text
         try:
             return self.model.model_validate_json(text) if self.model else json.loads(text)
-        except ValueError as error:
-            raise RequestError(f"the output does not parse as the constraint's value: {error}") from error
+        except Exception as error:  # a class's own validators can fail in any way that Python can
+            raise RequestError(f"the output is not the value that the constraint describes: {error}") from error
 
 
 def regex(pattern: str) -> ConstraintSpec:

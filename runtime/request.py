@@ -252,8 +252,7 @@ class Completion:
     Attributes:
         text: the generated text, without end token and stop string.
         token_ids: the generated ids, the end token included.
-        parsed: the value under a `json_schema`/`json_object` constraint (a pydantic object where a class was
-            given), or the text itself under `regex`/`choice`; None without a constraint.
+        parsed_or_error: what `parsed` returns, or the error that it raises.
     """
 
     request_id: str
@@ -264,7 +263,19 @@ class Completion:
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
-    parsed: object = None
+    parsed_or_error: object = None
+
+    @property
+    def parsed(self) -> object:
+        """The value under a `json_schema`/`json_object` constraint (a pydantic object where a class was given), or the
+        text itself under any other; None without a constraint, and if the output was cut for its length.
+
+        Raises:
+            RequestError: the text is no such value; see `ConstraintSpec.parse`. Text and tokens are there all the same.
+        """
+        if isinstance(self.parsed_or_error, RequestError):
+            raise self.parsed_or_error
+        return self.parsed_or_error
 
 
 @dataclass(frozen=True, slots=True)

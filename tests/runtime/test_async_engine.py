@@ -245,5 +245,7 @@ def test_streams_of_forks_begin_with_all_that_was_said_and_end_on_their_own(serv
 
 def test_who_exits_with_requests_under_way_leaves_no_thread_behind() -> None:
     """A daemon thread inside compiled code would end the process with SIGABRT, now and then."""
-    found = subprocess.run([sys.executable, "-c", LEFT_RUNNING], capture_output=True, text=True, check=False, timeout=240)
+    found = subprocess.run(
+        [sys.executable, "-c", LEFT_RUNNING], capture_output=True, text=True, check=False, timeout=240
+    )
     assert (found.returncode, found.stdout) == (0, "stopped\n"), found.stderr
