@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from ...errors import ProgramError
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
-from .choices import ChoicesMethod, token_length_normalized
+from .choices import ChoicesMethod, MethodName, token_length_normalized
 from .expression import Expression, Gen, Role, RoleBegin, RoleEnd, Select, concat
 
 # A number may be followed by one blank: models write it before they go on, and the stop strings take it away again.
@@ -148,7 +148,8 @@ def select(
             " use gen(constraint=phloem.choice([...])) to sample one"
         )
     if not isinstance(choices_method, ChoicesMethod):
-        raise ProgramError(f"select: choices_method: {choices_method!r} is not a method; see phloem.token_length_…")
+        known = ", ".join(f"phloem.{name}" for name in get_args(MethodName))
+        raise ProgramError(f"select: choices_method: {choices_method!r} is not one of {known}")
     return Select(_name("select", name), found, choices_method)
 
 
