@@ -61,7 +61,7 @@ class SamplingParams:
         top_p: keep the smallest set of tokens whose probability reaches `top_p`.
         min_p: keep tokens at least `min_p` times as likely as the most likely one.
         seed: None draws one. A seed fixes the output whatever else is in the batch.
-        stop: strings that end the output (they are not part of it).
+        stop: strings that end the output (they are not part of it, unless `include_stop_str_in_output`).
         stop_token_ids: token ids that end the output.
         ignore_eos: go on past the model's end tokens.
         presence_penalty, frequency_penalty: subtracted from logits of tokens generated before (OpenAI's definition).
@@ -80,6 +80,7 @@ class SamplingParams:
     min_p: float = 0.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    include_stop_str_in_output: bool = False
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     presence_penalty: float = 0.0

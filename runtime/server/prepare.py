@@ -108,6 +108,9 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
     messages = [_template_message(message) for message in body.messages or []]
     tools = None
+    options = body.chat_template_kwargs
+    if isinstance(body, ChatRequest) and body.reasoning_effort is not None:
+        options = {"reasoning_effort": body.reasoning_effort, **options}
     if isinstance(body, ChatRequest) and body.tools and body.tool_choice != "none":
         tools = [tool.model_dump(exclude_unset=True) for tool in body.tools]
     try:
@@ -117,7 +120,7 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
             add_generation_prompt=body.add_generation_prompt,
             continue_final=body.continue_final_message,
             tools=tools,
-            options=_template_options(engine, body.chat_template_kwargs),
+            options=_template_options(engine, options),
         )
     except RequestError as error:
         raise api_error(error, param="messages") from error
@@ -198,6 +201,7 @@ def _sampling(
             min_p=body.min_p,
             seed=body.seed,
             stop=tuple(body.stop),
+            include_stop_str_in_output=body.include_stop_str_in_output or body.no_stop_trim,
             stop_token_ids=tuple(body.stop_token_ids),
             ignore_eos=body.ignore_eos,
             presence_penalty=body.presence_penalty,
