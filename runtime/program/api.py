@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, get_args
 
-from pydantic import BaseModel
-
 from ...errors import ProgramError
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
@@ -49,7 +47,7 @@ def gen(
     choices: Sequence[str] | None = None,
     choices_method: ChoicesMethod | None = None,
     regex: str | None = None,
-    json_schema: Mapping[str, Any] | bool | str | type[BaseModel] | None = None,
+    json_schema: Any = None,
     constraint: ConstraintSpec | None = None,
     return_logprob: bool | None = None,
     top_logprobs_num: int | None = None,
@@ -65,7 +63,8 @@ def gen(
             `s.parsed(name)` is the value.
         choices: pick the likeliest of these texts; the same as `select`.
         regex: the whole output matches this pattern.
-        json_schema: the output is JSON valid under this schema; `s.parsed(name)` is the value.
+        json_schema: the output is JSON valid under this schema, or of this type (see `phloem.json_schema`);
+            `s.parsed(name)` is the value.
         constraint: any constraint made with `phloem.regex`, `choice`, `json_schema`, `grammar` …
         return_logprob, top_logprobs_num: SGLang's way to ask for `logprobs`.
 
