@@ -10,6 +10,7 @@ from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, 
 from phloem.radix import PinBudgetExceeded
 from phloem.runtime.engine import Engine
 from phloem.runtime.request import FinishReason, SamplingParams
+from phloem.runtime.warm_up import warm_up
 
 from .fakes import EOS, expect_short_answers, fake_engine, greedy_truth
 
@@ -336,3 +337,11 @@ def test_a_closed_engine_says_so() -> None:
 def test_unknown_settings_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="blok_size"):
         Engine("nano", blok_size=4)
+
+
+@pytest.mark.parametrize("settings", [{"max_model_len": 20}, {"num_blocks": 2, "block_size": 16}], ids=str)
+def test_an_engine_too_small_for_the_warm_up_starts_all_the_same(settings: dict[str, int]) -> None:
+    engine = fake_engine(**settings)
+    warm_up(engine)
+    assert len(engine.generate([1, 2, 3], GREEDY).token_ids) == 12
+    assert engine.statistics().num_held_blocks == 0
