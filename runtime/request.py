@@ -94,8 +94,8 @@ class SamplingParams:
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
-        object.__setattr__(self, "stop", tuple(self.stop))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "stop", tuple(self.stop or ()))
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
         _check_integer("max_tokens", self.max_tokens, 0, None, optional=True)
         _check_integer("min_tokens", self.min_tokens, 0, self.max_tokens)
         _check_number("temperature", self.temperature, 0.0, 100.0)
