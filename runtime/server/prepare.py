@@ -93,15 +93,32 @@ def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: st
     _check_constraint(engine, wanted)
     calls = []
     for prompt in body.prompt:
-        try:
-            prompt_ids = engine.intake.token_ids(prompt)
-        except RequestError as error:
-            raise api_error(error, param="prompt") from error
+        prompt_ids = prompt_tokens(engine, body, prompt)
         _check_length(engine, len(prompt_ids), body.max_tokens, "prompt")
         echoed = body.echo and body.logprobs is not None and len(prompt_ids) > 1
         sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=1 if echoed else None)
         calls.append(_call(prompt_ids, sampling, wanted, body, api_key))
     return calls
+
+
+def prompt_tokens(
+    engine: EngineFace, body: CompletionRequest | TokenizeRequest, prompt: str | Sequence[int]
+) -> Sequence[int]:
+    """The ids of a raw prompt. Special-token text is text, unless the request says that it is meant (`parse_special`).
+
+    Raises:
+        ApiError: ids out of the vocabulary, or text that is not Unicode.
+    """
+    tokenizer = engine.tokenizer
+    try:
+        if isinstance(prompt, str) and body.parse_special:
+            prompt = tokenizer.encode_formatted(prompt, adds_start=body.add_special_tokens)
+        elif isinstance(prompt, str) and not body.add_special_tokens:
+            prompt = tokenizer.encode(prompt)
+        ids: Sequence[int] = engine.intake.token_ids(prompt)
+    except RequestError as error:
+        raise api_error(error, param="prompt") from error
+    return ids
 
 
 def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "") -> Conversation:

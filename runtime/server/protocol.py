@@ -331,6 +331,8 @@ class CompletionRequest(Generation):
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     echo: bool = False
     suffix: str | None = None
+    add_special_tokens: bool = True
+    parse_special: bool = False
 
     @model_validator(mode="after")
     def _fields_agree(self) -> CompletionRequest:
@@ -351,6 +353,7 @@ class TokenizeRequest(Body):
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] = {}
     add_special_tokens: bool = True
+    parse_special: bool = False
 
     @model_validator(mode="after")
     def _one_of_both(self) -> TokenizeRequest:

@@ -371,3 +371,29 @@ def test_a_completions_token_is_among_its_likeliest(openai_client: OpenAI) -> No
         assert found and found.tokens and found.token_logprobs and found.top_logprobs and found.top_logprobs[0] is None
         for token, logprob, top in list(zip(found.tokens, found.token_logprobs, found.top_logprobs, strict=True))[1:]:
             assert top[token] == logprob and count <= len(top) <= count + 1
+
+
+def test_a_prompt_formatted_by_hand_is_read_with_its_special_tokens(openai_client: OpenAI) -> None:
+    """If the request says so; else whatever looks like one is text, as in a message."""
+
+    def ask(prompt: str, **extra: object) -> Any:
+        return openai_client.completions.create(
+            model="nano", prompt=prompt, temperature=0, max_tokens=16, extra_body=extra
+        )
+
+    messages: Any = HELLO
+    chat = openai_client.chat.completions.create(model="nano", messages=messages, temperature=0, max_tokens=16)
+    assert chat.usage is not None
+    formatted = "<|user|>Hello<|end|><|assistant|>"
+    cases: list[tuple[str, dict[str, object]]] = [
+        (formatted, {}),
+        ("<s>" + formatted, {}),
+        ("<s>" + formatted, {"add_special_tokens": False}),
+    ]
+    for prompt, extra in cases:
+        found = ask(prompt, parse_special=True, **extra)
+        assert found.choices[0].text == chat.choices[0].message.content
+        assert found.usage.prompt_tokens == chat.usage.prompt_tokens
+    assert ask(formatted).usage.prompt_tokens > chat.usage.prompt_tokens + 5
+    bare = ask("Hello", add_special_tokens=False).usage.prompt_tokens
+    assert bare == ask("Hello").usage.prompt_tokens - 1
