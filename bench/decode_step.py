@@ -39,6 +39,7 @@ from phloem.runtime.decode_graphs import CudaRecorder, Recorder
 from phloem.runtime.model_runner import ModelRunner
 from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.models.decoder import ROW_TILE, LayerWeights
+from phloem.runtime.models.experts import ExpertsWeights
 
 BLOCK_SIZE = 16
 LLAMA_8B = {
@@ -92,16 +93,25 @@ CASES = {
 
 
 def random_decoder(
-    values: dict[str, Any], device: torch.device, dtype: torch.dtype, *, deterministic: bool = False
+    values: dict[str, Any],
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    deterministic: bool = False,
+    experts: Callable[[ModelConfig], ExpertsWeights] | None = None,
 ) -> Decoder:
-    """A decoder of this configuration with small random weights, made on the device."""
+    """A decoder of this configuration with small random weights, made on the device.
+
+    experts: makes those of a layer, which take the place of its MLP.
+    """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(values | {"eos_token_id": 0}))
         config = ModelConfig.from_folder(folder)
 
-    def matrix(rows: int, columns: int) -> Any:
+    def matrix(rows: int, columns: int, has_bias: bool = False) -> Any:
         weight = (torch.randn(rows, columns, device=device) * 0.02).to(dtype)
-        return pack_linear(weight, row_tile=ROW_TILE if deterministic else 0)
+        bias = torch.zeros(rows, device=device, dtype=dtype) if has_bias else None
+        return pack_linear(weight, bias, row_tile=ROW_TILE if deterministic else 0)
 
     hidden, inner, size = config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim
     ones = torch.ones(hidden, device=device)
@@ -109,15 +119,17 @@ def random_decoder(
     layers = [
         LayerWeights(
             input_norm=ones,
-            qkv=matrix(config.qkv_size, hidden),
+            qkv=matrix(config.qkv_size, hidden, config.qkv_bias),
             q_norm=head_norm,
             k_norm=head_norm,
-            o=matrix(hidden, size),
+            sinks=torch.zeros(config.num_heads, device=device) if config.options.has_sinks else None,
+            o=matrix(hidden, size, config.o_bias),
             post_attention_norm=None,
             mlp_norm=ones,
-            gate_up=matrix(2 * inner, hidden),
-            down=matrix(hidden, inner),
+            gate_up=matrix(2 * inner, hidden) if experts is None else None,
+            down=matrix(hidden, inner) if experts is None else None,
             post_mlp_norm=None,
+            experts=experts(config) if experts is not None else None,
         )
         for _ in range(config.num_layers)
     ]

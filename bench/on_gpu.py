@@ -61,6 +61,9 @@ PARTS = {
     "run_ahead": Part(
         "run_ahead_gpu.txt", 60, ("bench/run_ahead.py",), ("bench/run_ahead.py", "--simulated", "--steps", "5")
     ),
+    "decode_experts": Part(
+        "decode_experts.txt", 60, ("bench/decode_experts.py",), ("bench/decode_experts.py", "--tiny")
+    ),
     "fit": Part("attention_fit.txt", 80, ("bench/attention.py", "--fit"), ("bench/attention.py", "--fit", "--help")),
     "sampling": Part(
         "sampling_gpu.txt", 120, ("bench/sampling.py",), ("bench/sampling.py", "--device", "cpu", "--quick")

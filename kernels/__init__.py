@@ -5,8 +5,14 @@ from .cpu_layers import LayerStack
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .kv_format import FP8, bytes_per_head, is_quantised
+from .launch import SPLIT_SIZE
+from .linear_weights import keep_mxfp4, pack_mxfp4s
+from .mxfp4 import BLOCK as MXFP4_BLOCK
+from .mxfp4 import widen as widen_mxfp4
 from .ops import (
     AttentionPlan,
+    ExpertChoice,
+    Gate,
     LinearWeight,
     LinearWeights,
     LogitEdits,
@@ -15,6 +21,9 @@ from .ops import (
     advance_states,
     apply_rope,
     attention,
+    choose_experts,
+    clamped_mul,
+    gated,
     gelu_tanh_mul,
     latent_attention,
     linear,
@@ -23,6 +32,7 @@ from .ops import (
     mix_experts,
     pack_linear,
     pack_linears,
+    place_heads,
     plan_attention,
     rms_norm,
     sample,
@@ -35,9 +45,13 @@ from .work_buffers import WorkBuffers
 
 __all__ = [
     "FP8",
+    "MXFP4_BLOCK",
+    "SPLIT_SIZE",
     "AttentionPlan",
     "Automata",
+    "ExpertChoice",
     "FixedBuffer",
+    "Gate",
     "LayerStack",
     "LinearWeight",
     "LinearWeights",
@@ -49,8 +63,12 @@ __all__ = [
     "apply_rope",
     "attention",
     "bytes_per_head",
+    "choose_experts",
+    "clamped_mul",
+    "gated",
     "gelu_tanh_mul",
     "is_quantised",
+    "keep_mxfp4",
     "latent_attention",
     "lay_out_automata",
     "linear",
@@ -60,11 +78,14 @@ __all__ = [
     "num_programs_at_once",
     "pack_linear",
     "pack_linears",
+    "pack_mxfp4s",
+    "place_heads",
     "plan_attention",
     "rms_norm",
     "sample",
     "send",
     "silu_mul",
+    "widen_mxfp4",
     "write_kv",
     "write_latents",
 ]

@@ -118,6 +118,28 @@ def gate_rows(gate_up, out, num_rows, width, stride, gelu):  # type: ignore[no-u
             simd.store(target + i, simd.mul(y, simd.load(source + 4 * width + i)))
 
 
+def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
+    num_rows, width = gate_up.shape
+    out = torch.empty(num_rows, width // 2)
+    clamped_rows(gate_up.data_ptr(), out.data_ptr(), num_rows, width // 2, gate_up.stride(0), alpha, limit)
+    return out
+
+
+@compiled()
+def clamped_rows(gate_up, out, num_rows, width, stride, alpha, limit):  # type: ignore[no-untyped-def]
+    """`larger` gives its second argument where one is NaN, and that is the number here, not the limit."""
+    zero, one = simd.splat(np.float32(0.0)), simd.splat(np.float32(1.0))
+    slope, least = simd.splat(np.float32(alpha)), simd.splat(np.float32(-limit))
+    for row in range(num_rows):
+        source, target = gate_up + 4 * row * stride, out + 4 * row * width
+        for i in range(0, 4 * width, 32):
+            x = simd.sub(zero, simd.larger(least, simd.sub(zero, simd.load(source + i))))
+            up = simd.larger(least, simd.load(source + 4 * width + i))
+            up = simd.sub(zero, simd.larger(least, simd.sub(zero, up)))
+            y = simd.mul(x, simd.sigmoid(simd.mul(slope, x)))
+            simd.store(target + i, simd.mul(y, simd.add(up, one)))
+
+
 def write_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> None:
     num_tokens, num_kv_heads, head_dim = k.shape
     pointers = (k.data_ptr(), v.data_ptr(), k_cache.data_ptr(), v_cache.data_ptr(), slots.data_ptr())

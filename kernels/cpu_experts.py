@@ -20,16 +20,23 @@ import torch
 from torch import Tensor
 
 
-def mix_by_expert(x: Tensor, chosen: Tensor, shares: Tensor, run: Callable[[int, Tensor], Tensor]) -> Tensor:
-    """`[T, C]`; `run(expert, rows [R, C])` computes an expert. chosen `[T, k]` int64, shares `[T, k]` fp32."""
+def mix_by_expert(
+    x: Tensor, chosen: Tensor, shares: Tensor, num_experts: int, run: Callable[[int, Tensor], Tensor]
+) -> Tensor:
+    """`[T, C]`; `run(expert, rows [R, C])` computes an expert. chosen `[T, k]` int64, shares `[T, k]` fp32.
+
+    Rows that chose num_experts, which is none, come out as zeros.
+    """
     num_rows, num_chosen = chosen.shape
     experts = chosen.flatten().numpy()
     order = np.argsort(experts, kind="stable")
     begins = np.flatnonzero(np.diff(experts[order], prepend=-1)).tolist()
-    results = torch.empty(num_rows * num_chosen, x.shape[1], dtype=x.dtype)
+    results = torch.zeros(num_rows * num_chosen, x.shape[1], dtype=x.dtype)
     for begin, end in pairwise([*begins, len(order)]):
         pairs = order[begin:end]
-        results[torch.from_numpy(pairs)] = run(int(experts[pairs[0]]), x[torch.from_numpy(pairs // num_chosen)])
+        expert = int(experts[pairs[0]])
+        if expert < num_experts:
+            results[torch.from_numpy(pairs)] = run(expert, x[torch.from_numpy(pairs // num_chosen)])
     parts = results.view(num_rows, num_chosen, x.shape[1]).float() * shares[:, :, None]
     total = parts[:, 0]
     for index in range(1, num_chosen):

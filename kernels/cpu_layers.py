@@ -36,7 +36,7 @@ from .work_list import AttentionPlan
 # columns of a layer: addresses (0: there is none), strides and sizes
 _LINEARS = ("qkv", "o", "gate_up", "down")
 _NORMS = ("q_norm", "k_norm", "post_attention_norm", "mlp_norm", "post_mlp_norm")
-_QKV, _O, _GATE_UP, _DOWN = range(0, 28, 7)  # stored, bias, scales, is_short, inputs, panels, range of int8's inputs
+_QKV, _O, _GATE_UP, _DOWN = range(0, 28, 7)  # stored, bias, scales, packing, inputs, panels, range of int8's inputs
 _Q_NORM, _K_NORM, _POST_ATTENTION_NORM, _MLP_NORM, _POST_MLP_NORM, _NEXT_NORM, _ROPE, _HALF, _WINDOW = range(28, 37)
 NUM_COLUMNS = 37
 
@@ -180,7 +180,7 @@ def _describe(weight: LinearWeight) -> tuple[int, ...]:
     scales = 0 if weight.scales is None else weight.scales.data_ptr()
     num_panels = weight.stored.shape[0]
     return (
-        weight.stored.data_ptr(), weight.bias.data_ptr(), scales, weight.is_short, weight.num_inputs, num_panels,
+        weight.stored.data_ptr(), weight.bias.data_ptr(), scales, weight.packing, weight.num_inputs, num_panels,
         input_range(weight.num_inputs),
     )  # fmt: skip
 
@@ -188,12 +188,12 @@ def _describe(weight: LinearWeight) -> tuple[int, ...]:
 @njit
 def _apply(layer, first, x, x_stride, out, num_rows):  # type: ignore[no-untyped-def]  # numba infers
     """A linear map whose columns begin at `first`; x_stride in bytes, rows of `out` in whole panels."""
-    stored, bias, scales, is_short = layer[first], layer[first + 1], layer[first + 2], layer[first + 3] != 0
+    stored, bias, scales, packing = layer[first], layer[first + 1], layer[first + 2], layer[first + 3]
     depth, num_panels, limit = layer[first + 4], layer[first + 5], layer[first + 6]
     if scales != 0:
         cpu_linear_int8.all_panels(x, x_stride, stored, scales, bias, out, num_rows, depth, num_panels, limit)
     else:
-        cpu_linear.all_panels(x, x_stride, stored, is_short, bias, out, num_rows, depth, num_panels)
+        cpu_linear.all_panels(x, x_stride, stored, packing, bias, out, num_rows, depth, num_panels)
 
 
 @njit

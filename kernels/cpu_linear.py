@@ -15,7 +15,7 @@ Sixteen lanes are one register of AVX-512, two of AVX2, four of NEON: the same b
 Weights come from memory, once; with up to a dozen rows that takes as long as the arithmetic, so the two must overlap.
 A tile that multiplies asks for its part of the panels to come (a line every few steps), and the tiles of a panel share
 that out, since only the first of them waits for memory. Weights that bf16 holds exactly are stored so and widened in
-registers, which halves the reading and changes no bit.
+registers, which halves the reading and changes no bit; those in MXFP4 are a quarter of that (`cpu_mxfp4`).
 
 Cost, measured on an AMD Zen 3 core that reads 20 GB/s and multiplies 100 GFLOP/s: the products of SmolLM-135M's shape
 (135 million weights) take 24, 35 and 200 ms for 1, 8 and 64 rows, and 13, 29 and 200 ms if bf16 holds the weights.
@@ -31,18 +31,23 @@ import numpy as np
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
 from numba import prange, types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 from torch import Tensor
 
 from .compiled import compiled
+from .cpu_mxfp4 import GROUP_BYTES, emit_numbers, emit_scales
 from .cpu_threads import WORTH_THREADS, thread_team
 from .linear_weight import PANEL, LinearWeight
+from .mxfp4 import BLOCK
 
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, PANEL)
 _PAIRS = ir.VectorType(_INT, PANEL // 2)
 _HAS_AVX512 = bool(binding.get_host_cpu_features().get("avx512f"))
+_SETTINGS: Any = config  # its attributes are set as numba starts
+# what is compiled is for this very machine, and not for one that the environment names
+_MAY_LOOK_UP = _HAS_AVX512 and _SETTINGS.CPU_NAME is None and _SETTINGS.CPU_FEATURES is None
 _MOST_ROWS = 12 if _HAS_AVX512 else 6  # of a tile: 12 registers of sums; AVX2 has 16, and two of them make a panel
 _AT_ONCE = np.array([1, 8, 4, 2, 2, *[1] * 8] if _HAS_AVX512 else [1, 4, 2, *[1] * 4])  # panels, by rows of a tile
 _ASKING_ROWS = 3  # from so many on the weights to come are asked for: fewer rows are no work to do it beside
@@ -56,7 +61,7 @@ def cpu_linear(x: Tensor, weight: LinearWeight) -> Tensor:
     assert bias is not None
     num_panels = panels.shape[0]
     out = torch.empty((num_rows, num_panels * PANEL))
-    pointers = (x.data_ptr(), 4 * x.stride(0), panels.data_ptr(), weight.is_short, bias.data_ptr(), out.data_ptr())
+    pointers = (x.data_ptr(), 4 * x.stride(0), panels.data_ptr(), weight.packing, bias.data_ptr(), out.data_ptr())
     work = num_rows * depth * num_panels * PANEL
     if work < WORTH_THREADS:
         all_panels(*pointers, num_rows, depth, num_panels)
@@ -76,7 +81,7 @@ def _operation_of(function: Any) -> Any:
 
 @_operation_of
 def _tile(
-    typing: Any, is_short: Any, num_rows: Any, num_panels: Any, x: Any, x_stride: Any, weight: Any, bias: Any, out: Any,
+    typing: Any, packing: Any, num_rows: Any, num_panels: Any, x: Any, x_stride: Any, weight: Any, bias: Any, out: Any,
     out_stride: Any, depth: Any, ahead: Any, share: Any,
 ) -> Any:  # fmt: skip
     """One to `_MOST_ROWS` rows and `_AT_ONCE[num_rows]` or one neighbouring panels; addresses, strides in bytes.
@@ -90,11 +95,11 @@ def _tile(
         key = builder.add(builder.add(builder.mul(values[0], _LONG(256)), builder.mul(values[1], _LONG(16))), values[2])
         jump = builder.switch(key, done)
         kinds = [(rows, panels) for rows in range(1, _MOST_ROWS + 1) for panels in {1, int(_AT_ONCE[rows])}]
-        for is_short, (rows, panels) in product((False, True), kinds):
+        for packing, (rows, panels) in product(range(3), kinds):
             block = builder.append_basic_block(f"rows{rows}x{panels}")
-            jump.add_case(_LONG(256 * is_short + 16 * rows + panels), block)
+            jump.add_case(_LONG(256 * packing + 16 * rows + panels), block)
             builder.position_at_end(block)
-            _emit_tile(builder, is_short, rows, panels, *values[3:])
+            _emit_tile(builder, packing, rows, panels, *values[3:])
             builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
@@ -103,7 +108,7 @@ def _tile(
 
 
 def _emit_tile(
-    builder: Any, is_short: bool, num_rows: int, num_panels: int, x: Any, x_stride: Any, weight: Any, bias: Any,
+    builder: Any, packing: int, num_rows: int, num_panels: int, x: Any, x_stride: Any, weight: Any, bias: Any,
     out: Any, out_stride: Any, depth: Any, ahead: Any, share: Any,
 ) -> None:  # fmt: skip
     """The LLVM code of one tile. The sums are stack slots here; LLVM turns them into registers."""
@@ -119,7 +124,7 @@ def _emit_tile(
         return builder.shuffle_vector(one, one, lanes(*[0] * PANEL))
 
     def weights_at(base: Any, offset: Any) -> Any:
-        if not is_short:
+        if packing == 0:
             return builder.load(address(base, offset), align=4)
         pairs = builder.load(address(base, offset, _PAIRS), align=4)
         low = builder.shl(pairs, ir.Constant(_PAIRS, [_INT(16)] * _PAIRS.count))
@@ -132,20 +137,39 @@ def _emit_tile(
         builder.store(builder.load(address(bias, _LONG(4 * PANEL * panel)), align=4), sums[row, panel])
     fma_type = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
     fma = cgutils.get_or_insert_function(builder.module, fma_type, f"llvm.fma.v{PANEL}f32")  # type: ignore[no-untyped-call]  # numba's
-    step_bytes = _LONG(2 * PANEL if is_short else 4 * PANEL)
+    step_bytes = _LONG(2 * PANEL if packing == 1 else 4 * PANEL)
     panel_bytes = builder.mul(depth, step_bytes)
-    with cgutils.for_range(builder, depth, intp=_LONG) as loop:
+    if packing == 2:
+        panel_bytes = builder.mul(builder.lshr(depth, _LONG(5)), _LONG(GROUP_BYTES))
+
+    def multiply(index: Any, weights: list[Any]) -> None:
+        """One input of each row with its weights; on the way a line of what will be wanted next."""
         with builder.if_then(builder.icmp_signed("!=", ahead, _LONG(0))):
-            line = builder.shl(builder.lshr(builder.mul(loop.index, share), _LONG(16)), _LONG(6))
+            line = builder.shl(builder.lshr(builder.mul(index, share), _LONG(16)), _LONG(6))
             _ask_for_line(builder, builder.add(ahead, line))
-        step = builder.add(weight, builder.mul(loop.index, step_bytes))
-        weights = [weights_at(step, builder.mul(panel_bytes, _LONG(panel))) for panel in range(num_panels)]
-        column = builder.add(x, builder.mul(loop.index, _LONG(4)))
+        column = builder.add(x, builder.mul(index, _LONG(4)))
         for row in range(num_rows):
             one = spread(builder.load(address(column, builder.mul(x_stride, _LONG(row)), _FLOAT), align=4))
             for panel in range(num_panels):
                 total = sums[row, panel]
                 builder.store(builder.call(fma, [one, weights[panel], builder.load(total)]), total)
+
+    panels = [builder.add(weight, builder.mul(panel_bytes, _LONG(panel))) for panel in range(num_panels)]
+    if packing == 2:
+        with cgutils.for_range(builder, builder.lshr(depth, _LONG(5)), intp=_LONG) as groups:
+            begins = [builder.add(panel, builder.mul(groups.index, _LONG(GROUP_BYTES))) for panel in panels]
+            scales = [emit_scales(builder, begin) for begin in begins]
+            with cgutils.for_range(builder, _LONG(BLOCK // 2), intp=_LONG) as loop:
+                at = builder.add(builder.mul(loop.index, _LONG(PANEL)), _LONG(PANEL))
+                pairs = [emit_numbers(builder, builder.add(begin, at), has_avx512=_MAY_LOOK_UP) for begin in begins]
+                index = builder.add(builder.mul(groups.index, _LONG(BLOCK)), builder.mul(loop.index, _LONG(2)))
+                for which, numbers in enumerate(zip(*pairs, strict=True)):
+                    weights = [builder.fmul(each, scale) for each, scale in zip(numbers, scales, strict=True)]
+                    multiply(builder.add(index, _LONG(which)), weights)
+    else:
+        with cgutils.for_range(builder, depth, intp=_LONG) as loop:
+            step = builder.mul(loop.index, step_bytes)
+            multiply(loop.index, [weights_at(panel, step) for panel in panels])
     for row, panel in places:
         offset = builder.add(builder.mul(out_stride, _LONG(row)), _LONG(4 * PANEL * panel))
         builder.store(builder.load(sums[row, panel]), address(out, offset), align=4)
@@ -163,9 +187,9 @@ def _ask_for_line(builder: Any, address: Any) -> None:
 
 
 @compiled()
-def _panels(x, x_stride, weight, is_short, bias, out, out_stride, num_rows, depth, begin, end):  # type: ignore[no-untyped-def]  # numba infers
+def _panels(x, x_stride, weight, packing, bias, out, out_stride, num_rows, depth, begin, end):  # type: ignore[no-untyped-def]  # numba infers
     """Panels begin … end - 1 of all rows, block of rows by block; a block's rows are dealt evenly to tiles."""
-    panel_bytes = (2 if is_short else 4) * PANEL * depth
+    panel_bytes = depth // 32 * GROUP_BYTES if packing == 2 else (2 if packing == 1 else 4) * PANEL * depth
     block_rows = max(_MOST_ROWS, _INPUT_BYTES // (4 * depth) // _MOST_ROWS * _MOST_ROWS)
     for first in range(0, num_rows, block_rows):
         count = min(num_rows - first, block_rows)
@@ -183,21 +207,21 @@ def _panels(x, x_stride, weight, is_short, bias, out, out_stride, num_rows, dept
                 num_lines = at_once * panel_bytes // 64
                 ahead = w + 64 * (num_lines + num_lines * index // num_tiles) if num_rows >= _ASKING_ROWS else 0
                 share = (num_lines << 16) // (num_tiles * depth)
-                _tile(is_short, rows, at_once, inputs, x_stride, w, b, outputs, out_stride, depth, ahead, share)
+                _tile(packing, rows, at_once, inputs, x_stride, w, b, outputs, out_stride, depth, ahead, share)
                 row += rows
             panel += at_once
 
 
 @compiled()
-def all_panels(x, x_stride, weight, is_short, bias, out, num_rows, depth, num_panels):  # type: ignore[no-untyped-def]
-    _panels(x, x_stride, weight, is_short, bias, out, 4 * PANEL * num_panels, num_rows, depth, 0, num_panels)
+def all_panels(x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels):  # type: ignore[no-untyped-def]
+    _panels(x, x_stride, weight, packing, bias, out, 4 * PANEL * num_panels, num_rows, depth, 0, num_panels)
 
 
 @compiled(parallel=True)
-def _all_panels_parallel(x, x_stride, weight, is_short, bias, out, num_rows, depth, num_panels, num_threads):  # type: ignore[no-untyped-def]
+def _all_panels_parallel(x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels, num_threads):  # type: ignore[no-untyped-def]
     """Panels are dealt out in runs of fours, a few per thread, so that a slow thread holds nobody up for long."""
     num_tasks = min(4 * num_threads, (num_panels + 3) // 4)
     for task in prange(num_tasks):
         begin = (num_panels + 3) // 4 * task // num_tasks * 4
         end = min(num_panels, (num_panels + 3) // 4 * (task + 1) // num_tasks * 4)
-        _panels(x, x_stride, weight, is_short, bias, out, 4 * PANEL * num_panels, num_rows, depth, begin, end)
+        _panels(x, x_stride, weight, packing, bias, out, 4 * PANEL * num_panels, num_rows, depth, begin, end)

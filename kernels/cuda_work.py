@@ -68,7 +68,6 @@ def plan_cuda_work(
     group = num_heads // num_kv_heads
     q_lens = query_starts[1:] - query_starts[:-1]
     classes = np.array(tile_classes(head_dim, deterministic, itemsize, quantised), np.int32)
-    folding = np.array([folds_splits(block_rows, head_dim) for block_rows in classes])
     launch = costs.launch_bytes / (4 * num_kv_heads * head_dim)
     ways = ((True, True), (False, True), (False, False))
     for shares, cuts in ways if share else ways[1:]:
@@ -85,14 +84,14 @@ def plan_cuda_work(
         if num_slots * (head_dim + 2) * 4 <= MAX_PARTIAL_BYTES:
             break
     items = _list_items(nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes)
-    lens = items[:, KEY_END] - items[:, KEY_BEGIN]
-    folds = (items[:, IS_DIRECT] == 1) & (items[:, KEY_END] > SPLIT_SIZE) & folding[items[:, TILE_CLASS]]
-    kinds = 2 * items[:, TILE_CLASS] + folds
+    kinds, lens = items[:, TILE_CLASS], items[:, KEY_END] - items[:, KEY_BEGIN]
+    is_walk = (items[:, IS_DIRECT] == 1) & (lens > SPLIT_SIZE)
+    num_items, num_walks = (np.bincount(chosen, minlength=len(classes)) for chosen in (kinds, kinds[is_walk]))
     return send_work(
         items[np.lexsort((-lens, kinds))],
         tuple(
-            Launch(int(classes[kind // 2]), kind % 2 == 1, count)
-            for kind, count in enumerate(np.bincount(kinds).tolist())
+            Launch(block_rows, folds=walks > 0 and folds_splits(block_rows, head_dim), num_items=count)
+            for block_rows, walks, count in zip(classes.tolist(), num_walks.tolist(), num_items.tolist(), strict=True)
             if count
         ),
         rows,

@@ -121,6 +121,13 @@ def experts_config(num_pairs: int, num_experts: int, itemsize: int, *, determini
     return ExpertsConfig(16, 64, 128, 4, 4)
 
 
+def mxfp4_config(num_pairs: int, num_experts: int, *, deterministic: bool) -> ExpertsConfig:
+    """How to multiply num_pairs rows of bf16 with the weights of so many experts in four bits a number."""
+    if deterministic or num_pairs > 16 * num_experts:
+        return ExpertsConfig(64, 128, 128, 8, 3)
+    return ExpertsConfig(16, 64, 128, 4, 4)
+
+
 MANY_PROGRAMS = 264  # what a large device runs at once: two programs on each of 132 multiprocessors
 LEAST_SPLIT = 256  # inputs
 

@@ -5,6 +5,7 @@
     plain    [N, K]               row n makes output n                                 CUDA, and half types on the CPU
     packed   [ceil(N/16), K, 16]  panel p, step k: the weights of outputs 16p … 16p+15      fp32 on the CPU
     short    [ceil(N/16), K, 16]  the same in bf16, output 16p+i beside 16p+i+8             fp32 on the CPU
+    mxfp4    [ceil(N/16), K/32, 272]         the same in four bits and scales (`cpu_mxfp4`)    fp32 on the CPU
     int8     [ceil(N/16), ceil(K/2), 16, 2]  the same, inputs in pairs; one scale per output   int8 on the CPU
 
 In a panel the 16 weights that meet input k lie together, step after step, so that the CPU kernel reads it from front
@@ -23,7 +24,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-PANEL = 16
+from .cpu_mxfp4 import PANEL as PANEL
+from .cpu_mxfp4 import lay_out, take_apart
+from .mxfp4 import BLOCK, widen
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,20 @@ class LinearWeight:
         return self.is_packed and self.stored.dtype is torch.bfloat16
 
     @property
+    def is_mxfp4(self) -> bool:
+        """Whether it is packed in four bits a number."""
+        return self.is_packed and self.stored.dtype is torch.uint8
+
+    @property
+    def packing(self) -> int:
+        """What it is packed in, for the compiled loops: 0: fp32, 1: bf16, 2: MXFP4."""
+        return 2 if self.is_mxfp4 else int(self.is_short)
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of weight, scales and bias, without what fills the last panel up."""
+        if self.is_mxfp4:
+            return self.num_outputs * (self.num_inputs // 2 + self.num_inputs // BLOCK + 4 * self.has_bias)
         if self.is_int8:
             return self.num_outputs * (self.num_inputs + 4 + 4 * self.has_bias)
         return self.num_outputs * (self.num_inputs * self.stored.element_size() + self.has_bias * self.dtype.itemsize)
@@ -79,6 +94,8 @@ class LinearWeight:
             return rows[: self.num_outputs, : self.num_inputs].contiguous()
         if not self.is_packed:
             return self.stored
+        if self.is_mxfp4:
+            return widen(*take_apart(self.stored), torch.float32)[: self.num_outputs]
         panels = self.stored.transpose(1, 2)
         if self.is_short:
             panels = panels.reshape(-1, PANEL // 2, 2, self.num_inputs).transpose(1, 2).flatten(1, 2)
@@ -91,6 +108,8 @@ class LinearWeight:
             return row.float() * self.scales[indices, None]
         if not self.is_packed:
             return F.embedding(indices, self.stored)
+        if self.is_mxfp4:
+            return self.matrix()[indices]
         lanes = indices % PANEL
         if self.is_short:
             lanes = lanes % (PANEL // 2) * 2 + lanes // (PANEL // 2)
@@ -129,6 +148,16 @@ def pack_linear(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0
     if torch.equal(short.float(), panels):
         panels = short.view(-1, 2, PANEL // 2, num_inputs).transpose(1, 2).flatten(1, 2)
     return LinearWeight(panels.transpose(1, 2).contiguous(), filled, *shape)
+
+
+def pack_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None) -> LinearWeight:
+    """Lays MXFP4, blocks `[N, K / 32, 16]` and scales `[N, K / 32]`, out for fp32 on the CPU, exactly."""
+    num_outputs, num_groups = scales.shape
+    stored = lay_out(blocks, scales)
+    filled = torch.zeros(len(stored) * PANEL)
+    if bias is not None:
+        filled[:num_outputs] = bias
+    return LinearWeight(stored, filled, num_outputs, num_groups * BLOCK, bias is not None)
 
 
 def tiled_linear(x: Tensor, weight: LinearWeight) -> Tensor:

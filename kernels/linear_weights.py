@@ -4,6 +4,7 @@
 
     packed   a `LinearWeight` per map      fp32 on the CPU: a row's bits do not depend on the other rows
     plain    [num_maps, N, K]              CUDA, and half types on the CPU
+    mxfp4    [num_maps, N, K / 2] bytes    experts beside bf16 on CUDA: four bits a number, and scales (`mxfp4.py`)
 """
 
 from __future__ import annotations
@@ -14,50 +15,80 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .linear_weight import LinearWeight, pack_linear
+from .linear_weight import LinearWeight, pack_linear, pack_mxfp4
+from .mxfp4 import BLOCK, widen
 
 
 @dataclass(frozen=True, slots=True)
 class LinearWeights:
-    """`x[:, i] -> x[:, i] @ weight[i].T`; made by `pack_linears`.
+    """`x[:, i] -> x[:, i] @ weight[i].T + bias[i]`; made by `pack_linears`.
 
     Attributes:
         packed: one weight per map; empty where `stored` is used.
-        stored: `[num_maps, N, K]`; None where packed.
+        stored: `[num_maps, N, K]`, or bytes with two numbers each; None where packed.
         row_tile: as in `LinearWeight`.
+        bias: `[num_maps, N]` beside `stored`; None if there is none, and where packed, for there each map has its own;
+            heads (`linear_heads`) have none.
+        scales: `[num_maps, N, K / 32]` uint8 where `stored` is MXFP4; else None.
     """
 
     packed: tuple[LinearWeight, ...]
     stored: Tensor | None
     row_tile: int = 0
+    bias: Tensor | None = None
+    scales: Tensor | None = None
+
+    @property
+    def num_maps(self) -> int:
+        return len(self.packed) if self.stored is None else len(self.stored)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the weights, without what fills panels up."""
+        """Bytes of weights and biases, without what fills panels up."""
         if self.stored is not None:
-            return self.stored.nbytes
+            return sum(part.nbytes for part in (self.stored, self.bias, self.scales) if part is not None)
         return sum(weight.num_bytes for weight in self.packed)
 
     def one(self, index: int) -> LinearWeight:
-        """Map `index` alone; a view where plain."""
+        """Map `index` alone; a view where plain, a copy in bf16 where MXFP4."""
         if self.stored is None:
             return self.packed[index]
-        matrix = self.stored[index]
+        matrix, bias = self.stored[index], None if self.bias is None else self.bias[index]
+        if self.scales is not None:
+            matrix = widen(matrix.view(len(matrix), -1, BLOCK // 2), self.scales[index], torch.bfloat16)
         num_outputs, num_inputs = matrix.shape
-        return LinearWeight(matrix, None, num_outputs, num_inputs, has_bias=False, row_tile=self.row_tile)
+        return LinearWeight(matrix, bias, num_outputs, num_inputs, bias is not None, self.row_tile)
 
     def matrices(self) -> Tensor:
-        """`[num_maps, N, K]`: as stored where plain, a copy where packed."""
-        if self.stored is not None:
+        """`[num_maps, N, K]`: as stored where plain, else a copy."""
+        if self.stored is not None and self.scales is None:
             return self.stored
+        if self.stored is not None:
+            return torch.stack([self.one(index).stored for index in range(len(self.stored))])
         return torch.stack([weight.matrix() for weight in self.packed])
 
 
-def pack_linears(weight: Tensor, *, row_tile: int = 0, int8: bool = False) -> LinearWeights:
-    """Lays `[num_maps, N, K]` out for its device and type; `row_tile` and `int8` as in `pack_linear`."""
+def pack_linears(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, int8: bool = False) -> LinearWeights:
+    """Lays `[num_maps, N, K]` and `[num_maps, N]` out for their device and type; the rest as in `pack_linear`."""
     if weight.device.type == "cpu" and weight.dtype == torch.float32:
-        return LinearWeights(tuple(pack_linear(matrix.contiguous(), int8=int8) for matrix in weight), None)
-    return LinearWeights((), weight.contiguous(), row_tile)
+        biases = [None] * len(weight) if bias is None else list(bias)
+        maps = zip(weight, biases, strict=True)
+        return LinearWeights(tuple(pack_linear(matrix.contiguous(), own, int8=int8) for matrix, own in maps), None)
+    return LinearWeights((), weight.contiguous(), row_tile, bias)
+
+
+def keep_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None, *, row_tile: int = 0) -> LinearWeights:
+    """MXFP4 as it was published: blocks `[num_maps, N, K / 32, 16]`, scales `[num_maps, N, K / 32]`, both uint8.
+
+    For rows of bf16 on a GPU; no scale of 255.
+    """
+    return LinearWeights((), blocks.flatten(-2).contiguous(), row_tile, bias, scales.contiguous())
+
+
+def pack_mxfp4s(blocks: Tensor, scales: Tensor, bias: Tensor | None = None) -> LinearWeights:
+    """The same for rows of fp32 on the CPU; bias `[num_maps, N]` fp32."""
+    biases = [None] * len(blocks) if bias is None else list(bias)
+    return LinearWeights(tuple(map(pack_mxfp4, blocks, scales, biases)), None)
 
 
 def batched_linear_heads(x: Tensor, weight: Tensor, row_tile: int) -> Tensor:

@@ -19,6 +19,8 @@ from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
 from .cpu_linear_int8 import cpu_linear_int8
+from .expert_choice import ExpertChoice
+from .gate import SILU, Gate
 from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
@@ -28,6 +30,8 @@ from .work_list import AttentionPlan, plan_attention
 
 __all__ = [
     "AttentionPlan",
+    "ExpertChoice",
+    "Gate",
     "LinearWeight",
     "LinearWeights",
     "LogitEdits",
@@ -36,6 +40,9 @@ __all__ = [
     "advance_states",
     "apply_rope",
     "attention",
+    "choose_experts",
+    "clamped_mul",
+    "gated",
     "gelu_tanh_mul",
     "latent_attention",
     "linear",
@@ -44,9 +51,11 @@ __all__ = [
     "mix_experts",
     "pack_linear",
     "pack_linears",
+    "place_heads",
     "plan_attention",
     "rms_norm",
     "sample",
+    "sigmoid",
     "silu_mul",
     "write_kv",
     "write_latents",
@@ -93,21 +102,42 @@ def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
     return torch.stack([linear(x[:, head], packed) for head, packed in enumerate(weight.packed)], dim=1)
 
 
+def choose_experts(
+    logits: Tensor, bias: Tensor | None, choice: ExpertChoice, slots: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The experts of each row, best first, and their shares: logits `[T, E]` fp32 -> `[T, k]`, `[T, k]` fp32.
+
+    The choice is int64 on the CPU and int32 on a GPU. bias `[E]`, slots `[T]` int64: see `reference.choose_experts`.
+    """
+    if logits.is_cuda:
+        from . import triton_route
+
+        return triton_route.choose_experts(logits, bias, choice, slots)
+    return reference.choose_experts(logits, bias, choice, slots)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """Of each number by itself, to the last bit."""
+    return torch.sigmoid(x) if x.is_cuda else reference.sigmoid(x)
+
+
 def mix_experts(
-    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, is_gelu: bool = False
+    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate = SILU
 ) -> Tensor:
     """The sum of each row's chosen experts, each times its share: x `[T, C]` -> `[T, C]`.
 
-    chosen `[T, k]` int64 and shares `[T, k]` fp32; an expert is `down(gated(gate_up(row)))`. Bits as in `linear`.
+    chosen `[T, k]` and shares `[T, k]` fp32, as `choose_experts` has them; an expert is `down(gated(gate_up(row)))`,
+    with its biases. Bits as in `linear`. What is made of a row that chose none is undefined.
     """
     if x.is_cuda:
         from . import triton_experts
 
-        return triton_experts.mix_experts(x, chosen, shares, gate_up, down, is_gelu=is_gelu)
-    gated = gelu_tanh_mul if is_gelu else silu_mul
-    return mix_by_expert(
-        x, chosen, shares, lambda expert, rows: linear(gated(linear(rows, gate_up.one(expert))), down.one(expert))
-    )
+        return triton_experts.mix_experts(x, chosen, shares, gate_up, down, gate=gate)
+
+    def run(expert: int, rows: Tensor) -> Tensor:
+        return linear(gated(linear(rows, gate_up.one(expert)), gate), down.one(expert))
+
+    return mix_by_expert(x, chosen, shares, gate_up.num_maps, run)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -167,6 +197,24 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     return reference.gelu_tanh_mul(gate_up)
 
 
+def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
+    """`g * sigmoid(alpha * g) * (u + 1)` of `[T, 2F]` = gate | up, both clamped (`Gate`) -> `[T, F]`."""
+    if gate_up.is_cuda:
+        from . import triton_gate
+
+        return triton_gate.clamped_mul(gate_up, alpha, limit)
+    if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
+        return cpu_elementwise.clamped_mul(gate_up, alpha, limit)
+    return reference.clamped_mul(gate_up, alpha, limit)
+
+
+def gated(gate_up: Tensor, gate: Gate) -> Tensor:
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`."""
+    if gate.kind == "clamped":
+        return clamped_mul(gate_up, gate.alpha, gate.limit)
+    return gelu_tanh_mul(gate_up) if gate.kind == "gelu_tanh" else silu_mul(gate_up)
+
+
 def write_kv(
     k: Tensor,
     v: Tensor,
@@ -178,9 +226,9 @@ def write_kv(
 ) -> None:
     """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped. int8, fp8 need scales."""
     if k.is_cuda:
-        from . import triton_write_kv
+        from . import triton_heads
 
-        return triton_write_kv.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
+        return triton_heads.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
     if k_scales is not None and v_scales is not None:
         if _is_plain(k, v) and _has_bytes(k_cache, v_cache, k_scales, v_scales):
             scales = (k_scales, v_scales)
@@ -189,6 +237,38 @@ def write_kv(
     if _is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
         return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous())
     return reference.write_kv(k, v, k_cache, v_cache, slots)
+
+
+def place_heads(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor | None,
+    norms: tuple[Tensor, Tensor] | None,
+    eps: float,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slots: Tensor,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
+) -> Tensor:
+    """Norms and turns the heads of a step, writes keys and values, and returns the queries `[T, H, D]`.
+
+    q, k and v are views of what a projection wrote, which is undefined afterwards; see `reference.place_heads`.
+    """
+    if q.is_cuda:
+        from . import triton_heads
+
+        return triton_heads.place_heads(
+            q, k, v, positions, cos_sin, norms, eps, k_cache, v_cache, slots, k_scales, v_scales
+        )
+    if norms is not None:
+        q, k = rms_norm(q, norms[0], eps), rms_norm(k, norms[1], eps)
+    if cos_sin is not None:
+        apply_rope(q, k, positions, cos_sin)
+    write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
+    return q
 
 
 def attention(

@@ -14,12 +14,15 @@ Conventions shared by all paths:
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .automata import Automata
+from .expert_choice import ExpertChoice
+from .gate import SILU, Gate
 from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
 from .linear_weights import LinearWeights
@@ -33,6 +36,9 @@ __all__ = [
     "apply_rope",
     "attention",
     "attention_in",
+    "choose_experts",
+    "clamped_mul",
+    "gated",
     "gather_kv",
     "gelu_tanh_mul",
     "latent_attention",
@@ -40,8 +46,10 @@ __all__ = [
     "linear_heads",
     "logprobs",
     "mix_experts",
+    "place_heads",
     "rms_norm",
     "sample",
+    "sigmoid",
     "silu_mul",
     "write_kv",
     "write_latents",
@@ -77,20 +85,57 @@ def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
 
 
 def mix_experts(
-    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, is_gelu: bool = False
+    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate = SILU
 ) -> Tensor:
     """The sum of each row's chosen experts, each times its share: x `[T, C]` -> `[T, C]`, rounded once at the end.
 
-    chosen `[T, k]` int64, shares `[T, k]` fp32; expert e is `down[e](gated(gate_up[e](row)))`, silu or gelu_tanh.
+    chosen `[T, k]` int64, shares `[T, k]` fp32; expert e is `down[e](gated(gate_up[e](row)))`, with its biases; the
+    sum of a row that chose E, which is none, is undefined: here zero.
     """
-    gated = gelu_tanh_mul if is_gelu else silu_mul
-    rows = []
-    for row, experts, parts in zip(x, chosen.tolist(), shares, strict=True):
-        results = [
-            linear(gated(linear(row[None], gate_up.one(expert))), down.one(expert)).float() for expert in experts
-        ]
-        rows.append((torch.cat(results) * parts[:, None]).sum(0))
-    return torch.stack(rows).to(x.dtype) if rows else torch.empty_like(x)
+    total = torch.zeros(x.shape)
+    for row, (experts, parts) in enumerate(zip(chosen.tolist(), shares, strict=True)):
+        for expert, part in zip(experts, parts, strict=True):
+            if expert < gate_up.num_maps:
+                inner = gated(linear(x[row : row + 1], gate_up.one(expert)), gate)
+                total[row] += linear(inner, down.one(expert))[0].float() * part
+    return total.to(x.dtype)
+
+
+def choose_experts(
+    logits: Tensor, bias: Tensor | None, choice: ExpertChoice, slots: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The experts of each row, best first, equal ones by number, and their shares: `[T, k]` int64, `[T, k]` fp32.
+
+    logits `[T, E]` fp32; bias `[E]` fp32, added to the scores for the choice alone. slots `[T]` int64: rows without one
+    (below 0) choose E, which is none. A row's bits do not depend on the others.
+    """
+    is_softmax = choice.scoring == "softmax"
+    scores = torch.softmax(logits, -1) if is_softmax else sigmoid(logits)
+    wanted = scores if bias is None else scores + bias
+    if choice.num_chosen_groups < choice.num_groups:
+        groups = wanted.view(len(logits), choice.num_groups, -1)
+        best = reduce(torch.add, groups.sort(dim=-1, descending=True).values[..., : choice.counts_top].unbind(-1))
+        is_out = torch.ones_like(best, dtype=torch.bool)
+        is_out.scatter_(1, _first(best, choice.num_chosen_groups), False)
+        wanted = groups.masked_fill(is_out[:, :, None], float("-inf")).flatten(1)
+    chosen = _first(wanted, choice.num_chosen)
+    shares = scores.gather(1, chosen)
+    if choice.normalises:  # a sum in one order, whatever the number of rows
+        total = reduce(torch.add, shares.unbind(1))
+        shares = shares / (total if is_softmax else total + 1e-20)[:, None]
+    if slots is not None:
+        chosen = chosen.masked_fill(slots[:, None] < 0, logits.shape[1])
+    return chosen, shares * choice.scale if choice.scale != 1.0 else shares
+
+
+def _first(values: Tensor, count: int) -> Tensor:
+    """The places of the largest values of each row, equal ones from left to right, which topk does not promise."""
+    return values.sort(dim=-1, descending=True, stable=True).indices[:, :count]
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """torch's own takes other instructions for the last numbers of a tensor on the CPU, with other last bits."""
+    return torch.softmax(torch.stack([x, torch.zeros_like(x)], -1), -1)[..., 0]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -138,6 +183,20 @@ def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     return (F.gelu(gate, approximate="tanh") * up).to(gate_up.dtype)
 
 
+def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
+    """`g * sigmoid(alpha * g) * (u + 1)` for gate_up `[T, 2F]` = gate | up -> `[T, F]`, clamped as `Gate` says."""
+    gate, up = gate_up.float().chunk(2, -1)
+    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return (gate * torch.sigmoid(alpha * gate) * (up + 1)).to(gate_up.dtype)
+
+
+def gated(gate_up: Tensor, gate: Gate) -> Tensor:
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`."""
+    if gate.kind == "clamped":
+        return clamped_mul(gate_up, gate.alpha, gate.limit)
+    return gelu_tanh_mul(gate_up) if gate.kind == "gelu_tanh" else silu_mul(gate_up)
+
+
 def write_kv(
     k: Tensor,
     v: Tensor,
@@ -163,6 +222,33 @@ def write_kv(
             # fp8 has no scatter of its own: bytes are bytes
             cache.view(torch.int8)[block, :, offset] = stored.view(torch.int8)
             scales[block, :, offset] = scale
+
+
+def place_heads(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor | None,
+    norms: tuple[Tensor, Tensor] | None,
+    eps: float,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slots: Tensor,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
+) -> Tensor:
+    """Queries as attention reads them, `[T, H, D]`; keys and values go into the caches, as `write_kv` puts them there.
+
+    q `[T, H, D]` and k `[T, Hkv, D]` go through `rms_norm`, head by head, with norms (of q, of k; `[D]` each) if there
+    are any, and turn by `apply_rope` if there is cos_sin. What they hold afterwards is undefined.
+    """
+    if norms is not None:
+        q, k = rms_norm(q, norms[0], eps), rms_norm(k, norms[1], eps)
+    if cos_sin is not None:
+        apply_rope(q, k, positions, cos_sin)
+    write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
+    return q
 
 
 def quantise_heads(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -183,7 +183,7 @@ def cuda_attention(
 ) -> Tensor:
     """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis, scales are dense.
 
-    One launch per tile class in the step (one for a pure decode step, or two), and one to merge if any request was
+    One launch per tile class in the step (one for a step that only decodes), and one to merge if any request was
     cut. If the work has fixed buffers, nothing here depends on the step but its signature, and nothing but the result
     is allocated.
     """

@@ -1,17 +1,9 @@
 """A mixture of experts on the device: products of rows with the weights of the expert that each of them chose.
 
 The host does not know who chose what, nor may it wait to learn that: the whole step may be a captured graph. So the
-(row, expert) pairs are sorted on the device, and the work list is no list but two short arrays, from which a program
-finds its own item::
-
-    experts of pairs, sorted   0 0 0 0 0 1 3 3      starts   0 5 6 6 8     first pair of each expert, and their number
-    tiles of 4 rows            0 0 0 0│0│1│3 3      tiles    0 2 3 3 4     first tile of each expert, and their number
-
-    program 2: the largest expert whose first tile is at most 2, which has tiles: 1; pairs 5 … 5
-
-There are never more than `num_pairs // BLOCK_ROWS + min(num_pairs, num_experts)` tiles; so many programs start, and
-those beyond the last tile have nothing to do. Gate and up-projection read rows of tokens and leave them sorted; the
-projection down puts its rows back, a row for each pair, and `sum_choices` adds them up in the order of the choice.
+(row, expert) pairs are sorted on the device, and programs find their tiles by themselves (`triton_tiles.py`). Gate and
+up-projection read rows of tokens and leave them sorted; the projection down puts its rows back, a row for each pair,
+and `sum_choices` adds them up in the order of the choice.
 
 A row meets the inputs in one order, whoever else is in its tile, so its bits depend on the shape of the tile alone.
 """
@@ -23,9 +15,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .launch import experts_config
+from .gate import Gate
+from .launch import experts_config, mxfp4_config
 from .linear_weights import LinearWeights
-from .triton_gate import gelu_tanh_mul, silu_mul
+from .triton_gate import gated
+from .triton_mxfp4 import multiply_mxfp4_tiles
+from .triton_route import sorted_pairs
+from .triton_tiles import take_tile
 
 SUM_BLOCK = 1024
 
@@ -34,8 +30,9 @@ SUM_BLOCK = 1024
 def multiply_tiles(
     x_ptr: tl.tensor,  # [., depth] rows of tokens, or of sorted pairs
     weight_ptr: tl.tensor,  # [num_experts, num_outputs, depth]
+    bias_ptr: tl.tensor,  # [num_experts, num_outputs]
     out_ptr: tl.tensor,  # [num_pairs, num_outputs]
-    order_ptr: tl.tensor,  # [num_pairs] int64: pair of a sorted place
+    order_ptr: tl.tensor,  # [num_pairs] int32: pair of a sorted place
     starts_ptr: tl.tensor,  # [num_experts + 1] int32
     tiles_ptr: tl.tensor,  # [num_experts + 1] int32
     x_stride: tl.tensor,
@@ -44,20 +41,15 @@ def multiply_tiles(
     depth: tl.tensor,
     NUM_CHOSEN: tl.constexpr,  # pairs of a token
     IN_ORDER: tl.constexpr,  # x has a row per token and out one per sorted place; else a sorted one, and one per pair
+    HAS_BIAS: tl.constexpr,
     BLOCK_EXPERTS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_OUTPUTS: tl.constexpr,
     BLOCK_DEPTH: tl.constexpr,
     STAGES: tl.constexpr,
 ) -> None:
-    tile = tl.program_id(0)
-    e = tl.arange(0, BLOCK_EXPERTS)
-    ends = tl.load(tiles_ptr + 1 + e, mask=e < num_experts, other=2147483647)
-    expert = tl.sum((ends <= tile).to(tl.int32), 0)
+    expert, place, is_there = take_tile(starts_ptr, tiles_ptr, num_experts, BLOCK_EXPERTS, BLOCK_ROWS)
     if expert < num_experts:
-        first = tl.load(starts_ptr + expert) + (tile - tl.load(tiles_ptr + expert)) * BLOCK_ROWS
-        place = first + tl.arange(0, BLOCK_ROWS)
-        is_there = place < tl.load(starts_ptr + expert + 1)
         pair = tl.load(order_ptr + place, mask=is_there, other=0)
         row = pair // NUM_CHOSEN if IN_ORDER else place
         n = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
@@ -72,6 +64,8 @@ def multiply_tiles(
             x = tl.load(x_at + begin, mask=is_inside, other=0.0)
             weight = tl.load(weight_at + begin, mask=is_inside, other=0.0)
             acc = tl.dot(x, tl.trans(weight), acc, input_precision="ieee")
+        if HAS_BIAS:
+            acc += tl.load(bias_ptr + output).to(tl.float32)[None, :]
         to = (place if IN_ORDER else pair).to(tl.int64)
         mask = is_there[:, None] & (n < num_outputs)[None, :]
         tl.store(out_ptr + to[:, None] * num_outputs + n[None, :], acc.to(out_ptr.dtype.element_ty), mask=mask)
@@ -98,42 +92,47 @@ def sum_choices(
 
 
 def mix_experts(
-    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, is_gelu: bool
+    x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate
 ) -> Tensor:
     """`ops.mix_experts` on the device; nothing of it waits for the host or depends on who chose what."""
     num_tokens, hidden = x.shape
     num_chosen = chosen.shape[1]
     assert gate_up.stored is not None
-    assert down.stored is not None
     num_experts, num_inner, _ = gate_up.stored.shape
     num_pairs = num_tokens * num_chosen
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     if not num_pairs:
         return out
-    config = experts_config(num_pairs, num_experts, x.element_size(), deterministic=gate_up.row_tile > 0)
-    experts, order = torch.sort(chosen.flatten(), stable=True)
-    starts = torch.searchsorted(experts, torch.arange(num_experts + 1, device=x.device), out_int32=True)
-    tiles = torch.zeros_like(starts)
-    counts = starts[1:] - starts[:-1]
-    torch.cumsum((counts + config.block_rows - 1) // config.block_rows, 0, out=tiles[1:])
+    deterministic = gate_up.row_tile > 0
+    if gate_up.scales is not None:
+        config = mxfp4_config(num_pairs, num_experts, deterministic=deterministic)
+    else:
+        config = experts_config(num_pairs, num_experts, x.element_size(), deterministic=deterministic)
+    order, starts, tiles = sorted_pairs(chosen, num_experts, config.block_rows)
     num_tiles = num_pairs // config.block_rows + min(num_pairs, num_experts)
     inner = torch.empty((num_pairs, num_inner), dtype=x.dtype, device=x.device)
     results = torch.empty((num_pairs, hidden), dtype=x.dtype, device=x.device)
 
-    def multiply(rows: Tensor, weight: Tensor, to: Tensor, *, in_order: bool) -> None:
-        multiply_tiles[(num_tiles, triton.cdiv(weight.shape[1], config.block_outputs))](
+    def multiply(rows: Tensor, weights: LinearWeights, to: Tensor, *, in_order: bool) -> None:
+        assert weights.stored is not None
+        num_outputs = weights.stored.shape[1]
+        stored = [each for each in (weights.stored, weights.scales) if each is not None]
+        kernel = multiply_tiles if weights.scales is None else multiply_mxfp4_tiles
+        kernel[(num_tiles, triton.cdiv(num_outputs, config.block_outputs))](
             rows,
-            weight,
+            *stored,
+            weights.stored if weights.bias is None else weights.bias,
             to,
             order,
             starts,
             tiles,
             rows.stride(0),
             num_experts,
-            weight.shape[1],
-            weight.shape[2],
+            num_outputs,
+            rows.shape[1],
             NUM_CHOSEN=num_chosen,
             IN_ORDER=in_order,
+            HAS_BIAS=weights.bias is not None,
             BLOCK_EXPERTS=triton.next_power_of_2(num_experts),
             BLOCK_ROWS=config.block_rows,
             BLOCK_OUTPUTS=config.block_outputs,
@@ -143,9 +142,8 @@ def mix_experts(
             num_stages=config.num_stages,
         )
 
-    multiply(x, gate_up.stored, inner, in_order=True)
-    gated = gelu_tanh_mul(inner) if is_gelu else silu_mul(inner)
-    multiply(gated, down.stored, results, in_order=False)
+    multiply(x, gate_up, inner, in_order=True)
+    multiply(gated(inner, gate), down, results, in_order=False)
     sum_choices[(num_tokens, triton.cdiv(hidden, SUM_BLOCK))](
         results, shares, out, hidden, NUM_CHOSEN=num_chosen, COLUMNS=SUM_BLOCK, num_warps=4, enable_fp_fusion=False
     )

@@ -1,4 +1,4 @@
-"""Gated activations on the device: `activation(gate) * up`, one program per row and 1024 columns."""
+"""Gated activations on the device (`gate.py`), one program per row and 1024 columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from .gate import Gate
 
 BLOCK = 1024
 
@@ -16,7 +18,10 @@ def gate_rows(
     out_ptr: tl.tensor,
     stride: tl.tensor,
     width: tl.tensor,
+    alpha: tl.tensor,
+    limit: tl.tensor,
     GELU: tl.constexpr,
+    CLAMPED: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
@@ -27,13 +32,17 @@ def gate_rows(
     if GELU:  # x/2 (1 + tanh(y)) = x / (1 + exp(-2 y)), y = sqrt(2/pi) (x + 0.044715 x^3)
         y = 0.7978845608028654 * x * (1.0 + 0.044715 * x * x)
         z = -2.0 * y
+    elif CLAMPED:  # comparisons let NaN through
+        x = tl.where(x > limit, limit, x)
+        up = tl.where(up > limit, limit, tl.where(up < -limit, -limit, up)) + 1.0
+        z = -alpha * x
     else:
         z = -x
     gated = x / (1.0 + tl.exp(tl.minimum(z, 87.0)))  # x * sigmoid(-z)
     tl.store(out_ptr + row * width + c, (gated * up).to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def _launch(gate_up: Tensor, *, gelu: bool) -> Tensor:
+def _launch(gate_up: Tensor, *, gelu: bool = False, clamp: tuple[float, float] | None = None) -> Tensor:
     num_rows, width = gate_up.shape[0], gate_up.shape[1] // 2
     out = torch.empty((num_rows, width), dtype=gate_up.dtype, device=gate_up.device)
     if num_rows:
@@ -42,7 +51,9 @@ def _launch(gate_up: Tensor, *, gelu: bool) -> Tensor:
             out,
             gate_up.stride(0),
             width,
+            *(clamp or (1.0, 0.0)),
             GELU=gelu,
+            CLAMPED=clamp is not None,
             COLUMNS=BLOCK,
             num_warps=4,
             enable_fp_fusion=False,
@@ -51,8 +62,18 @@ def _launch(gate_up: Tensor, *, gelu: bool) -> Tensor:
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:
-    return _launch(gate_up, gelu=False)
+    return _launch(gate_up)
 
 
 def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
     return _launch(gate_up, gelu=True)
+
+
+def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
+    return _launch(gate_up, clamp=(alpha, limit))
+
+
+def gated(gate_up: Tensor, gate: Gate) -> Tensor:
+    if gate.kind == "clamped":
+        return clamped_mul(gate_up, gate.alpha, gate.limit)
+    return _launch(gate_up, gelu=gate.kind == "gelu_tanh")

@@ -312,11 +312,6 @@ def choose_tokens(
     tl.store(out_ptr + row, token)
 
 
-def choosing_warps(block: int) -> int:
-    """Warps of a program that holds so many groups in its registers."""
-    return NUM_WARPS if block < 4096 else 2 * NUM_WARPS
-
-
 def sample(
     logits: Tensor,
     mask_table: Tensor | None,
@@ -337,8 +332,6 @@ def sample(
     tensors, sizes = row_arguments(logits, mask_table, mask_rows, temperature, edits)
     scores, raw = summarise(logits, tensors, sizes, has_raw=num_top is not None)
     num_groups = scores.tops.shape[1]
-    block = triton.next_power_of_2(num_groups)
-    num_warps = choosing_warps(block)
     choose_tokens[(len(logits),)](
         *tensors,
         *scores,
@@ -352,9 +345,9 @@ def sample(
         *sizes,
         num_groups,
         EDITED=edits is not None,
-        BLOCK=block,
-        num_warps=num_warps,
-        maxnreg=most_registers(num_warps),  # or the compiler spills, to fit more programs than a step has
+        BLOCK=triton.next_power_of_2(num_groups),
+        num_warps=NUM_WARPS,
+        maxnreg=most_registers(NUM_WARPS),  # or the compiler spills, to fit more programs than a step has
         enable_fp_fusion=False,
     )
     return token_ids, None if num_top is None else report(logits, raw, token_ids, num_top)

@@ -3,7 +3,7 @@
 ::
 
     header │ rows │ positions │ slots │ merged │ items │ block tables
-      36      T        T         2 T      T       8 N    of each request as many blocks as it has, end to end
+      20      T        T         2 T      T       8 N    of each request as many blocks as it has, end to end
 
 T is the number of tokens laid out for, in whole fours; items name their block table by its place in the buffer. So
 every place but the tables' is known from T alone, every count stands in the header, and a kernel that was launched
@@ -29,7 +29,7 @@ from .transfer import send
 IntArray = npt.NDArray[np.int32]
 
 ENTRY = 4  # numbers of a header entry: 16 bytes, so that every launch finds its own equally aligned
-MERGE_ENTRY = 2 * len(BLOCK_ROWS)
+MERGE_ENTRY = len(BLOCK_ROWS)
 HEADER = ENTRY * (MERGE_ENTRY + 1)
 FIRST_SIZE = 1 << 16  # numbers: the work list of 128 requests of 4k tokens
 FIRST_SLOTS = 1 << 14
@@ -39,16 +39,16 @@ PROGRAMS_PER_PROCESSOR = 2  # of a launch of fixed size: the second half starts 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Items of one tile class, longest first. The device finds first item and number in its header entry."""
+    """All items of one tile class, longest first. The device finds first item and number in its header entry."""
 
     block_rows: int
-    folds: bool  # items may span several splits, and fold them one by one
+    folds: bool  # items may span several splits, and fold them one by one; one of a single split has nothing to fold
     num_items: int
 
     @property
     def entry(self) -> int:
         """Which entry of the header is its own."""
-        return 2 * BLOCK_ROWS.index(self.block_rows) + self.folds
+        return BLOCK_ROWS.index(self.block_rows)
 
 
 @dataclass(frozen=True, slots=True)

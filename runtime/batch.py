@@ -23,6 +23,8 @@ from .request import Request
 
 IntArray = npt.NDArray[np.int64]
 
+NOWHERE = -1  # the slot of a token whose KV is not written
+
 
 @dataclass(slots=True)
 class Extend:

@@ -32,12 +32,11 @@ import torch
 from torch import Tensor
 
 from ..kernels import AttentionPlan, FixedBuffer, WorkBuffers
-from .batch import Batch
+from .batch import NOWHERE, Batch
 from .device import on_device
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
-MAX_GRAPHS = 128
-NOWHERE = -1  # the slot of a token that is not written
+MAX_GRAPHS = 192
 
 Step = Callable[[], Tensor]
 Key = tuple[object, ...]

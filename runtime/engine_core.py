@@ -25,6 +25,7 @@ from .draft import Drafter
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .model_runner import ModelRunner
+from .rehearsal import Rehearsal
 from .request import Delta, FinishReason, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
 from .schedule.recompute_cost import recompute_cost
@@ -55,6 +56,7 @@ class EngineCore:
         kv_cache = allocate_pool(config, loaded)
         self.block_cost = recompute_cost(model, config.block_size)
         self.config = config
+        self._device = loaded.device
         self.model_config = model
         self.tokenizer = loaded.tokenizer
         limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
@@ -115,6 +117,26 @@ class EngineCore:
         self._traffic = TrafficRecord()
         self._clock = clock
         self._closed = False
+
+    def rehearse(self) -> None:
+        """Lets a GPU compile, load and capture what steps will need, as `warm_up` does; on the CPU, nothing.
+
+        Takes seconds, or a minute where kernels are not compiled yet. To be called before there are requests.
+
+        Raises:
+            ConfigError: no memory is left for the largest steps that the settings allow.
+        """
+        if self._device.type == "cuda":
+            config = self.config
+            self._runner.rehearse(
+                Rehearsal(
+                    max_requests=config.max_running_requests,
+                    max_tokens=config.max_batch_tokens,
+                    max_len=self.max_model_len,
+                    num_blocks=self.prefix_cache.pool.num_blocks,
+                    block_size=config.block_size,
+                )
+            )
 
     # -- requests ----------------------------------------------------------------------------------------------
 

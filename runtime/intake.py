@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -77,8 +77,9 @@ class Intake:
         compiled = self.compile(constraint) if constraint is not None else None
         if compiled is not None:
             _check_budget(compiled, max_tokens)
-        shows_special = compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
-        options.setdefault("request_id", self.new_id())
+        own: dict[str, Any] = {"request_id": self.new_id(), **options}
+        shows_special = own.pop("shows_special", False)
+        shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
         seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
         requests: list[Request] = []
         for index in range(sampling.n):
@@ -95,7 +96,7 @@ class Intake:
                 ),
                 cursor=compiled.cursor() if compiled is not None else None,
                 max_tokens=max_tokens,
-                **options,
+                **own,
             )
             request.usage.prompt_tokens = len(token_ids)
             if requests:

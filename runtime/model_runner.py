@@ -6,17 +6,20 @@ worth it come from `DecodeGraphs`, all others are launched kernel by kernel.
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from ..errors import ConfigError
 from ..kernels import AttentionPlan, WorkBuffers, is_quantised, num_programs_at_once, plan_attention, send
 from .batch import Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder, fill_in
 from .device import on_device
 from .models import ModelConfig
+from .rehearsal import Rehearsal
 
 
 class DecoderLike(Protocol):
@@ -80,6 +83,28 @@ class ModelRunner:
         """
         self.num_forwards += 1
         self.num_computed_tokens += len(batch.token_ids)
+        return self._compute(batch, decided)
+
+    @torch.inference_mode()
+    def rehearse(self, rehearsal: Rehearsal) -> None:
+        """Runs steps of all kinds, and captures those that come from graphs, so that none of them is slow later.
+
+        KV and counts stay as they are; logits of an earlier step may be overwritten.
+
+        Raises:
+            ConfigError: the device has no memory for one of them.
+        """
+        times = 2 if self._graphs is not None else 1  # a step is captured when it comes for the second time
+        for batch in chain(*(repeat(batch, times) for batch in rehearsal.decodes()), rehearsal.prefills()):
+            try:
+                self._compute(batch)
+            except torch.OutOfMemoryError as error:
+                raise ConfigError(
+                    f"no memory is left for a step of {len(batch.token_ids)} tokens and {len(batch.context_lens)} "
+                    "requests; lower kv_memory_bytes, max_batch_tokens or max_running_requests"
+                ) from error
+
+    def _compute(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
         with on_device(self._device):
             if self._graphs is not None and self._graphs.fits(batch):
                 return self._graphs.forward(batch, decided)

@@ -162,6 +162,7 @@ class RequestOptions(TypedDict, total=False):
         conversation: that of `encode_chat`, if it is a chat whose reply is to be remembered.
         explain_cache: whether `usage.cache_explanation` shall say where the longest cached prefix ended and why.
         deadline_seconds: still waiting so long after it was queued, it fails with `DeadlineExceeded`; None: it waits.
+        shows_special: whether special tokens are in the text, by their names.
     """
 
     request_id: str
@@ -171,6 +172,7 @@ class RequestOptions(TypedDict, total=False):
     conversation: str
     explain_cache: bool
     deadline_seconds: float | None
+    shows_special: bool
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
-"""Compiled loops, compiled before they are waited for.
+"""Compiled loops and kernels, compiled before they are waited for.
 
-The CPU loops and the automata are compiled by numba when they are first called and kept on disk, so a new installation
-pays once (about a minute of one core), a later process some tenths of a second for loading. A server warms up before
-it says it is ready; after an installation `python -m phloem.runtime.warm_up` does it with one process per part.
+The CPU loops and the automata are compiled by numba when they are first called, a GPU's kernels by Triton. Both are
+kept on disk, so a new installation pays once (about a minute), a later process some tenths of a second for loading. A
+server warms up before it says it is ready, and captures a GPU's graphs (`rehearsal`); after an installation
+`python -m phloem.runtime.warm_up` compiles the loops, with one process per part.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 
 from ..errors import RequestError
 from .constraint_spec import ConstraintSpec, choice, json_object, json_schema, regex
@@ -17,7 +19,7 @@ from .engine import Engine
 from .request import SamplingParams
 
 PARTS = ("sampling", "constraints")
-SCHEMA = {
+RECORD = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "minLength": 1, "maxLength": 9},
@@ -31,20 +33,37 @@ SCHEMA = {
     "required": ["name"],
     "additionalProperties": False,
 }
+NUMBERS = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True, "minItems": 2, "maxItems": 3}
+NAMED = {
+    "type": "object",
+    "properties": {"a": {"enum": [1, "b", {"c": None}]}},
+    "patternProperties": {"^x": {"type": "number", "exclusiveMinimum": 0}},
+    "additionalProperties": {"type": "boolean"},
+    "minProperties": 1,
+    "maxProperties": 2,
+}
+OPEN = {"type": "object", "properties": {"a": {"type": "boolean"}}, "minProperties": 1, "maxProperties": 2}
+SCHEMAS = (RECORD, NUMBERS, NAMED, OPEN)
 
 
 def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
-    """Runs a few small requests of every sort; the engine's cache is as it was before, but for their prefixes."""
+    """Rehearses a GPU's steps and runs a few small requests of every sort; the engine's cache is empty afterwards."""
+    if "sampling" in parts:
+        engine.rehearse()
     specs: list[ConstraintSpec | None] = []
     if "sampling" in parts:
         specs.append(None)
     if "constraints" in parts:
-        specs += [regex("[a-z]{2,4}|\\d+"), choice(["yes", "no"]), json_object(), json_schema(SCHEMA)]
+        specs += [regex("[a-z]{2,4}|\\d+"), choice(["yes", "no"]), json_object(), *map(json_schema, SCHEMAS)]
     for spec in specs:
         needed = engine.intake.compile(spec).min_tokens() if spec is not None else 1
+        filtered = SamplingParams(max_tokens=needed + 16, temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0)
         for params in (
-            SamplingParams(max_tokens=needed + 16, temperature=0.0),
-            SamplingParams(max_tokens=needed + 16, temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0),
+            replace(filtered, temperature=0.0),
+            filtered,
+            replace(filtered, logprobs=2),
+            replace(filtered, presence_penalty=0.5, logit_bias={1: 1.0}),
+            replace(filtered, presence_penalty=0.5, logprobs=0),
         ):
             # a context or a pool that is too small for them is too small for requests like them as well
             with suppress(RequestError):

@@ -178,8 +178,9 @@ def expert_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import experts_config
     from phloem.kernels.triton_experts import SUM_BLOCK, multiply_tiles, sum_choices
 
-    ints = {"order_ptr": "*i64", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
-    for element, num_experts, num_chosen in (("bf16", 128, 8), ("fp16", 8, 2), ("fp32", 60, 4))[: 1 if subset else 3]:
+    ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
+    shapes = (("bf16", 128, 8, False), ("bf16", 32, 4, True), ("fp16", 8, 2, False), ("fp32", 60, 4, True))
+    for element, num_experts, num_chosen, has_bias in shapes[: 1 if subset else 4]:
         itemsize = 4 if element == "fp32" else 2
         configs = {experts_config(pairs, num_experts, itemsize, deterministic=False) for pairs in (1, 1 << 20)}
         for config in sorted(configs, key=lambda config: config.block_rows):
@@ -187,6 +188,7 @@ def expert_cases(subset: bool) -> Iterator[Case]:
                 constants = {
                     "NUM_CHOSEN": num_chosen,
                     "IN_ORDER": in_order,
+                    "HAS_BIAS": has_bias,
                     "BLOCK_EXPERTS": 1 << (num_experts - 1).bit_length(),
                     "BLOCK_ROWS": config.block_rows,
                     "BLOCK_OUTPUTS": config.block_outputs,
@@ -195,7 +197,7 @@ def expert_cases(subset: bool) -> Iterator[Case]:
                 }
                 yield Case(
                     f"experts {element} {num_chosen} of {num_experts} rows{config.block_rows} "
-                    f"{'gate, up' if in_order else 'down'}",
+                    f"{'gate, up' if in_order else 'down'}{' biases' if has_bias else ''}",
                     multiply_tiles,
                     _pointers(multiply_tiles, element, ints, constants),
                     constants,
@@ -209,6 +211,68 @@ def expert_cases(subset: bool) -> Iterator[Case]:
         constants = {"NUM_CHOSEN": num_chosen, "COLUMNS": SUM_BLOCK}
         types = _pointers(sum_choices, element, {"shares_ptr": "*fp32"}, constants)
         yield Case(f"experts {element} sum of {num_chosen}", sum_choices, types, constants)
+
+
+def route_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.triton_route import BLOCK_PAIRS, choose_rows, choosing_warps, sort_pairs
+
+    shapes = ((128, 8, 1, 1, 1, True), (32, 4, 1, 1, 1, True), (160, 6, 8, 3, 1, True), (256, 8, 8, 4, 2, False))
+    for num_experts, num_chosen, num_groups, num_chosen_groups, counts_top, is_softmax in shapes[: 1 if subset else 4]:
+        block = 1 << (num_experts - 1).bit_length()
+        constants: dict[str, Any] = {
+            "NUM_EXPERTS": num_experts,
+            "NUM_CHOSEN": num_chosen,
+            "NUM_GROUPS": num_groups,
+            "NUM_CHOSEN_GROUPS": num_chosen_groups,
+            "COUNTS_TOP": counts_top,
+            "IS_SOFTMAX": is_softmax,
+            "NORMALISES": True,
+            "HAS_BIAS": not is_softmax,
+            "HAS_SLOTS": True,
+            "BLOCK": block,
+            "BLOCK_GROUPS": num_groups,
+            "BLOCK_CHOSEN": 1 << (num_chosen - 1).bit_length(),
+        }
+        types = {"slots_ptr": "*i64", "chosen_ptr": "*i32", "scale": "fp32"}
+        name = f"route {num_chosen} of {num_experts}"
+        yield Case(
+            name, choose_rows, _pointers(choose_rows, "fp32", types, constants), constants, choosing_warps(block)
+        )
+        constants = {"NUM_EXPERTS": num_experts, "BLOCK_ROWS": 16, "BLOCK_EXPERTS": block, "BLOCK": BLOCK_PAIRS}
+        yield Case(f"{name} sorted", sort_pairs, _pointers(sort_pairs, "i32", {}, constants), constants)
+
+
+def mxfp4_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import mxfp4_config
+    from phloem.kernels.triton_mxfp4 import multiply_mxfp4_tiles
+
+    fixed = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32", "weight_ptr": "*u8", "scales_ptr": "*u8"}
+    for num_experts in (32,) if subset else (32, 128):
+        for num_pairs in (1,) if subset else (1, 1 << 20):
+            config = mxfp4_config(num_pairs, num_experts, deterministic=False)
+            for in_order in (True,) if subset else (True, False):
+                constants = {
+                    "NUM_CHOSEN": 4,
+                    "IN_ORDER": in_order,
+                    "HAS_BIAS": True,
+                    "BLOCK_EXPERTS": num_experts,
+                    "BLOCK_ROWS": config.block_rows,
+                    "BLOCK_OUTPUTS": config.block_outputs,
+                    "BLOCK_DEPTH": config.block_depth,
+                    "STAGES": config.num_stages,
+                }
+                yield Case(
+                    f"experts mxfp4 4 of {num_experts} rows{config.block_rows} {'gate, up' if in_order else 'down'}",
+                    multiply_mxfp4_tiles,
+                    _pointers(multiply_mxfp4_tiles, "bf16", fixed, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_outputs, config.block_depth // 2, 1),
+                    frozenset({"num_experts"}),
+                    tiles=1,
+                    streamed="weights",
+                )
 
 
 def linear_cases(subset: bool) -> Iterator[Case]:
@@ -249,13 +313,13 @@ def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
     from phloem.kernels.triton_advance import LANES, walk_tokens
     from phloem.kernels.triton_gate import BLOCK, gate_rows
+    from phloem.kernels.triton_heads import HEADS, place_rows
     from phloem.kernels.triton_logprobs import report_logprobs
     from phloem.kernels.triton_merge import merge_rows
     from phloem.kernels.triton_norm import norm_rows
     from phloem.kernels.triton_rope import BLOCK_HEADS, rotate
-    from phloem.kernels.triton_sample import choose_tokens, choosing_warps
+    from phloem.kernels.triton_sample import choose_tokens
     from phloem.kernels.triton_scores import NUM_WARPS, summarise_groups
-    from phloem.kernels.triton_write_kv import scatter_kv
 
     def case(name: str, kernel: Any, fixed: dict[str, str], constants: dict[str, Any], num_warps: int) -> Case:
         types = _pointers(kernel, "bf16", fixed, constants)
@@ -274,18 +338,22 @@ def other_cases(subset: bool) -> Iterator[Case]:
         constants = {"HEAD_DIM": 128, "BLOCK_DIM": 128, "SPLIT": SPLIT_SIZE, "HAS_WINDOW": has_sinks}
         merge_types = {**fixed, "positions_ptr": "*i32"}
         yield case("merge D128", merge_rows, merge_types, {**constants, "HAS_SINKS": has_sinks}, 1)
-    heads = {"HEAD_DIM": 128, "BLOCK_HEADS": 8, "BLOCK_DIM": 128, "BLOCK_SIZE": 16}
-    scales = {"k_scales_ptr": "*fp32", "v_scales_ptr": "*fp32"}
+    scales = {name: "*fp32" for name in ("k_scales_ptr", "v_scales_ptr", "q_norm_ptr", "k_norm_ptr")}
     for stored, limit in (("bf16", 0.0), ("i8", 127.0), ("fp8e4nv", 448.0)):
-        kept = {"k_cache_ptr": f"*{stored}", "v_cache_ptr": f"*{stored}"}
-        constants = {**heads, "LIMIT": limit, "IS_INT": stored == "i8"}
-        name = "write_kv 8xD128" if stored == "bf16" else f"write_kv {stored.replace('i8', 'int8')} 8xD128"
-        written = case(name, scatter_kv, {**fixed, **scales, **kept, "slots_ptr": "*i64"}, constants, 4)
-        yield replace(written, oldest=FIRST_FP8 if stored == "fp8e4nv" else 80)
+        kept = {"k_cache_ptr": f"*{stored}", "v_cache_ptr": f"*{stored}", "slots_ptr": "*i64", "positions_ptr": "*i64"}
+        for head_dim, has_norm in ((128, True),) if subset else ((64, False), (96, False), (128, True), (256, True)):
+            constants = {"HEAD_DIM": head_dim, "HEADS": HEADS, "BLOCK_DIM": 1 << (head_dim - 1).bit_length()}
+            constants |= {"BLOCK_SIZE": 16, "HAS_NORM": has_norm, "HAS_ROPE": True}
+            constants |= {"LIMIT": limit, "IS_INT": stored == "i8"}
+            name = f"place heads D{head_dim}{' normed' if has_norm else ''} {stored.replace('i8', 'int8')}"
+            placed = case(name, place_rows, {**fixed, **scales, **kept}, constants, 4)
+            yield replace(placed, oldest=FIRST_FP8 if stored == "fp8e4nv" else 80)
     rope_types = {**fixed, "positions_ptr": "*i64"}
     yield case("rope D128", rotate, rope_types, {"HEADS": BLOCK_HEADS, "BLOCK_HALF": 64}, 4)
-    for gelu in (False,) if subset else (False, True):
-        yield case(f"gate gelu={gelu}", gate_rows, fixed, {"GELU": gelu, "COLUMNS": BLOCK}, 4)
+    clamps = {"alpha": "fp32", "limit": "fp32"}
+    for kind in ("silu",) if subset else ("silu", "gelu", "clamped"):
+        constants = {"GELU": kind == "gelu", "CLAMPED": kind == "clamped", "COLUMNS": BLOCK}
+        yield case(f"gate {kind}", gate_rows, {**fixed, **clamps}, constants, 4)
     for width in (4096,) if subset else (576, 4096, 16384):
         for residual in (True,) if subset else (False, True):
             constants = {"HAS_RESIDUAL": residual, "BLOCK": 1 << (width - 1).bit_length()}
@@ -308,12 +376,11 @@ def other_cases(subset: bool) -> Iterator[Case]:
             constants = dict(zip(("HAS_SCORES", "HAS_RAW", "EDITED"), parts, strict=True))
             yield case(f"sample pass {element} {name}", summarise_groups, types, constants, NUM_WARPS)
         for is_edited in (False,) if subset else (False, True):
-            for block in (1024,) if subset else (1024, 2048):
+            for block in (1024,) if subset else (1024, 2048, 4096):  # 4096: more than 262,144 tokens, as Gemma 3 has
                 constants = {"BLOCK": block, "EDITED": is_edited}
-                num_warps = choosing_warps(block)
                 name = f"sample choose {element} of {block} groups edited={is_edited}"
-                chosen = case(name, choose_tokens, types, constants, num_warps)
-                yield replace(chosen, max_registers=most_registers(num_warps))
+                chosen = case(name, choose_tokens, types, constants, NUM_WARPS)
+                yield replace(chosen, max_registers=most_registers(NUM_WARPS))
 
 
 def compile_case(case: Case, arch: int) -> Any:
@@ -384,9 +451,8 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
 
 
 def all_cases(subset: bool) -> list[Case]:
-    return list(
-        chain(*(cases(subset) for cases in (attention_cases, latent_cases, expert_cases, linear_cases, other_cases)))
-    )
+    groups = (attention_cases, latent_cases, expert_cases, route_cases, mxfp4_cases, linear_cases, other_cases)
+    return list(chain(*(cases(subset) for cases in groups)))
 
 
 def check_one(subset: bool, index: int, arch: int) -> tuple[str, list[str]]:

@@ -20,14 +20,19 @@ def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=250)
 
 
-def test_the_decode_step_runs_in_small_on_a_cpu() -> None:
-    done = run("decode_step.py", "--tiny")
+@pytest.mark.parametrize("script", ["decode_step.py", "decode_experts.py"])
+def test_decode_steps_run_in_small_on_a_cpu(script: str) -> None:
+    done = run(script, "--tiny")
     assert done.returncode == 0, done.stderr
     assert "a step" in done.stdout
 
 
 def test_without_a_gpu_they_say_so() -> None:
-    for script, options in (("decode_step.py", ()), ("attention.py", ("--fit", "--device", "cuda"))):
+    for script, options in (
+        ("decode_step.py", ()),
+        ("decode_experts.py", ()),
+        ("attention.py", ("--fit", "--device", "cuda")),
+    ):
         done = run(script, *options)
         assert done.returncode == 1
         assert done.stderr.count("\n") == 1, "a sentence, no traceback"

@@ -2,7 +2,8 @@
 
 Per layer two tensors `[num_blocks, num_kv_heads, block_size, head_dim]`: one head's tokens of a block lie together, so
 an attention tile of one block is one contiguous read. int8 and fp8 come with a scale per token and head. Models with
-latent attention keep one tensor per layer, their latents.
+latent attention keep one tensor per layer, their latents. The layers of a part are views of one stack, so that a block
+is copied in all of them at once.
 """
 
 from __future__ import annotations
@@ -35,28 +36,24 @@ class KVCache:
         num_parts: int = 2,
     ) -> None:
         """num_parts: tensors per layer: 2 for keys and values, 1 for latents."""
-        shape = (num_blocks, num_kv_heads, block_size, head_dim)
+        shape = (num_layers, num_blocks, num_kv_heads, block_size, head_dim)
         self.block_size = block_size
         self.num_blocks = num_blocks
-        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
-        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers * (num_parts - 1))]
-        self.key_scales, self.value_scales = (self._scales(num_layers, shape[:3], dtype, device) for _ in range(2))
-
-    @staticmethod
-    def _scales(
-        num_layers: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-    ) -> list[Tensor] | list[None]:
-        if not is_quantised(dtype):
-            return [None] * num_layers
-        return [torch.zeros(shape, dtype=torch.float32, device=device) for _ in range(num_layers)]
+        self._stacks = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_parts)]
+        self.keys = list(self._stacks[0])
+        self.values = list(self._stacks[1]) if num_parts > 1 else []
+        self.key_scales: list[Tensor] | list[None] = [None] * num_layers
+        self.value_scales: list[Tensor] | list[None] = [None] * num_layers
+        if is_quantised(dtype):
+            scales = [torch.zeros(shape[:4], dtype=torch.float32, device=device) for _ in range(2)]
+            self.key_scales, self.value_scales = (list(stack) for stack in scales)
+            self._stacks += scales
 
     def copy_block(self, source: int, target: int) -> None:
-        """Copies one block in every layer; the copy is ordered before later kernels on the same stream."""
-        if source == target:
-            return
-        for tensor in (*self.keys, *self.values, *self.key_scales, *self.value_scales):
-            if tensor is not None:
-                tensor[target].copy_(tensor[source])
+        """Copies one block in all layers, with a launch for keys and one for values; ordered like all on the stream."""
+        if source != target:
+            for stack in self._stacks:
+                stack[:, target].copy_(stack[:, source])
 
     @staticmethod
     def bytes_per_block(

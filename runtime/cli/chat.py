@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,7 @@ from .sampling import MaxTokens, Seed, Temperature, TopP, usage_line
 
 if TYPE_CHECKING:
     from ..engine import Engine
-    from ..request import SamplingParams
+    from ..request import Delta, SamplingParams
 
 HELP = "/reset forgets the conversation, /system TEXT sets the system prompt, /exit leaves"
 
@@ -79,6 +79,8 @@ class Conversation:
                 self._answer(text)
 
     def _answer(self, text: str) -> None:
+        from ..request import RequestOptions
+
         opening = [{"role": "system", "content": self._system}] if self._system is not None else []
         turns = [*self._turns, {"role": "user", "content": text}]
         started_at = time.perf_counter()
@@ -86,10 +88,10 @@ class Conversation:
         usage = None
         try:
             chat = self._engine.encode_chat([*opening, *turns])
-            for delta in self._engine.stream(chat.token_ids, self._sampling, conversation=chat.text):
-                sys.stdout.write(delta.text)
-                sys.stdout.flush()
-                said += delta.text
+            show = _channels() if "<|channel|>" in self._engine.tokenizer.special_ids else _show
+            options = RequestOptions(conversation=chat.text, shows_special=show is not _show)
+            for delta in self._engine.stream(chat.token_ids, self._sampling, **options):
+                said += show(delta)
                 usage = delta.usage
         except KeyboardInterrupt:
             typer.echo("\n(interrupted)", err=True)
@@ -101,3 +103,33 @@ class Conversation:
         self._turns = [*turns, {"role": "assistant", "content": said}]
         if self._stats and usage is not None:
             typer.echo(usage_line(usage, time.perf_counter() - started_at), err=True)
+
+
+def _channels() -> Callable[[Delta], str]:
+    """Shows gpt-oss' reasoning on stderr, faintly, and what is for the user on stdout."""
+    from ..server.harmony import HarmonyReader
+    from ..server.tool_calls import Content, Reasoning
+
+    reader = HarmonyReader()
+
+    def show(delta: Delta) -> str:
+        said = ""
+        for piece in reader.push(delta.text, is_last=delta.finish_reason is not None):
+            if isinstance(piece, Reasoning):
+                typer.secho(piece.text, err=True, nl=False, dim=True)
+            elif isinstance(piece, Content):
+                said += _written(piece.text)
+        return said
+
+    return show
+
+
+def _show(delta: Delta) -> str:
+    """Shows what came, and returns what of it is for the user."""
+    return _written(delta.text)
+
+
+def _written(text: str) -> str:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return text

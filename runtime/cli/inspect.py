@@ -120,7 +120,9 @@ def _checkpoint(model: str) -> str:
         found = config.experts
         shared = f", a shared one of {found.shared_size}" if found.shared_size else ""
         where = f"in {sum(found.has_experts)} layers"
-        experts = [("experts", f"{found.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}")]
+        experts = [
+            ("experts", f"{found.choice.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}")
+        ]
     template = tokenizer.chat_template
     facts = [
         ("folder", str(folder)),

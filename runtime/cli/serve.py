@@ -145,7 +145,7 @@ def serve(
         bool,
         option(
             "--warm-up/--no-warm-up",
-            help="Compile the CPU's loops before taking requests instead of during the first ones.",
+            help="Compile loops and kernels, and capture graphs, before taking requests, not during the first ones.",
             env="WARM_UP",
             panel=SERVER,
         ),

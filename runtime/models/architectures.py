@@ -23,6 +23,7 @@ class LayerNames:
     qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     q_norm: str = "self_attn.q_norm"
     k_norm: str = "self_attn.k_norm"
+    sinks: str = "self_attn.sinks"
     o: str = "self_attn.o_proj"
     post_attention_norm: str = ""
     mlp_norm: str = "post_attention_layernorm"
@@ -38,7 +39,11 @@ class Architecture:
     Attributes:
         names: where the tensors of a layer are.
         qkv_bias, o_bias: True, False, or the key of `config.json` that says.
+        biased: what an absence of that key means.
         qk_norm: an RMSNorm on every query and key head before RoPE.
+        whole_norms: that norm is one over all query heads together, and one over all key heads.
+        has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
+        clip_key: key of `config.json` that asks for clipped queries, keys and values, which are refused; "": none.
         sandwich_norms: a second norm after attention and after the MLP, before the residual sum.
         norm_offset: added to every norm weight (Gemma stores w - 1).
         scale_embedding: token embeddings are multiplied by sqrt(hidden_size), or by this key of `config.json`.
@@ -55,7 +60,11 @@ class Architecture:
     names: LayerNames = LayerNames()
     qkv_bias: bool | str = "attention_bias"
     o_bias: bool | str = "attention_bias"
+    biased: bool = False
     qk_norm: bool = False
+    whole_norms: bool = False
+    has_sinks: bool = False
+    clip_key: str = ""
     sandwich_norms: bool = False
     norm_offset: float = 0.0
     scale_embedding: bool | str = False
@@ -79,6 +88,13 @@ def _if_enabled(fields: Fields, num_layers: int) -> list[bool]:
     enabled = fields.boolean("use_sliding_window", False)
     first = fields.integer("max_window_layers", num_layers, at_least=0)
     return [enabled and index >= first for index in range(num_layers)]
+
+
+def _every_other_if_enabled(fields: Fields, num_layers: int) -> list[bool]:
+    """Qwen2-MoE: switched on by `use_sliding_window`, and only below layer `max_window_layers`."""
+    enabled = fields.boolean("use_sliding_window", False)
+    end = fields.integer("max_window_layers", 28, at_least=0)
+    return [enabled and index % 2 == 0 and index < end for index in range(num_layers)]
 
 
 def _every_other(fields: Fields, num_layers: int) -> list[bool]:
@@ -114,6 +130,11 @@ _MIXTRAL = ExpertNames(
     router="block_sparse_moe.gate", expert="block_sparse_moe.experts.{}", gate="w1", up="w3", down="w2"
 )
 
+_QWEN2_MOE = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
+_GPT_OSS = ExpertOptions(
+    ExpertNames(router="mlp.router", stacked="mlp.experts"), normalises=True, linear_biases=True, clamps=(1.702, 7.0)
+)
+
 ARCHITECTURES: dict[str, Architecture] = {
     "LlamaForCausalLM": _LLAMA,  # Llama 2 and 3, SmolLM and SmolLM2, TinyLlama, Yi …
     "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=_all_layers),
@@ -138,6 +159,16 @@ ARCHITECTURES: dict[str, Architecture] = {
         interleaved=True,
         experts=ExpertOptions(scoring="sigmoid", normalises=True, has_bias=True, counts_top=2),
     ),
+    "Qwen2MoeForCausalLM": replace(
+        _LLAMA,
+        qkv_bias="qkv_bias",
+        o_bias=False,
+        biased=True,
+        sliding=_every_other_if_enabled,
+        experts=ExpertOptions(_QWEN2_MOE),
+    ),
+    "OlmoeForCausalLM": replace(_LLAMA, qk_norm=True, whole_norms=True, clip_key="clip_qkv", experts=ExpertOptions()),
+    "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=_every_other, experts=_GPT_OSS),
     "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=_all_but_every_nth, local_theta=10_000.0),
 }
 
@@ -153,6 +184,9 @@ BY_MODEL_TYPE: dict[str, str] = {
     "minicpm3": "MiniCPM3ForCausalLM",
     "mixtral": "MixtralForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM",
+    "olmoe": "OlmoeForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
     "deepseek_v2": "DeepseekV2ForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
     "gemma": "GemmaForCausalLM",

@@ -62,7 +62,7 @@ class ModelConfig:
         max_position_embeddings: the context the model was made for, in tokens.
         eos_ids: tokens that end a generation, from `generation_config.json` or else `config.json`; may be empty.
         bos_id: -1: none is named.
-        dtype: of the stored weights.
+        dtype: of the stored weights, where they are not in fewer bits.
     """
 
     architecture: str
@@ -141,9 +141,9 @@ class ModelConfig:
 def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:
     architecture = _architecture(fields)
     options = ARCHITECTURES[architecture]
-    if "quantization_config" in fields:
-        method = fields.section("quantization_config").values.get("quant_method", "unknown method")
-        raise ModelError(f"{fields.place}: quantization_config ({method}) is not supported; use the original weights")
+    is_mxfp4 = _is_mxfp4(fields, options)
+    if options.clip_key and options.clip_key in fields:
+        raise ModelError(f"{fields.place}: {options.clip_key}: queries, keys and values are not clipped here")
     num_layers = fields.integer("num_hidden_layers")
     hidden_size, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     latent = _latent(fields, options, hidden_size // num_heads)
@@ -156,7 +156,11 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
     else:
         scale = attention_scale(latent, _rope_section(fields))
-    vocab_size = fields.integer("vocab_size")
+    vocab_size, activation = fields.integer("vocab_size"), _activation(fields, options)
+    experts = None
+    if options.experts is not None:
+        is_gelu = activation == "gelu_tanh"
+        experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_gelu=is_gelu, is_mxfp4=is_mxfp4)
     return ModelConfig(
         architecture=architecture,
         options=options,
@@ -168,14 +172,14 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         intermediate_size=fields.integer("intermediate_size"),
         layers=tuple(map(LayerConfig, windows, rope_of_layer)),
         latent=latent,
-        experts=ExpertsConfig.from_fields(fields, options.experts, num_layers) if options.experts else None,
+        experts=experts,
         ropes=ropes,
         rms_norm_eps=fields.number("rms_norm_eps", 1e-6),
-        qkv_bias=_bias(fields, options.qkv_bias),
-        o_bias=_bias(fields, options.o_bias),
+        qkv_bias=_bias(fields, options, options.qkv_bias),
+        o_bias=_bias(fields, options, options.o_bias),
         mlp_bias=fields.boolean("mlp_bias", False),
         tie_word_embeddings=fields.boolean("tie_word_embeddings", options.tied),
-        activation=_activation(fields, options),
+        activation=activation,
         embedding_scale=_embedding_scale(fields, options, hidden_size),
         residual_scale=_residual_scale(fields, options, num_layers),
         width_scale=fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0,
@@ -185,7 +189,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         max_position_embeddings=max_positions,
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
-        dtype=_dtype(fields),
+        dtype=_dtype(fields, "bfloat16" if is_mxfp4 else "float32"),
     )
 
 
@@ -216,7 +220,7 @@ def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:
 def _latent(fields: Fields, options: Architecture, value_dim: int) -> LatentConfig | None:
     if not options.is_latent:
         return None
-    has_bias = _bias(fields, options.qkv_bias)
+    has_bias = _bias(fields, options, options.qkv_bias)
     return LatentConfig.from_fields(fields, value_dim=value_dim, is_interleaved=options.interleaved, has_bias=has_bias)
 
 
@@ -232,9 +236,9 @@ def _residual_scale(fields: Fields, options: Architecture, num_layers: int) -> f
 
 
 def _windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
-    if options.sliding is None or "sliding_window" not in fields:
+    window = fields.integer("sliding_window", 0, at_least=0)
+    if options.sliding is None or not window:
         return [0] * num_layers
-    window = fields.integer("sliding_window")
     kinds = fields.values.get("layer_types")
     if kinds is None:
         slides = options.sliding(fields, num_layers)
@@ -280,8 +284,18 @@ def _rope_section(fields: Fields) -> Fields:
     return fields.section("rope_parameters" if "rope_parameters" in fields else "rope_scaling")
 
 
-def _bias(fields: Fields, option: bool | str) -> bool:
-    return fields.boolean(option, False) if isinstance(option, str) else option
+def _bias(fields: Fields, options: Architecture, option: bool | str) -> bool:
+    return fields.boolean(option, options.biased) if isinstance(option, str) else option
+
+
+def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
+    """Whether experts are stored in 4 bits a number; weights in any other form than plain numbers are refused."""
+    if "quantization_config" not in fields:
+        return False
+    method = fields.section("quantization_config").values.get("quant_method", "unknown method")
+    if method == "mxfp4" and options.experts is not None and options.experts.names.stacked:
+        return True
+    raise ModelError(f"{fields.place}: quantization_config ({method}) is not supported; use the original weights")
 
 
 def _activation(fields: Fields, options: Architecture) -> Activation:
@@ -300,8 +314,8 @@ def _eos_ids(fields: Fields, generation_eos: tuple[int, ...], vocab_size: int) -
     return ids
 
 
-def _dtype(fields: Fields) -> torch.dtype:
-    name = fields.text("dtype", fields.text("torch_dtype", "float32")).removeprefix("torch.")
+def _dtype(fields: Fields, default: str) -> torch.dtype:
+    name = fields.text("dtype", fields.text("torch_dtype", default)).removeprefix("torch.")
     if name not in DTYPES:
         raise fields.odd("dtype", f"one of {', '.join(DTYPES)}")
     return DTYPES[name]

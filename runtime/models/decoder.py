@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ...kernels import LayerStack, LinearWeight, ops
-from .config import LayerConfig, ModelConfig
+from .config import ModelConfig
 from .experts import ExpertsWeights, mixture, read_experts
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
 from .reader import Reader
@@ -54,8 +54,9 @@ class LayerWeights:
 
     input_norm: Tensor
     qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
-    q_norm: Tensor | None  # [head_dim]
+    q_norm: Tensor | None  # [head_dim], or of all heads
     k_norm: Tensor | None
+    sinks: Tensor | None  # [num_heads], fp32
     o: LinearWeight  # attended_size -> hidden_size
     post_attention_norm: Tensor | None
     mlp_norm: Tensor
@@ -192,7 +193,8 @@ class Decoder:
             if scale != 1.0:
                 x = x * scale
             normed, residual = ops.add_rms_norm(x, residual, weights.mlp_norm, eps)
-            x = self._mlp(normed, weights)
+            # whoever wants the logits of all tokens may have filled the step up with some that are none
+            x = self._mlp(normed, weights, slots if logits_rows is None else None)
             if weights.post_mlp_norm is not None:
                 x = ops.rms_norm(x, weights.post_mlp_norm, eps)
             if scale != 1.0:
@@ -211,6 +213,8 @@ class Decoder:
             len(layers) < 2
             or self.device.type != "cpu"
             or config.residual_scale != 1.0
+            or config.options.has_sinks
+            or config.options.whole_norms
             or not LayerStack.can_hold(layers, ropes, config.head_dim)
         ):
             return None
@@ -234,10 +238,20 @@ class Decoder:
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
             return q
-        q, k, v = self._qkv(normed, spec, layer, positions)
+        assert layer.qkv is not None
+        config = self.config
+        heads = ops.linear(normed, layer.qkv).view(len(positions), -1, config.head_dim)
+        q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
+        norms, eps = None, config.rms_norm_eps
+        if layer.q_norm is not None and layer.k_norm is not None:
+            if config.options.whole_norms:
+                q = ops.rms_norm(q.flatten(1), layer.q_norm, eps).view(q.shape)
+                k = ops.rms_norm(k.flatten(1), layer.k_norm, eps).view(k.shape)
+            else:
+                norms = layer.q_norm, layer.k_norm
+        cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
         scales = kv_cache.key_scales[index], kv_cache.value_scales[index]
-        ops.write_kv(k, v, keys, kv_cache.values[index], slots, *scales)
-        return q
+        return ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[index], slots, *scales)
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
@@ -254,32 +268,18 @@ class Decoder:
             scale=config.attention_scale,
             window=spec.window,
             soft_cap=config.attention_soft_cap,
+            sinks=layer.sinks,
             k_scales=kv_cache.key_scales[index],
             v_scales=kv_cache.value_scales[index],
         ).flatten(1)
 
-    def _mlp(self, normed: Tensor, weights: LayerWeights) -> Tensor:
+    def _mlp(self, normed: Tensor, weights: LayerWeights, slots: Tensor | None) -> Tensor:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         if weights.experts is not None and self.config.experts is not None:
-            return mixture(normed, weights.experts, self.config.experts, is_gelu=self.config.activation != "silu")
+            return mixture(normed, weights.experts, self.config.experts, slots)
         assert weights.gate_up is not None
         assert weights.down is not None
         return ops.linear(self._gated(ops.linear(normed, weights.gate_up)), weights.down)
-
-    def _qkv(
-        self, normed: Tensor, spec: LayerConfig, weights: LayerWeights, positions: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries `[T, H, D]`, keys and values `[T, Hkv, D]`, normed and turned; views of one tensor where possible."""
-        config = self.config
-        assert weights.qkv is not None
-        heads = ops.linear(normed, weights.qkv).view(len(positions), -1, config.head_dim)
-        q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
-        if weights.q_norm is not None and weights.k_norm is not None:
-            q = ops.rms_norm(q, weights.q_norm, config.rms_norm_eps)
-            k = ops.rms_norm(k, weights.k_norm, config.rms_norm_eps)
-        if spec.rope >= 0:
-            ops.apply_rope(q, k, positions, self._rope_tables[spec.rope])
-        return q, k, v
 
 
 def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
@@ -290,12 +290,15 @@ def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     sandwich = config.options.sandwich_norms
     latent, experts, is_normed = config.latent, config.experts_of(index), config.options.qk_norm
     q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    q_norm, k_norm = (q_size, kv_size) if config.options.whole_norms else (config.head_dim, config.head_dim)
+    has_sinks = config.options.has_sinks
     rows = [q_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
     return LayerWeights(
         input_norm=reader.norm(f"{base}{names.input_norm}.weight", hidden),
         qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias) if latent is None else None,
-        q_norm=reader.norm(f"{base}{names.q_norm}.weight", config.head_dim) if is_normed else None,
-        k_norm=reader.norm(f"{base}{names.k_norm}.weight", config.head_dim) if is_normed else None,
+        q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
+        k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
+        sinks=reader.tensor([f"{base}{names.sinks}"], [config.num_heads], []).float() if has_sinks else None,
         o=reader.linear(base, (names.o,), [hidden], config.attended_size, config.o_bias),
         post_attention_norm=reader.norm(f"{base}{names.post_attention_norm}.weight", hidden) if sandwich else None,
         mlp_norm=reader.norm(f"{base}{names.mlp_norm}.weight", hidden),

@@ -2,26 +2,27 @@
 
 Families write the same few things under names of their own; here they are said once. Knows no tensors.
 
-Sources: Switch Transformers arXiv 2101.03961; Mixtral 2401.04088; DeepSeek-V2 2405.04434 (shared experts, groups),
-DeepSeek-V3 2412.19437 (sigmoid scores, a bias that balances the choice and is no part of the shares).
+Sources: those of `kernels/expert_choice.py`; shared experts DeepSeek-V2 2405.04434; gpt-oss 2508.10925 (biases
+everywhere, a clamped gate, weights in MXFP4).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from ...kernels import ExpertChoice, Gate
+from ...kernels.expert_choice import Scoring
 from .json_file import Fields
 
 NUMBER_NAMES = ("num_experts", "num_local_experts", "n_routed_experts")
-Scoring = Literal["softmax", "sigmoid"]
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertNames:
     """Tensor names below `model.layers.<i>.`; `expert` has a place for the expert's number.
 
-    bias, shared: of routers with a balancing bias and of layers with shared experts.
+    bias, shared, shared_gate: of routers with a balancing bias, of shared experts, and of what weighs those.
+    stacked: of all experts together, whose weights are single tensors then; "": each expert has tensors of its own.
     """
 
     router: str = "mlp.gate"
@@ -31,6 +32,8 @@ class ExpertNames:
     up: str = "up_proj"
     down: str = "down_proj"
     shared: str = "mlp.shared_experts"
+    shared_gate: str = ""
+    stacked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class ExpertOptions:
         normalises: what an absent `norm_topk_prob` means: shares are divided by their sum.
         has_bias: a balancing bias is added to the scores before the choice.
         counts_top: of the best experts of a group that make the group's score.
+        linear_biases: router and experts add biases to what their matrices make.
+        clamps: the gate is clamped (`kernels.Gate`), with this alpha and limit where none is named; None: it is not.
     """
 
     names: ExpertNames = ExpertNames()
@@ -49,6 +54,8 @@ class ExpertOptions:
     normalises: bool = False
     has_bias: bool = False
     counts_top: int = 1
+    linear_biases: bool = False
+    clamps: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +63,34 @@ class ExpertsConfig:
     """Experts of the layers that have them.
 
     Attributes:
-        num_experts, num_chosen: of a layer, and of them by each token.
+        num_experts: of a layer.
+        choice: how a token chooses its own.
         inner_size: width of one expert's gate.
         shared_size: width of the gate of what every token goes through besides; 0: nothing.
         has_experts: of each layer, whether its MLP is a mixture.
-        normalises: shares are divided by their sum.
-        scale: factor on the shares.
-        num_groups, num_chosen_groups: experts are chosen from so many of so many equal groups; 1, 1: from all.
+        gate: of every expert's MLP.
+        is_mxfp4: the checkpoint keeps the experts' matrices in 4 bits a number (`kernels/mxfp4.py`).
     """
 
     options: ExpertOptions
     num_experts: int
-    num_chosen: int
+    choice: ExpertChoice
     inner_size: int
     shared_size: int
     has_experts: tuple[bool, ...]
-    normalises: bool
-    scale: float
-    num_groups: int
-    num_chosen_groups: int
+    gate: Gate
+    is_mxfp4: bool
 
     @staticmethod
-    def from_fields(fields: Fields, options: ExpertOptions, num_layers: int) -> ExpertsConfig:
+    def from_fields(
+        fields: Fields, options: ExpertOptions, num_layers: int, *, is_gelu: bool, is_mxfp4: bool
+    ) -> ExpertsConfig:
         """Raises ModelError: a number that is missing, odd, or contradicts another."""
         key = next((name for name in NUMBER_NAMES if name in fields), NUMBER_NAMES[0])
         num_experts, num_chosen = fields.integer(key), fields.integer("num_experts_per_tok")
         if num_chosen > num_experts:
             raise fields.odd("num_experts_per_tok", f"at most {key} ({num_experts})")
-        scoring = fields.text("scoring_func", options.scoring)
-        if scoring != options.scoring:
+        if fields.text("scoring_func", options.scoring) != options.scoring:
             raise fields.odd("scoring_func", options.scoring)
         has_groups = fields.text("topk_method", "") != "greedy"
         num_groups = fields.integer("n_group", 1) if has_groups else 1
@@ -93,19 +99,32 @@ class ExpertsConfig:
             raise fields.odd("n_group", f"a divisor of {key} ({num_experts}), and at least topk_group")
         if num_chosen > num_experts // num_groups * num_chosen_groups:
             raise fields.odd("topk_group", f"groups that hold num_experts_per_tok ({num_chosen}) experts")
-        inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"))
-        return ExpertsConfig(
-            options,
-            num_experts,
+        choice = ExpertChoice(
             num_chosen,
-            inner_size,
-            inner_size * fields.integer("n_shared_experts", 0, at_least=0),
-            _layers(fields, num_layers),
+            options.scoring,
             fields.boolean("norm_topk_prob", options.normalises),
             fields.number("routed_scaling_factor", 1.0),
             num_groups,
             num_chosen_groups,
+            options.counts_top,
         )
+        inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"))
+        return ExpertsConfig(
+            options,
+            num_experts,
+            choice,
+            inner_size,
+            fields.integer("shared_expert_intermediate_size", 0, at_least=0)
+            or inner_size * fields.integer("n_shared_experts", 0, at_least=0),
+            _layers(fields, num_layers),
+            _gate(fields, options, is_gelu),
+            is_mxfp4,
+        )
+
+    @property
+    def num_scored(self) -> int:
+        """Outputs of the router's matrix: a score for each expert, and one for the shared expert if it is weighed."""
+        return self.num_experts + bool(self.shared_size and self.options.names.shared_gate)
 
     def shapes(self, hidden_size: int, num_experts: int) -> list[tuple[int, int]]:
         """(Outputs, inputs) of the matrices of so many experts and of the shared one, but for the router's."""
@@ -125,3 +144,10 @@ def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
         index >= first and index not in dense and (index + 1) % step == 0 and index % every == 0
         for index in range(num_layers)
     )
+
+
+def _gate(fields: Fields, options: ExpertOptions, is_gelu: bool) -> Gate:
+    if options.clamps is None:
+        return Gate("gelu_tanh" if is_gelu else "silu")
+    alpha, limit = options.clamps
+    return Gate("clamped", fields.number("swiglu_alpha", alpha), fields.number("swiglu_limit", limit))

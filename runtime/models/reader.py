@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ModelError
-from ...kernels import LinearWeight, LinearWeights, pack_linear, pack_linears
+from ...kernels import LinearWeight, LinearWeights, keep_mxfp4, pack_linear, pack_linears, pack_mxfp4s
 from .config import ModelConfig
 from .weights import Checkpoint
 
@@ -62,12 +62,37 @@ class Reader:
     def packed(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeight:
         return pack_linear(weight, bias, row_tile=self._row_tile, int8=self._int8)
 
-    def exact(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
-        """A matrix that is kept and computed in fp32, whatever becomes of the others."""
-        return pack_linear(self.tensor([name], [num_rows], [num_columns]).float(), row_tile=self._row_tile)
+    def exact(self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool) -> LinearWeight:
+        """As `linear`, but kept and computed in fp32, whatever becomes of the others."""
+        weight = self.tensor([f"{base}{name}.weight" for name in names], rows, [columns]).float()
+        bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []).float() if has_bias else None
+        return pack_linear(weight, bias, row_tile=self._row_tile)
 
-    def packed_each(self, weight: Tensor) -> LinearWeights:
-        return pack_linears(weight, row_tile=self._row_tile, int8=self._int8)
+    def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
+        return pack_linears(weight, bias, row_tile=self._row_tile, int8=self._int8)
+
+    def bytes(self, name: str, shape: Sequence[int]) -> Tensor:
+        """A tensor of plain bytes."""
+        return self._checkpoint.read_bytes(name, shape, device=self.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and activations."""
+        return self._checkpoint.dtype
+
+    @property
+    def keeps_mxfp4(self) -> bool:
+        """Whether weights in four bits stay so: a GPU's kernel takes rows of bf16, the CPU's of fp32."""
+        return self.dtype is (torch.float32 if self.device.type == "cpu" else torch.bfloat16)
+
+    def kept_mxfp4(self, blocks: Tensor, scales: Tensor, bias: Tensor | None) -> LinearWeights:
+        if self.dtype is torch.float32:
+            return pack_mxfp4s(blocks, scales, bias)
+        return keep_mxfp4(blocks, scales, bias, row_tile=self._row_tile)
+
+    def place(self, name: str) -> str:
+        """Where a tensor is, for messages."""
+        return self._checkpoint.place(name)
 
     def refuse_unread(self) -> None:
         """An overlooked tensor would make a model that runs and answers nonsense."""

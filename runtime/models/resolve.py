@@ -46,7 +46,8 @@ def _download(hub_id: str) -> Path:
             f"{hub_id!r}: no such folder, and hub ids need the huggingface_hub package (pip install huggingface_hub)"
         ) from None
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=_PATTERNS))
+        # below the top there are the same weights again in other forms
+        return Path(snapshot_download(hub_id, allow_patterns=_PATTERNS, ignore_patterns=["*/*"]))
     except GatedRepoError:
         raise ModelError(f"{hub_id!r}: access must be requested on the hub; then log in with `hf auth login`") from None
     except LocalEntryNotFoundError:

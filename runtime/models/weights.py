@@ -33,7 +33,7 @@ class Checkpoint:
         self._folder = folder
         self._files = files
         self._file_of = file_of
-        self._dtype = dtype
+        self.dtype = dtype
         self._read: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
@@ -51,12 +51,17 @@ class Checkpoint:
         Raises:
             ModelError: a tensor is missing, or has another shape or a dtype that is no plain float.
         """
-        stacked = torch.empty((sum(rows), *tail), dtype=self._dtype, device=device)
+        stacked = torch.empty((sum(rows), *tail), dtype=self.dtype, device=device)
         start = 0
         for name, num_rows in zip(names, rows, strict=True):
             stacked[start : start + num_rows].copy_(self._stored(name, [num_rows, *tail]))
             start += num_rows
         return stacked
+
+    def read_bytes(self, name: str, shape: Sequence[int], *, device: torch.device) -> Tensor:
+        """One tensor of uint8 on `device`, a copy of its own. Raises ModelError as `read_stacked` does."""
+        stored = self._stored(name, list(shape), (torch.uint8,))
+        return torch.empty_like(stored, device=device).copy_(stored)
 
     def unread(self, ignored: Iterable[str]) -> list[str]:
         """Names that were never read, without those that contain one of `ignored`."""
@@ -66,7 +71,7 @@ class Checkpoint:
     def place(self, name: str) -> str:
         return f"{self._folder / self._file_of[name]}: {name}" if name in self else f"{self._folder}: {name}"
 
-    def _stored(self, name: str, shape: list[int]) -> Tensor:
+    def _stored(self, name: str, shape: list[int], dtypes: tuple[torch.dtype, ...] = STORED_DTYPES) -> Tensor:
         if name not in self:
             raise ModelError(f"{self._folder}: tensor {name} of shape {shape} is missing from the safetensors files")
         handle = self._files[self._file_of[name]]
@@ -77,8 +82,9 @@ class Checkpoint:
             tensor: Tensor = handle.get_tensor(name)
         except SafetensorError as error:
             raise ModelError(f"{self.place(name)}: cannot be read ({error}); download the file again") from None
-        if tensor.dtype not in STORED_DTYPES:
-            raise ModelError(f"{self.place(name)}: stored as {tensor.dtype}; only fp32, bf16 and fp16 are supported")
+        if tensor.dtype not in dtypes:
+            known = "only fp32, bf16 and fp16 are supported" if dtypes is STORED_DTYPES else "expected uint8"
+            raise ModelError(f"{self.place(name)}: stored as {tensor.dtype}; {known}")
         self._read.add(name)
         return tensor
 

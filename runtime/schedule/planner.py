@@ -90,8 +90,9 @@ def plan(
 
     quantise: "int8" counts weights as the engine's setting of that name keeps them, with a scale per output. Types
     default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
-    (`kernels.linear_weight`); context_lens to powers of two up to the model's own context; prefix_len is the
-    prefix that requests are assumed to share (0: none). A model that does not fit gives a plan with 0 blocks.
+    (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do beside bf16 on a GPU; context_lens to powers
+    of two up to the model's own context; prefix_len is the prefix that requests are assumed to share (0: none). A model
+    that does not fit gives a plan with 0 blocks.
 
     Raises:
         ConfigError: not exactly one of the two sizes, a size or length below 1, or a KV type that does not fit.
@@ -112,12 +113,17 @@ def plan(
     held = weight_dtype
     if on_cpu and weight_dtype is torch.float32 and config.dtype is torch.bfloat16:
         held = config.dtype
-    matrix_bytes = (num_others - num_biases) * held.itemsize
+    is_on_cpu = on_cpu or quantise == "int8"
+    dtype = torch.float32 if quantise == "int8" else weight_dtype
+    keeps_mxfp4 = dtype is (torch.float32 if is_on_cpu else torch.bfloat16)
+    num_kept, num_kept_outputs = _count_mxfp4(config) if keeps_mxfp4 else (0, 0)
+    num_rounded = num_others - num_biases - num_kept
+    matrix_bytes = num_rounded * held.itemsize
     if quantise == "int8":
-        matrix_bytes, weight_dtype = num_others - num_biases + 4 * num_outputs, torch.float32
-    is_short = (on_cpu or quantise == "int8") and torch.bfloat16 in (config.dtype, weight_dtype)
+        matrix_bytes, weight_dtype = num_rounded + 4 * (num_outputs - num_kept_outputs), dtype
+    is_short = is_on_cpu and torch.bfloat16 in (config.dtype, weight_dtype)
     weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
-    weight_bytes += matrix_bytes + num_biases * weight_dtype.itemsize
+    weight_bytes += matrix_bytes + num_kept // 2 + num_kept // 32 + num_biases * weight_dtype.itemsize
     if device_memory_bytes is not None:
         pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * GPU_POOL_SHARE)
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
@@ -140,15 +146,18 @@ def plan(
 
 
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
-    """(Numbers in norms, which the decoder keeps as fp32; in routers, which it rounds to nothing less; in the rest)."""
+    """(Numbers in norms and the like, kept as fp32; in routers, which are rounded to nothing less; in the rest)."""
     hidden, experts = config.hidden_size, config.experts
-    norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + 2 * config.head_dim * config.options.qk_norm
+    norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + config.num_heads * config.options.has_sinks
+    if config.options.qk_norm:
+        num_normed_heads = config.num_heads + config.num_kv_heads if config.options.whole_norms else 2
+        norms += num_normed_heads * config.head_dim
     if config.latent is not None:
         norms += config.latent.num_norms
     num_norms, num_routed = config.num_layers * norms + hidden, 0
     if experts is not None:
-        num_routed = sum(experts.has_experts) * experts.num_experts
-        num_norms += num_routed * experts.options.has_bias
+        num_routed = sum(experts.has_experts) * experts.num_scored
+        num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
     matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
     return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
 
@@ -159,9 +168,22 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     num_head_biases = config.qkv_size * config.qkv_bias
     if config.latent is not None:
         num_head_biases = config.latent.num_biases(config.num_heads)
-    num_mlps = config.num_layers - (sum(config.experts.has_experts) if config.experts is not None else 0)
+    num_mlps, experts = config.num_layers, config.experts
     biases = config.num_layers * (num_head_biases + hidden * config.o_bias)
+    if experts is not None:
+        num_mlps -= sum(experts.has_experts)
+        num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
+        biases += sum(experts.has_experts) * num_biases
     return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (2 * inner + hidden) * config.mlp_bias
+
+
+def _count_mxfp4(config: ModelConfig) -> tuple[int, int]:
+    """Numbers that are published in four bits, with a scale for 32 of them, and the rows that they are in."""
+    experts = config.experts
+    if experts is None or not experts.is_mxfp4:
+        return 0, 0
+    shapes = experts.shapes(config.hidden_size, experts.num_experts) * sum(experts.has_experts)
+    return sum(outputs * inputs for outputs, inputs in shapes), sum(outputs for outputs, _ in shapes)
 
 
 def count_multiplications(config: ModelConfig) -> int:
@@ -170,8 +192,8 @@ def count_multiplications(config: ModelConfig) -> int:
     for index in range(config.num_layers):
         experts = config.experts_of(index)
         if experts is not None:
-            total += experts.num_experts * config.hidden_size
-        num_experts = experts.num_chosen if experts is not None else 0
+            total += experts.num_scored * config.hidden_size
+        num_experts = experts.choice.num_chosen if experts is not None else 0
         total += sum(outputs * inputs for outputs, inputs in _layer_matrices(config, index, num_experts))
     return total
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -69,14 +69,18 @@ class ChatAnswer:
     def _choice(self, index: int, output: Output, prepared: PreparedChat) -> dict[str, Any]:
         logprobs = chat_logprobs(output.logprobs, self._tokenizer) if self._body.logprobs else None
         plan = prepared.tools
-        found = gathered(plan.reader(), output.text) if plan is not None else Calls(output.text, [])
+        found = Calls(output.text, [])
+        if prepared.reader is not None:
+            found = gathered(prepared.reader(), output.text)
         named = plan is not None and plan.is_named
-        return chat_choice(index, found.content, output.reason, logprobs, found.calls, named=named)
+        return chat_choice(
+            index, found.content, output.reason, logprobs, found.calls, named=named, reasoning=found.reasoning
+        )
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with self._service.lifecycle.track():
             prepared = await self._prepare()
-            pieces = ToolPieces(prepared.tools) if prepared.tools is not None else None
+            pieces = Pieces(prepared.reader, prepared.tools) if prepared.reader is not None else None
             usages: dict[int, Any] = {}
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
@@ -93,7 +97,7 @@ class ChatAnswer:
                 yield frame(self._header.body([], chunk=True) | usage)
             yield DONE
 
-    def _chunks(self, delta: Delta, pieces: ToolPieces | None) -> list[dict[str, Any]]:
+    def _chunks(self, delta: Delta, pieces: Pieces | None) -> list[dict[str, Any]]:
         logprobs = None
         if self._body.logprobs:
             shown = shown_logprobs(delta, self._tokenizer.eos_ids)
@@ -122,16 +126,17 @@ class ChatAnswer:
         return frame(body)
 
 
-def _opening(pieces: ToolPieces | None) -> dict[str, Any]:
-    is_call = pieces is not None and pieces.plan.is_forced
+def _opening(pieces: Pieces | None) -> dict[str, Any]:
+    is_call = pieces is not None and pieces.plan is not None and pieces.plan.is_forced
     return {"role": "assistant", "content": None if is_call else "", "refusal": None}
 
 
-class ToolPieces:
+class Pieces:
     """The readers of one answer's outputs."""
 
-    def __init__(self, plan: ToolPlan) -> None:
+    def __init__(self, new_reader: Callable[[], Reader], plan: ToolPlan | None) -> None:
         self.plan = plan
+        self._new_reader = new_reader
         self._readers: dict[int, Reader] = {}
         self._with_calls: set[int] = set()
 
@@ -139,7 +144,7 @@ class ToolPieces:
         """The `delta` objects for what arrived."""
         reader = self._readers.get(delta.index)
         if reader is None:
-            reader = self._readers[delta.index] = self.plan.reader()
+            reader = self._readers[delta.index] = self._new_reader()
         pieces = reader.push(delta.text, is_last=delta.finish_reason is not None)
         if any(isinstance(piece, CallBegun) for piece in pieces):
             self._with_calls.add(delta.index)
@@ -147,4 +152,4 @@ class ToolPieces:
 
     def ends_with_calls(self, index: int) -> bool:
         """Whether the finish reason of this output is its calls."""
-        return index in self._with_calls and not self.plan.is_named
+        return index in self._with_calls and not (self.plan is not None and self.plan.is_named)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ...errors import RequestError
@@ -17,7 +18,9 @@ from ..constraint_spec import ConstraintSpec
 from ..request import RequestOptions, SamplingParams
 from .constraints import Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
+from .harmony import FINAL, HarmonyReader, call_header, speaks_harmony
 from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
+from .tool_calls import Reader
 from .tool_format import ToolFormat
 from .tools import ToolPlan, tool_plan
 
@@ -51,8 +54,11 @@ class EngineCall:
 
 @dataclass(frozen=True, slots=True)
 class PreparedChat:
+    """A request, its tools, and what makes a reader for each of its outputs (None: they are content as they stand)."""
+
     call: EngineCall
     tools: ToolPlan | None
+    reader: Callable[[], Reader] | None
 
 
 def namespace_of(salt: str | None, api_key: str | None) -> str:
@@ -68,7 +74,8 @@ def prepare_chat(
 ) -> PreparedChat:
     """Raises `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body)
-    plan = _tool_plan(body, tool_format)
+    is_harmony = speaks_harmony(engine.tokenizer.special_ids)
+    plan = _tool_plan(body, None if is_harmony else tool_format)
     if plan is not None and wanted is not None:
         if plan.is_forced:
             text = f"A required tool call and '{wanted.param}' exclude each other; send one of them."
@@ -78,13 +85,34 @@ def prepare_chat(
         wanted = Wanted(plan.spec, "tools")
     _check_constraint(engine, wanted)
     chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key))
+    reader = plan.reader if plan is not None else None
+    if is_harmony and wanted is None:
+        reader = _harmony_reader(body)
+    elif is_harmony and wanted is not None and (plan is not None or wanted.spec.kind != "structural_tag"):
+        chat = _with_header(engine, chat, body, plan)
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     _check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key)
     call.options["conversation"] = chat.text
-    return PreparedChat(call, plan)
+    if is_harmony and wanted is None:
+        call.options["shows_special"] = True
+    return PreparedChat(call, plan, reader)
+
+
+def _harmony_reader(body: ChatRequest) -> Callable[[], Reader]:
+    names = frozenset(tool.function.name for tool in body.tools or [] if body.tool_choice != "none")
+    return lambda: HarmonyReader(names, is_inside=body.continue_final_message)
+
+
+def _with_header(engine: EngineFace, chat: Conversation, body: ChatRequest, plan: ToolPlan | None) -> Conversation:
+    """The conversation and the header of the message that a constraint is about: it is the answer's first."""
+    if body.continue_final_message or not body.add_generation_prompt:
+        return chat
+    header = call_header(plan.only) if plan is not None and plan.only else FINAL
+    token_ids = array("i", chat.token_ids) + array("i", engine.tokenizer.encode(header, special=True))
+    return replace(chat, token_ids=token_ids, text=chat.text + header if chat.text else "")
 
 
 def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
@@ -157,7 +185,11 @@ def _template_message(message: Message) -> dict[str, Any]:
         shown["name"] = message.name
     if message.tool_call_id is not None:
         shown["tool_call_id"] = message.tool_call_id
+    if message.reasoning_content is not None:
+        shown["reasoning_content"] = message.reasoning_content
     if message.tool_calls:
+        if message.reasoning_content is not None and not message.content:
+            shown["thinking"] = message.reasoning_content  # as gpt-oss' template calls it
         shown["content"] = message.content
         shown["tool_calls"] = [call.model_dump() for call in message.tool_calls]
     return shown

@@ -200,6 +200,7 @@ class Message(Body):
     name: str | None = None
     tool_calls: list[ToolCall] = []
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
 
     @model_validator(mode="after")
     def _has_content(self) -> Message:

@@ -157,11 +157,14 @@ def chat_choice(
     calls: list[dict[str, Any]],
     *,
     named: bool = False,
+    reasoning: str = "",
 ) -> dict[str, Any]:
     """A whole chat answer. `named`: the caller chose the tool, and then OpenAI says "stop"."""
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if calls:
         message = {"role": "assistant", "content": text or None, "refusal": None, "tool_calls": calls}
+    if reasoning:
+        message["reasoning_content"] = reasoning
     return {
         "index": index,
         "message": message,

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..request import FinishReason, Usage
+from ..request import Delta, FinishReason, Usage
 from .answering import respond
 from .body import read_request
 from .errors import ApiError
@@ -26,6 +26,7 @@ from .protocol import Body, ChatRequest, Generation, Message, ResponseFormat, Sc
 from .replies import cache_details, pin_details
 from .service import Service
 from .stream import frame
+from .tool_calls import Content, Reader, gathered
 
 # names of the chat endpoint's fields in error messages → the field that the caller sent
 RENAMED = (("response_format.json_schema", "text.format"), ("response_format", "text.format"), ("messages", "input"))
@@ -122,21 +123,24 @@ class ResponsesAnswer:
         eos_ids = self._service.engine.tokenizer.eos_ids
         async with aclosing(self._service.deltas([prepared.call])) as deltas:
             [[output]] = await gather(deltas, 1, 1, eos_ids, self._clock)
-        return self._response(_status(output.reason), output.text, output.usage)
+        text = output.text if prepared.reader is None else gathered(prepared.reader(), output.text).content
+        return self._response(_status(output.reason), text, output.usage)
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with self._service.lifecycle.track():
             prepared = await self._prepare()
             text, opened = "", False
+            reader = prepared.reader() if prepared.reader is not None else None
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
                     self._clock.tick(0, delta.finish_reason)
                     if not opened:
                         opened = True
                         yield self._opening()
-                    if delta.text:
-                        text += delta.text
-                        yield self._event("output_text.delta", **self._place(), delta=delta.text, logprobs=[])
+                    fresh = delta.text if reader is None else _content(reader, delta)
+                    if fresh:
+                        text += fresh
+                        yield self._event("output_text.delta", **self._place(), delta=fresh, logprobs=[])
                     if delta.finish_reason is not None:
                         yield self._closing(_status(delta.finish_reason), text, delta.usage)
             self._clock.end()
@@ -214,6 +218,12 @@ class ResponsesAnswer:
 
 def _status(reason: FinishReason | None) -> str:
     return "incomplete" if reason is FinishReason.LENGTH else "completed"
+
+
+def _content(reader: Reader, delta: Delta) -> str:
+    """Of what arrived the part for the user; reasoning is left out here."""
+    pieces = reader.push(delta.text, is_last=delta.finish_reason is not None)
+    return "".join(piece.text for piece in pieces if isinstance(piece, Content))
 
 
 def _part(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reading calls out of an answer as it arrives.
+"""Reading calls, and reasoning, out of an answer as it arrives.
 
 ::
 
@@ -27,6 +27,13 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What the model thinks on its way, which is shown apart."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallBegun:
     """A call of the tool `name`; its arguments follow."""
 
@@ -43,7 +50,7 @@ class Arguments:
     text: str
 
 
-Piece = Content | CallBegun | Arguments
+Piece = Content | Reasoning | CallBegun | Arguments
 
 
 class Reader(Protocol):
@@ -235,10 +242,11 @@ class JsonArguments:
 
 @dataclass(slots=True)
 class Calls:
-    """The pieces of a whole output put together: its content, and its calls as entries of `tool_calls`."""
+    """The pieces of a whole output put together: its content, its calls as entries of `tool_calls`, its reasoning."""
 
     content: str
     calls: list[dict[str, Any]]
+    reasoning: str = ""
 
 
 def gathered(reader: Reader, text: str) -> Calls:
@@ -247,6 +255,8 @@ def gathered(reader: Reader, text: str) -> Calls:
     for piece in reader.push(text, is_last=True):
         if isinstance(piece, Content):
             found.content += piece.text
+        elif isinstance(piece, Reasoning):
+            found.reasoning += piece.text
         elif isinstance(piece, CallBegun):
             function = {"name": piece.name, "arguments": ""}
             found.calls.append({"id": piece.id, "type": "function", "function": function})
@@ -262,6 +272,8 @@ def deltas_of(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     for piece in pieces:
         if isinstance(piece, Content):
             deltas.append({"content": piece.text})
+        elif isinstance(piece, Reasoning):
+            deltas.append({"reasoning_content": piece.text})
         elif isinstance(piece, CallBegun):
             begun = {"name": piece.name, "arguments": ""}
             call = {"index": piece.index, "id": piece.id, "type": "function", "function": begun}

@@ -35,12 +35,14 @@ class ToolPlan:
         reader: makes a reader for one output.
         is_forced: whether there is certainly a call.
         is_named: the caller chose the tool, and then OpenAI's finish reason is "stop".
+        only: the tool whose arguments are the whole output; "": it is something else.
     """
 
     spec: ConstraintSpec
     reader: Callable[[], Reader]
     is_forced: bool
     is_named: bool
+    only: str = ""
 
 
 def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | None:
@@ -60,7 +62,7 @@ def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | N
     if len(chosen) == 1:
         name = chosen[0].function.name
         spec = constraint_spec.json_schema(_parameters(chosen[0]))
-        return ToolPlan(spec, lambda: ArgumentsReader(name), True, named)
+        return ToolPlan(spec, lambda: ArgumentsReader(name), True, named, name)
     return ToolPlan(constraint_spec.structural_tag(_one_object(chosen)), ObjectReader, True, named)
 
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import ops, reference
+from phloem.kernels import Gate, ops, reference
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 PATHS = ["cpu", "triton"]
+GATES = {"silu": Gate(), "gelu": Gate("gelu_tanh"), "clamped": Gate("clamped", alpha=1.702, limit=7.0)}
 
 
 @pytest.fixture(params=PATHS)
@@ -100,16 +101,27 @@ def test_rope_in_place_on_views(
 
 
 @pytest.mark.parametrize("width", [8, 64, 1100])
-@pytest.mark.parametrize("name", ["silu_mul", "gelu_tanh_mul"])
-def test_gated_activation(name: str, width: int, path: str, dtype: torch.dtype, place: torch.device) -> None:
+@pytest.mark.parametrize("gate", GATES.values(), ids=GATES)
+def test_gated_activation(gate: Gate, width: int, path: str, dtype: torch.dtype, place: torch.device) -> None:
     gate_up = torch.randn(3, 2 * width, device=place) * 4
-    gate_up[0, :4] = torch.tensor([-100.0, 100.0, 0.0, -30.0])
+    gate_up[0, :4] = gate_up[1, width : width + 4] = torch.tensor([-100.0, 100.0, 0.0, -30.0])
     gate_up = gate_up.to(dtype)
     if path == "triton":
         from phloem.kernels import triton_gate as implementation
     else:
         implementation = ops
-    close(getattr(implementation, name)(gate_up), getattr(reference, name)(gate_up))
+    close(implementation.gated(gate_up, gate), reference.gated(gate_up, gate))
+
+
+def test_what_is_no_number_passes_the_clamp(path: str, place: torch.device) -> None:
+    gate_up = torch.zeros(2, 16, device=place)
+    gate_up[0, 3] = gate_up[1, 11] = torch.nan
+    if path == "triton":
+        from phloem.kernels import triton_gate as implementation
+    else:
+        implementation = ops
+    found = implementation.gated(gate_up, GATES["clamped"])
+    assert found.isnan().nonzero().tolist() == [[0, 3], [1, 3]]
 
 
 @pytest.mark.parametrize("block_size", [1, 16])
@@ -123,7 +135,7 @@ def test_write_kv_writes_its_slots_and_nothing_else(
     caches = [torch.full(shape, torch.nan, device=place).to(dtype) for _ in range(4)]
     slots = torch.tensor([5, -1, 40, 0], device=place)
     if path == "triton":
-        from phloem.kernels.triton_write_kv import write_kv
+        from phloem.kernels.triton_heads import write_kv
     else:
         write_kv = ops.write_kv
     write_kv(k, v, caches[0], caches[1], slots)
@@ -134,12 +146,12 @@ def test_write_kv_writes_its_slots_and_nothing_else(
         assert int((~written.isnan()).sum()) == 3 * num_kv_heads * head_dim
 
 
-@pytest.mark.parametrize("name", ["rms_norm", "silu_mul", "gelu_tanh_mul"])
+@pytest.mark.parametrize("name", ["rms_norm", *GATES])
 def test_cpu_rows_have_the_same_bits_alone_and_in_a_batch(name: str) -> None:
     x, weight = torch.randn(33, 208), torch.randn(208)
 
     def run(rows: Tensor) -> Tensor:
-        return ops.rms_norm(rows, weight, 1e-6) if name == "rms_norm" else getattr(ops, name)(rows)
+        return ops.rms_norm(rows, weight, 1e-6) if name == "rms_norm" else ops.gated(rows, GATES[name])
 
     together = run(x)
     for t in (0, 7, 32):

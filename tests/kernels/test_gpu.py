@@ -105,10 +105,12 @@ def test_sampling_of_whole_vocabularies(vocab_size: int, dtype: torch.dtype) -> 
         assert torch.equal(alone, token_ids[r : r + 1]) and torch.equal(own.top, found.top[r : r + 1])
 
 
-def test_a_model_with_latents_computes_what_it_computes_on_the_cpu(
-    tmp_path: Path, run_steps: Callable[..., list[torch.Tensor]]
+@pytest.mark.parametrize("case", ["youtu-whole-queries", "gpt-oss"])
+def test_a_model_computes_what_it_computes_on_the_cpu(
+    tmp_path: Path, run_steps: Callable[..., list[torch.Tensor]], case: str
 ) -> None:
-    save_random_model(tmp_path, *CASES["youtu-whole-queries"])
+    """Latents; sinks, windows and experts."""
+    save_random_model(tmp_path, *CASES[case])
     decoders = [Decoder.from_folder(tmp_path, device=device, max_positions=512) for device in ("cuda", "cpu")]
     recorders = (CudaRecorder(torch.device("cuda")), None)
     found, expected = (run_steps(*pair, torch.float32, 12) for pair in zip(decoders, recorders, strict=True))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 from phloem.kernels import ops, reference
+from phloem.kernels.cpu_linear import _MAY_LOOK_UP
+from phloem.kernels.cpu_mxfp4 import emit_numbers, emit_scales, lay_out, take_apart
 from phloem.kernels.cpu_threads import ONE_TEAM, thread_team
-from phloem.kernels.linear_weight import input_range
+from phloem.kernels.linear_weight import input_range, pack_mxfp4
+from phloem.kernels.mxfp4 import widen
 
 SHAPES = {
     "square": (192, 192),
@@ -203,3 +210,65 @@ def test_a_map_per_head_in_half_types_equals_the_twin(row_tile: int) -> None:
     if row_tile:
         for num_rows in (0, 1, 3, 4, 9):
             assert torch.equal(ops.linear_heads(x[:num_rows], weight), found[:num_rows])
+
+
+FOUR_BIT_SHAPES = {"square": (192, 192), "wide": (64, 1000), "deep": (1536, 64), "one panel": (32, 5)}
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
+@pytest.mark.parametrize("shape", FOUR_BIT_SHAPES)
+def test_weights_in_four_bits_give_the_bits_of_the_same_numbers_in_more(shape: str, bias: bool) -> None:
+    """For every number of rows."""
+    depth, num_outputs = FOUR_BIT_SHAPES[shape]
+    blocks = torch.randint(0, 256, (num_outputs, depth // 32, 16), dtype=torch.uint8)
+    scales = torch.randint(115, 130, (num_outputs, depth // 32), dtype=torch.uint8)
+    added = torch.randn(num_outputs) if bias else None
+    matrix = widen(blocks, scales, torch.float32)
+    kept, wide = pack_mxfp4(blocks, scales, added), ops.pack_linear(matrix, added)
+    assert kept.is_mxfp4 and not wide.is_mxfp4
+    assert torch.equal(kept.matrix(), matrix)
+    assert torch.equal(kept.rows(torch.tensor([0, 4])), matrix[[0, 4]])
+    assert kept.num_bytes == blocks.numel() + scales.numel() + 4 * num_outputs * bias
+    x = torch.randn(100, depth)
+    torch.testing.assert_close(ops.linear(x, kept), reference.linear(x, kept), atol=2e-3, rtol=1e-4)
+    for num_rows in (*range(15), 17, 31, 64, 99):
+        assert torch.equal(ops.linear(x[:num_rows], kept), ops.linear(x[:num_rows], wide))
+
+
+def test_every_number_in_four_bits_is_exact_under_every_scale() -> None:
+    """With the look-up of AVX-512 and without it; the smallest scale makes subnormal numbers."""
+    numbers = torch.arange(16, dtype=torch.uint8)
+    blocks = (numbers | numbers.flip(0) << 4).expand(255, 1, 16)
+    scales = torch.arange(255, dtype=torch.uint8)[:, None]
+    stored, matrix = lay_out(blocks, scales), widen(blocks, scales, torch.float32)
+    assert all(torch.equal(one[:255], other) for one, other in zip(take_apart(stored), (blocks, scales), strict=True))
+    for has_avx512 in {False, _MAY_LOOK_UP}:
+        read = _reader(has_avx512)
+        out = torch.empty(16, 32, 16)
+        read(stored.data_ptr(), out.data_ptr(), 16)
+        assert torch.equal(out.transpose(1, 2).reshape(256, 32)[:255], matrix)
+
+
+def _reader(has_avx512: bool) -> Any:
+    """A compiled loop that widens so many panels of one group."""
+
+    @intrinsic
+    def widen_group(typing: Any, address: Any, out: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            factors = emit_scales(builder, values[0])
+            for pair in range(16):
+                at = builder.add(values[0], ir.Constant(ir.IntType(64), 16 + 16 * pair))
+                for which, numbers in enumerate(emit_numbers(builder, at, has_avx512=has_avx512)):
+                    wide = builder.fmul(numbers, factors)
+                    to = builder.add(values[1], ir.Constant(ir.IntType(64), 64 * (2 * pair + which)))
+                    builder.store(wide, builder.inttoptr(to, wide.type.as_pointer()), align=4)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
+
+    @njit
+    def read(stored: int, out: int, num_panels: int) -> None:
+        for panel in range(num_panels):
+            widen_group(stored + 272 * panel, out + 2048 * panel)
+
+    return read

@@ -33,7 +33,7 @@ def stored(request: pytest.FixtureRequest) -> torch.dtype:
 
 def write_with(path: str) -> Callable[..., None]:
     if path == "triton":
-        from phloem.kernels.triton_write_kv import write_kv
+        from phloem.kernels.triton_heads import write_kv
 
         return write_kv
     return ops.write_kv

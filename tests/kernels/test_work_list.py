@@ -126,6 +126,7 @@ def test_cuda_items_cover_every_key_of_every_packed_row_once(
     parts: dict[tuple[int, int], list[tuple[int, list[tuple[int, int]]]]] = {}
     used_slots: set[int] = set()
     covered = 0
+    assert len({launch.block_rows for launch in work.launches}) == len(work.launches)
     for launch in work.launches:
         assert not deterministic or launch.block_rows == 64
         assert work.entry(launch.entry)[:2].tolist() == [covered, launch.num_items]

@@ -109,7 +109,7 @@ class Sequences:
         random.shuffle(self._free)
         options: dict[str, Any] = {"num_layers": 1, "num_kv_heads": 1, "head_dim": 1, "dtype": torch.float64}
         cache = KVCache(num_blocks=num_blocks, block_size=block_size, device=CPU, **options)
-        self._runner = ModelRunner(DeviceDecoder(), cache, CPU, recorder)
+        self.runner = ModelRunner(DeviceDecoder(), cache, CPU, recorder)
         self._tokens: dict[int, list[int]] = {}
         self._blocks: dict[int, list[int]] = {}
 
@@ -147,7 +147,7 @@ class Sequences:
         if unread:
             places, decided = self._hide(longs[0], np.diff(starts))
         batch = Batch([], *longs, np.array(starts, np.int32), lens, tables, [], np.array(wanted, np.int64), places)
-        logits = self._runner.forward(batch, decided)
+        logits = self.runner.forward(batch, decided)
         torch.testing.assert_close(logits, torch.from_numpy(np.stack(expected)).float(), atol=0, rtol=0)
 
     @staticmethod

@@ -148,8 +148,8 @@ def test_a_step_on_the_second_gpu_launches_every_kernel_there_and_waits_for_none
     decided = torch.empty(2, dtype=torch.int64, device=SECOND)
     for batch in (two_requests(), replace(two_requests(), unread=np.array([-1] * 20 + [1]))):
         assert runner.forward(batch, decided).device == SECOND
-    wanted = {"norm_rows", "rotate", "scatter_kv", "attend_items", "gate_rows"}
-    wanted |= {"multiply_tiles", "sum_choices"} if config.experts is not None else set()
+    wanted = {"norm_rows", "place_rows", "attend_items", "gate_rows"}
+    wanted |= {"choose_rows", "sort_pairs", "multiply_tiles", "sum_choices"} if config.experts is not None else set()
     assert wanted <= {name for name, _, _ in launches}
     assert {(index, *devices) for _, index, devices in launches} == {(1, SECOND)}
     assert current.index == 0

@@ -70,6 +70,26 @@ DEEPSEEK = {
     "first_k_dense_replace": 1,
 }
 
+QWEN2_MOE = {
+    "num_experts": 7,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+}
+OLMOE = {"num_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 24}
+GPT_OSS = {
+    "head_dim": 16,
+    "num_local_experts": 6,
+    "num_experts_per_tok": 3,
+    "intermediate_size": 32,
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "sliding_window": 9,
+    "rope_parameters": {**YARN, "truncate": False},
+    # small enough that the clamp is met
+    "swiglu_limit": 0.7,
+}
+
 # name: (transformers' model class, what differs from SMALL)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-gqa": ("LlamaForCausalLM", {}),
@@ -153,6 +173,27 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "deepseek-v3": ("DeepseekV3ForCausalLM", {**DEEPSEEK, "n_group": 4, "topk_group": 2}),
+    "qwen2-moe": ("Qwen2MoeForCausalLM", QWEN2_MOE),
+    "qwen2-moe-normalised-no-bias": ("Qwen2MoeForCausalLM", {**QWEN2_MOE, "norm_topk_prob": True, "qkv_bias": False}),
+    "qwen2-moe-dense-layers-window": (
+        "Qwen2MoeForCausalLM",
+        {
+            **QWEN2_MOE,
+            "num_hidden_layers": 4,
+            "decoder_sparse_step": 2,
+            "mlp_only_layers": [3],
+            "use_sliding_window": True,
+            "sliding_window": 11,
+            "max_window_layers": 2,
+        },
+    ),
+    "olmoe": ("OlmoeForCausalLM", OLMOE),
+    "olmoe-normalised-biases": ("OlmoeForCausalLM", {**OLMOE, "norm_topk_prob": True, "attention_bias": True}),
+    "gpt-oss": ("GptOssForCausalLM", GPT_OSS),
+    "gpt-oss-all-full": (
+        "GptOssForCausalLM",
+        {**GPT_OSS, "layer_types": ["full_attention"] * 3, "num_experts_per_tok": 1, "swiglu_limit": 7.0},
+    ),
     "minicpm3": ("MiniCPM3ForCausalLM", {**LATENT, "scale_emb": 3, "dim_model_base": 16, "v_head_dim": None}),
     "minicpm3-longrope": (
         "MiniCPM3ForCausalLM",

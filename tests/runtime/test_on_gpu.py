@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import triton
 
 import phloem as ph
+from phloem.runtime.warm_up import warm_up
 
 pytestmark = pytest.mark.gpu
 
@@ -104,3 +106,21 @@ def test_deterministic_answers_have_the_same_bits_alone_together_in_chunks_and_c
             for _ in range(2):
                 together = engine.generate(prompts, params)
                 assert [[(e.token_id, e.logprob) for e in one.logprobs] for one in together] == alone
+
+
+def test_after_a_warm_up_nothing_is_compiled_and_no_decode_step_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton tells of every kernel that it makes ready, be it found on disk."""
+    compiled: list[str] = []
+    prompts = [TRUNK * count + str(count) for count in (1, 2, 4, 8, 1, 1, 3)]
+    with ph.Engine("nano", device="cuda", num_blocks=4096, jump="off") as engine:
+        warm_up(engine)
+        num_captured = engine._runner._graphs.num_captured
+        monkeypatch.setattr(
+            triton.knobs.runtime, "jit_post_compile_hook", lambda *, repr, **rest: compiled.append(repr)
+        )
+        for params in (GREEDY, SAMPLED):
+            for count in (1, 2, 5, 7):
+                engine.generate(prompts[:count], params)
+        engine.generate(prompts, SAMPLED, ph.json_schema(PERSON))
+        assert compiled == []
+        assert engine._runner._graphs.num_captured == num_captured > 20

@@ -204,6 +204,11 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "activation": (_config(hidden_act="relu"), "hidden_act: expected silu, found 'relu'"),
     "dtype": (_config(dtype="float8_e4m3fn"), "dtype: expected one of float32, bfloat16, float16"),
     "quantized": (_config(quantization_config={"quant_method": "gptq"}), r"quantization_config \(gptq\) is not"),
+    "four bits without experts": (
+        _config(quantization_config={"quant_method": "mxfp4"}),
+        r"\(mxfp4\) is not supported",
+    ),
+    "clipped": (_config(architectures=["OlmoeForCausalLM"], clip_qkv=8.0), "clip_qkv: .* are not clipped here"),
     "eos outside": (_config(eos_token_id=[131]), r"eos_token_id \[131\] lies outside of vocab_size 131"),
     "pickled only": (_without_safetensors, "pytorch_model.bin but no safetensors; phloem never loads pickled"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "has neither model.safetensors nor"),

@@ -21,6 +21,7 @@ from ..test_models import CASES, save_random_model
 GIB = 1 << 30
 LATENT_CASES = ["youtu", "youtu-whole-queries", "minicpm3"]
 EXPERT_CASES = ["mixtral", "qwen3-moe", "qwen3-moe-dense-layer", "deepseek-v2", "deepseek-v3"]
+EXPERT_CASES += ["qwen2-moe", "qwen2-moe-dense-layers-window", "olmoe-normalised-biases", "gpt-oss"]
 
 
 def config_only(folder: Path, **values: Any) -> ModelConfig:

@@ -143,6 +143,7 @@ class FakeAsyncEngine:
         explain_cache: bool = False,
         pin_ttl: float = 0.0,
         deadline_seconds: float | None = None,
+        shows_special: bool = False,
     ) -> AsyncIterator[Delta]:
         self.calls.append(
             {
@@ -151,6 +152,7 @@ class FakeAsyncEngine:
                 "constraint": constraint,
                 "namespace": namespace,
                 "priority": priority,
+                "shows_special": shows_special,
             }
         )
         if self.refusal is not None:

@@ -1,0 +1,74 @@
+"""Experts whose weights are single tensors for all of them, as gpt-oss publishes them, plain or in 4 bits a number.
+
+::
+
+    gate_up_proj        [E, hidden, 2 · inner]          gate_up_proj_blocks   [E, 2 · inner, hidden / 32, 16]   bytes
+    down_proj           [E, inner, hidden]              gate_up_proj_scales   [E, 2 · inner, hidden / 32]       bytes
+    gate_up_proj_bias   [E, 2 · inner]                  … and down_proj_…, and the same biases
+    down_proj_bias      [E, hidden]
+
+Outputs of gate and up alternate there: gate 0, up 0, gate 1, up 1 …; here all of the gate's come first, as everywhere.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...errors import ModelError
+from ...kernels import MXFP4_BLOCK, LinearWeights, widen_mxfp4
+from .experts_config import ExpertsConfig
+from .reader import Reader
+
+
+def read_stacked(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[LinearWeights, LinearWeights]:
+    """Gate and up, and down, of the layer below `base` (`model.layers.<i>.`).
+
+    Raises:
+        ModelError: a tensor is missing or odd.
+    """
+    hidden, inner, base = reader.config.hidden_size, experts.inner_size, f"{base}{experts.options.names.stacked}."
+    alternating = torch.arange(2 * inner, device=reader.device).view(inner, 2).T.flatten()
+    return (
+        _read(reader, f"{base}gate_up_proj", experts, 2 * inner, hidden, alternating),
+        _read(reader, f"{base}down_proj", experts, hidden, inner, None),
+    )
+
+
+def _read(
+    reader: Reader, name: str, experts: ExpertsConfig, num_outputs: int, num_inputs: int, order: Tensor | None
+) -> LinearWeights:
+    """One of the two, its outputs in `order`."""
+    num_experts, bias = experts.num_experts, None
+    if experts.options.linear_biases:
+        bias = _ordered(reader.tensor([f"{name}_bias"], [num_experts], [num_outputs]), order)
+    if not experts.is_mxfp4:
+        weight = reader.tensor([name], [num_experts], [num_inputs, num_outputs]).transpose(1, 2)
+        return reader.packed_each(_ordered(weight, order), bias)
+    blocks, scales = (_ordered(part, order) for part in _read_mxfp4(reader, name, num_experts, num_outputs, num_inputs))
+    if reader.keeps_mxfp4:
+        return reader.kept_mxfp4(blocks, scales, bias)
+    wide = torch.empty((num_experts, num_outputs, num_inputs), dtype=reader.dtype, device=reader.device)
+    for expert in range(num_experts):  # one by one: on the way each number takes more than it will
+        wide[expert] = widen_mxfp4(blocks[expert], scales[expert], reader.dtype)
+    return reader.packed_each(wide, bias)
+
+
+def _ordered(stack: Tensor, order: Tensor | None) -> Tensor:
+    return stack if order is None else stack[:, order]
+
+
+def _read_mxfp4(
+    reader: Reader, name: str, num_experts: int, num_outputs: int, num_inputs: int
+) -> tuple[Tensor, Tensor]:
+    """Blocks and scales, as they are published."""
+    if num_inputs % MXFP4_BLOCK:
+        raise ModelError(
+            f"{reader.place(name)}: {num_inputs} inputs are no multiple of {MXFP4_BLOCK}, as MXFP4 has them"
+        )
+    shape = [num_experts, num_outputs, num_inputs // MXFP4_BLOCK]
+    blocks = reader.bytes(f"{name}_blocks", [*shape, MXFP4_BLOCK // 2])
+    scales = reader.bytes(f"{name}_scales", shape)
+    if (scales == 255).any():
+        raise ModelError(f"{reader.place(f'{name}_scales')}: has a scale of 255, which is no number; download it again")
+    return blocks, scales

@@ -1,0 +1,190 @@
+"""Harmony's channels: what is reasoning, what is content, what is a call, whole and streamed, however it is cut."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.runtime.server.harmony import MARKS, HarmonyReader, speaks_harmony
+from phloem.runtime.server.tool_calls import deltas_of, gathered
+
+from .fakes import CharTokenizer, FakeAsyncEngine
+from .wire import Client, client
+
+THOUGHT = "<|channel|>analysis<|message|>They greet.<|end|>"
+FINAL = "<|start|>assistant<|channel|>final<|message|>Hello <b>!"
+CALL = '<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{"city":"Oslo"}'
+CALL_2 = '<|start|>assistant to=functions.clock<|channel|>commentary json<|message|>{"a":[1]}<|call|>'
+BROWSER = '<|start|>assistant<|channel|>analysis to=browser.search code<|message|>{"q":1}<|end|>'
+PREAMBLE = "<|start|>assistant<|channel|>commentary<|message|>One moment.<|end|>"
+
+# text: (reasoning, content, calls)
+ANSWERS: dict[str, tuple[str, tuple[str, str, list[tuple[str, str]]]]] = {
+    "thought and answer": (THOUGHT + FINAL, ("They greet.", "Hello <b>!", [])),
+    "the end is shown": (THOUGHT + FINAL + "<|return|>", ("They greet.", "Hello <b>!", [])),
+    "answer at once": ("<|channel|>final<|message|>Hi", ("", "Hi", [])),
+    "thought alone, cut short": ("<|channel|>analysis<|message|>They gr", ("They gr", "", [])),
+    "cut short in a header": (THOUGHT + "<|start|>assistant<|chan", ("They greet.", "", [])),
+    "cut short in a mark": (THOUGHT + FINAL + " <|en", ("They greet.", "Hello <b>! <|en", [])),
+    "call": (THOUGHT + "<|start|>assistant" + CALL, ("They greet.", "", [("weather", '{"city":"Oslo"}')])),
+    "call at once": (CALL + "<|call|>", ("", "", [("weather", '{"city":"Oslo"}')])),
+    "recipient in front": (" to=functions.clock<|channel|>commentary<|message|>{}", ("", "", [("clock", "{}")])),
+    "two calls": (
+        CALL + "<|call|>" + CALL_2,
+        ("", "", [("weather", '{"city":"Oslo"}'), ("clock", '{"a":[1]}')]),
+    ),
+    "preamble": (THOUGHT + PREAMBLE + FINAL, ("They greet.", "One moment.\n\nHello <b>!", [])),
+    "a tool that nobody offered": (THOUGHT + BROWSER + FINAL, ('They greet.\n\n{"q":1}', "Hello <b>!", [])),
+    "no header at all": ("Hello < you", ("", "Hello < you", [])),
+    "nothing": ("", ("", "", [])),
+    "no end before the next message": (
+        "<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>Yes.",
+        ("Hm.", "Yes.", []),
+    ),
+}
+
+
+def whole(text: str, cuts: list[int]) -> tuple[str, str, list[tuple[str, str]]]:
+    """Read in pieces, and put together from the `delta` objects of chunks, as a client does."""
+    reader = HarmonyReader({"weather", "clock"})
+    ends = [*sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    pieces = [
+        piece
+        for begin, end in zip([0, *ends], ends, strict=False)
+        for piece in reader.push(text[begin:end], is_last=False)
+    ]
+    reasoning, content, calls = "", "", []
+    for delta in deltas_of([*pieces, *reader.push("", is_last=True)]):
+        reasoning += delta.get("reasoning_content", "")
+        content += delta.get("content", "")
+        for call in delta.get("tool_calls", []):
+            if "id" in call:
+                calls.append([call["function"]["name"], ""])
+            calls[call["index"]][1] += call["function"]["arguments"]
+    return reasoning, content, [(name, arguments) for name, arguments in calls]
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_an_answer_is_read_whole(case: str) -> None:
+    text, (reasoning, content, calls) = ANSWERS[case]
+    found = gathered(HarmonyReader({"weather", "clock"}), text)
+    assert (found.reasoning, found.content) == (reasoning, content)
+    assert [(call["function"]["name"], call["function"]["arguments"]) for call in found.calls] == calls
+
+
+@settings(max_examples=300, deadline=None)
+@given(case=st.sampled_from(sorted(ANSWERS)), cuts=st.lists(st.integers(0, 200), max_size=12))
+def test_however_it_is_cut_it_says_the_same(case: str, cuts: list[int]) -> None:
+    text, expected = ANSWERS[case]
+    assert whole(text, cuts) == expected
+
+
+PARTS = [
+    *MARKS,
+    "<|call|>",
+    "<|constrain|>",
+    "to=functions.weather",
+    "analysis",
+    "final",
+    "<",
+    "<|",
+    " ",
+    "x",
+    "assistant",
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(parts=st.lists(st.sampled_from(PARTS), max_size=12), cuts=st.lists(st.integers(0, 200), max_size=6))
+def test_whatever_a_model_writes_is_read_without_marks(parts: list[str], cuts: list[int]) -> None:
+    reasoning, content, calls = whole("".join(parts), cuts)
+    assert whole("".join(parts), []) == (reasoning, content, calls)
+    shown = content + reasoning + "".join(arguments for _, arguments in calls)
+    assert not re.search(r"<\|(start|channel|end|call)\|>", shown)
+
+
+def test_text_is_shown_as_it_comes() -> None:
+    reader = HarmonyReader()
+    assert reader.push("<|channel|>final<|message|>", is_last=False) == []
+    assert deltas_of(reader.push("He", is_last=False)) == [{"content": "He"}]
+    assert deltas_of(reader.push("llo <", is_last=False)) == [{"content": "llo "}]
+    assert deltas_of(reader.push("3", is_last=False)) == [{"content": "<3"}]
+
+
+class HarmonyTokenizer(CharTokenizer):
+    special_ids: ClassVar[dict[str, int]] = dict.fromkeys(MARKS, 0)
+
+
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+def asked(reply: str) -> Client:
+    engine = FakeAsyncEngine(reply)
+    engine.engine.tokenizer = HarmonyTokenizer()
+    return client(engine)
+
+
+def test_a_chat_is_answered_with_reasoning_apart() -> None:
+    assert speaks_harmony(HarmonyTokenizer.special_ids) and not speaks_harmony(["<|start|>", "<|end|>"])
+    http = asked(THOUGHT + FINAL)
+    [choice] = http.chat().json()["choices"]
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": "Hello <b>!",
+        "refusal": None,
+        "reasoning_content": "They greet.",
+    }
+    assert choice["finish_reason"] == "stop"
+    assert http.engine.calls[0]["shows_special"]
+
+
+def test_calls_are_calls_where_tools_were_offered() -> None:
+    text = THOUGHT + "<|start|>assistant" + CALL
+    [choice] = asked(text).chat(tools=[WEATHER]).json()["choices"]
+    [call] = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "weather", "arguments": '{"city":"Oslo"}'}
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] is None
+    assert "tool_calls" not in asked(text).chat().json()["choices"][0]["message"]
+
+
+def test_a_stream_says_the_same() -> None:
+    events = asked(THOUGHT + FINAL).chat(stream=True).events()
+    deltas = [choice["delta"] for event in events[:-1] for choice in event["choices"]]
+    assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "They greet."
+    assert "".join(delta.get("content") or "" for delta in deltas) == "Hello <b>!"
+    assert deltas[0]["role"] == "assistant"
+
+
+@pytest.mark.parametrize(
+    ("fields", "header"),
+    [
+        ({"response_format": {"type": "json_object"}}, "<|channel|>final<|message|>"),
+        ({"tools": [WEATHER], "tool_choice": "required"}, "to=functions.weather <|constrain|>json<|message|>"),
+        ({"regex": "[0-9]+", "continue_final_message": True, "add_generation_prompt": False}, "<user>Hi"),
+    ],
+    ids=["final", "call", "continued"],
+)
+def test_what_a_constraint_is_about_stands_behind_its_header(fields: dict[str, Any], header: str) -> None:
+    """The answer is that message alone: nothing of it is read as a header."""
+    http = asked('{"a": 1}')
+    message = http.chat(**fields).json()["choices"][0]["message"]
+    assert http.engine.calls[0]["prompt"].endswith(header)
+    assert not http.engine.calls[0]["shows_special"]
+    said = message["tool_calls"][0]["function"]["arguments"] if "tools" in fields else message["content"]
+    assert said == '{"a": 1}'
+
+
+def test_responses_show_what_is_for_the_user() -> None:
+    http = asked(THOUGHT + FINAL)
+    answer = http.post("/v1/responses", {"input": "Hi"}).json()
+    assert answer["output"][0]["content"][0]["text"] == "Hello <b>!"
+    body = http.post("/v1/responses", {"input": "Hi", "stream": True}).body.decode()
+    events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: {")]
+    shown = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
+    assert "".join(shown) == "Hello <b>!"
