@@ -180,6 +180,17 @@ def test_what_a_constraint_is_about_stands_behind_its_header(fields: dict[str, A
     assert said == '{"a": 1}'
 
 
+def test_a_call_of_one_of_several_tools_stands_behind_its_header_too() -> None:
+    http = asked('{"name":"clock","arguments":{}}')
+    clock = {"type": "function", "function": {"name": "clock"}}
+    message = http.chat(tools=[WEATHER, clock], tool_choice="required").json()["choices"][0]["message"]
+    assert http.engine.calls[0]["prompt"].endswith("<|channel|>final<|message|>")
+    assert message["tool_calls"][0]["function"] == {"name": "clock", "arguments": "{}"}
+    tag = {"format": {"type": "any_text"}}
+    assert http.chat(structural_tag=tag).status == 200
+    assert not http.engine.calls[1]["prompt"].endswith("<|message|>"), "who describes the whole answer describes that"
+
+
 def test_responses_show_what_is_for_the_user() -> None:
     http = asked(THOUGHT + FINAL)
     answer = http.post("/v1/responses", {"input": "Hi"}).json()
