@@ -8,6 +8,7 @@ Leaving an async stream (cancellation, `aclose`, an exception) aborts its reques
 from __future__ import annotations
 
 import asyncio
+import atexit
 import math
 import queue
 import threading
@@ -98,7 +99,7 @@ class Stream:
 
 
 class AsyncEngine:
-    """An `Engine` and the thread that steps it.
+    """An `Engine` and the thread that steps it. It stops at the latest when the interpreter exits.
 
     Attributes:
         engine: for its read-only attributes (tokenizer, configs); do not step it.
@@ -115,6 +116,8 @@ class AsyncEngine:
         engine.attach(self)
         self._thread = threading.Thread(target=self._run, name="phloem-step", daemon=True)
         self._thread.start()
+        # A daemon thread that is inside compiled code when the interpreter goes away takes the process down (SIGABRT).
+        atexit.register(self.stop)
 
     @property
     def is_alive(self) -> bool:
@@ -215,11 +218,10 @@ class AsyncEngine:
 
     def stop(self) -> None:
         """Aborts everything, ends the thread and closes the engine. Waiting callers get `EngineStopped`."""
-        if self._stopping:
-            return
         self._stopping = True
         self._commands.put(lambda: None)
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     # -- for event loops ---------------------------------------------------------------------------------------
 
@@ -319,6 +321,7 @@ class AsyncEngine:
             self._fatal = error
         finally:
             self._stopping = True
+            atexit.unregister(self.stop)
             self.engine.detach()
             self.engine.close()
             self._execute_commands()

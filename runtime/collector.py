@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import RequestError
 from .constraint_spec import ConstraintSpec
 from .request import Completion, Delta, FinishReason, SamplingParams, TokenLogprob
 
@@ -41,9 +42,12 @@ class Collector:
         last = self._last[index]
         assert last is not None and last.finish_reason is not None, "the output has not ended"
         text = "".join(self._texts[index])
-        parsed = None
+        parsed: object = None
         if self._constraint is not None and last.finish_reason is FinishReason.STOP:
-            parsed = self._constraint.parse(text)
+            try:
+                parsed = self._constraint.parse(text)
+            except RequestError as error:  # for who reads it; neither this text nor other outputs are lost
+                parsed = error
         return Completion(
             request_id=last.request_id,
             index=index,
@@ -53,7 +57,7 @@ class Collector:
             usage=last.usage,
             logprobs=tuple(self._logprobs[index]),
             prompt_logprobs=last.prompt_logprobs,
-            parsed=parsed,
+            parsed_or_error=parsed,
         )
 
 

@@ -7,16 +7,13 @@ the result); `parse` turns the finished text into `Completion.parsed`. This modu
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
+from typing import Any, Literal, get_args
 
 from ..errors import InvalidGrammar, InvalidRegex, InvalidSchema, InvalidStructuralTag, RequestError
 from ..written_out import check_written_out
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from .python_type import is_python_type, schema_text, value_of
 
 Kind = Literal["regex", "choice", "json_schema", "json_object", "grammar", "structural_tag"]
 Syntax = Literal["auto", "ebnf", "lark"]
@@ -31,7 +28,7 @@ class ConstraintSpec:
 
     Attributes:
         source: pattern text, tuple of options, JSON text of a schema or a structural tag, or grammar text.
-        model: the pydantic class whose instance `parse` returns, if one was given.
+        python_type: the class or annotation of which `parse` returns a value, if one was given.
         whitespace: layout of JSON output.
         syntax: the notation of grammar text.
         key_order: of objects under a schema: named keys as the schema names them, then others; or any order.
@@ -40,24 +37,25 @@ class ConstraintSpec:
 
     kind: Kind
     source: str | tuple[str, ...]
-    model: type[BaseModel] | None = None
+    python_type: Any = None
     whitespace: Whitespace = "compact"
     syntax: Syntax = "auto"
     key_order: KeyOrder = "schema"
     extra_keys: ExtraKeys = "schema"
 
     def parse(self, text: str) -> object:
-        """The finished text as a value: a pydantic object, parsed JSON, or the text itself.
+        """The finished text as a value: an object of the class, parsed JSON, or the text itself.
 
         Raises:
-            RequestError: the text is not what the constraint describes (an output cut short by `abort`).
+            RequestError: the text is no such value: a stop string has cut it short, or the pydantic class asks for more
+                than its schema says (a validator of its own).
         """
         if self.kind not in ("json_schema", "json_object"):
             return text
         try:
-            return self.model.model_validate_json(text) if self.model else json.loads(text)
-        except ValueError as error:
-            raise RequestError(f"the output does not parse as the constraint's value: {error}") from error
+            return json.loads(text) if self.python_type is None else value_of(self.python_type, text)
+        except Exception as error:  # a class's own validators can fail in any way that Python can
+            raise RequestError(f"the output is not the value that the constraint describes: {error}") from error
 
 
 def regex(pattern: str) -> ConstraintSpec:
@@ -69,6 +67,8 @@ def regex(pattern: str) -> ConstraintSpec:
 
 def choice(options: Iterable[str]) -> ConstraintSpec:
     """The output is exactly one of `options`."""
+    if isinstance(options, str):
+        raise RequestError(f"choice: expected a list of texts, got the text {options!r}", param="choice")
     found = tuple(options)
     if not found or not all(isinstance(option, str) for option in found):
         raise RequestError("choice: give at least one option, each of them text", param="choice")
@@ -76,13 +76,14 @@ def choice(options: Iterable[str]) -> ConstraintSpec:
 
 
 def json_schema(
-    schema: Mapping[str, Any] | bool | str | type[BaseModel],
+    schema: Any,
     *,
     whitespace: Whitespace = "compact",
     key_order: KeyOrder = "schema",
     extra_keys: ExtraKeys = "schema",
 ) -> ConstraintSpec:
-    """The output is JSON that is valid under `schema`: a dict, JSON text, or a pydantic model class.
+    """The output is JSON that is valid under `schema`: a dict, true or false, JSON text, a pydantic class, or another
+    type that pydantic can describe (`list[Person]`, a dataclass …); then `parsed` is a value of that type.
 
     Args:
         whitespace: "compact", "spaced" or "flexible".
@@ -98,10 +99,8 @@ def json_schema(
     for option, (value, known) in options.items():
         if value not in known:
             raise RequestError(f"{option}: expected one of {', '.join(known)}, got {value!r}", param=option)
-    if _is_pydantic(schema):
-        described = schema.model_json_schema()
-        check_written_out(described, "schema", InvalidSchema, param="json_schema")
-        text = json.dumps(described, ensure_ascii=False)
+    if is_python_type(schema):
+        text = schema_text(schema)
         return ConstraintSpec("json_schema", text, schema, whitespace, key_order=key_order, extra_keys=extra_keys)
     if isinstance(schema, str):
         try:
@@ -112,7 +111,7 @@ def json_schema(
         check_written_out(schema, "schema", InvalidSchema, param="json_schema")
     if not isinstance(schema, (Mapping, bool)):
         raise InvalidSchema(
-            f"json_schema: expected an object, true or false, got {type(schema).__name__}",
+            f"json_schema: expected an object, true or false, JSON text or a type, got {type(schema).__name__}",
             param="json_schema",
         )
     try:
@@ -147,7 +146,7 @@ def structural_tag(
     """Free text until a trigger, then one of the tags that begin with it, then free text again.
 
     Args:
-        tags: objects with `begin`, `end` and either `schema` (a dict or a pydantic class; beside it perhaps
+        tags: objects with `begin`, `end` and either `schema` (a dict or a type; beside it perhaps
             `any_order`, true or false, and `extra_keys`, see `json_schema`) or `content` (a format); or
             a whole description as XGrammar, SGLang and vLLM take it (`{"structures": …, "triggers": …}` or
             `{"type": "structural_tag", "format": …}`), as a dict or JSON text. Then only `whitespace` may be given.
@@ -191,15 +190,9 @@ def _tag(tag: object) -> dict[str, Any]:
             "structural tag: a tag is an object with begin, end, and schema or content", param="structural_tag"
         )
     content, schema = tag.get("content"), tag.get("schema")
-    if _is_pydantic(schema):
-        schema = schema.model_json_schema()
+    if is_python_type(schema):
+        schema = json.loads(schema_text(schema))
     if content is None:
         options = {key: tag[key] for key in ("any_order", "extra_keys") if key in tag}
         content = {"type": "json_schema", "json_schema": schema, **options}
     return {"type": "tag", "begin": tag["begin"], "content": content, "end": tag["end"]}
-
-
-def _is_pydantic(schema: object) -> TypeGuard[type[BaseModel]]:
-    """Whether it is a pydantic class, of which there are none while nobody has imported pydantic."""
-    pydantic = sys.modules.get("pydantic")
-    return pydantic is not None and isinstance(schema, type) and issubclass(schema, pydantic.BaseModel)

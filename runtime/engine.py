@@ -1,19 +1,22 @@
 """The engine as a caller sees it: whole answers, streams, chats and scores over the stepping core.
 
-An engine steps itself inside these calls. While an `AsyncEngine` *drives* it, they go through that one instead and may
-be called from anywhere at any time.
+An engine steps itself inside these calls, which may come from several threads, or one in the middle of another: they
+step by turns, each step is for all requests, and everybody gets his own deltas (`mailboxes`). While an `AsyncEngine`
+*drives* it, they go through that one instead.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from numbers import Number
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeGuard, TypeVar, Unpack, cast, overload
 
-from ..errors import ConfigError
+from ..errors import ConfigError, EngineStopped, RequestError
 from ..radix import Pin
 from .cache.cache_report import CacheReport, what_if
 from .collector import Collector, scoring_params
@@ -22,6 +25,7 @@ from .constraint_spec import ConstraintSpec
 from .engine_core import EngineCore
 from .intake import Prompt
 from .loading import LoadedModel, load
+from .mailboxes import Box, Mailboxes
 from .request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .statistics import EngineStatistics
 
@@ -57,7 +61,7 @@ class Engine(EngineCore):
             ConfigError, ModelError: before anything large is allocated.
         """
         super().__init__(*_load(model, settings))
-        self._driver: Driver | None = None
+        self._begin()
 
     @classmethod
     def from_loaded(
@@ -76,8 +80,13 @@ class Engine(EngineCore):
         """
         engine = cls.__new__(cls)
         EngineCore.__init__(engine, config, loaded, clock, stopwatch)
-        engine._driver = None
+        engine._begin()
         return engine
+
+    def _begin(self) -> None:
+        self._driver: Driver | None = None
+        self._turn = threading.RLock()
+        self._mail = Mailboxes()
 
     def attach(self, driver: Driver) -> None:
         """From now on `driver` alone steps this engine."""
@@ -114,7 +123,8 @@ class Engine(EngineCore):
         constraint: ConstraintSpec | None = None,
         **options: Unpack[RequestOptions],
     ) -> Completion | list[Completion]:
-        """Runs one prompt (text or ids) to its `Completion`, or a list of prompts to a list of them.
+        """Runs one prompt (text, or ids in a list, array or tensor) to its `Completion`, or a list of prompts to a list
+        of them.
 
         With `sampling.n > 1` every prompt yields n completions and the result is always a list, in order. `options` are
         those of `add`. A request that fails raises its error; the others of the call are aborted.
@@ -131,21 +141,73 @@ class Engine(EngineCore):
             return self._driver.run(prepared, constraint)
         collectors = {requests[0].request_id: Collector(len(requests), constraint) for requests in prepared}
         pending = list(reversed(prepared))
-        unfinished = set(collectors)
+        under_way: set[str] = set()
+        box: Box = []
         try:
-            while unfinished:
-                room = self.config.max_waiting_requests - self._scheduler.num_waiting
-                while pending and len(pending[-1]) <= room:
-                    room -= len(pending[-1])
-                    self.enqueue(pending.pop())
-                for delta in self.step():
-                    collector = collectors.get(delta.request_id)
-                    if collector is not None and collector.push(delta):
-                        unfinished.discard(delta.request_id)
+            while pending or under_way:
+                self._enqueue_what_fits(pending, under_way, box)
+                for delta in self._take_turn(box, under_way, has_more=bool(pending)):
+                    if collectors[delta.request_id].push(delta):
+                        under_way.discard(delta.request_id)
+                        self._mail.close(delta.request_id)
             return [completion for collector in collectors.values() for completion in collector.completions()]
         finally:
-            for request_id in unfinished:
+            for request_id in under_way:
                 self.abort(request_id)
+
+    def _enqueue_what_fits(self, pending: list[list[Request]], under_way: set[str], box: Box) -> None:
+        """Takes requests off the end of `pending` while the queue has room."""
+        with self._turn:
+            room = self.config.max_waiting_requests - self._scheduler.num_waiting
+            while pending and len(pending[-1]) <= room:
+                room -= len(pending[-1])
+                request_id = self.enqueue(pending.pop())
+                under_way.add(request_id)
+                self._mail.open(request_id, box)
+
+    def _take_turn(self, box: Box, request_ids: Iterable[str], *, has_more: bool = False) -> Box:
+        """What is in the box; if it is empty, what a step puts there.
+
+        Raises:
+            EngineStopped: the engine was closed meanwhile.
+            RequestError: all of these requests were aborted meanwhile, and there are no more.
+        """
+        with self._turn:
+            if not box:
+                self._mail.sort(super().step())
+            found = box[:]
+            box.clear()
+            if not found and self._closed:
+                raise EngineStopped("the engine is closed")
+            if not found and not has_more and not any(request_id in self._requests for request_id in request_ids):
+                raise RequestError("the request was aborted")
+            others_wait = self._mail.is_anything_left
+        if others_wait:
+            time.sleep(0)  # locks are not fair: else who steps goes on stepping, and they never see what is theirs
+        return found
+
+    def step(self) -> list[Delta]:
+        """Runs one step; returns what it added to requests that were begun with `add`, and what steps of other callers
+        had added to them before."""
+        with self._turn:
+            self._mail.sort(super().step())
+            return self._mail.take_others()
+
+    def enqueue(self, requests: list[Request]) -> str:
+        """Puts prepared requests into the queue; returns their common id. `step` reports on them."""
+        with self._turn:
+            return super().enqueue(requests)
+
+    def fork(self, request_id: str, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0) -> list[str]:
+        """See `EngineCore.fork`."""
+        with self._turn:
+            return super().fork(request_id, n, sampling, index=index)
+
+    def abort(self, request_id: str) -> bool:
+        """Ends a request at once; its blocks are free on return. False if it is unknown or finished."""
+        with self._turn:
+            self._mail.close(request_id)
+            return super().abort(request_id)
 
     def stream(
         self,
@@ -158,13 +220,14 @@ class Engine(EngineCore):
         if self._driver is not None:
             yield from self._driver.submit(prompt, sampling, constraint, **options)
             return
-        request_id = self.add(prompt, sampling, constraint, **options)
-        num_open = sampling.n if sampling else 1
+        requests = self.prepare(prompt, sampling, constraint, **options)
+        num_open, box = len(requests), Box()
+        with self._turn:
+            request_id = self.enqueue(requests)
+            self._mail.open(request_id, box)
         try:
             while num_open:
-                for delta in self.step():
-                    if delta.request_id != request_id:
-                        continue
+                for delta in self._take_turn(box, (request_id,)):
                     if delta.error is not None:
                         raise delta.error
                     num_open -= delta.finish_reason is not None
@@ -216,7 +279,10 @@ class Engine(EngineCore):
         return self._on_step_thread(lambda: self.prefix_cache.tree.unpin(pin))
 
     def _on_step_thread(self, function: Callable[[], Result]) -> Result:
-        return self._driver.call(function).result() if self._driver else function()
+        if self._driver is not None:
+            return self._driver.call(function).result()
+        with self._turn:
+            return function()
 
     def cache_report(self, *, shows_tree: bool = True, asks_what_if: bool = True) -> CacheReport:
         """Who holds the pool, hit rate, evictions, the tree drawn, and what other pools would have brought; `print` it.
@@ -239,7 +305,8 @@ class Engine(EngineCore):
     def statistics(self) -> EngineStatistics:
         """State and counters now. Safe on any thread while a driver steps the engine."""
         if self._driver is None:
-            self.end_expired_pins()
+            with self._turn:
+                self.end_expired_pins()
         return super().statistics()
 
     def flush_cache(self) -> int:
@@ -250,7 +317,8 @@ class Engine(EngineCore):
         """Aborts what runs, stops the driver if there is one and drops the cache; `add` raises from now on."""
         if self._driver is not None:
             self._driver.stop()
-        super().close()
+        with self._turn:
+            super().close()
 
     def __enter__(self) -> Self:
         return self
@@ -262,7 +330,9 @@ class Engine(EngineCore):
 
 
 def _is_one_prompt(prompts: Prompt | Sequence[Prompt]) -> TypeGuard[Prompt]:
-    return isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
+    if isinstance(prompts, str) or not isinstance(prompts, Sequence):  # arrays and tensors are no sequences
+        return getattr(prompts, "ndim", 1) == 1
+    return len(prompts) > 0 and isinstance(prompts[0], Number)
 
 
 def _load(model: str, settings: dict[str, Any]) -> tuple[EngineConfig, LoadedModel]:

@@ -13,6 +13,7 @@ import secrets
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
+from numbers import Integral
 from typing import Any, Unpack
 
 import numpy as np
@@ -63,6 +64,7 @@ class Intake:
         **options: Unpack[RequestOptions],
     ) -> list[Request]:
         """`sampling.n` requests under one id; see `Engine.prepare`."""
+        _check_types(sampling, constraint)
         _check_options(options)
         token_ids = self.token_ids(prompt)
         max_tokens = self._budget(len(token_ids), sampling)
@@ -87,7 +89,11 @@ class Intake:
                 num_prompt_tokens=len(token_ids),
                 sampling=sampling,
                 seed=_sample_seed(seed, index),
-                output=OutputText(self._tokenizer.detokenizer(shows_special=shows_special), sampling.stop),
+                output=OutputText(
+                    self._tokenizer.detokenizer(shows_special=shows_special),
+                    sampling.stop,
+                    includes_stop=sampling.include_stop_str_in_output,
+                ),
                 cursor=compiled.cursor() if compiled is not None else None,
                 max_tokens=max_tokens,
                 **own,
@@ -132,7 +138,7 @@ class Intake:
             num_prompt_tokens=parent.num_prompt_tokens,
             sampling=sampling,
             seed=seed,
-            output=parent.output.fork(sampling.stop),
+            output=parent.output.fork(sampling.stop, includes_stop=sampling.include_stop_str_in_output),
             cursor=parent.cursor.fork() if parent.cursor is not None else None,
             max_tokens=max_tokens,
             namespace=parent.namespace,
@@ -176,7 +182,7 @@ class Intake:
         if isinstance(prompt, str):
             token_ids = array("i", self._tokenizer.encode_prompt(prompt))
         else:
-            token_ids = self._checked(prompt)
+            token_ids = self._checked(_as_sequence(prompt))
         if not token_ids:
             raise RequestError("prompt: it is empty; give at least one token", param="prompt")
         return token_ids
@@ -192,7 +198,7 @@ class Intake:
                 if not ids.size or (ids.min() >= 0 and ids.max() < size):
                     return token_ids
         for position, token_id in enumerate(prompt):
-            if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < size:
+            if isinstance(token_id, bool) or not isinstance(token_id, Integral) or not 0 <= token_id < size:
                 raise RequestError(
                     f"prompt: {token_id!r} at position {position} is not a token id in [0, {size})", param="prompt"
                 )
@@ -209,6 +215,28 @@ class Intake:
                 param="prompt",
             )
         return room if sampling.max_tokens is None else min(sampling.max_tokens, room)
+
+
+def _as_sequence(prompt: object) -> Sequence[int]:
+    """Ids as a sequence: those of a NumPy array or a tensor as Python's integers.
+
+    Raises:
+        RequestError: it holds no ids.
+    """
+    if not isinstance(prompt, Sequence) and hasattr(prompt, "tolist"):
+        prompt = prompt.tolist()
+    if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Sequence):
+        raise RequestError(f"prompt: expected text or token ids, got {type(prompt).__name__}", param="prompt")
+    return prompt
+
+
+def _check_types(sampling: object, constraint: object) -> None:
+    """What is taken for one of these by mistake fails with an error that names it."""
+    if not isinstance(sampling, SamplingParams):
+        raise RequestError(f"sampling: expected SamplingParams(…), got {type(sampling).__name__}", param="sampling")
+    if constraint is not None and not isinstance(constraint, ConstraintSpec):
+        kind = type(constraint).__name__
+        raise RequestError(f"constraint: expected regex(…), json_schema(…) or the like, got {kind}", param="constraint")
 
 
 def _check_options(options: RequestOptions) -> None:

@@ -37,12 +37,18 @@ def load(config: EngineConfig) -> LoadedModel:
     """Resolves the settings and loads the checkpoint. On the CPU it may set torch's number of threads.
 
     Raises:
-        ConfigError: an unknown device or dtype.
+        ConfigError: an unknown device or dtype, or a context that is longer than the model's.
         ModelError: the checkpoint cannot be loaded.
     """
     device = find_device(config.device)
     folder = resolve_model(config.model)
     model = ModelConfig.from_folder(folder)
+    longest = model.max_position_embeddings
+    if config.max_model_len is not None and config.max_model_len > longest:
+        raise ConfigError(
+            f"max_model_len: {config.max_model_len} is more than the {longest} tokens that the model was made for;"
+            " lower it, or leave it out"
+        )
     dtype = _dtype(config.dtype, model, device)
     kv_dtype = KV_DTYPES.get(config.kv_dtype, dtype)
     check_kv_dtype(model, kv_dtype)

@@ -25,16 +25,20 @@ class OutputText:
     back. Cost: O(characters × stop strings) per token over a window as long as the longest stop string.
     """
 
-    def __init__(self, detokenizer: IncrementalDetokenizer, stop: tuple[str, ...]) -> None:
+    def __init__(
+        self, detokenizer: IncrementalDetokenizer, stop: tuple[str, ...], *, includes_stop: bool = False
+    ) -> None:
         self._detokenizer = detokenizer
         self._stop = stop
+        self._includes_stop = includes_stop
         self._window = max(map(len, stop), default=0)
         self._num_taken = 0
         self.text = ""
         self.stopped = False
 
     def push(self, token_id: int, *, check_stop: bool = True) -> bool:
-        """Appends one token. Returns True when a stop string is complete; `text` then ends before it."""
+        """Appends one token. Returns True when a stop string is complete; `text` then ends before it, or behind it
+        with `includes_stop`."""
         return self._append(self._detokenizer.push(token_id), check_stop)
 
     def finish(self) -> None:
@@ -43,12 +47,12 @@ class OutputText:
             self._append(self._detokenizer.flush(), True)
         self._window = 0
 
-    def fork(self, stop: tuple[str, ...]) -> OutputText:
+    def fork(self, stop: tuple[str, ...], *, includes_stop: bool = False) -> OutputText:
         """An independent output with the same text, none of it handed out yet; from here on `stop` ends it.
 
         A stop string is looked for in what is pushed from now on, and may begin in what is there.
         """
-        twin = OutputText(self._detokenizer.fork(), stop)
+        twin = OutputText(self._detokenizer.fork(), stop, includes_stop=includes_stop)
         twin.text = self.text
         return twin
 
@@ -66,9 +70,10 @@ class OutputText:
         self.text += piece
         if not (self._stop and check_stop):
             return False
-        found = [at for at in (self.text.find(stop, max(start, self._num_taken)) for stop in self._stop) if at >= 0]
+        start = max(start, self._num_taken)
+        found = [(at, at + len(stop)) for stop in self._stop if (at := self.text.find(stop, start)) >= 0]
         if found:
-            self.text = self.text[: min(found)]
+            self.text = self.text[: min(found)[self._includes_stop]]
             self.stopped = True
         return bool(found)
 

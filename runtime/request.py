@@ -61,7 +61,7 @@ class SamplingParams:
         top_p: keep the smallest set of tokens whose probability reaches `top_p`.
         min_p: keep tokens at least `min_p` times as likely as the most likely one.
         seed: None draws one. A seed fixes the output whatever else is in the batch.
-        stop: strings that end the output (they are not part of it).
+        stop: strings that end the output (they are not part of it, unless `include_stop_str_in_output`).
         stop_token_ids: token ids that end the output.
         ignore_eos: go on past the model's end tokens.
         presence_penalty, frequency_penalty: subtracted from logits of tokens generated before (OpenAI's definition).
@@ -80,6 +80,7 @@ class SamplingParams:
     min_p: float = 0.0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    include_stop_str_in_output: bool = False
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     presence_penalty: float = 0.0
@@ -93,8 +94,8 @@ class SamplingParams:
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
-        object.__setattr__(self, "stop", tuple(self.stop))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "stop", tuple(self.stop or ()))
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
         _check_integer("max_tokens", self.max_tokens, 0, None, optional=True)
         _check_integer("min_tokens", self.min_tokens, 0, self.max_tokens)
         _check_number("temperature", self.temperature, 0.0, 100.0)
@@ -254,8 +255,7 @@ class Completion:
     Attributes:
         text: the generated text, without end token and stop string.
         token_ids: the generated ids, the end token included.
-        parsed: the value under a `json_schema`/`json_object` constraint (a pydantic object where a class was
-            given), or the text itself under `regex`/`choice`; None without a constraint.
+        parsed_or_error: what `parsed` returns, or the error that it raises.
     """
 
     request_id: str
@@ -266,7 +266,19 @@ class Completion:
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
-    parsed: object = None
+    parsed_or_error: object = None
+
+    @property
+    def parsed(self) -> object:
+        """The value under a `json_schema`/`json_object` constraint (a pydantic object where a class was given), or the
+        text itself under any other; None without a constraint, and if the output was cut for its length.
+
+        Raises:
+            RequestError: the text is no such value; see `ConstraintSpec.parse`. Text and tokens are there all the same.
+        """
+        if isinstance(self.parsed_or_error, RequestError):
+            raise self.parsed_or_error
+        return self.parsed_or_error
 
 
 @dataclass(frozen=True, slots=True)

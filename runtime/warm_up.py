@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
+from ..errors import RequestError
 from .constraint_spec import ConstraintSpec, choice, json_object, json_schema, regex
 from .engine import Engine
 from .request import SamplingParams
@@ -63,7 +65,9 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
             replace(filtered, presence_penalty=0.5, logit_bias={1: 1.0}),
             replace(filtered, presence_penalty=0.5, logprobs=0),
         ):
-            engine.generate([[1, 2, 3], list(range(1, 40))], params, spec)
+            # a context or a pool that is too small for them is too small for requests like them as well
+            with suppress(RequestError):
+                engine.generate([[1, 2, 3], list(range(1, 40))], params, spec)
     engine.flush_cache()
 
 

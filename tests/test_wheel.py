@@ -34,6 +34,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (
         *PACKAGES,
         "__init__.py",
+        "__main__.py",
         "errors.py",
         "code_cache.py",
         "written_out.py",
@@ -54,6 +55,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
     modules = [p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py")]
     assert {f"phloem/{module}" for module in modules} <= names
     assert {
+        "phloem/__main__.py",
         "phloem/py.typed",
         "phloem/errors.py",
         "phloem/code_cache.py",
@@ -75,3 +77,6 @@ def test_the_installed_wheel_answers(wheel: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("{'a': True}", "{'a': False}")
+    command = [sys.executable, "-m", "phloem", "generate", "Hello", "--regex", "ab", "--num-blocks", "64"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
+    assert (done.returncode, done.stdout) == (0, "ab\n"), done.stderr

@@ -51,9 +51,7 @@ def _root(
 
 def command_line() -> typer.Typer:
     """The commands, as a Typer application."""
-    app = typer.Typer(
-        name="phloem", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-    )
+    app = typer.Typer(name="phloem", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.callback()(_root)
     for command in (serve, chat, generate, extract, bench, plan, inspect, doctor):
         app.command()(command)
@@ -66,7 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command; returns the exit code. Errors are told on stderr, in one line."""
+    """Runs a command (without one, says which there are); returns the exit code. Errors are one line on stderr."""
+    if not arguments:
+        command_line()(args=["--help"], prog_name="phloem", standalone_mode=False)
+        return USAGE
     try:
         code = command_line()(args=list(arguments), prog_name="phloem", standalone_mode=False)
         sys.stdout.flush()

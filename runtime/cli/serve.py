@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...errors import ConfigError
 from .engine_options import Settings, load_engine, with_engine_options
 from .options import ModelArgument, busy, option, read_text, size
+
+if TYPE_CHECKING:
+    from ..server import ServerSettings
 
 SERVER = "Server"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -38,6 +42,11 @@ class ToolCallFormat(StrEnum):
     qwen3_coder = "qwen3_coder"
     glm45 = "glm45"
     glm47 = "glm47"
+
+
+class SamplingDefaults(StrEnum):
+    model = "model"
+    openai = "openai"
 
 
 class LogLevel(StrEnum):
@@ -123,6 +132,15 @@ def serve(
             panel=SERVER,
         ),
     ] = ToolCallFormat.auto,
+    sampling_defaults: Annotated[
+        SamplingDefaults,
+        option(
+            "--sampling-defaults",
+            help="Where a request says nothing: as the model's generation_config.json says, or OpenAI's 1.0.",
+            env="SAMPLING_DEFAULTS",
+            panel=SERVER,
+        ),
+    ] = SamplingDefaults.model,
     warm_up: Annotated[
         bool,
         option(
@@ -166,6 +184,8 @@ def serve(
                 warm(engine)
         settle()
         gather()
+        if sampling_defaults is SamplingDefaults.model:
+            server_settings = _sampled_as_the_model_says(server_settings, model)
         served = AsyncEngine(engine)
         try:
             num_blocks = engine.statistics().num_blocks
@@ -176,6 +196,17 @@ def serve(
             server_of(app, log_level=log_level.value, access_log=log_level == LogLevel.debug).run(sockets=[bound])
         finally:
             served.stop()
+
+
+def _sampled_as_the_model_says(settings: ServerSettings, model: str) -> ServerSettings:
+    from ..models import resolve_model
+    from ..models.generation_config import sampling_defaults
+
+    found = sampling_defaults(resolve_model(model))
+    if found:
+        shown = ", ".join(f"{name} {value:g}" for name, value in found.items())
+        typer.echo(f"sampled as the model says, where requests do not: {shown}", err=True)
+    return replace(settings, sampling_defaults=found)
 
 
 def _keys(file: str) -> tuple[str, ...]:

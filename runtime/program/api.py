@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
-
-from pydantic import BaseModel
+from typing import Any, get_args
 
 from ...errors import ProgramError
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
-from .choices import ChoicesMethod, token_length_normalized
+from .choices import ChoicesMethod, MethodName, token_length_normalized
 from .expression import Expression, Gen, Role, RoleBegin, RoleEnd, Select, concat
 
 # A number may be followed by one blank: models write it before they go on, and the stop strings take it away again.
@@ -49,7 +47,7 @@ def gen(
     choices: Sequence[str] | None = None,
     choices_method: ChoicesMethod | None = None,
     regex: str | None = None,
-    json_schema: Mapping[str, Any] | bool | str | type[BaseModel] | None = None,
+    json_schema: Any = None,
     constraint: ConstraintSpec | None = None,
     return_logprob: bool | None = None,
     top_logprobs_num: int | None = None,
@@ -65,7 +63,8 @@ def gen(
             `s.parsed(name)` is the value.
         choices: pick the likeliest of these texts; the same as `select`.
         regex: the whole output matches this pattern.
-        json_schema: the output is JSON valid under this schema; `s.parsed(name)` is the value.
+        json_schema: the output is JSON valid under this schema, or of this type (see `phloem.json_schema`);
+            `s.parsed(name)` is the value.
         constraint: any constraint made with `phloem.regex`, `choice`, `json_schema`, `grammar` …
         return_logprob, top_logprobs_num: SGLang's way to ask for `logprobs`.
 
@@ -148,7 +147,8 @@ def select(
             " use gen(constraint=phloem.choice([...])) to sample one"
         )
     if not isinstance(choices_method, ChoicesMethod):
-        raise ProgramError(f"select: choices_method: {choices_method!r} is not a method; see phloem.token_length_…")
+        known = ", ".join(f"phloem.{name}" for name in get_args(MethodName))
+        raise ProgramError(f"select: choices_method: {choices_method!r} is not one of {known}")
     return Select(_name("select", name), found, choices_method)
 
 

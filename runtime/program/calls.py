@@ -77,4 +77,8 @@ def choose(run: Run, prompt: Sequence[int], select: Select) -> Answer:
 
 
 def _variable(run: Run, completion: Completion, dtype: type | None) -> Variable:
-    return Variable(completion.text, parsed_value(completion, dtype), generation_info(run.tokenizer, completion))
+    info = generation_info(run.tokenizer, completion)
+    try:
+        return Variable(completion.text, parsed_value(completion, dtype), info)
+    except RequestError as error:  # for who asks for the value; the text is good for others
+        return Variable(completion.text, None, info, error)

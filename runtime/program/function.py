@@ -99,7 +99,13 @@ class Program:
         bound = self._bind(args, arguments)
         return self._start(new_state(), bound) if stream else self._run(new_state(), bound)
 
-    __call__ = run
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`run`; but with a state as the first argument, as in `tip(s, topic)` within another program, the function on
+        that state, as any helper function: what it says and finds out is that state's. Returns what it returned."""
+        if not (args and isinstance(args[0], ProgramState)):
+            return self.run(*args, **kwargs)
+        bound = self._bind(args[1:], kwargs)
+        return self.function(args[0], *bound.args, **bound.kwargs)
 
     @overload
     def run_batch(
@@ -194,8 +200,8 @@ class Program:
             state.ret_value = self.function(state, *arguments.args, **arguments.kwargs)
             run.wait()
             state.sync()
-        except BaseException:
-            run.cancel()
+        except BaseException as error:
+            run.cancel(error)
             raise
         failure = run.first_unseen()
         if failure is not None:

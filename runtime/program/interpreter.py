@@ -21,12 +21,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ...errors import PhloemError, ProgramError, RequestError
+from ..request import SamplingParams
 from .calls import choose, follow
 from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text, variable_of
 from .increments import Reader
 from .place import Place, label, located
 from .run import DeltaStream, Run
-from .task import Task, UnderWay, task_of
+from .task import Task, UnderWay, sampling_of_fork, task_of
 from .transcript import Mark, Transcript
 from .variable import Shown, Variable
 
@@ -36,13 +37,16 @@ class Interpreter:
 
     Attributes:
         run: what it shares with the other states of the run.
+        sampling: what `gen` uses for arguments it was not given: the run's, but that each fork has its own seed.
         variables: by name; final for a name when no task that sets it is left (see `read`).
     """
 
-    def __init__(self, run: Run, transcript: Transcript) -> None:
+    def __init__(self, run: Run, transcript: Transcript, sampling: SamplingParams | None = None) -> None:
         self.run = run
+        self.sampling = run.sampling if sampling is None else sampling
         self.variables: dict[str, Variable] = {}
         self._transcript = transcript
+        self._num_forks = 0
         self._scopes: dict[str, int] = {}
         self._changed = threading.Condition(threading.RLock())
         self._queue: deque[Task] = deque()
@@ -62,7 +66,7 @@ class Interpreter:
         Raises:
             ProgramError: the state has failed, or one of the expressions that run at once fails.
         """
-        tasks = [task_of(atom, place, self.run) for atom in atoms]
+        tasks = [task_of(atom, place, self.run.name, self.sampling) for atom in atoms]
         with self._changed:
             self._raise_if_failed()
             self._queue.extend(tasks)
@@ -154,10 +158,7 @@ class Interpreter:
         """Waits as `sync`; an independent interpreter of the same run that goes on from here."""
         with self._changed:
             self._await(self._is_idle)
-            twin = Interpreter(self.run, self._transcript.copy())
-            twin.variables = dict(self.variables)
-            twin._shown = dict(self._shown)
-            return twin
+            return self._twin(self._transcript.copy())
 
     def fork_inside(self, name: str, size: int) -> tuple[Mark, list[Interpreter]] | None:
         """Independent interpreters that go on within the generation of `name`, and where that began.
@@ -181,10 +182,15 @@ class Interpreter:
                 return None
             return under_way.mark, [self._twin_inside(name, under_way, stream) for stream in streams]
 
-    def _twin_inside(self, name: str, under_way: UnderWay, stream: DeltaStream) -> Interpreter:
-        twin = Interpreter(self.run, self._transcript.copy(under_way.mark.num_chunks))
+    def _twin(self, transcript: Transcript) -> Interpreter:
+        twin = Interpreter(self.run, transcript, sampling_of_fork(self.sampling, self._num_forks))
+        self._num_forks += 1
         twin.variables = dict(self.variables)
         twin._shown = dict(self._shown)
+        return twin
+
+    def _twin_inside(self, name: str, under_way: UnderWay, stream: DeltaStream) -> Interpreter:
+        twin = self._twin(self._transcript.copy(under_way.mark.num_chunks))
         sampling = under_way.task.sampling
         assert sampling is not None
         twin._queue.append(replace(under_way.task, sampling=replace(sampling, n=1), stream=stream))

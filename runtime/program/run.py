@@ -62,7 +62,7 @@ class Run:
 
     Attributes:
         name: the program's name, for errors.
-        sampling: what `gen` uses for arguments it was not given.
+        sampling: what `gen` uses in the root state for arguments it was not given.
         namespace: which cached prefixes the run may share.
         streams: whether generated text is shown as it comes, or when it is complete.
     """
@@ -88,7 +88,7 @@ class Run:
         self._num_working = 0
         self._streams: set[DeltaStream] = set()
         self._unseen: list[ProgramError] = []
-        self._cancelled = False
+        self._cancelled = ""
 
     # -- workers -----------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Run:
         stream = self._backend.submit(prompt, sampling, constraint, namespace=self.namespace)
         with self._changed:
             self._streams.add(stream)
-            cancelled = self._cancelled
+            cancelled = bool(self._cancelled)
         if cancelled:
             stream.abort()
         return stream
@@ -149,7 +149,7 @@ class Run:
         children = stream.fork(n)
         with self._changed:
             self._streams.update(children)
-            cancelled = self._cancelled
+            cancelled = bool(self._cancelled)
         if cancelled:
             for child in children:
                 child.abort()
@@ -165,10 +165,11 @@ class Run:
         self.check()
         return self._backend.score(prompt, continuations, namespace=self.namespace)
 
-    def cancel(self) -> None:
-        """Aborts the requests under way; expressions that have not begun fail."""
+    def cancel(self, cause: BaseException | None = None) -> None:
+        """Aborts the requests under way; expressions that have not begun fail. `cause` is what stopped the program."""
+        reason = f", because it raised {type(cause).__name__}: {cause}" if cause is not None else ""
         with self._changed:
-            self._cancelled = True
+            self._cancelled = self._cancelled or f"the run was cancelled{reason}"
             streams = list(self._streams)
         for stream in streams:
             stream.abort()
@@ -176,4 +177,4 @@ class Run:
     def check(self) -> None:
         """Raises ProgramError after `cancel`."""
         if self._cancelled:
-            raise ProgramError("the run was cancelled")
+            raise ProgramError(self._cancelled)

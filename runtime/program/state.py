@@ -92,8 +92,16 @@ class ProgramState:
 
     def parsed(self, name: str) -> Any:
         """The variable as a value: a pydantic object or parsed JSON under `json_schema`, a number under `dtype=int`
-        … None if the output was cut short. Waits as `s[name]`."""
-        return self._interpreter.read(name).parsed
+        … None if the output was cut short. Waits as `s[name]`.
+
+        Raises:
+            RequestError: the text is no such value (a stop string has cut it, or the pydantic class asks for more than
+                its schema says); `s[name]` is the text.
+        """
+        variable = self._interpreter.read(name)
+        if variable.fault is not None:
+            raise variable.fault
+        return variable.parsed
 
     def get_meta_info(self, name: str) -> Any:
         """Token counts, end reason and log-probabilities of the `gen` or `select`; a list when n > 1.

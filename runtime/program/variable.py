@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from ...errors import RequestError
+
 
 @dataclass(slots=True)
 class Shown:
@@ -22,11 +24,13 @@ class Variable:
     Attributes:
         parsed: the value as a number, object … where a dtype or constraint says what it is; else as `value`.
         meta_info: None if no generation made it.
+        fault: why there is no parsed value, of the first output that has none although it ended by itself.
     """
 
     value: Any
     parsed: Any
     meta_info: Any = None
+    fault: RequestError | None = None
 
     @classmethod
     def plain(cls, value: object) -> Self:
@@ -40,6 +44,7 @@ class Variable:
             [variable.value for variable in variables],
             [variable.parsed for variable in variables],
             [variable.meta_info for variable in variables],
+            next((variable.fault for variable in variables if variable.fault is not None), None),
         )
 
     def shown(self) -> Shown:

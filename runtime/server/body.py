@@ -23,7 +23,7 @@ MAX_DISCARDED_BODIES = 32  # how many times the limit is read and dropped, so th
 
 
 async def read_request(request: Request, model: type[M], settings: ServerSettings) -> M:
-    """The body as a `model`.
+    """The body as a `model`, with the server's defaults for sampling where it says nothing.
 
     Raises:
         ApiError: 400, 408, 413 or 415 with the cause.
@@ -36,8 +36,12 @@ async def read_request(request: Request, model: type[M], settings: ServerSetting
         text = f"The request body did not arrive within {settings.body_timeout:g} seconds."
         raise ApiError(408, text, code="request_timeout", headers={"Connection": "close"}) from error
     if len(data) > LARGE_BODY:
-        return await asyncio.to_thread(parse, data, model, settings.max_json_depth)
-    return parse(data, model, settings.max_json_depth)
+        body = await asyncio.to_thread(parse, data, model, settings.max_json_depth)
+    else:
+        body = parse(data, model, settings.max_json_depth)
+    for name in settings.sampling_defaults.keys() & type(body).model_fields.keys() - body.model_fields_set:
+        setattr(body, name, settings.sampling_defaults[name])
+    return body
 
 
 def parse(data: bytes, model: type[M], max_depth: int) -> M:

@@ -81,8 +81,7 @@ def _call(tool: Tool, special_texts: Collection[str]) -> Form:
         json_mark.insert(0, _token("<|constrain|>"))
     behind = _sequence(_token("<|channel|>"), _text(f"commentary {name} "), *json_mark)
     before = _sequence(_text(f" {name}"), _token("<|channel|>"), _text("commentary json"))
-    schema = parameters_of(tool)
-    arguments = {"type": "json_schema", "json_schema": schema if "type" in schema else {**schema, "type": "object"}}
+    arguments = {"type": "json_schema", "json_schema": parameters_of(tool)}
     return _sequence(_either([behind, before]), _token("<|message|>"), arguments)
 
 

@@ -11,10 +11,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...errors import RequestError
 from .body import read_request
-from .errors import api_error, dump_json, invalid, model_not_found, unavailable
-from .prepare import chat_prompt
+from .errors import dump_json, invalid, model_not_found, unavailable
+from .prepare import chat_prompt, prompt_tokens
 from .protocol import DetokenizeRequest, TokenizeRequest
 from .service import Service
 
@@ -120,9 +119,4 @@ def _tokenize(service: Service, body: TokenizeRequest) -> list[int]:
         return list(chat_prompt(service.engine, body).token_ids)
     if not body.prompt:
         return []
-    try:
-        if body.add_special_tokens:
-            return list(service.engine.intake.token_ids(body.prompt))
-        return service.engine.tokenizer.encode(body.prompt)
-    except RequestError as error:
-        raise api_error(error, param="prompt") from error
+    return list(prompt_tokens(service.engine, body, body.prompt))

@@ -121,10 +121,7 @@ def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: st
     _check_constraint(engine, wanted)
     calls = []
     for prompt in body.prompt:
-        try:
-            prompt_ids = engine.intake.token_ids(prompt)
-        except RequestError as error:
-            raise api_error(error, param="prompt") from error
+        prompt_ids = prompt_tokens(engine, body, prompt)
         _check_length(engine, len(prompt_ids), body.max_tokens, "prompt")
         echoed = body.echo and body.logprobs is not None and len(prompt_ids) > 1
         sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=1 if echoed else None)
@@ -132,15 +129,35 @@ def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: st
     return calls
 
 
+def prompt_tokens(
+    engine: EngineFace, body: CompletionRequest | TokenizeRequest, prompt: str | Sequence[int]
+) -> Sequence[int]:
+    """The ids of a raw prompt. Special-token text is text, unless the request says that it is meant (`parse_special`).
+
+    Raises:
+        ApiError: ids out of the vocabulary, or text that is not Unicode.
+    """
+    tokenizer = engine.tokenizer
+    try:
+        if isinstance(prompt, str) and body.parse_special:
+            prompt = tokenizer.encode_formatted(prompt, adds_start=body.add_special_tokens)
+        elif isinstance(prompt, str) and not body.add_special_tokens:
+            prompt = tokenizer.encode(prompt)
+        ids: Sequence[int] = engine.intake.token_ids(prompt)
+    except RequestError as error:
+        raise api_error(error, param="prompt") from error
+    return ids
+
+
 def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "") -> Conversation:
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
     messages = [_template_message(message) for message in body.messages or []]
     tools = None
+    options = body.chat_template_kwargs
+    if isinstance(body, ChatRequest) and body.reasoning_effort is not None:
+        options = {"reasoning_effort": body.reasoning_effort, **options}
     if isinstance(body, ChatRequest) and body.tools and body.tool_choice != "none":
         tools = [tool.model_dump(exclude_unset=True) for tool in body.tools]
-    wanted = body.chat_template_kwargs
-    if isinstance(body, ChatRequest) and body.reasoning_effort is not None:
-        wanted = {"reasoning_effort": body.reasoning_effort, **wanted}
     try:
         return engine.encode_chat(
             messages,
@@ -148,7 +165,7 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
             add_generation_prompt=body.add_generation_prompt,
             continue_final=body.continue_final_message,
             tools=tools,
-            options=_template_options(engine, wanted),
+            options=_template_options(engine, options),
         )
     except RequestError as error:
         raise api_error(error, param="messages") from error
@@ -240,6 +257,7 @@ def _sampling(
             min_p=body.min_p,
             seed=body.seed,
             stop=tuple(body.stop),
+            include_stop_str_in_output=body.include_stop_str_in_output or body.no_stop_trim,
             stop_token_ids=tuple(body.stop_token_ids),
             ignore_eos=body.ignore_eos,
             presence_penalty=body.presence_penalty,

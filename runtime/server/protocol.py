@@ -1,8 +1,9 @@
 """The request bodies of `/v1/chat/completions` and `/v1/completions`, checked field by field.
 
 OpenAI's names, SGLang's `regex` and `ebnf`, vLLM's `structured_outputs` and its older `guided_*`. `null` means "not
-given" everywhere; unknown fields are ignored; types are strict (`"5"` is not a number). Whatever concerns the engine
-(vocabulary, context length, whether a schema can be enforced) is checked later; this module knows no engine.
+given" everywhere; unknown fields are ignored, but for those that would change the answer (`unsupported`); types are
+strict (`"5"` is not a number). Whatever concerns the engine (vocabulary, context length, whether a schema can be
+enforced) is checked later; this module knows no engine.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from ..request import MAX_LOGPROBS, MAX_STOP_STRINGS
+from .unsupported import refuse_unsupported
 
 MAX_N = 16
 MAX_STOP_CHARS = 1024
@@ -246,6 +248,8 @@ class Generation(Body):
     repetition_penalty: float = Field(1.0, gt=0, le=10, allow_inf_nan=False)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: StopStrings = []
+    include_stop_str_in_output: bool = False
+    no_stop_trim: bool = False
     stop_token_ids: list[int] = Field([], max_length=64)
     min_tokens: int = Field(0, ge=0)
     ignore_eos: bool = False
@@ -268,6 +272,13 @@ class Generation(Body):
     pin_ttl: float = Field(0.0, ge=0, allow_inf_nan=False)
     deadline_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     priority: int = Field(0, ge=-(2**31), lt=2**31)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unsupported(cls, data: object) -> object:
+        if isinstance(data, dict):
+            refuse_unsupported(data)
+        return data
 
     @model_validator(mode="after")
     def _stream_options_need_stream(self) -> Generation:
@@ -321,6 +332,8 @@ class CompletionRequest(Generation):
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     echo: bool = False
     suffix: str | None = None
+    add_special_tokens: bool = True
+    parse_special: bool = False
 
     @model_validator(mode="after")
     def _fields_agree(self) -> CompletionRequest:
@@ -341,6 +354,7 @@ class TokenizeRequest(Body):
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] = {}
     add_special_tokens: bool = True
+    parse_special: bool = False
 
     @model_validator(mode="after")
     def _one_of_both(self) -> TokenizeRequest:

@@ -142,7 +142,11 @@ class CompletionLogprobs:
         return {"tokens": tokens, "token_logprobs": scores, "top_logprobs": tops, "text_offset": offsets}
 
     def _top(self, entry: TokenLogprob) -> dict[str, float]:
-        return {self._tokenizer.token_text(token): max(logprob, LOWEST_LOGPROB) for token, logprob in entry.top}
+        """The likeliest tokens and, as OpenAI has it, the token itself if it is none of them."""
+        shown: dict[str, float] = {}
+        for token, logprob in (*entry.top, (entry.token_id, entry.logprob)):
+            shown.setdefault(self._tokenizer.token_text(token), max(logprob, LOWEST_LOGPROB))
+        return shown
 
 
 def chat_choice(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from ...errors import ConfigError
@@ -38,6 +39,8 @@ class ServerSettings:
         tool_call_format: how the model writes tool calls (see `tool_format`); "auto": as its chat template shows them,
             "none": calls are not looked for in free text.
         metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
+        sampling_defaults: what a request is sampled with where it says nothing, by the names of its fields; what is
+            not in it is OpenAI's default.
     """
 
     model_name: str = "nano"
@@ -57,6 +60,7 @@ class ServerSettings:
     metric_names: MetricNames = "phloem"
     admin: bool = False
     tool_call_format: ToolCallFormat = "auto"
+    sampling_defaults: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if any(not key or not key.isascii() or not key.isprintable() or " " in key for key in self.api_keys):

@@ -3,9 +3,6 @@
 With a model whose template shows how calls are written (`tool_format`), calls are tags in the text: "auto" leaves the
 text free until a call begins, "required" and a named tool begin with a call, and inside a call the arguments obey the
 tool's parameters. With other models a required call is the whole output, as JSON, and "auto" leaves the output free.
-
-A parameters schema may refer to its own root (`#/$defs/…`), so where several stand in one schema each is put under
-`#/$defs/<tool>` and its references are moved there with it.
 """
 
 from __future__ import annotations
@@ -21,13 +18,13 @@ from ...fsm.compile_time import MAX_SECONDS, CompileTime
 from ...fsm.json_schema import XmlMarks, raw_keys
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
+from .errors import invalid
 from .protocol import ChatRequest, NamedTool, Tool
 from .tool_calls import ArgumentsReader, ObjectReader, Reader, TagReader
 from .tool_format import ToolFormat
 from .xml_arguments import XmlArguments
 
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
-VALUES = frozenset({"const", "enum", "default", "examples"})  # keywords whose contents are data, not schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +61,12 @@ def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | N
         name = chosen[0].function.name
         spec = constraint_spec.json_schema(parameters_of(chosen[0]))
         return ToolPlan(spec, lambda: ArgumentsReader(name), True, named)
-    return ToolPlan(constraint_spec.json_schema(_joint_schema(chosen)), ObjectReader, True, named)
+    return ToolPlan(constraint_spec.structural_tag(_one_object(chosen)), ObjectReader, True, named)
 
 
 def _tagged(tools: list[Tool], tool_format: ToolFormat, *, is_forced: bool, once: bool, is_named: bool) -> ToolPlan:
     names = {tool_format.begin(tool.function.name): tool.function.name for tool in tools}
-    schemas = [_object_schema(parameters_of(tool)) for tool in tools]
+    schemas = [parameters_of(tool) for tool in tools]
     contents = [tool_format.content(schema) for schema in schemas]
     flags = {"at_least_one": is_forced, "stop_after_first": once}
     form: dict[str, Any]
@@ -123,42 +120,29 @@ def _raw_keys(schema: str, marks: XmlMarks) -> frozenset[str]:
         return frozenset()
 
 
-def _object_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Arguments are an object, whether the schema says so or not."""
-    return schema if "type" in schema else {**schema, "type": "object"}
-
-
 def parameters_of(tool: Tool) -> dict[str, Any]:
-    """The schema of a tool's arguments."""
-    return tool.function.parameters or NO_PARAMETERS
+    """What the arguments obey. They are an object, whether the schema says so or not.
+
+    Raises:
+        ApiError: the schema says that they are something else.
+    """
+    schema = tool.function.parameters or NO_PARAMETERS
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        text = f"Invalid parameters of the tool '{tool.function.name}': arguments are an object, so \"type\" must be"
+        raise invalid(f'{text} "object", not {json.dumps(kind)[:100]}.', "tools", "invalid_json_schema")
+    return {**schema, "type": "object"}
 
 
-def _joint_schema(tools: list[Tool]) -> dict[str, Any]:
-    definitions = {tool.function.name: _moved(parameters_of(tool), f"#/$defs/{tool.function.name}") for tool in tools}
+def _one_object(tools: list[Tool]) -> dict[str, Any]:
+    """A call as one JSON object: that of one of the tools. Each schema stays a document of its own, so that references
+    in it lead where they did."""
     calls = [
-        {
-            "type": "object",
-            "properties": {"name": {"const": name}, "arguments": {"$ref": f"#/$defs/{name}"}},
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for name in definitions
+        [
+            {"type": "const_string", "value": f'{{"name":{json.dumps(tool.function.name)},"arguments":'},
+            {"type": "json_schema", "json_schema": parameters_of(tool)},
+            {"type": "const_string", "value": "}"},
+        ]
+        for tool in tools
     ]
-    return {"anyOf": calls, "$defs": definitions}
-
-
-def _moved(schema: dict[str, Any], root: str) -> dict[str, Any]:
-    """A copy whose references into itself start at `root`. Iterative: schemas come from outside."""
-    copy: dict[str, Any] = {}
-    pending: list[tuple[Any, Any]] = [(schema, copy)]
-    while pending:
-        source, target = pending.pop()
-        for key, value in source.items() if isinstance(source, dict) else enumerate(source):
-            moved: Any = value
-            if key == "$ref" and isinstance(value, str) and value.startswith("#"):
-                moved = root + value[1:]
-            elif isinstance(value, (dict, list)) and key not in VALUES:
-                moved = {} if isinstance(value, dict) else [None] * len(value)
-                pending.append((value, moved))
-            target[key] = moved
-    return copy
+    return {"format": {"type": "or", "elements": [{"type": "sequence", "elements": call} for call in calls]}}

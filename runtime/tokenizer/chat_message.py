@@ -84,6 +84,21 @@ def checked_message(message: object, place: str) -> dict[str, Any]:
     return checked
 
 
+def with_calls_as_text(message: dict[str, Any]) -> dict[str, Any]:
+    """A checked message for a template that knows no tool calls and would drop them, or fail for want of a content.
+
+    They stand in the content as the JSON objects that a model without a format of its own writes, one to a line.
+    """
+    lines = [message["content"]] if message["content"] else []
+    for call in message["tool_calls"]:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping):
+            raise RequestError("messages: a tool call is an object with a function", param="messages")
+        shown = {"name": function.get("name"), "arguments": function.get("arguments")}
+        lines.append(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
+    return {**message, "content": "\n".join(lines)}
+
+
 def _part(part: object, place: str) -> str:
     if isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str):
         return str(part["text"])

@@ -15,7 +15,17 @@ from jinja2 import meta
 
 from ...errors import ModelError, RequestError
 from ..models.json_file import Fields, read_json_object
-from .chat_message import USUAL_CUT, Shield, all_texts, checked_message, has_markers, mapped, text_of, unused_markers
+from .chat_message import (
+    USUAL_CUT,
+    Shield,
+    all_texts,
+    checked_message,
+    has_markers,
+    mapped,
+    text_of,
+    unused_markers,
+    with_calls_as_text,
+)
 from .resumable_template import resumable
 from .template_environment import RefusedByTemplate, render_bounded, template_environment
 
@@ -61,6 +71,7 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             line = getattr(error, "lineno", "?")
             raise ModelError(f"{place}: the chat template does not parse: {error} (line {line})") from None
+        self._shows_calls = "tool_calls" in source
         self.source = source
         self.place = place
         self.is_default = is_default
@@ -115,7 +126,7 @@ class ChatTemplate:
             RequestError: messages of another form, an option that the template does not read, or the template
                 refuses the conversation (its own words are in the message).
         """
-        checked = [checked_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+        checked = [self._checked(message, f"messages[{index}]") for index, message in enumerate(messages)]
         if not checked:
             raise RequestError("messages: it is empty; give at least one message", param="messages")
         texts = all_texts([checked, tools, options])
@@ -134,13 +145,18 @@ class ChatTemplate:
         if continue_final:
             text, found, _ = text.rpartition(end)
             if not found:
-                raise RequestError(f"{self.place}: the template does not show the last message", param="messages")
+                text = "messages: the model's chat template does not show the last one, so it cannot go on"
+                raise RequestError(text, param="messages")
         return text.split(cut)
 
     def shown(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
         """A message as the template sees it; None if it holds noncharacters. Raises RequestError as `render` does."""
-        checked = checked_message(message, "messages")
+        checked = self._checked(message, "messages")
         return None if has_markers(checked) else self._shield.message(checked, USUAL_CUT)
+
+    def _checked(self, message: object, place: str) -> dict[str, Any]:
+        checked = checked_message(message, place)
+        return checked if self._shows_calls or not checked.get("tool_calls") else with_calls_as_text(checked)
 
     def context(
         self,
@@ -180,7 +196,8 @@ class ChatTemplate:
             raise RequestError(f"messages: refused by the model's chat template: {error}", param="messages") from None
         except Exception as error:  # a template can fail in any way that Python can
             reason = f"{type(error).__name__}: {error}"[:300]
-            raise RequestError(f"{self.place}: cannot render these messages ({reason})", param="messages") from None
+            text = f"messages: the model's chat template cannot render them ({reason})"
+            raise RequestError(text, param="messages") from None
 
 
 def _token_text(value: Any) -> str:

@@ -113,6 +113,16 @@ class Tokenizer:
         _check_utf8(text)
         return [*self._start_ids, *self._backend.encode_at_start(text)]
 
+    def encode_formatted(self, text: str, *, adds_start: bool = True) -> list[int]:
+        """Token ids of a prompt that somebody has formatted by hand: special-token text becomes ids.
+
+        `adds_start`: with bos in front where the model wants it and the text does not begin with it. For text that is
+        trusted as a whole; what users typed does not belong in it.
+        """
+        ids = self.encode(text, special=True)
+        start = list(self._start_ids) if adds_start else []
+        return ids if ids[: len(start)] == start else [*start, *ids]
+
     def encode_pieces(self, pieces: Iterable[str], *, at_start: bool = True) -> list[int]:
         """A rendered template cut into pieces: special tokens count within a piece, never across a cut.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,16 @@ from phloem.runtime.request import SamplingParams
 
 from .fakes import fake_engine, greedy_truth
 
+LEFT_RUNNING = """
+import atexit
+import phloem as ph
+
+engine = ph.Engine()
+atexit.register(lambda: print("alive" if driver.is_alive else "stopped"))  # the last of all
+driver = ph.AsyncEngine(engine)
+stream = driver.submit("Hi", ph.SamplingParams(max_tokens=3000, ignore_eos=True))
+next(iter(stream))
+"""
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
 ENDLESS = SamplingParams(max_tokens=200, temperature=1.0, ignore_eos=True)
 
@@ -229,3 +241,11 @@ def test_streams_of_forks_begin_with_all_that_was_said_and_end_on_their_own(serv
         stream.fork()
     wait_until_idle(served)
     assert served.statistics().num_held_blocks == 0
+
+
+def test_who_exits_with_requests_under_way_leaves_no_thread_behind() -> None:
+    """A daemon thread inside compiled code would end the process with SIGABRT, now and then."""
+    found = subprocess.run(
+        [sys.executable, "-c", LEFT_RUNNING], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert (found.returncode, found.stdout) == (0, "stopped\n"), found.stderr

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, RequestError
 from phloem.radix import PinBudgetExceeded
 from phloem.runtime.engine import Engine
 from phloem.runtime.request import FinishReason, SamplingParams
+from phloem.runtime.warm_up import warm_up
 
 from .fakes import EOS, expect_short_answers, fake_engine, greedy_truth
 
@@ -336,3 +342,90 @@ def test_a_closed_engine_says_so() -> None:
 def test_unknown_settings_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="blok_size"):
         Engine("nano", blok_size=4)
+
+
+@pytest.mark.parametrize("settings", [{"max_model_len": 20}, {"num_blocks": 2, "block_size": 16}], ids=str)
+def test_an_engine_too_small_for_the_warm_up_starts_all_the_same(settings: dict[str, int]) -> None:
+    engine = fake_engine(**settings)
+    warm_up(engine)
+    assert len(engine.generate([1, 2, 3], GREEDY).token_ids) == 12
+    assert engine.statistics().num_held_blocks == 0
+
+
+def test_threads_that_share_an_engine_get_their_own_answers() -> None:
+    """Each steps for all; none waits for deltas that another has taken."""
+    engine = fake_engine(num_blocks=256)
+    answers: dict[int, list[list[int]]] = {}
+    streamed: dict[int, list[int]] = {}
+
+    def generate(first: int) -> None:
+        batch = [[first, 1], [first, 2, 3]]
+        answers[first] = [list(completion.token_ids) for completion in engine.generate(batch, GREEDY)]
+
+    def stream(first: int) -> None:
+        streamed[first] = [token_id for delta in engine.stream([first], GREEDY) for token_id in delta.token_ids]
+
+    threads = [
+        threading.Thread(target=target, args=(i,), daemon=True) for i in range(8) for target in (generate, stream)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert answers == {i: [greedy_truth([i, 1], 12), greedy_truth([i, 2, 3], 12)] for i in range(8)}
+    assert streamed == {i: greedy_truth([i], 12) for i in range(8)}
+    engine.audit()
+    assert engine.statistics().num_held_blocks == 0 and not engine.has_work
+
+
+def test_a_stream_loses_nothing_while_something_else_is_generated() -> None:
+    """Nor do requests that `step` is to report on."""
+    engine = fake_engine(num_blocks=256)
+    added = engine.add([9], GREEDY)
+    stream = engine.stream([1], GREEDY)
+    found = list(next(stream).token_ids)
+    assert list(engine.generate([2], GREEDY).token_ids) == greedy_truth([2], 12)
+    for delta in stream:
+        engine.generate([5], SamplingParams(max_tokens=1))
+        found += delta.token_ids
+    assert found == greedy_truth([1], 12)
+    reported = engine.step()
+    while engine.has_work:
+        reported += engine.step()
+    assert {delta.request_id for delta in reported} == {added}
+    assert [token_id for delta in reported for token_id in delta.token_ids] == greedy_truth([9], 12)
+
+
+@pytest.mark.parametrize("end", [lambda engine, _: engine.close(), lambda engine, name: engine.abort(name)])
+def test_what_is_ended_elsewhere_ends_here(end: Callable[[Engine, str], Any]) -> None:
+    engine = fake_engine(num_blocks=256)
+    stream = engine.stream([1], GREEDY, request_id="mine")
+    next(stream)
+    end(engine, "mine")
+    with pytest.raises((EngineStopped, RequestError)):
+        list(stream)
+
+
+@pytest.mark.parametrize("make", [np.array, torch.tensor, tuple, lambda ids: [np.int64(i) for i in ids]])
+def test_ids_may_come_in_any_sequence(make: Callable[[list[int]], Any]) -> None:
+    engine = fake_engine(num_blocks=256)
+    assert list(engine.generate(make([1, 2, 3]), GREEDY).token_ids) == greedy_truth([1, 2, 3], 12)
+    both = engine.generate([make([1, 2, 3]), make([4])], GREEDY)
+    assert [list(one.token_ids) for one in both] == [greedy_truth([1, 2, 3], 12), greedy_truth([4], 12)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((None,), "prompt: expected text or token ids, got NoneType"),
+        ((b"abc",), "prompt: expected text or token ids, got bytes"),
+        (([1.5, 2.0],), "1.5 at position 0"),
+        (([1], {"max_tokens": 3}), r"sampling: expected SamplingParams.*dict"),
+        (([[1], [2]], [GREEDY, GREEDY]), r"sampling: expected SamplingParams.*list"),
+        (([1], GREEDY, {"type": "integer"}), r"constraint: expected regex.*dict"),
+    ],
+)
+def test_what_is_taken_for_another_argument_is_named(arguments: tuple[Any, ...], told: str) -> None:
+    with pytest.raises(RequestError, match=told):
+        fake_engine().generate(*arguments)
+    assert SamplingParams(stop=None, stop_token_ids=None) == SamplingParams()  # type: ignore[arg-type]

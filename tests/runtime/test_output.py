@@ -41,6 +41,31 @@ def test_the_text_ends_before_the_first_stop_string(text: str, stop: list[str]) 
     assert output.stopped == bool(ends)
 
 
+@given(st.text("ab", max_size=30), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
+def test_the_text_may_end_behind_the_first_stop_string(text: str, stop: list[str]) -> None:
+    output = OutputText(Letters(), tuple(stop), includes_stop=True)
+    shown = ""
+    for character in text:
+        ended = output.push(ord(character))
+        shown += output.take()
+        if ended:
+            break
+    output.finish()
+    shown += output.take()
+    ends = [end for end in range(len(text) + 1) if any(text[:end].endswith(s) for s in stop)]
+    assert shown == output.text == (text[: ends[0]] if ends else text)
+
+
+def test_what_follows_a_stop_string_within_its_token_is_cut() -> None:
+    class Words(Letters):
+        def push(self, token_id: int) -> str:
+            return ["one, ", "two; three"][token_id]
+
+    output = OutputText(Words(), (";", "two; t"), includes_stop=True)
+    assert not output.push(0) and output.push(1)
+    assert output.text == "one, two; t", "the one that begins first"
+
+
 @given(st.text("ab", max_size=12))
 def test_nothing_is_held_back_without_a_reason(text: str) -> None:
     output = OutputText(Letters(), ("abc",))

@@ -36,6 +36,8 @@ def test_every_option_of_every_command_is_explained(shell: Shell, command: str) 
 def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
     assert shell("--help") == 0
     assert all(f"\n  {command} " in shell.out for command in COMMANDS)
+    listed = shell.out
+    assert shell() == 2 and shell.out == listed
     assert shell("--version") == 0
     assert re.fullmatch(r"phloem \d+\.\d+\.\d+\n", shell.out)
 
@@ -58,6 +60,7 @@ def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
         (["generate", "Hi", "--dtype", "int3"], "int3"),
         (["generate", "Hi", "--block-size", "3"], "block_size: 3"),
         (["generate", "Hi", "--block-size", "0"], "block_size"),
+        (["generate", "Hi", "--max-model-len", "5000"], "max_model_len: 5000 is more than the 4096 tokens"),
         (["generate", "Hi", "--jump", "high"], "high"),
         (["generate", "Hi", "--eviction-policy", "coin"], "coin"),
         (["generate", "Hi", "--kv-memory", "lots"], "'lots' is not a size"),

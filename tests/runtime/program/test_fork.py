@@ -366,3 +366,28 @@ def test_a_cancelled_run_ends_the_forks_inside_its_generations() -> None:
     with pytest.raises(ValueError, match="no more of this"):
         run(body, backend)
     assert len(backend.streams) == 3 and all(stream.aborted.is_set() for stream in backend.streams)
+
+
+def test_forks_of_a_seeded_run_have_seeds_of_their_own() -> None:
+    """The same in every run; or `fork` could not take samples of one answer. A seed that `gen` names stays as it is."""
+
+    def body(s: ProgramState) -> None:
+        s += "shared " + ph.gen("root")
+        forks = s.fork(2)
+        forks += ph.gen("x", temperature=0.9)
+        with s.copy() as twin:
+            twin += ph.gen("y")
+        forks[1] += ph.gen("named", seed=5)
+        deeper = forks[1].fork(2)
+        deeper += ph.gen("z")
+        for state in (*forks, twin, *deeper):
+            state.sync()
+
+    def seeds(**options: Any) -> list[int | None]:
+        backend = FakeBackend()
+        run(body, backend, **options)
+        return [asked.sampling.seed for asked in backend.asked]
+
+    first, second = (set(seeds(seed=3)) for _ in range(2))
+    assert first == second and len(first) == 7 and {3, 5} <= first
+    assert set(seeds()) == {None, 5}

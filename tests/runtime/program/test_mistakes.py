@@ -170,3 +170,22 @@ def test_an_empty_state_generates_from_bos() -> None:
     state = run(lambda s: s.__iadd__(ph.gen("x")), backend)
     assert backend.asked[0].prompt == [256]
     assert state.token_ids()[0] == 256 and state.text() == "ok"
+
+
+def test_what_was_cancelled_names_what_cancelled_it() -> None:
+    """A failed item of a batch is read after its exception is gone."""
+    backend = FakeBackend()
+    backend.gate.clear()
+
+    def fails(s: ProgramState) -> None:
+        s += ph.gen("x")
+        raise ValueError("of its own")
+
+    [state] = ph.function(fails).run_batch([()], backend=backend, return_errors=True)
+    with pytest.raises(ProgramError, match=r"ValueError: of its own"):
+        _ = state["x"]
+
+
+def test_a_choices_method_of_another_kind_is_told_which_there_are() -> None:
+    with pytest.raises(ProgramError, match=r"phloem\.greedy_token_selection"):
+        ph.select("x", ["a", "b"], choices_method="greedy_token_selection")  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 import phloem as ph
-from phloem.errors import EngineStopped, ProgramError, PromptTooLong
+from phloem.errors import EngineStopped, ProgramError, PromptTooLong, RequestError
 from phloem.runtime.program import ProgramState
 
 pytestmark = pytest.mark.timeout(300)
@@ -41,6 +41,17 @@ def fresh(engine: ph.Engine) -> ph.Engine:
     """The engine with nothing in its cache."""
     engine.flush_cache()
     return engine
+
+
+class Picky(BaseModel):
+    """Asks for more than its schema can say."""
+
+    town: str = Field(max_length=5)
+
+    @field_validator("town")
+    @classmethod
+    def _never(cls, value: str) -> str:
+        raise KeyError(value)
 
 
 def ask(s: ProgramState, question: str) -> None:
@@ -306,3 +317,31 @@ def test_forks_inside_a_constraint_are_valid(fresh: ph.Engine) -> None:
     assert len(set(state["codes"])) == 4
     for code in (state["code"], *state["codes"]):
         assert re.fullmatch(r"[a-z]{60}-[0-9]{60}", code)
+
+
+@pytest.mark.parametrize(
+    ("schema", "law"),
+    [
+        (Picky, {}),
+        ({"type": "array", "items": {"type": "integer", "maximum": 9}, "minItems": 3}, {"stop": ","}),
+    ],
+    ids=["a validator refuses it", "a stop string cuts it"],
+)
+def test_text_that_is_no_value_is_not_lost(engine: ph.Engine, schema: Any, law: dict[str, Any]) -> None:
+    """Nor are the other outputs of the call: the error is for who reads the value."""
+    sampling = ph.SamplingParams(max_tokens=40, temperature=1.0, seed=2, **law)
+    completions = engine.generate(["Hello", "A town: "], sampling, ph.json_schema(schema, extra_keys="never"))
+    assert [completion.finish_reason for completion in completions] == ["stop", "stop"]
+    for completion in completions:
+        assert completion.text
+        with pytest.raises(RequestError, match="not the value"):
+            _ = completion.parsed
+
+    @ph.function
+    def fill(s: ProgramState) -> None:
+        s += "A town: " + ph.gen("x", json_schema=schema, max_tokens=40, n=2, **law)
+
+    state = fill.run(backend=engine, seed=2)
+    assert all(state["x"]) and state["x"][0] in state.text()
+    with pytest.raises(RequestError, match="not the value"):
+        state.parsed("x")

@@ -254,3 +254,23 @@ def test_reading_a_streaming_state_from_outside_waits_for_the_function() -> None
         state = run(body, backend, stream=True)
         threading.Timer(0.02, go.set).start()
         assert read(state) == value
+
+
+# -- programs in programs ------------------------------------------------------------------------------------------
+
+
+def test_a_program_may_be_called_on_the_state_of_another() -> None:
+    @ph.function
+    def inner(s: ProgramState, word: str, *, again: bool = False) -> str:
+        s += f"[{word}" + ph.gen(word)
+        return f"{s[word]}{again}"
+
+    def outer(s: ProgramState) -> str:
+        s += "start "
+        return f"{inner(s, 'a')} {inner.bind(word='b')(s, again=True)}"
+
+    state = run(outer)
+    assert state.text() == "start [aok[bok" and (state["a"], state["b"]) == ("ok", "ok")
+    assert state.ret_value == "okFalse okTrue"
+    with pytest.raises(ph.ProgramError, match="missing a required argument: 'word'"):
+        run(lambda s: inner(s))

@@ -75,6 +75,33 @@ BODIES = [
     raw("lone surrogate", b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, "invalid_json"),
     raw("duplicate keys", json.dumps(HI)[:-1].encode() + b', "n": 99, "n": 1}', 200),
     raw("no messages", b"{}", 400, "missing_required_parameter"),
+    *(
+        chat(f"{name} of another server", 400, name, **{name: value})
+        for name, value in {
+            "allowed_token_ids": [5],
+            "bad_words": ["Hello"],
+            "max_new_tokens": 3,
+            "prompt_logprobs": 0,
+            "return_token_ids": True,
+            "skip_special_tokens": False,
+            "stop_regex": "l+",
+            "truncate_prompt_tokens": 3,
+            "use_beam_search": True,
+            "documents": [{"text": "x"}],
+        }.items()
+    ),
+    chat(
+        "fields of another server that ask for nothing",
+        200,
+        bad_words=[],
+        use_beam_search=False,
+        length_penalty=1.0,
+        skip_special_tokens=True,
+        stop_regex=None,
+        prompt_logprobs=None,
+        reasoning_effort="low",
+    ),
+    text("bad_words in a completion", 400, "bad_words", bad_words=["x"]),
     raw("unknown fields", json.dumps({**HI, "user": "u", "metadata": {}, "store": True, "zzz": [1]}).encode(), 200),
 ]
 NUMBERS = [

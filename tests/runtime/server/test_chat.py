@@ -175,10 +175,12 @@ def test_a_required_call_names_one_of_the_tools() -> None:
     choice = client(engine).chat(tools=[WEATHER, CLOCK], tool_choice="required").json()["choices"][0]
     assert choice["message"]["tool_calls"][0]["function"] == {"name": "clock", "arguments": '{"a":"ö"}'}
     assert choice["finish_reason"] == "tool_calls"
-    schema = json.loads(engine.calls[0]["constraint"].source)
-    properties = schema["$defs"]["weather"]["properties"]
-    assert properties["city"] == {"$ref": "#/$defs/weather/$defs/city"}
-    assert properties["hint"] == {"const": {"$ref": "#/kept"}}
+    calls = json.loads(engine.calls[0]["constraint"].source)["format"]["elements"]
+    assert [call["elements"][0]["value"] for call in calls] == [
+        '{"name":"weather","arguments":',
+        '{"name":"clock","arguments":',
+    ]
+    assert calls[0]["elements"][1]["json_schema"] == WEATHER["function"]["parameters"]
     [event] = [
         event["choices"][0]["delta"]["tool_calls"][0]["function"]
         for event in client(engine).chat(tools=[WEATHER, CLOCK], tool_choice="required", stream=True).events()[:-1]
@@ -219,3 +221,16 @@ def test_tool_turns_reach_the_template() -> None:
     asked = client()
     assert asked.post("/v1/chat/completions", {"messages": messages}).status == 200
     assert asked.engine.calls[0]["prompt"].endswith("<tool>sunny<assistant>")
+
+
+def test_the_servers_defaults_hold_where_a_request_says_nothing() -> None:
+    defaults = {"temperature": 0.6, "top_k": 20}
+    asked = client(sampling_defaults=defaults)
+    asked.chat()
+    asked.chat(temperature=None, top_k=5)
+    asked.chat(temperature=1.0)
+    asked.complete("Hi")
+    found = [(call["sampling"].temperature, call["sampling"].top_k) for call in asked.engine.calls]
+    assert found == [(0.6, 20), (0.6, 5), (1.0, 20), (0.6, 20)]
+    assert asked.post("/v1/responses", {"input": "Hi"}).json()["temperature"] == 0.6
+    assert asked.engine.calls[-1]["sampling"].top_k == 20

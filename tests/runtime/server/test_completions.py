@@ -61,7 +61,7 @@ def test_logprobs_are_four_parallel_arrays() -> None:
     whole = client().complete("Hi", logprobs=1, max_tokens=4).json()["choices"][0]["logprobs"]
     assert whole["tokens"] == list("Hell") and whole["text_offset"] == [0, 1, 2, 3]
     assert whole["token_logprobs"] == [-9999.0, -0.5, -0.5, -0.5]
-    assert whole["top_logprobs"][1] == {"\x00": -1.0}
+    assert whole["top_logprobs"][1] == {"\x00": -1.0, "e": -0.5}, "the likeliest, and the token itself"
     events = client().complete("Hi", logprobs=1, max_tokens=4, stream=True).events()[:-1]
     assert [offset for event in events for offset in event["choices"][0]["logprobs"]["text_offset"]] == [0, 1, 2, 3]
 

@@ -288,6 +288,17 @@ def test_the_effort_is_an_option_of_the_template() -> None:
     assert http.engine.calls[0]["prompt"] == "<user>Hi<assistant>"
 
 
+def test_one_of_several_tools_may_be_called_and_a_tag_of_the_callers_own_stays_as_it_is() -> None:
+    http = asked(THOUGHT + "<|start|>assistant<|channel|>commentary to=functions.clock json<|message|>{}<|call|>")
+    clock = {"type": "function", "function": {"name": "clock"}}
+    message = http.chat(tools=[WEATHER, clock], tool_choice="required").json()["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"] == {"name": "clock", "arguments": "{}"}
+    tag = {"format": {"type": "any_text"}}
+    assert http.chat(structural_tag=tag).status == 200
+    source = json.loads(http.engine.calls[1]["constraint"].source)
+    assert source["format"] == tag["format"], "who describes the whole answer describes its channels"
+
+
 def test_responses_show_what_is_for_the_user() -> None:
     http = asked(THOUGHT + FINAL)
     answer = http.post("/v1/responses", {"input": "Hi"}).json()

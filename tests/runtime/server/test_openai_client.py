@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import openai
 import pytest
@@ -322,3 +323,77 @@ def test_a_stream_that_outlasts_the_drain_ends_with_an_error(nano: LoadedModel) 
         with pytest.raises(openai.APIError, match="shutting down"):
             list(stream)
     assert not served.async_engine.is_alive
+
+
+def test_an_agents_loop_goes_on_behind_its_call(openai_client: OpenAI) -> None:
+    """The bundled model's template knows no calls: its own answer, sent back as it came, must do all the same."""
+    parameters = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 9}}, "required": ["city"]}
+    tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]
+    messages: list[Any] = list(HELLO)
+    for _ in range(2):
+        answer = openai_client.chat.completions.create(
+            model="nano", messages=messages, tools=tools, tool_choice="required", max_tokens=60, temperature=1, seed=1
+        )
+        message = answer.choices[0].message
+        assert (
+            message.content is None
+            and message.tool_calls
+            and "city" in json.loads(message.tool_calls[0].function.arguments)
+        )
+        messages.append(message.model_dump())
+        messages.append({"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "rain"})
+    assert (
+        openai_client.chat.completions.create(model="nano", messages=messages, max_tokens=5).choices[0].message.content
+    )
+
+
+def test_a_stop_string_may_stay_in_the_text(openai_client: OpenAI) -> None:
+    def ask(**extra: object) -> tuple[str, str | None]:
+        answer = openai_client.chat.completions.create(
+            model="nano", messages=HELLO, temperature=0, max_tokens=40, stop=["elp", "u?"], extra_body=extra
+        )
+        return answer.choices[0].message.content or "", answer.choices[0].finish_reason
+
+    cut = ask()
+    assert cut[1] == "stop" and ask(include_stop_str_in_output=True) == ask(no_stop_trim=True) == (
+        cut[0] + "elp",
+        "stop",
+    )
+
+
+def test_a_completions_token_is_among_its_likeliest(openai_client: OpenAI) -> None:
+    """Of `logprobs` there is one more where the token that was drawn is none of the likeliest."""
+    for count in (0, 1, 3):
+        answer = openai_client.completions.create(
+            model="nano", prompt="Tarvin", temperature=2, seed=3, max_tokens=20, logprobs=count, echo=True
+        )
+        found = answer.choices[0].logprobs
+        assert found and found.tokens and found.token_logprobs and found.top_logprobs and found.top_logprobs[0] is None
+        for token, logprob, top in list(zip(found.tokens, found.token_logprobs, found.top_logprobs, strict=True))[1:]:
+            assert top[token] == logprob and count <= len(top) <= count + 1
+
+
+def test_a_prompt_formatted_by_hand_is_read_with_its_special_tokens(openai_client: OpenAI) -> None:
+    """If the request says so; else whatever looks like one is text, as in a message."""
+
+    def ask(prompt: str, **extra: object) -> Any:
+        return openai_client.completions.create(
+            model="nano", prompt=prompt, temperature=0, max_tokens=16, extra_body=extra
+        )
+
+    messages: Any = HELLO
+    chat = openai_client.chat.completions.create(model="nano", messages=messages, temperature=0, max_tokens=16)
+    assert chat.usage is not None
+    formatted = "<|user|>Hello<|end|><|assistant|>"
+    cases: list[tuple[str, dict[str, object]]] = [
+        (formatted, {}),
+        ("<s>" + formatted, {}),
+        ("<s>" + formatted, {"add_special_tokens": False}),
+    ]
+    for prompt, extra in cases:
+        found = ask(prompt, parse_special=True, **extra)
+        assert found.choices[0].text == chat.choices[0].message.content
+        assert found.usage.prompt_tokens == chat.usage.prompt_tokens
+    assert ask(formatted).usage.prompt_tokens > chat.usage.prompt_tokens + 5
+    bare = ask("Hello", add_special_tokens=False).usage.prompt_tokens
+    assert bare == ask("Hello").usage.prompt_tokens - 1

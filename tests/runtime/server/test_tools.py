@@ -272,3 +272,68 @@ def test_structural_tags_are_asked_for_in_every_spelling() -> None:
 def test_an_unknown_format_of_calls_is_refused() -> None:
     with pytest.raises(ConfigError, match="tool_call_format"):
         ServerSettings(tool_call_format="morse")  # type: ignore[arg-type]
+
+
+def tool(name: str, parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def forced(*tools: Any) -> ConstraintSpec:
+    """The constraint of a required call by a model that has no format for calls."""
+    body = {"messages": [{"role": "user", "content": "Hi"}], "tools": list(tools), "tool_choice": "required"}
+    plan = tool_plan(ChatRequest.model_validate(body), None)
+    assert plan is not None
+    return plan.spec
+
+
+NAMED = {"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize("kind", [{}, {"type": ["object", "null"]}], ids=str)
+def test_arguments_are_an_object_whether_the_schema_says_so_or_not(kind: dict[str, Any]) -> None:
+    alone = COMPILER.json_schema(str(forced(tool("f", {**kind, **NAMED})).source)).cursor()
+    assert not alone.advance(ord("5")) and not alone.advance(ord("n")) and alone.advance(ord("{"))
+    both = forced(tool("f", {**kind, **NAMED}), tool("g", {}))
+    assert accepts(both, '{"name":"f","arguments":{"a":5}}') and accepts(both, '{"name":"g","arguments":{}}')
+    assert not accepts(both, '{"name":"f","arguments":5}') and not accepts(both, '{"name":"f","arguments":null}')
+
+
+def test_parameters_that_describe_no_object_are_refused() -> None:
+    refused = client().chat(tools=[tool("f", {"type": "array"})], tool_choice="required")
+    assert (refused.status, refused.error["param"], refused.error["code"]) == (400, "tools", "invalid_json_schema")
+    assert "the tool 'f'" in refused.error["message"] and '"array"' in refused.error["message"]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {
+            "$id": "https://tools.example/f",
+            "$defs": {"z": {"type": "integer"}},
+            "properties": {"a": {"$ref": "#/$defs/z"}},
+        },
+        {"$defs": {"z": {"$anchor": "q", "type": "integer"}}, "properties": {"a": {"$ref": "#q"}}},
+        {"$defs": {"z": {"type": "integer"}}, "properties": {"default": {"$ref": "#/$defs/z"}}},
+        {"properties": {"a": {"properties": {"const": {"$ref": "#"}}}}},
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "properties": {"a": {"type": "integer", "minimum": 3, "exclusiveMinimum": True}},
+        },
+    ],
+    ids=["$id", "$anchor", "a key named default", "a key named const", "another draft"],
+)
+def test_references_mean_the_same_beside_other_tools(parameters: Any) -> None:
+    both = forced(tool("f", parameters), tool("g", {"$defs": {"z": {"$anchor": "q", "type": "string"}}}))
+    single = COMPILER.json_schema(str(forced(tool("f", parameters)).source))
+    for arguments in (
+        "{}",
+        '{"a":4}',
+        '{"a":3}',
+        '{"a":"x"}',
+        '{"default":1}',
+        '{"default":"x"}',
+        '{"a":{"const":{"a":5}}}',
+    ):
+        cursor = single.cursor()
+        alone = all(cursor.advance(byte) for byte in arguments.encode()) and cursor.is_accepting
+        assert accepts(both, f'{{"name":"f","arguments":{arguments}}}') == alone, arguments

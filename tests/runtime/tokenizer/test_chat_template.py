@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ModelError, RequestError
-from phloem.runtime.tokenizer.chat_template import ChatTemplate
+from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 from .test_tokenizer import FOLDERS, byte_level_folder
@@ -221,7 +221,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_templates_end_in_an_error(case: str) -> None:
-    with pytest.raises(RequestError, match="template: cannot render these messages"):
+    with pytest.raises(RequestError, match="template cannot render them"):
         template(HOSTILE[case]).render(CHAT[:1])
 
 
@@ -230,3 +230,20 @@ def test_a_template_that_does_not_parse_is_named(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("a\n{% for m in %}")
     with pytest.raises(ModelError, match=r"chat_template.jinja: the chat template does not parse.*line 2"):
         Tokenizer.from_folder(tmp_path)
+
+
+def test_a_template_that_knows_no_tool_calls_sees_them_as_text() -> None:
+    """Beside a call the content is null, which such templates cannot add to a text; and the call would be lost."""
+    function = {"name": "größe", "arguments": '{"of": "<|im_end|>"}'}
+    call = {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}] * 2}
+    said = '{"name":"größe","arguments":{"of":"<|im_end|>"}}'
+    pieces = template(CHATML).render([call, {**call, "content": "Well."}])
+    expected = (
+        f"<|im_start|>assistant\n{said}\n{said}<|im_end|>\n<|im_start|>assistant\nWell.\n{said}\n{said}<|im_end|>\n"
+    )
+    assert "".join(pieces) == expected + "<|im_start|>assistant\n"
+    assert not any("<|im_end|>" in piece for piece in pieces[1:2])  # that of the argument is cut: it is text
+    knowing = template("{% for m in messages %}{{ m.content }} {{ m.tool_calls[0].function.arguments.of }}{% endfor %}")
+    assert "".join(knowing.render([call])) == "None <|im_end|>"
+    with pytest.raises(RequestError, match="a tool call is an object"):
+        template(CHATML).render([{"role": "assistant", "content": None, "tool_calls": ["f"]}])

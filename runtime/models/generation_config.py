@@ -1,0 +1,27 @@
+"""How a model's makers want it sampled: `generation_config.json`, as vLLM and SGLang read it too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import ModelError, RequestError
+from ..request import SamplingParams
+from .json_file import Fields, read_json_object
+
+NAMES = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+
+def sampling_defaults(folder: Path) -> dict[str, float]:
+    """The sampling parameters that the file names, by the names of `SamplingParams`; none without a file.
+
+    Raises:
+        ModelError: a value is no number or out of range.
+    """
+    file = folder / "generation_config.json"
+    fields = Fields(read_json_object(file) if file.exists() else {}, str(file))
+    found = {name: fields.values[name] for name in NAMES if name in fields}
+    try:
+        SamplingParams(**found)
+    except RequestError as error:
+        raise ModelError(f"{file}: {error}") from None
+    return found

@@ -1,0 +1,75 @@
+"""A Python type as a JSON Schema, and JSON text as its value.
+
+Pydantic classes, and whatever else pydantic can describe: `list[Person]`, dataclasses, TypedDicts, enums, `int | None`.
+Pydantic is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_origin
+
+from ..errors import InvalidSchema
+from ..written_out import check_written_out
+
+
+def is_python_type(value: object) -> bool:
+    """Whether it is a class or an annotation such as `list[int]` or `A | B`, and not a schema."""
+    return isinstance(value, type) or get_origin(value) is not None
+
+
+def schema_text(kind: Any) -> str:
+    """JSON text of the schema of a Python type.
+
+    Where a union has a discriminator, it is required. Pydantic asks for it although its schema does not, since it
+    usually has a default (`kind: Literal["a"] = "a"`).
+
+    Raises:
+        InvalidSchema: pydantic cannot describe the type.
+    """
+    try:
+        described = kind.model_json_schema() if _is_model(kind) else _adapter(kind).json_schema()
+    except Exception as error:  # pydantic's own errors, and those of annotations that name nothing
+        raise InvalidSchema(f"json_schema: {_name(kind)} has no schema: {error}", param="json_schema") from error
+    check_written_out(described, "schema", InvalidSchema, param="json_schema")
+    text = json.dumps(described, ensure_ascii=False)
+    if '"discriminator"' not in text:
+        return text
+    described = json.loads(text)
+    _require_discriminators(described)
+    return json.dumps(described, ensure_ascii=False)
+
+
+def value_of(kind: Any, text: str) -> object:
+    """JSON text as a value of the type. Raises what its validators raise; mostly a ValueError."""
+    return kind.model_validate_json(text) if _is_model(kind) else _adapter(kind).validate_json(text)
+
+
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _is_model(kind: Any) -> bool:
+    return hasattr(kind, "model_json_schema")
+
+
+def _name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def _require_discriminators(schema: Any) -> None:
+    """In place and iterative. Data that only look like a union with a discriminator would have to be an enum's."""
+    pending = [schema]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            discriminator, options = value.get("discriminator"), value.get("oneOf")
+            name = discriminator.get("propertyName") if isinstance(discriminator, dict) else None
+            for option in options if isinstance(options, list) and isinstance(name, str) else ():
+                if isinstance(option, dict):
+                    option["required"] = sorted({*option.get("required", ()), name})
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
