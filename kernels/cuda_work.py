@@ -28,7 +28,8 @@ from .work_buffers import CudaWork, Launch, WorkBuffers, send_work
 
 IntArray = npt.NDArray[np.int32]
 
-MAX_PARTIAL_BYTES = 2 << 30  # beyond, nothing is shared, and if that is not enough, nothing cut
+MAX_PARTIAL_BYTES = 2 << 30
+PARTIAL_SHARE = 32  # and no more than this part of a device's memory
 MAX_SHARING_ROWS = 64  # packed rows of one request; beyond, a tile reads its keys for many rows anyway
 
 # columns of an item; `triton_attention.attend_items` reads them
@@ -40,6 +41,13 @@ def num_programs_at_once(device: torch.device) -> int:
     if device.type != "cuda":
         return 1
     return 2 * int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def most_partial_bytes(device: torch.device) -> int:
+    """Bytes of partial results beyond which nothing is shared, and if that is not enough, nothing cut."""
+    if device.type != "cuda":
+        return MAX_PARTIAL_BYTES
+    return min(MAX_PARTIAL_BYTES, int(torch.cuda.get_device_properties(device).total_memory) // PARTIAL_SHARE)
 
 
 def plan_cuda_work(
@@ -69,6 +77,7 @@ def plan_cuda_work(
     q_lens = query_starts[1:] - query_starts[:-1]
     classes = np.array(tile_classes(head_dim, deterministic, itemsize, quantised), np.int32)
     launch = costs.launch_bytes / (4 * num_kv_heads * head_dim)
+    most_slots = most_partial_bytes(device) // (4 * (head_dim + 2))
     ways = ((True, True), (False, True), (False, False))
     for shares, cuts in ways if share else ways[1:]:
         order = np.arange(len(context_lens), dtype=np.int32)
@@ -81,7 +90,7 @@ def plan_cuda_work(
         if cuts:
             is_cut = _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes, num_processors)
         rows, row_starts, positions, slots, num_slots = _place(order, query_starts, context_lens, is_cut, num_heads)
-        if num_slots * (head_dim + 2) * 4 <= MAX_PARTIAL_BYTES:
+        if num_slots <= most_slots:
             break
     items = _list_items(nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes)
     kinds, lens = items[:, TILE_CLASS], items[:, KEY_END] - items[:, KEY_BEGIN]

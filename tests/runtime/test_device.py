@@ -106,6 +106,7 @@ def launches(current: Current, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # or torch would ask the GPU for its state
     monkeypatch.setattr("phloem.runtime.model_runner.num_programs_at_once", lambda device: 264)
     monkeypatch.setattr("phloem.kernels.work_list.num_programs_at_once", lambda device: 264)
+    monkeypatch.setattr("phloem.kernels.cuda_work.most_partial_bytes", lambda device: 1 << 30)
     with FakeTensorMode(allow_non_fake_inputs=True), WithoutLibraries():
         yield seen
 
