@@ -51,6 +51,7 @@ class Intake:
         self._tokenizer = tokenizer
         self._compiler = compiler
         self._max_model_len = max_model_len
+        self._max_waiting_requests = config.max_waiting_requests
         self._pool_len = pool_len
         self._vocab_size = vocab_size
         self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
@@ -65,6 +66,9 @@ class Intake:
     ) -> list[Request]:
         """`sampling.n` requests under one id; see `Engine.prepare`."""
         _check_types(sampling, constraint)
+        if sampling.n > self._max_waiting_requests:
+            limit = self._max_waiting_requests
+            raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
         _check_options(options)
         token_ids = self.token_ids(prompt)
         max_tokens = self._budget(len(token_ids), sampling)

@@ -429,3 +429,11 @@ def test_what_is_taken_for_another_argument_is_named(arguments: tuple[Any, ...],
     with pytest.raises(RequestError, match=told):
         fake_engine().generate(*arguments)
     assert SamplingParams(stop=None, stop_token_ids=None) == SamplingParams()  # type: ignore[arg-type]
+
+
+def test_more_outputs_than_the_queue_holds_are_refused_at_once() -> None:
+    """They would never fit; `generate` would go on trying."""
+    engine = fake_engine(max_waiting_requests=2)
+    with pytest.raises(RequestError, match="n: 3 outputs do not fit a queue of 2"):
+        engine.generate([1], SamplingParams(n=3))
+    assert len(engine.generate([1], SamplingParams(n=2, max_tokens=2))) == 2
