@@ -13,6 +13,8 @@ JumpMode = Literal["verified", "canonical", "off"]
 Quantisation = Literal["none", "int8"]
 KVType = Literal["auto", "fp8", "int8"]
 
+KV_MEMORY_SHARE = 0.8
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
@@ -29,7 +31,9 @@ class EngineConfig:
             from compute capability 8.9 on) or "int8", with a scale per token and head: a quarter of fp32's memory, half
             of bfloat16's. Text may differ a little from "auto".
         num_blocks: size of the KV pool; None: from `kv_memory_bytes`.
-        kv_memory_bytes: memory for the KV pool; None: 80 % of what is free on a GPU, at most 256 MiB on the CPU.
+        kv_memory_bytes: memory for the KV pool; None: `kv_memory_share` of a GPU, at most 256 MiB on the CPU.
+        kv_memory_share: which part of what is free on a GPU, once the weights are there, becomes the KV pool; the rest
+            is for activations, graphs and neighbours.
         max_model_len: most tokens of prompt and output together; None: what the model was made for.
         max_batch_tokens: most tokens that one step computes; long prompts are cut into chunks of it.
         max_running_requests: most sequences in a step.
@@ -75,6 +79,7 @@ class EngineConfig:
     kv_dtype: KVType = "auto"
     num_blocks: int | None = None
     kv_memory_bytes: int | None = None
+    kv_memory_share: float = KV_MEMORY_SHARE
     max_model_len: int | None = None
     max_batch_tokens: int = 2048
     max_running_requests: int = 256
@@ -111,6 +116,8 @@ class EngineConfig:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must not be negative")
         if not self.max_wait_seconds >= 0:
             raise ConfigError(f"max_wait_seconds: {self.max_wait_seconds} is out of range; it must not be negative")
+        if not 0 < self.kv_memory_share <= 1:
+            raise ConfigError(f"kv_memory_share: {self.kv_memory_share} is out of range; it must be in (0, 1]")
         if self.eviction_policy not in POLICIES:
             raise ConfigError(f"eviction_policy: {self.eviction_policy!r} is not one of {', '.join(POLICIES)}")
         if self.jump not in ("verified", "canonical", "off"):

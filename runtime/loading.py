@@ -17,7 +17,6 @@ from .tokenizer.tokenizer import Tokenizer
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20
 CPU_POOL_BYTES = 256 << 20
-GPU_POOL_SHARE = 0.8
 KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -121,7 +120,7 @@ def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, devi
     if memory is None:
         memory = CPU_POOL_BYTES
         if device.type == "cuda":
-            memory = int(torch.cuda.mem_get_info(device)[0] * GPU_POOL_SHARE)
+            memory = int(torch.cuda.mem_get_info(device)[0] * config.kv_memory_share)
         else:
             # On the CPU a pool larger than a few full contexts per running request only costs start-up time.
             wanted = config.max_running_requests * -(-model.max_position_embeddings // config.block_size)

@@ -101,7 +101,7 @@ class ModelRunner:
             except torch.OutOfMemoryError as error:
                 raise ConfigError(
                     f"no memory is left for a step of {len(batch.token_ids)} tokens and {len(batch.context_lens)} "
-                    "requests; lower kv_memory_bytes, max_batch_tokens or max_running_requests"
+                    "requests; lower kv_memory_share, max_batch_tokens or max_running_requests"
                 ) from error
 
     def _compute(self, batch: Batch, decided: Tensor | None = None) -> Tensor:

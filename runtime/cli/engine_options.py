@@ -86,6 +86,15 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = None,
+    kv_memory_share: Annotated[
+        float,
+        option(
+            "--kv-memory-share",
+            help="Part of a GPU's memory that is free behind the weights for the KV pool, if --kv-memory is not given.",
+            env="KV_MEMORY_SHARE",
+            panel=PANEL,
+        ),
+    ] = 0.8,
     max_model_len: Annotated[
         int | None,
         option(

@@ -1,7 +1,7 @@
 """How many tokens and requests fit, answered from `config.json` and the memory alone, before anything is loaded.
 
 The sums are exact where the code is: bytes of every tensor that the decoder will hold, bytes of a KV block, whole
-blocks per request. Only the share of a device that is left to activations is a rule (`loading.GPU_POOL_SHARE`).
+blocks per request. Only the share of a device that is left to activations is a rule (`EngineConfig.kv_memory_share`).
 
 ::
 
@@ -19,8 +19,8 @@ import torch
 
 from ...errors import ConfigError
 from ..cache.kv_cache import KVCache
-from ..config import Quantisation
-from ..loading import GPU_POOL_SHARE, check_kv_dtype
+from ..config import KV_MEMORY_SHARE, Quantisation
+from ..loading import check_kv_dtype
 from ..models import ModelConfig
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -125,7 +125,7 @@ def plan(
     weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
     weight_bytes += matrix_bytes + num_kept // 2 + num_kept // 32 + num_biases * weight_dtype.itemsize
     if device_memory_bytes is not None:
-        pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * GPU_POOL_SHARE)
+        pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * KV_MEMORY_SHARE)
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
     parts = config.num_kv_parts
     block_bytes = KVCache.bytes_per_block(**shape, block_size=block_size, dtype=kv_dtype, num_parts=parts)

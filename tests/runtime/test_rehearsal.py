@@ -124,5 +124,5 @@ def test_a_step_for_which_there_is_no_memory_names_the_settings() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     runner, _ = runner_of(Full())
-    with pytest.raises(ConfigError, match="a step of 1 tokens and 1 requests; lower kv_memory_bytes"):
+    with pytest.raises(ConfigError, match="a step of 1 tokens and 1 requests; lower kv_memory_share"):
         runner.rehearse(Rehearsal(1, 1, 8, 64, 4))
