@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import simd
 from .compiled import compiled
+from .gate import Gate
 from .kv_format import FP8, KV_LIMITS
 
 
@@ -88,18 +89,14 @@ def rotate_heads(q, k, positions, cos_sin, num_tokens, num_heads, num_kv_heads, 
                 simd.store(high, simd.fma(y, c, simd.mul(x, s)))
 
 
-def silu_mul(gate_up: Tensor) -> Tensor:
-    return _gated(gate_up, gelu=False)
-
-
-def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
-    return _gated(gate_up, gelu=True)
-
-
-def _gated(gate_up: Tensor, *, gelu: bool) -> Tensor:
+def gated(gate_up: Tensor, gate: Gate) -> Tensor:
     num_rows, width = gate_up.shape
     out = torch.empty(num_rows, width // 2)
-    gate_rows(gate_up.data_ptr(), out.data_ptr(), num_rows, width // 2, gate_up.stride(0), gelu)
+    places = (gate_up.data_ptr(), out.data_ptr(), num_rows, width // 2, gate_up.stride(0))
+    if gate.kind == "clamped":
+        clamped_rows(*places, gate.alpha, gate.limit)
+    else:
+        gate_rows(*places, gate.kind == "gelu_tanh")
     return out
 
 
@@ -116,13 +113,6 @@ def gate_rows(gate_up, out, num_rows, width, stride, gelu):  # type: ignore[no-u
                 z = simd.mul(simd.mul(x, cubic), simd.splat(np.float32(2.0 * 0.7978845608028654)))
             y = simd.mul(x, simd.sigmoid(z))
             simd.store(target + i, simd.mul(y, simd.load(source + 4 * width + i)))
-
-
-def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
-    num_rows, width = gate_up.shape
-    out = torch.empty(num_rows, width // 2)
-    clamped_rows(gate_up.data_ptr(), out.data_ptr(), num_rows, width // 2, gate_up.stride(0), alpha, limit)
-    return out
 
 
 @compiled()

@@ -41,9 +41,7 @@ __all__ = [
     "apply_rope",
     "attention",
     "choose_experts",
-    "clamped_mul",
     "gated",
-    "gelu_tanh_mul",
     "latent_attention",
     "linear",
     "linear_heads",
@@ -56,7 +54,6 @@ __all__ = [
     "rms_norm",
     "sample",
     "sigmoid",
-    "silu_mul",
     "write_kv",
     "write_latents",
 ]
@@ -175,44 +172,15 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
     return reference.apply_rope(q, k, positions, cos_sin)
 
 
-def silu_mul(gate_up: Tensor) -> Tensor:
-    """`silu(gate) * up` of `[T, 2F]` = gate | up -> `[T, F]`."""
+def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`."""
     if gate_up.is_cuda:
         from . import triton_gate
 
-        return triton_gate.silu_mul(gate_up)
+        return triton_gate.gated(gate_up, gate)
     if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
-        return cpu_elementwise.silu_mul(gate_up)
-    return reference.silu_mul(gate_up)
-
-
-def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
-    """`gelu_tanh(gate) * up` of `[T, 2F]` = gate | up -> `[T, F]`."""
-    if gate_up.is_cuda:
-        from . import triton_gate
-
-        return triton_gate.gelu_tanh_mul(gate_up)
-    if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
-        return cpu_elementwise.gelu_tanh_mul(gate_up)
-    return reference.gelu_tanh_mul(gate_up)
-
-
-def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
-    """`g * sigmoid(alpha * g) * (u + 1)` of `[T, 2F]` = gate | up, both clamped (`Gate`) -> `[T, F]`."""
-    if gate_up.is_cuda:
-        from . import triton_gate
-
-        return triton_gate.clamped_mul(gate_up, alpha, limit)
-    if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
-        return cpu_elementwise.clamped_mul(gate_up, alpha, limit)
-    return reference.clamped_mul(gate_up, alpha, limit)
-
-
-def gated(gate_up: Tensor, gate: Gate) -> Tensor:
-    """gate_up `[T, 2F]` = gate | up -> `[T, F]`."""
-    if gate.kind == "clamped":
-        return clamped_mul(gate_up, gate.alpha, gate.limit)
-    return gelu_tanh_mul(gate_up) if gate.kind == "gelu_tanh" else silu_mul(gate_up)
+        return cpu_elementwise.gated(gate_up, gate)
+    return reference.gated(gate_up, gate)
 
 
 def write_kv(

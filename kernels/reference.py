@@ -37,10 +37,8 @@ __all__ = [
     "attention",
     "attention_in",
     "choose_experts",
-    "clamped_mul",
     "gated",
     "gather_kv",
-    "gelu_tanh_mul",
     "latent_attention",
     "linear",
     "linear_heads",
@@ -50,7 +48,6 @@ __all__ = [
     "rms_norm",
     "sample",
     "sigmoid",
-    "silu_mul",
     "write_kv",
     "write_latents",
 ]
@@ -171,30 +168,15 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
         x[..., :half], x[..., half : 2 * half] = turned[0].to(x.dtype), turned[1].to(x.dtype)
 
 
-def silu_mul(gate_up: Tensor) -> Tensor:
-    """`silu(gate) * up` for gate_up `[T, 2F]` = gate | up -> `[T, F]` (SwiGLU, Shazeer, arXiv 2002.05202)."""
-    gate, up = gate_up.float().chunk(2, -1)
-    return (F.silu(gate) * up).to(gate_up.dtype)
-
-
-def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
-    """`gelu(gate, tanh approximation) * up` for gate_up `[T, 2F]` = gate | up -> `[T, F]` (Gemma)."""
-    gate, up = gate_up.float().chunk(2, -1)
-    return (F.gelu(gate, approximate="tanh") * up).to(gate_up.dtype)
-
-
-def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
-    """`g * sigmoid(alpha * g) * (u + 1)` for gate_up `[T, 2F]` = gate | up -> `[T, F]`, clamped as `Gate` says."""
-    gate, up = gate_up.float().chunk(2, -1)
-    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
-    return (gate * torch.sigmoid(alpha * gate) * (up + 1)).to(gate_up.dtype)
-
-
-def gated(gate_up: Tensor, gate: Gate) -> Tensor:
-    """gate_up `[T, 2F]` = gate | up -> `[T, F]`."""
+def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`."""
+    x, up = gate_up.float().chunk(2, -1)
     if gate.kind == "clamped":
-        return clamped_mul(gate_up, gate.alpha, gate.limit)
-    return gelu_tanh_mul(gate_up) if gate.kind == "gelu_tanh" else silu_mul(gate_up)
+        x, up = x.clamp(max=gate.limit), up.clamp(-gate.limit, gate.limit) + 1
+        x = x * torch.sigmoid(gate.alpha * x)
+    else:
+        x = F.gelu(x, approximate="tanh") if gate.kind == "gelu_tanh" else F.silu(x)
+    return (x * up).to(gate_up.dtype)
 
 
 def write_kv(

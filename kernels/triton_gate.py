@@ -42,38 +42,22 @@ def gate_rows(
     tl.store(out_ptr + row * width + c, (gated * up).to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def _launch(gate_up: Tensor, *, gelu: bool = False, clamp: tuple[float, float] | None = None) -> Tensor:
+def gated(gate_up: Tensor, gate: Gate) -> Tensor:
     num_rows, width = gate_up.shape[0], gate_up.shape[1] // 2
     out = torch.empty((num_rows, width), dtype=gate_up.dtype, device=gate_up.device)
     if num_rows:
+        is_clamped = gate.kind == "clamped"
         gate_rows[(num_rows, triton.cdiv(width, BLOCK))](
             gate_up,
             out,
             gate_up.stride(0),
             width,
-            *(clamp or (1.0, 0.0)),
-            GELU=gelu,
-            CLAMPED=clamp is not None,
+            gate.alpha,
+            gate.limit if is_clamped else 0.0,
+            GELU=gate.kind == "gelu_tanh",
+            CLAMPED=is_clamped,
             COLUMNS=BLOCK,
             num_warps=4,
             enable_fp_fusion=False,
         )
     return out
-
-
-def silu_mul(gate_up: Tensor) -> Tensor:
-    return _launch(gate_up)
-
-
-def gelu_tanh_mul(gate_up: Tensor) -> Tensor:
-    return _launch(gate_up, gelu=True)
-
-
-def clamped_mul(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
-    return _launch(gate_up, clamp=(alpha, limit))
-
-
-def gated(gate_up: Tensor, gate: Gate) -> Tensor:
-    if gate.kind == "clamped":
-        return clamped_mul(gate_up, gate.alpha, gate.limit)
-    return _launch(gate_up, gelu=gate.kind == "gelu_tanh")

@@ -25,7 +25,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ...kernels import LayerStack, LinearWeight, ops
+from ...kernels import Gate, LayerStack, LinearWeight, ops
 from .config import ModelConfig
 from .experts import ExpertsWeights, mixture, read_experts
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
@@ -98,7 +98,7 @@ class Decoder:
         self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
-        self._gated = ops.silu_mul if config.activation == "silu" else ops.gelu_tanh_mul
+        self._gate = Gate(config.activation)
         self.stack = self._stack_layers(layers)
 
     @staticmethod
@@ -279,7 +279,7 @@ class Decoder:
             return mixture(normed, weights.experts, self.config.experts, slots)
         assert weights.gate_up is not None
         assert weights.down is not None
-        return ops.linear(self._gated(ops.linear(normed, weights.gate_up)), weights.down)
+        return ops.linear(ops.gated(ops.linear(normed, weights.gate_up), self._gate), weights.down)
 
 
 def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:

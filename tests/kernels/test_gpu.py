@@ -62,7 +62,7 @@ def test_ops_take_cuda_tensors() -> None:
     x = torch.randn(3, 192, device="cuda", dtype=torch.bfloat16)
     weight = torch.randn(192, device="cuda", dtype=torch.bfloat16)
     torch.testing.assert_close(kernels.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
-    torch.testing.assert_close(kernels.silu_mul(x), reference.silu_mul(x))
+    torch.testing.assert_close(kernels.gated(x), reference.gated(x))
     n, logits = 5, torch.randn(5, 50_000, device="cuda")
     arguments = (
         torch.full((n,), -1, dtype=torch.int32, device="cuda"),
