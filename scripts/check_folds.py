@@ -31,7 +31,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from check_kernels import SHARED_KIB, Case, attention_cases, compile_case, linear_cases
+from check_kernels import SHARED_KIB, compile_case
+from kernel_cases import Case, attention_cases, linear_cases
 
 ARITHMETIC = re.compile(r"FFMA|FMUL|FADD|FMNMX|MUFU|F2F|HFMA|HMUL|HADD")
 PACKED = re.compile(r"(FFMA|FMUL|FADD)2\b")  # two fp32 at once, on sm_100

@@ -1,0 +1,372 @@
+"""Which kernels are compiled, and in which configurations: those that models launch, and their odd neighbours.
+
+A case holds a kernel, the types of its arguments, its constants and how it is launched; compiling it is others' matter
+(`check_kernels.py`, `check_folds.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+FIRST_FP8 = 89  # the first architecture that knows e4m3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel in one configuration."""
+
+    name: str
+    kernel: Any
+    types: dict[str, str]  # of the runtime arguments; pointers and strides are multiples of 16
+    constants: dict[str, Any]
+    num_warps: int = 4
+    num_stages: int = 3
+    kv_tile: tuple[int, int, int] | None = None  # (keys, padded head_dim, bytes of a number) of the streamed tiles
+    undivided: frozenset[str] = field(default=frozenset())  # integers of which nothing is known
+    oldest: int = 80  # the first architecture it must compile for
+    max_registers: int | None = None  # per thread; None: the compiler's choice
+    tiles: int = 2  # streamed per step: keys and values, or latents, which are both
+    streamed: str = "KV"
+
+
+def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[str, Any]) -> dict[str, str]:
+    """Types of a kernel's runtime arguments: `element` for pointers not in `fixed`, i32 for the rest."""
+    names = [name for name in kernel.arg_names if name not in constants]
+    return {n: fixed.get(n, f"*{element}" if n.endswith("_ptr") else "i32") for n in names}
+
+
+def attention_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import SPLIT_SIZE, attention_config, folds_splits, tile_classes
+    from phloem.kernels.triton_attention import attend_items
+
+    shapes = [
+        # element, stored as, group, head_dim, block_size, window, soft cap, sinks
+        ("bf16", "bf16", 4, 128, 16, False, False, False),
+        ("bf16", "int8", 4, 128, 16, False, False, False),
+        ("bf16", "fp8e4nv", 4, 128, 16, False, False, False),
+        ("bf16", "bf16", 4, 128, 64, False, False, False),
+        ("bf16", "fp8e4nv", 4, 128, 64, False, False, False),
+        ("fp16", "fp16", 3, 64, 16, False, False, False),
+        ("fp16", "int8", 3, 64, 16, False, False, False),
+        ("bf16", "bf16", 8, 64, 16, True, False, True),
+        ("bf16", "fp8e4nv", 8, 64, 16, True, False, True),
+        ("bf16", "bf16", 1, 96, 16, False, False, False),
+        ("bf16", "bf16", 2, 256, 16, True, True, False),
+        ("bf16", "int8", 2, 256, 16, True, True, False),
+        ("bf16", "bf16", 4, 128, 1, False, False, False),
+        ("bf16", "int8", 4, 128, 1, False, False, False),
+        ("bf16", "bf16", 3, 32, 16, False, False, False),
+        ("fp32", "fp32", 3, 64, 16, False, False, False),
+        ("fp32", "int8", 3, 64, 16, False, False, False),
+        ("fp32", "fp32", 4, 128, 16, False, False, False),
+        ("fp32", "fp32", 2, 256, 16, True, True, False),
+    ]
+    fixed = {
+        **{name: "*fp32" for name in ("sums_ptr", "tops_ptr", "k_scales_ptr", "v_scales_ptr")},
+        **{
+            name: "*i32" for name in ("items_ptr", "launch_ptr", "rows_ptr", "positions_ptr", "slots_ptr", "tables_ptr")
+        },
+        **{name: "fp32" for name in ("scale", "soft_cap")},
+    }
+    for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:3] if subset else shapes:
+        kept = {name: "*i8" if stored == "int8" else f"*{stored}" for name in ("k_ptr", "v_ptr")}
+        itemsize = 4 if element == "fp32" else 2
+        for block_rows in tile_classes(head_dim, False, itemsize, stored != element):
+            for folds in (False, True):
+                wanted = ((16, False), (64, True)) if stored == element else ((16, False),)
+                if (subset and (block_rows, folds) not in wanted) or (folds and not folds_splits(block_rows, head_dim)):
+                    continue
+                config = attention_config(block_rows, folds, head_dim, itemsize, stored != element)
+                padded = 1 << (head_dim - 1).bit_length()
+                constants = {
+                    "GROUP": group,
+                    "HEAD_DIM": head_dim,
+                    "BLOCK_DIM": padded,
+                    "BLOCK_ROWS": block_rows,
+                    "BLOCK_KEYS": config.block_keys,
+                    "BLOCK_SIZE": block_size,
+                    "SPLIT": SPLIT_SIZE,
+                    "FOLDS": folds,
+                    "QUANTISED": stored != element,
+                    "HAS_WINDOW": window,
+                    "HAS_CAP": cap,
+                    "HAS_SINKS": sinks,
+                    "STAGES": config.num_stages,
+                }
+                walk = "folds" if folds else "one sum"
+                kind = element if stored == element else f"{element} KV {stored}"
+                options = "".join(o for o, on in ((" window", window), (" cap", cap), (" sinks", sinks)) if on)
+                yield Case(
+                    f"attention {kind} G{group} D{head_dim} page{block_size} rows{block_rows} {walk}{options}",
+                    attend_items,
+                    _pointers(attend_items, element, {**fixed, **kept}, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_keys, padded, 1 if stored != element else itemsize),
+                    frozenset({"num_heads", "window"}),
+                    FIRST_FP8 if stored == "fp8e4nv" else 80,
+                    config.max_registers,
+                )
+
+
+def latent_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import SPLIT_SIZE, folds_splits, latent_config, tile_classes
+    from phloem.kernels.triton_latent import attend_latents, scatter_latents
+
+    rank, rotary = 512, 64
+    fixed = {
+        **{name: "*fp32" for name in ("sums_ptr", "tops_ptr")},
+        **{name: "*i32" for name in ("items_ptr", "launch_ptr", "rows_ptr", "positions_ptr", "tables_ptr")},
+        "scale": "fp32",
+    }
+    widths = {"RANK": rank, "ROTARY": rotary}
+    for element, block_size in (("bf16", 16),) if subset else (("bf16", 16), ("fp16", 64), ("bf16", 1)):
+        for block_rows in tile_classes(rank + rotary, deterministic=False):
+            for folds in (False, True):
+                if folds and not folds_splits(block_rows, rank + rotary):
+                    continue
+                if subset and (block_rows, folds) != (16, True):
+                    continue
+                config = latent_config(block_rows, 2)
+                constants = {
+                    **widths,
+                    "BLOCK_ROWS": block_rows,
+                    "BLOCK_KEYS": config.block_keys,
+                    "BLOCK_SIZE": block_size,
+                    "SPLIT": SPLIT_SIZE,
+                    "FOLDS": folds,
+                    "STAGES": config.num_stages,
+                }
+                walk = "folds" if folds else "one sum"
+                yield Case(
+                    f"latents {element} {rank}+{rotary} page{block_size} rows{block_rows} {walk}",
+                    attend_latents,
+                    _pointers(attend_latents, element, {**fixed, "slots_ptr": "*i32"}, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_keys, rank, 2),
+                    frozenset({"num_heads"}),
+                    max_registers=config.max_registers,
+                    tiles=1,
+                )
+    types = _pointers(scatter_latents, "bf16", {"slots_ptr": "*i64"}, {"WIDTH": 576, "BLOCK": 1024})
+    yield Case("write latents", scatter_latents, types, {"WIDTH": rank + rotary, "BLOCK": 1024})
+
+
+def expert_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import experts_config
+    from phloem.kernels.triton_experts import SUM_BLOCK, multiply_tiles, sum_choices
+
+    ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
+    shapes = (("bf16", 128, 8, False), ("bf16", 32, 4, True), ("fp16", 8, 2, False), ("fp32", 60, 4, True))
+    for element, num_experts, num_chosen, has_bias in shapes[: 1 if subset else 4]:
+        itemsize = 4 if element == "fp32" else 2
+        configs = {experts_config(pairs, num_experts, itemsize, deterministic=False) for pairs in (1, 1 << 20)}
+        for config in sorted(configs, key=lambda config: config.block_rows):
+            for in_order in (True,) if subset else (True, False):
+                constants = {
+                    "NUM_CHOSEN": num_chosen,
+                    "IN_ORDER": in_order,
+                    "HAS_BIAS": has_bias,
+                    "BLOCK_EXPERTS": 1 << (num_experts - 1).bit_length(),
+                    "BLOCK_ROWS": config.block_rows,
+                    "BLOCK_OUTPUTS": config.block_outputs,
+                    "BLOCK_DEPTH": config.block_depth,
+                    "STAGES": config.num_stages,
+                }
+                yield Case(
+                    f"experts {element} {num_chosen} of {num_experts} rows{config.block_rows} "
+                    f"{'gate, up' if in_order else 'down'}{' biases' if has_bias else ''}",
+                    multiply_tiles,
+                    _pointers(multiply_tiles, element, ints, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_outputs, config.block_depth, itemsize),
+                    frozenset({"num_experts"}),
+                    tiles=1,
+                    streamed="weights",
+                )
+        constants = {"NUM_CHOSEN": num_chosen, "COLUMNS": SUM_BLOCK}
+        types = _pointers(sum_choices, element, {"shares_ptr": "*fp32"}, constants)
+        yield Case(f"experts {element} sum of {num_chosen}", sum_choices, types, constants)
+
+
+def route_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.triton_route import BLOCK_PAIRS, choose_rows, choosing_warps, sort_pairs
+
+    shapes = ((128, 8, 1, 1, 1, True), (32, 4, 1, 1, 1, True), (160, 6, 8, 3, 1, True), (256, 8, 8, 4, 2, False))
+    for num_experts, num_chosen, num_groups, num_chosen_groups, counts_top, is_softmax in shapes[: 1 if subset else 4]:
+        block = 1 << (num_experts - 1).bit_length()
+        constants: dict[str, Any] = {
+            "NUM_EXPERTS": num_experts,
+            "NUM_CHOSEN": num_chosen,
+            "NUM_GROUPS": num_groups,
+            "NUM_CHOSEN_GROUPS": num_chosen_groups,
+            "COUNTS_TOP": counts_top,
+            "IS_SOFTMAX": is_softmax,
+            "NORMALISES": True,
+            "HAS_BIAS": not is_softmax,
+            "HAS_SLOTS": True,
+            "BLOCK": block,
+            "BLOCK_GROUPS": num_groups,
+            "BLOCK_CHOSEN": 1 << (num_chosen - 1).bit_length(),
+        }
+        types = {"slots_ptr": "*i64", "chosen_ptr": "*i32", "scale": "fp32"}
+        name = f"route {num_chosen} of {num_experts}"
+        yield Case(
+            name, choose_rows, _pointers(choose_rows, "fp32", types, constants), constants, choosing_warps(block)
+        )
+        constants = {"NUM_EXPERTS": num_experts, "BLOCK_ROWS": 16, "BLOCK_EXPERTS": block, "BLOCK": BLOCK_PAIRS}
+        yield Case(f"{name} sorted", sort_pairs, _pointers(sort_pairs, "i32", {}, constants), constants)
+
+
+def mxfp4_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import mxfp4_config
+    from phloem.kernels.triton_mxfp4 import multiply_mxfp4_tiles
+
+    fixed = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32", "weight_ptr": "*u8", "scales_ptr": "*u8"}
+    for num_experts in (32,) if subset else (32, 128):
+        for num_pairs in (1,) if subset else (1, 1 << 20):
+            config = mxfp4_config(num_pairs, num_experts, deterministic=False)
+            for in_order in (True,) if subset else (True, False):
+                constants = {
+                    "NUM_CHOSEN": 4,
+                    "IN_ORDER": in_order,
+                    "HAS_BIAS": True,
+                    "BLOCK_EXPERTS": num_experts,
+                    "BLOCK_ROWS": config.block_rows,
+                    "BLOCK_OUTPUTS": config.block_outputs,
+                    "BLOCK_DEPTH": config.block_depth,
+                    "STAGES": config.num_stages,
+                }
+                yield Case(
+                    f"experts mxfp4 4 of {num_experts} rows{config.block_rows} {'gate, up' if in_order else 'down'}",
+                    multiply_mxfp4_tiles,
+                    _pointers(multiply_mxfp4_tiles, "bf16", fixed, constants),
+                    constants,
+                    config.num_warps,
+                    config.num_stages,
+                    (config.block_outputs, config.block_depth // 2, 1),
+                    frozenset({"num_experts"}),
+                    tiles=1,
+                    streamed="weights",
+                )
+
+
+def linear_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import linear_config, most_registers
+    from phloem.kernels.triton_linear import FOLD_BLOCK, fold_splits, multiply_rows
+
+    for element in ("bf16",) if subset else ("bf16", "fp16", "fp32"):
+        itemsize = 4 if element == "fp32" else 2
+        for num_rows in (1, 65):
+            config = linear_config(num_rows, itemsize)
+            constants = {
+                "HAS_BIAS": num_rows > 1,
+                "FOLDS": not config.splits,
+                "BLOCK_ROWS": config.block_rows,
+                "BLOCK_OUTPUTS": config.block_outputs,
+                "BLOCK_DEPTH": config.block_depth,
+                "STAGES": config.num_stages,
+            }
+            sums = "*fp32" if config.splits else f"*{element}"
+            yield Case(
+                f"linear {element} rows{config.block_rows} {'split' if config.splits else 'walks'}",
+                multiply_rows,
+                _pointers(multiply_rows, element, {"out_ptr": sums}, constants),
+                constants,
+                config.num_warps,
+                config.num_stages,
+                (config.block_outputs, config.block_depth, itemsize),
+                max_registers=most_registers(config.num_warps),
+                tiles=1,
+                streamed="weights",
+            )
+        constants = {"HAS_BIAS": True, "COLUMNS": FOLD_BLOCK}
+        types = _pointers(fold_splits, element, {"partial_ptr": "*fp32"}, constants)
+        yield Case(f"linear {element} fold", fold_splits, types, constants)
+
+
+def other_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
+    from phloem.kernels.triton_advance import LANES, walk_tokens
+    from phloem.kernels.triton_gate import BLOCK, gate_rows
+    from phloem.kernels.triton_heads import HEADS, place_rows
+    from phloem.kernels.triton_logprobs import report_logprobs
+    from phloem.kernels.triton_merge import merge_rows
+    from phloem.kernels.triton_norm import norm_rows
+    from phloem.kernels.triton_rope import BLOCK_HEADS, rotate
+    from phloem.kernels.triton_sample import choose_tokens
+    from phloem.kernels.triton_scores import NUM_WARPS, summarise_groups
+
+    def case(name: str, kernel: Any, fixed: dict[str, str], constants: dict[str, Any], num_warps: int) -> Case:
+        types = _pointers(kernel, "bf16", fixed, constants)
+        loose = {"num_heads", "num_kv_heads", "half", "width", "window", "vocab_size", "mask_stride"}
+        loose |= {"num_masks", "num_counts", "num_biases", "num_drafted", "num_top", "num_rows"}
+        return Case(name, kernel, types, constants, num_warps, undivided=frozenset(loose))
+
+    ints = {
+        n: "*i32" for n in ("tokens_ptr", "count_ptr", "slots_ptr", "mask_ptr", "mask_rows_ptr", "top_k_ptr", "ids_ptr")
+    }
+    longs = {n: "*i64" for n in ("seeds_ptr",)}
+    floats = {n: "*fp32" for n in ("sums_ptr", "tops_ptr", "cos_sin_ptr", "thresholds_ptr", "values_ptr")}
+    floats |= {n: "*fp32" for n in ("temperature_ptr", "top_p_ptr", "min_p_ptr")}
+    fixed = {**ints, **longs, **floats, "eps": "fp32"}
+    for has_sinks in (False,) if subset else (False, True):
+        constants = {"HEAD_DIM": 128, "BLOCK_DIM": 128, "SPLIT": SPLIT_SIZE, "HAS_WINDOW": has_sinks}
+        merge_types = {**fixed, "positions_ptr": "*i32"}
+        yield case("merge D128", merge_rows, merge_types, {**constants, "HAS_SINKS": has_sinks}, 1)
+    scales = {name: "*fp32" for name in ("k_scales_ptr", "v_scales_ptr", "q_norm_ptr", "k_norm_ptr")}
+    for stored, limit in (("bf16", 0.0), ("i8", 127.0), ("fp8e4nv", 448.0)):
+        kept = {"k_cache_ptr": f"*{stored}", "v_cache_ptr": f"*{stored}", "slots_ptr": "*i64", "positions_ptr": "*i64"}
+        for head_dim, has_norm in ((128, True),) if subset else ((64, False), (96, False), (128, True), (256, True)):
+            constants = {"HEAD_DIM": head_dim, "HEADS": HEADS, "BLOCK_DIM": 1 << (head_dim - 1).bit_length()}
+            constants |= {"BLOCK_SIZE": 16, "HAS_NORM": has_norm, "HAS_ROPE": True}
+            constants |= {"LIMIT": limit, "IS_INT": stored == "i8"}
+            name = f"place heads D{head_dim}{' normed' if has_norm else ''} {stored.replace('i8', 'int8')}"
+            placed = case(name, place_rows, {**fixed, **scales, **kept}, constants, 4)
+            yield replace(placed, oldest=FIRST_FP8 if stored == "fp8e4nv" else 80)
+    rope_types = {**fixed, "positions_ptr": "*i64"}
+    yield case("rope D128", rotate, rope_types, {"HEADS": BLOCK_HEADS, "BLOCK_HALF": 64}, 4)
+    clamps = {"alpha": "fp32", "limit": "fp32"}
+    for kind in ("silu",) if subset else ("silu", "gelu", "clamped"):
+        constants = {"GELU": kind == "gelu", "CLAMPED": kind == "clamped", "COLUMNS": BLOCK}
+        yield case(f"gate {kind}", gate_rows, {**fixed, **clamps}, constants, 4)
+    for width in (4096,) if subset else (576, 4096, 16384):
+        for residual in (True,) if subset else (False, True):
+            constants = {"HAS_RESIDUAL": residual, "BLOCK": 1 << (width - 1).bit_length()}
+            name = f"{'add_' if residual else ''}rms_norm {width}"
+            yield case(name, norm_rows, fixed, constants, elementwise_warps(width))
+    edits = {"counts_ptr": "*i16", **{f"{n}_ptr": "*i32" for n in ("count_rows", "drafted", "bias_rows", "lists")}}
+    edits |= {f"{n}_ptr": "*fp32" for n in ("repetition", "presence", "frequency", "biases", "chosen", "top_values")}
+    edits |= {f"{n}_ptr": "*fp32" for n in ("masses", "raw_tops", "raw_masses")}
+    wide = {f"{n}_ptr": "*i64" for n in ("positions", "out", "token_ids", "top_ids")}
+    walked = {f"{n}_ptr": "*i32" for n in ("states", "automaton_ids", "mask_rows", "table", "ends", "token_offsets")}
+    walked |= {"token_ids_ptr": "*i64", "classes_ptr": "*u8", "token_bytes_ptr": "*u8"}
+    yield case("advance automata", walk_tokens, walked, {"LANES": LANES}, 1)
+    for element in ("fp32",) if subset else ("bf16", "fp32"):
+        types = {**fixed, **edits, **wide, "logits_ptr": f"*{element}"}
+        passes = {"scores": (True, False, False)}
+        if not subset:
+            passes |= {"edited": (True, False, True), "log-probabilities": (True, True, False)}
+            yield case(f"sample report {element}", report_logprobs, types, {"BLOCK": 1024}, 4)
+        for name, parts in passes.items():
+            constants = dict(zip(("HAS_SCORES", "HAS_RAW", "EDITED"), parts, strict=True))
+            yield case(f"sample pass {element} {name}", summarise_groups, types, constants, NUM_WARPS)
+        for is_edited in (False,) if subset else (False, True):
+            for block in (1024,) if subset else (1024, 2048, 4096):  # 4096: more than 262,144 tokens, as Gemma 3 has
+                constants = {"BLOCK": block, "EDITED": is_edited}
+                name = f"sample choose {element} of {block} groups edited={is_edited}"
+                chosen = case(name, choose_tokens, types, constants, NUM_WARPS)
+                yield replace(chosen, max_registers=most_registers(NUM_WARPS))
+
+
+def all_cases(subset: bool) -> list[Case]:
+    groups = (attention_cases, latent_cases, expert_cases, route_cases, mxfp4_cases, linear_cases, other_cases)
+    return list(chain(*(cases(subset) for cases in groups)))
