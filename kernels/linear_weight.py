@@ -26,7 +26,10 @@ from torch import Tensor
 
 from .cpu_mxfp4 import PANEL as PANEL
 from .cpu_mxfp4 import lay_out, take_apart
+from .cpu_rows import cpu_rows
 from .mxfp4 import BLOCK, widen
+
+_PACKINGS = {torch.float32: 0, torch.bfloat16: 1, torch.uint8: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class LinearWeight:
     @property
     def packing(self) -> int:
         """What it is packed in, for the compiled loops: 0: fp32, 1: bf16, 2: MXFP4."""
-        return 2 if self.is_mxfp4 else int(self.is_short)
+        return _PACKINGS[self.stored.dtype]
 
     @property
     def num_bytes(self) -> int:
@@ -108,12 +111,9 @@ class LinearWeight:
             return row.float() * self.scales[indices, None]
         if not self.is_packed:
             return F.embedding(indices, self.stored)
-        if self.is_mxfp4:
+        if self.packing == 2:
             return self.matrix()[indices]
-        lanes = indices % PANEL
-        if self.is_short:
-            lanes = lanes % (PANEL // 2) * 2 + lanes // (PANEL // 2)
-        return self.stored[indices // PANEL, :, lanes].to(self.dtype)
+        return cpu_rows(self.stored, indices, self.num_inputs)
 
 
 def input_range(num_inputs: int) -> int:

@@ -145,7 +145,8 @@ class Engine(EngineCore):
         box: Box = []
         try:
             while pending or under_way:
-                self._enqueue_what_fits(pending, under_way, box)
+                if pending:
+                    self._enqueue_what_fits(pending, under_way, box)
                 for delta in self._take_turn(box, under_way, has_more=bool(pending)):
                     if collectors[delta.request_id].push(delta):
                         under_way.discard(delta.request_id)

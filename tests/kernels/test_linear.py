@@ -272,3 +272,19 @@ def _reader(has_avx512: bool) -> Any:
             widen_group(stored + 272 * panel, out + 2048 * panel)
 
     return read
+
+
+@pytest.mark.parametrize("is_short", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("num_outputs", "num_inputs"), [(1, 1), (33, 7), (160, 64)])
+def test_rows_of_packed_weights_are_those_of_the_matrix(num_outputs: int, num_inputs: int, is_short: bool) -> None:
+    matrix = torch.randn(num_outputs, num_inputs)
+    if is_short:
+        matrix = matrix.bfloat16().float()
+    weight = ops.pack_linear(matrix)
+    assert weight.is_short == is_short
+    for indices in (torch.randint(num_outputs, (9,)), torch.arange(num_outputs), torch.empty(0, dtype=torch.int64)):
+        assert torch.equal(weight.rows(indices), matrix[indices])
+    past_the_end = 16 * -(-num_outputs // 16)
+    for index in (-1, past_the_end):
+        with pytest.raises(IndexError, match=f"{index}.* is not among {past_the_end}"):
+            weight.rows(torch.tensor([0, index]))
