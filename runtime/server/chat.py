@@ -57,7 +57,14 @@ class ChatAnswer:
 
     async def _prepare(self) -> PreparedChat:
         service = self._service
-        return await service.on_worker(prepare_chat, service.engine, self._body, self._api_key, service.tool_format)
+        return await service.on_worker(
+            prepare_chat,
+            service.engine,
+            self._body,
+            self._api_key,
+            service.tool_format,
+            thinks_in_tags=service.thinks_in_tags,
+        )
 
     async def whole(self) -> dict[str, Any]:
         prepared = await self._prepare()

@@ -152,9 +152,11 @@ class ResponsesAnswer:
             self._clock.end()
 
     async def _prepare(self) -> PreparedChat:
-        chat = self._body.as_chat()
+        chat, service = self._body.as_chat(), self._service
         try:
-            return await self._service.on_worker(prepare_chat, self._service.engine, chat, self._api_key, None)
+            return await service.on_worker(
+                prepare_chat, service.engine, chat, self._api_key, None, thinks_in_tags=service.thinks_in_tags
+            )
         except ApiError as error:
             for theirs, ours in RENAMED:
                 if error.param is not None and error.param.startswith(theirs):
