@@ -20,7 +20,7 @@ from .errors import ApiError, api_error, invalid
 from .harmony import HarmonyReader, speaks_harmony
 from .harmony_form import behind_reasoning, harmony_plan
 from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
-from .think import BEGIN, END, ThinkReader, thought_at_end, thought_in
+from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
 from .think_form import behind_thought, tags_behind_thought
 from .tool_calls import Reader
 from .tool_format import ToolFormat
@@ -56,11 +56,17 @@ class EngineCall:
 
 @dataclass(frozen=True, slots=True)
 class PreparedChat:
-    """A request, its tools, and what makes a reader for each of its outputs (None: they are content as they stand)."""
+    """A request, its tools, and how its outputs are read.
+
+    Attributes:
+        reader: makes a reader for each of its outputs; None: they are content as they stand.
+        thought: what the prompt says about a thought in tags; None: outputs are not looked through for one.
+    """
 
     call: EngineCall
     tools: ToolPlan | None
     reader: Callable[[], Reader] | None
+    thought: Thought | None
 
 
 def namespace_of(salt: str | None, api_key: str | None) -> str:
@@ -99,8 +105,11 @@ def prepare_chat(
     if is_harmony and plan is None:
         wanted, reader = _on_channels(engine, body, wanted)
     chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key))
+    thought: Thought | None = None
     if thinks_in_tags and not is_harmony and not is_described:
-        wanted, reader = _behind_thought(engine, body, wanted, plan, chat.token_ids)
+        thought = _thought(engine, body, plan, chat.token_ids)
+    if thought is not None:
+        wanted, reader = _behind_thought(engine, wanted, plan, thought)
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     _check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
@@ -109,7 +118,7 @@ def prepare_chat(
     call.options["conversation"] = chat.text
     if reader is not None and wanted is None and (is_harmony or BEGIN in special_texts or END in special_texts):
         call.options["shows_special"] = True
-    return PreparedChat(call, plan, reader)
+    return PreparedChat(call, plan, reader, thought)
 
 
 def _on_channels(
@@ -126,19 +135,24 @@ def _on_channels(
     return wanted, HarmonyReader
 
 
-def _behind_thought(
-    engine: EngineFace, body: ChatRequest, wanted: Wanted | None, plan: ToolPlan | None, prompt_ids: Sequence[int]
-) -> tuple[Wanted | None, Callable[[], Reader] | None]:
-    """A constraint behind the thought, and a reader of both.
+def _thought(engine: EngineFace, body: ChatRequest, plan: ToolPlan | None, prompt_ids: Sequence[int]) -> Thought | None:
+    """What the prompt says about the answer's thought; None if there is none to be told from an answer.
 
     A call that is required stands behind a thought only if the prompt has opened one.
     """
-    goes_on = body.continue_final_message and body.messages
-    thought = thought_in(body.messages[-1].content or "") if goes_on else thought_at_end(engine.tokenizer, prompt_ids)
+    if body.continue_final_message and body.messages:
+        return "open" if is_inside_thought(body.messages[-1].content or "") else None
+    thought = thought_at_end(engine.tokenizer, prompt_ids)
+    return None if thought == "unsaid" and plan is not None and plan.is_forced else thought
+
+
+def _behind_thought(
+    engine: EngineFace, wanted: Wanted | None, plan: ToolPlan | None, thought: Thought
+) -> tuple[Wanted | None, Callable[[], Reader] | None]:
+    """A constraint behind the thought, and a reader of both."""
     new_reader = plan.reader if plan is not None else None
-    is_forced = plan is not None and plan.is_forced
-    is_exact = wanted is not None and (plan is None or is_forced)
-    if (is_exact or goes_on) if thought == "closed" else (is_forced and thought == "unsaid"):
+    is_exact = wanted is not None and (plan is None or plan.is_forced)
+    if thought == "closed" and is_exact:
         return wanted, new_reader
     if wanted is not None and thought != "closed":
         behind = behind_thought if is_exact else tags_behind_thought

@@ -15,7 +15,7 @@ content as it stands. Knows texts only: a model that spells a mark out in ordina
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 from .tool_calls import Content, Piece, Reader, Reasoning
@@ -46,6 +46,9 @@ class ThinkingTokenizer(Protocol):
     def chat_template(self) -> Template: ...
 
     @property
+    def eos_ids(self) -> Collection[int]: ...
+
+    @property
     def special_ids(self) -> Mapping[str, int]: ...
 
     def encode(self, text: str) -> list[int]: ...
@@ -73,9 +76,9 @@ def thought_at_end(tokenizer: ThinkingTokenizer, prompt_ids: Sequence[int]) -> T
     return "open" if end.endswith(BEGIN) else "unsaid"
 
 
-def thought_in(beginning: str) -> Thought:
-    """Where an answer stands whose beginning was given: inside a thought that it opens, or behind all."""
-    return "open" if beginning.rfind(BEGIN) > beginning.rfind(END) else "closed"
+def is_inside_thought(beginning: str) -> bool:
+    """Whether an answer whose beginning is given goes on inside a thought."""
+    return beginning.rfind(BEGIN) > beginning.rfind(END)
 
 
 class ThinkReader:

@@ -24,10 +24,11 @@ from phloem.runtime.server.think import (
     GAP,
     ThinkReader,
     Thought,
+    is_inside_thought,
     thinks,
     thought_at_end,
-    thought_in,
 )
+from phloem.runtime.server.thought_tokens import ThoughtTokens
 from phloem.runtime.server.tool_calls import ArgumentsReader, TagReader, deltas_of, gathered
 
 from ..test_models import save_random_model
@@ -84,6 +85,22 @@ def test_an_answer_is_read_whole(case: str) -> None:
     assert (found.reasoning, found.content) == expected
 
 
+def taken_apart(thought: Thought, text: str, is_exact: bool) -> tuple[str, str]:
+    """Reasoning and content of a whole text, by search."""
+    reasoning, content = "", text
+    if thought != "closed":
+        begun = re.match(rf"\s*{BEGIN}", text)
+        if begun is None and thought == "unsaid":
+            return "", text
+        reasoning, mark, content = text[begun.end() if begun else 0 :].partition(END)
+        reasoning = re.sub(r"\A(\s*\n)?", "", reasoning.rstrip())
+        if not mark:
+            return reasoning, ""
+    if is_exact:
+        return reasoning, "" if GAP.startswith(content) else content.removeprefix(GAP)
+    return reasoning, re.sub(r"\A(\s*\n)?", "", content) if content.strip() else ""
+
+
 TEXTS = st.lists(st.sampled_from([BEGIN, END, "\n", " ", "<", "</", "think>", "x", "é", "<tool_call>"]), max_size=12)
 CUTS = st.lists(st.integers(0, 200), max_size=12)
 
@@ -94,10 +111,10 @@ def test_however_it_is_cut_it_says_the_same(
     words: list[str], cuts: list[int], thought: Thought, is_exact: bool
 ) -> None:
     text = "".join(words)
+    expected = taken_apart(thought, text, is_exact)
+    assert streamed(ThinkReader(thought, is_exact=is_exact), text, cuts) == (*expected, [])
     found = gathered(ThinkReader(thought, is_exact=is_exact), text)
-    assert streamed(ThinkReader(thought, is_exact=is_exact), text, cuts) == (found.reasoning, found.content, [])
-    assert END not in found.reasoning and found.reasoning == found.reasoning.rstrip()
-    assert re.sub(r"\s|</?think>", "", found.reasoning + found.content) == re.sub(r"\s|</?think>", "", text)
+    assert (found.reasoning, found.content) == expected
 
 
 @settings(max_examples=300, deadline=None)
@@ -168,8 +185,8 @@ def test_what_the_template_has_done_is_seen_at_the_prompts_end(prompt: str, expe
 
 
 def test_an_answer_that_goes_on_is_inside_the_thought_that_it_opened() -> None:
-    assert thought_in("<think>\nLet me") == "open"
-    assert thought_in("<think>\nHm.\n</think>\n\nYe") == thought_in("Ye") == "closed"
+    assert is_inside_thought("<think>\nLet me")
+    assert not is_inside_thought("<think>\nHm.\n</think>\n\nYe") and not is_inside_thought("Ye")
 
 
 def test_who_thinks_is_seen_in_the_template() -> None:
@@ -244,6 +261,36 @@ def test_responses_show_what_is_for_the_user() -> None:
     body = http.post("/v1/responses", {"input": "Hi", "stream": True}).body.decode()
     events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: {")]
     assert "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta") == "Hello!"
+
+
+def test_tokens_of_the_thought_are_counted() -> None:
+    """Every byte is a token here."""
+    num_tokens = REPLY.index(END) + len(END)
+    details = asked(REPLY).chat(n=2).json()["usage"]["completion_tokens_details"]
+    assert details["reasoning_tokens"] == 2 * num_tokens
+    events = asked(REPLY).chat(stream=True, n=2, stream_options={"include_usage": True}).events()
+    assert events[-2]["usage"]["completion_tokens_details"]["reasoning_tokens"] == 2 * num_tokens
+    answer = asked(REPLY).post("/v1/responses", {"input": "Hi"}).json()
+    assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] == num_tokens
+    stream = asked(REPLY).post("/v1/responses", {"input": "Hi", "stream": True}).events()
+    assert stream[-1]["response"]["usage"]["output_tokens_details"]["reasoning_tokens"] == num_tokens
+    cut_short = asked(REPLY).chat(max_tokens=12).json()["usage"]
+    assert cut_short["completion_tokens_details"]["reasoning_tokens"] == 12
+    for reply, options in (("Hello!", {}), (REPLY, {"reasoning_format": "none"})):
+        usage = asked(reply, **options).chat().json()["usage"]
+        assert usage["completion_tokens_details"]["reasoning_tokens"] == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(words=TEXTS, thought=st.sampled_from(["unsaid", "open", "closed"]))
+def test_tokens_are_counted_up_to_where_the_thought_is_read(words: list[str], thought: Thought) -> None:
+    text = "".join(words)
+    counter = ThoughtTokens(thought, ThinkTokenizer())
+    counter.push(text.encode())
+    thought_text = text.encode()[: counter.count].decode()
+    found = gathered(ThinkReader(thought), text)
+    assert gathered(ThinkReader(thought), thought_text).reasoning == found.reasoning
+    assert not gathered(ThinkReader(thought), thought_text).content
 
 
 def form_of(http: Client, **fields: Any) -> Any:
