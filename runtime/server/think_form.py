@@ -20,16 +20,21 @@ from .think import BEGIN, END, GAP, Thought
 
 
 def behind_thought(spec: ConstraintSpec, thought: Thought, special_texts: Collection[str]) -> ConstraintSpec:
-    """The constraint on what is behind the thought."""
-    form = sequence(_thought(thought, special_texts), text(GAP), form_of(spec))
-    return _tag(either([form, form_of(spec)]) if thought == "unsaid" else form, spec)
+    """The constraint on what is behind the thought.
+
+    Where the model may leave its thought out, a constraint that allows a text beginning with `<think>` is ambiguous.
+    """
+    before = sequence(_thought(thought, special_texts), text(GAP))
+    if thought == "unsaid":
+        before = {"type": "optional", "content": before}
+    return _tag(sequence(before, form_of(spec)), spec)
 
 
 def tags_behind_thought(spec: ConstraintSpec, thought: Thought, special_texts: Collection[str]) -> ConstraintSpec:
     """Free text with tags in it (`triggered_tags`, `token_triggered_tags`), none of which is in the thought."""
     tags = form_of(spec)
     form = sequence(_thought(thought, special_texts), tags)
-    if thought == "unsaid":
+    if thought == "unsaid":  # text without a thought does not begin one, or a call in a thought might be read as one
         form = either([form, {**tags, "excludes": [*tags.get("excludes", ()), BEGIN]}])
     return _tag(form, spec)
 
