@@ -21,7 +21,7 @@ from .harmony import HarmonyReader, speaks_harmony
 from .harmony_form import behind_reasoning, harmony_plan
 from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
 from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
-from .think_form import behind_thought, tags_behind_thought
+from .think_form import behind_thought, has_fixed_gap, tags_behind_thought
 from .tool_calls import Reader
 from .tool_format import ToolFormat
 from .tools import ToolPlan, tool_plan
@@ -151,16 +151,17 @@ def _behind_thought(
 ) -> tuple[Wanted | None, Callable[[], Reader] | None]:
     """A constraint behind the thought, and a reader of both."""
     new_reader = plan.reader if plan is not None else None
-    is_exact = wanted is not None and (plan is None or plan.is_forced)
-    if thought == "closed" and is_exact:
+    is_free = wanted is None or (plan is not None and not plan.is_forced)
+    if thought == "closed" and not is_free:
         return wanted, new_reader
+    has_gap = not is_free and wanted is not None and has_fixed_gap(wanted.spec)
     if wanted is not None and thought != "closed":
-        behind = behind_thought if is_exact else tags_behind_thought
+        behind = tags_behind_thought if is_free else behind_thought
         wanted = replace(wanted, spec=behind(wanted.spec, thought, engine.tokenizer.special_ids))
         _check_constraint(engine, wanted)
 
     def reader() -> Reader:
-        return ThinkReader(thought, new_reader() if new_reader is not None else None, is_exact=is_exact)
+        return ThinkReader(thought, new_reader() if new_reader is not None else None, has_gap=has_gap)
 
     return wanted, reader
 

@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 from .tool_calls import Content, Piece, Reader, Reasoning
 
 BEGIN, END = "<think>", "</think>"
-GAP = "\n\n"  # what stands between a thought and a constraint behind it: as most of these models write it
+GAP = "\n\n"  # what stands between a thought and most constraints behind it
 _NUM_TAIL = 64  # tokens of a prompt's end, more than a mark and blank lines can take
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
@@ -86,12 +86,12 @@ class ThinkReader:
 
     Args:
         answer: reads what is behind the thought; None: it is content.
-        is_exact: there is a constraint, which wrote exactly `GAP` between the thought and what obeys it.
+        has_gap: exactly `GAP` stands behind the thought, and what follows is shown as it stands; else blank lines may.
     """
 
-    def __init__(self, thought: Thought, answer: Reader | None = None, *, is_exact: bool = False) -> None:
+    def __init__(self, thought: Thought, answer: Reader | None = None, *, has_gap: bool = False) -> None:
         self._answer = answer
-        self._is_exact = is_exact
+        self._has_gap = has_gap
         self._is_open = thought == "open"
         self._buffer = ""
         self._has_reasoned = False
@@ -133,7 +133,7 @@ class ThinkReader:
         return True
 
     def _skip_gap(self, pieces: list[Piece], is_last: bool) -> bool:
-        if self._is_exact:
+        if self._has_gap:
             if GAP.startswith(self._buffer) and self._buffer != GAP and not is_last:
                 return False
             is_cut_short = GAP.startswith(self._buffer)

@@ -85,7 +85,7 @@ def test_an_answer_is_read_whole(case: str) -> None:
     assert (found.reasoning, found.content) == expected
 
 
-def taken_apart(thought: Thought, text: str, is_exact: bool) -> tuple[str, str]:
+def taken_apart(thought: Thought, text: str, has_gap: bool) -> tuple[str, str]:
     """Reasoning and content of a whole text, by search."""
     reasoning, content = "", text
     if thought != "closed":
@@ -96,7 +96,7 @@ def taken_apart(thought: Thought, text: str, is_exact: bool) -> tuple[str, str]:
         reasoning = re.sub(r"\A(\s*\n)?", "", reasoning.rstrip())
         if not mark:
             return reasoning, ""
-    if is_exact:
+    if has_gap:
         return reasoning, "" if GAP.startswith(content) else content.removeprefix(GAP)
     return reasoning, re.sub(r"\A(\s*\n)?", "", content) if content.strip() else ""
 
@@ -106,14 +106,12 @@ CUTS = st.lists(st.integers(0, 200), max_size=12)
 
 
 @settings(max_examples=600, deadline=None)
-@given(words=TEXTS, cuts=CUTS, thought=st.sampled_from(["unsaid", "open", "closed"]), is_exact=st.booleans())
-def test_however_it_is_cut_it_says_the_same(
-    words: list[str], cuts: list[int], thought: Thought, is_exact: bool
-) -> None:
+@given(words=TEXTS, cuts=CUTS, thought=st.sampled_from(["unsaid", "open", "closed"]), has_gap=st.booleans())
+def test_however_it_is_cut_it_says_the_same(words: list[str], cuts: list[int], thought: Thought, has_gap: bool) -> None:
     text = "".join(words)
-    expected = taken_apart(thought, text, is_exact)
-    assert streamed(ThinkReader(thought, is_exact=is_exact), text, cuts) == (*expected, [])
-    found = gathered(ThinkReader(thought, is_exact=is_exact), text)
+    expected = taken_apart(thought, text, has_gap)
+    assert streamed(ThinkReader(thought, has_gap=has_gap), text, cuts) == (*expected, [])
+    found = gathered(ThinkReader(thought, has_gap=has_gap), text)
     assert (found.reasoning, found.content) == expected
 
 
@@ -130,12 +128,12 @@ def test_a_call_in_a_thought_is_no_call(cuts: list[int], thought: Thought) -> No
 
 @pytest.mark.parametrize("content", ["\n\na", "", "a\n", "</think>"])
 def test_behind_a_constraint_nothing_but_the_gap_is_left_out(content: str) -> None:
-    found = gathered(ThinkReader("open", is_exact=True), f"Hm.\n{END}{GAP}{content}")
+    found = gathered(ThinkReader("open", has_gap=True), f"Hm.\n{END}{GAP}{content}")
     assert (found.reasoning, found.content) == ("Hm.", content)
 
 
 def test_a_thought_without_end_calls_nothing() -> None:
-    assert gathered(ThinkReader("open", ArgumentsReader("f"), is_exact=True), "Hm").calls == []
+    assert gathered(ThinkReader("open", ArgumentsReader("f"), has_gap=True), "Hm").calls == []
 
 
 def test_text_is_shown_as_it_comes() -> None:
@@ -313,11 +311,20 @@ def test_a_constraint_holds_behind_the_thought() -> None:
     thought, found = form_of(http, regex="[0-9]+")["elements"]
     assert found == pattern
     assert (thought["type"], thought["content"]["elements"][1]) == ("optional", gap), "the model may not think"
+    thought, _ = form_of(http, response_format={"type": "json_object"}, **thinking(True))["elements"]
+    assert thought["elements"][1] == {"type": "regex", "pattern": "\\n{0,2}"}, "JSON does not begin with a line break"
     assert form_of(http, regex="[0-9]+", **thinking(False)) == "regex", "the constraint holds at once"
     message = asked("12").chat(regex="[0-9]+", **thinking(False)).json()["choices"][0]["message"]
     assert message["content"] == "12"
     tag = {"format": {"type": "any_text"}}
     assert form_of(http, structural_tag=tag, **thinking(True)) == tag["format"], "it describes the whole answer"
+
+
+@pytest.mark.parametrize("gap", ["", "\n", "\n\n"])
+def test_line_breaks_in_front_of_json_are_not_shown(gap: str) -> None:
+    reply = f"\n<think>Hm.</think>{gap}{{}}"
+    message = asked(reply).chat(response_format={"type": "json_object"}).json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("Hm.", "{}")
 
 
 def test_a_text_that_is_continued_is_read_as_it_stands() -> None:
@@ -417,7 +424,7 @@ def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> 
                 common |= {"seed": seed, "extra_body": {"chat_template_kwargs": options}}
                 answer = http.chat.completions.create(**common, response_format=form)
                 message = answer.choices[0].message
-                assert isinstance(json.loads(message.content)["a"], int)
+                assert isinstance(json.loads(message.content)["a"], int) and message.content[0] == "{"
                 thought = getattr(message, "reasoning_content", "")
                 num_thoughts += bool(thought)
                 chunks = list(http.chat.completions.create(**common, response_format=form, stream=True))
