@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,8 @@ from .sampling import MaxTokens, Seed, Temperature, TopP, usage_line
 if TYPE_CHECKING:
     from ..engine import Engine
     from ..request import Delta, SamplingParams
+    from ..server.tool_calls import Reader
+    from ..tokenizer.tokenizer import Tokenizer
 
 HELP = "/reset forgets the conversation, /system TEXT sets the system prompt, /exit leaves"
 
@@ -88,8 +90,9 @@ class Conversation:
         usage = None
         try:
             chat = self._engine.encode_chat([*opening, *turns])
-            show = _channels() if "<|channel|>" in self._engine.tokenizer.special_ids else _show
-            options = RequestOptions(conversation=chat.text, shows_special=show is not _show)
+            reader, shows_special = _reader(self._engine.tokenizer, chat.token_ids)
+            show = _show if reader is None else _apart(reader)
+            options = RequestOptions(conversation=chat.text, shows_special=shows_special)
             for delta in self._engine.stream(chat.token_ids, self._sampling, **options):
                 said += show(delta)
                 usage = delta.usage
@@ -105,12 +108,21 @@ class Conversation:
             typer.echo(usage_line(usage, time.perf_counter() - started_at), err=True)
 
 
-def _channels() -> Callable[[Delta], str]:
-    """Shows gpt-oss' reasoning on stderr, faintly, and what is for the user on stdout."""
+def _reader(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> tuple[Reader | None, bool]:
+    """What tells reasoning from the answer to a prompt, if the model has both, and whether special tokens mark it."""
     from ..server.harmony import HarmonyReader
-    from ..server.tool_calls import Content, Reasoning
+    from ..server.think import BEGIN, END, ThinkReader, thinks, thought_at_end
 
-    reader = HarmonyReader()
+    if "<|channel|>" in tokenizer.special_ids:
+        return HarmonyReader(), True
+    if not thinks(tokenizer, "auto"):
+        return None, False
+    return ThinkReader(thought_at_end(tokenizer, prompt_ids)), not tokenizer.special_ids.keys().isdisjoint((BEGIN, END))
+
+
+def _apart(reader: Reader) -> Callable[[Delta], str]:
+    """Shows reasoning on stderr, faintly, and what is for the user on stdout."""
+    from ..server.tool_calls import Content, Reasoning
 
     def show(delta: Delta) -> str:
         said = ""

@@ -44,6 +44,12 @@ class ToolCallFormat(StrEnum):
     glm47 = "glm47"
 
 
+class ReasoningFormat(StrEnum):
+    auto = "auto"
+    none = "none"
+    think = "think"
+
+
 class SamplingDefaults(StrEnum):
     model = "model"
     openai = "openai"
@@ -132,6 +138,16 @@ def serve(
             panel=SERVER,
         ),
     ] = ToolCallFormat.auto,
+    reasoning_format: Annotated[
+        ReasoningFormat,
+        option(
+            "--reasoning-format",
+            "--reasoning-parser",
+            help="Whether answers begin with <think> … </think>; auto: as the chat template shows.",
+            env="REASONING_FORMAT",
+            panel=SERVER,
+        ),
+    ] = ReasoningFormat.auto,
     sampling_defaults: Annotated[
         SamplingDefaults,
         option(
@@ -171,6 +187,7 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         metric_names=metric_names.value,
         tool_call_format=tool_call_format.value,
+        reasoning_format=reasoning_format.value,
     )
     with closing(listen(host, port)) as bound:
         engine = load_engine(model, settings)

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..request import Delta
+from ..request import Delta, Usage
 from .answering import respond
 from .body import read_request
 from .outputs import Output, gather, shown_logprobs
@@ -19,6 +19,7 @@ from .protocol import ChatRequest
 from .replies import Header, chat_choice, chat_logprobs, chunk_choice, finish_reason, usage_body
 from .service import Service
 from .stream import DONE, frame
+from .thought_tokens import ReasoningTokens
 from .tool_calls import CallBegun, Calls, Reader, deltas_of, gathered
 from .tools import ToolPlan
 
@@ -57,14 +58,25 @@ class ChatAnswer:
 
     async def _prepare(self) -> PreparedChat:
         service = self._service
-        return await service.on_worker(prepare_chat, service.engine, self._body, self._api_key, service.tool_format)
+        return await service.on_worker(
+            prepare_chat,
+            service.engine,
+            self._body,
+            self._api_key,
+            service.tool_format,
+            thinks_in_tags=service.thinks_in_tags,
+        )
 
     async def whole(self) -> dict[str, Any]:
         prepared = await self._prepare()
         async with aclosing(self._service.deltas([prepared.call])) as deltas:
             [outputs] = await gather(deltas, 1, self._body.n, self._tokenizer.eos_ids, self._clock)
         choices = [self._choice(index, output, prepared) for index, output in enumerate(outputs)]
-        return self._header.body(choices) | {"usage": usage_body([[output.usage for output in outputs]])}
+        counter = ReasoningTokens(prepared.thought, self._tokenizer)
+        for index, output in enumerate(outputs):
+            counter.push(index, output.token_ids)
+        usage = usage_body([[output.usage for output in outputs]], reasoning_tokens=counter.total)
+        return self._header.body(choices) | {"usage": usage}
 
     def _choice(self, index: int, output: Output, prepared: PreparedChat) -> dict[str, Any]:
         logprobs = chat_logprobs(output.logprobs, self._tokenizer) if self._body.logprobs else None
@@ -81,19 +93,21 @@ class ChatAnswer:
         with self._service.lifecycle.track():
             prepared = await self._prepare()
             pieces = Pieces(prepared.reader, prepared.tools) if prepared.reader is not None else None
-            usages: dict[int, Any] = {}
+            usages: dict[int, Usage] = {}
+            counter = ReasoningTokens(prepared.thought, self._tokenizer)
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
                     self._clock.tick(delta.index, delta.finish_reason)
                     choices = [] if delta.index in usages else [chunk_choice(delta.index, _opening(pieces))]
                     usages[delta.index] = delta.usage
+                    counter.push(delta.index, delta.token_ids)
                     choices += self._chunks(delta, pieces)
                     if choices:
-                        yield b"".join([self._frame(choice, usages) for choice in choices])
+                        yield b"".join([self._frame(choice, usages, counter) for choice in choices])
             self._clock.end()
             options = self._body.stream_options
             if options is not None and options.include_usage:
-                usage = {"usage": usage_body([[usages[index] for index in sorted(usages)]])}
+                usage = {"usage": _usage(usages, counter)}
                 yield frame(self._header.body([], chunk=True) | usage)
             yield DONE
 
@@ -116,14 +130,18 @@ class ChatAnswer:
             chunks.append(chunk_choice(delta.index, {}, None, finish_reason(delta.finish_reason, tool_calls=calls)))
         return chunks
 
-    def _frame(self, choice: dict[str, Any], usages: dict[int, Any]) -> bytes:
+    def _frame(self, choice: dict[str, Any], usages: dict[int, Usage], counter: ReasoningTokens) -> bytes:
         body = self._header.body([choice], chunk=True)
         options = self._body.stream_options
         if options is not None and options.continuous_usage_stats:
-            body["usage"] = usage_body([[usages[index] for index in sorted(usages)]])
+            body["usage"] = _usage(usages, counter)
         elif options is not None and options.include_usage:
             body["usage"] = None
         return frame(body)
+
+
+def _usage(usages: dict[int, Usage], counter: ReasoningTokens) -> dict[str, Any]:
+    return usage_body([[usages[index] for index in sorted(usages)]], reasoning_tokens=counter.total)
 
 
 def _opening(pieces: Pieces | None) -> dict[str, Any]:

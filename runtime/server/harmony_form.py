@@ -13,17 +13,15 @@ is one call at most. Its header may be written in either of the two orders that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from typing import Any
 
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
+from .forms import Form, either, form_of, sequence, text, token
 from .harmony import HarmonyReader
 from .protocol import ChatRequest, NamedTool, Tool
 from .tools import ToolPlan, parameters_of
 
-Form = dict[str, Any]
 _ANY_TEXT: Form = {"type": "any_text"}
 
 
@@ -39,7 +37,7 @@ def harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan 
     if choice == "auto":
         endings.append(_message("final", _ANY_TEXT))
     # flexible: this model writes JSON now with spaces and now without
-    form = _behind({"type": "or", "elements": [_thought("analysis"), _thought("commentary")]}, _either(endings))
+    form = _behind({"type": "or", "elements": [_thought("analysis"), _thought("commentary")]}, either(endings))
     spec = constraint_spec.structural_tag({"format": form}, whitespace="flexible")
     names = frozenset(tool.function.name for tool in chosen)
     return ToolPlan(spec, lambda: HarmonyReader(names), choice != "auto", isinstance(choice, NamedTool))
@@ -47,55 +45,28 @@ def harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan 
 
 def behind_reasoning(spec: ConstraintSpec) -> ConstraintSpec:
     """The constraint on the final message, with reasoning in front of it; not for structural tags."""
-    form = _behind(_thought("analysis"), _message("final", _form_of(spec)))
+    form = _behind(_thought("analysis"), _message("final", form_of(spec)))
     return constraint_spec.structural_tag({"format": form}, whitespace=spec.whitespace)
 
 
-def _form_of(spec: ConstraintSpec) -> Form:
-    if spec.kind == "choice":
-        return _either([_text(option) for option in spec.source])
-    assert isinstance(spec.source, str)
-    if spec.kind in ("regex", "grammar"):
-        return {"type": spec.kind, "pattern" if spec.kind == "regex" else "grammar": spec.source}
-    schema = json.loads(spec.source) if spec.kind == "json_schema" else {"type": "object"}
-    options = {"any_order": spec.key_order == "any", "extra_keys": spec.extra_keys}
-    return {"type": "json_schema", "json_schema": schema, **options}
-
-
 def _behind(thoughts: Form, ending: Form) -> Form:
-    return _sequence({"type": "star", "content": thoughts}, ending)
+    return sequence({"type": "star", "content": thoughts}, ending)
 
 
 def _thought(channel: str) -> Form:
     """A message before the last one, and the beginning of the next."""
-    return _sequence(_message(channel, _ANY_TEXT), _token("<|end|>"), _token("<|start|>"), _text("assistant"))
+    return sequence(_message(channel, _ANY_TEXT), token("<|end|>"), token("<|start|>"), text("assistant"))
 
 
 def _message(channel: str, content: Form) -> Form:
-    return _sequence(_token("<|channel|>"), _text(channel), _token("<|message|>"), content)
+    return sequence(token("<|channel|>"), text(channel), token("<|message|>"), content)
 
 
 def _call(tool: Tool, special_texts: Collection[str]) -> Form:
-    name, json_mark = f"to=functions.{tool.function.name}", [_text("json")]
+    name, json_mark = f"to=functions.{tool.function.name}", [text("json")]
     if "<|constrain|>" in special_texts:
-        json_mark.insert(0, _token("<|constrain|>"))
-    behind = _sequence(_token("<|channel|>"), _text(f"commentary {name} "), *json_mark)
-    before = _sequence(_text(f" {name}"), _token("<|channel|>"), _text("commentary json"))
+        json_mark.insert(0, token("<|constrain|>"))
+    behind = sequence(token("<|channel|>"), text(f"commentary {name} "), *json_mark)
+    before = sequence(text(f" {name}"), token("<|channel|>"), text("commentary json"))
     arguments = {"type": "json_schema", "json_schema": parameters_of(tool)}
-    return _sequence(_either([behind, before]), _token("<|message|>"), arguments)
-
-
-def _sequence(*elements: Form) -> Form:
-    return {"type": "sequence", "elements": list(elements)}
-
-
-def _either(elements: list[Form]) -> Form:
-    return {"type": "or", "elements": elements}
-
-
-def _token(text: str) -> Form:
-    return {"type": "token", "token": text}
-
-
-def _text(value: str) -> Form:
-    return {"type": "const_string", "value": value}
+    return sequence(either([behind, before]), token("<|message|>"), arguments)

@@ -14,6 +14,7 @@ class Output:
     """One finished output."""
 
     text: str = ""
+    token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     reason: FinishReason | None = None
@@ -21,6 +22,7 @@ class Output:
 
     def push(self, delta: Delta, eos_ids: Collection[int]) -> None:
         self.text += delta.text
+        self.token_ids += delta.token_ids
         self.logprobs += shown_logprobs(delta, eos_ids)
         self.prompt_logprobs = delta.prompt_logprobs or self.prompt_logprobs
         self.reason = delta.finish_reason

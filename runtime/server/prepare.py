@@ -20,6 +20,8 @@ from .errors import ApiError, api_error, invalid
 from .harmony import HarmonyReader, speaks_harmony
 from .harmony_form import behind_reasoning, harmony_plan
 from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
+from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
+from .think_form import behind_thought, has_fixed_gap, tags_behind_thought
 from .tool_calls import Reader
 from .tool_format import ToolFormat
 from .tools import ToolPlan, tool_plan
@@ -54,11 +56,17 @@ class EngineCall:
 
 @dataclass(frozen=True, slots=True)
 class PreparedChat:
-    """A request, its tools, and what makes a reader for each of its outputs (None: they are content as they stand)."""
+    """A request, its tools, and how its outputs are read.
+
+    Attributes:
+        reader: makes a reader for each of its outputs; None: they are content as they stand.
+        thought: what the prompt says about a thought in tags; None: outputs are not looked through for one.
+    """
 
     call: EngineCall
     tools: ToolPlan | None
     reader: Callable[[], Reader] | None
+    thought: Thought | None
 
 
 def namespace_of(salt: str | None, api_key: str | None) -> str:
@@ -70,13 +78,20 @@ def namespace_of(salt: str | None, api_key: str | None) -> str:
 
 
 def prepare_chat(
-    engine: EngineFace, body: ChatRequest, api_key: str | None, tool_format: ToolFormat | None
+    engine: EngineFace,
+    body: ChatRequest,
+    api_key: str | None,
+    tool_format: ToolFormat | None,
+    *,
+    thinks_in_tags: bool = False,
 ) -> PreparedChat:
-    """Raises `ApiError` for whatever cannot be served."""
+    """thinks_in_tags: whether the model's answers begin with a thought (see `think`). Raises `ApiError` for whatever
+    cannot be served."""
     wanted = constraint_of(body)
     special_texts = engine.tokenizer.special_ids
     # whoever describes the whole answer describes its channels
-    is_harmony = speaks_harmony(special_texts) and (wanted is None or wanted.spec.kind != "structural_tag")
+    is_described = wanted is not None and wanted.spec.kind == "structural_tag"
+    is_harmony = speaks_harmony(special_texts) and not is_described
     plan = _tool_plan(body, tool_format) if not is_harmony else _harmony_plan(body, special_texts)
     if plan is not None and wanted is not None:
         if plan.is_forced:
@@ -90,15 +105,20 @@ def prepare_chat(
     if is_harmony and plan is None:
         wanted, reader = _on_channels(engine, body, wanted)
     chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key))
+    thought: Thought | None = None
+    if thinks_in_tags and not is_harmony and not is_described:
+        thought = _thought(engine, body, plan, chat.token_ids)
+    if thought is not None:
+        wanted, reader = _behind_thought(engine, wanted, plan, thought)
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     _check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key)
     call.options["conversation"] = chat.text
-    if reader is not None and wanted is None:
+    if reader is not None and wanted is None and (is_harmony or BEGIN in special_texts or END in special_texts):
         call.options["shows_special"] = True
-    return PreparedChat(call, plan, reader)
+    return PreparedChat(call, plan, reader, thought)
 
 
 def _on_channels(
@@ -113,6 +133,37 @@ def _on_channels(
     wanted = replace(wanted, spec=behind_reasoning(wanted.spec))
     _check_constraint(engine, wanted)
     return wanted, HarmonyReader
+
+
+def _thought(engine: EngineFace, body: ChatRequest, plan: ToolPlan | None, prompt_ids: Sequence[int]) -> Thought | None:
+    """What the prompt says about the answer's thought; None if there is none to be told from an answer.
+
+    A call that is required stands behind a thought only if the prompt has opened one.
+    """
+    if body.continue_final_message and body.messages:
+        return "open" if is_inside_thought(body.messages[-1].content or "") else None
+    thought = thought_at_end(engine.tokenizer, prompt_ids)
+    return None if thought == "unsaid" and plan is not None and plan.is_forced else thought
+
+
+def _behind_thought(
+    engine: EngineFace, wanted: Wanted | None, plan: ToolPlan | None, thought: Thought
+) -> tuple[Wanted | None, Callable[[], Reader] | None]:
+    """A constraint behind the thought, and a reader of both."""
+    new_reader = plan.reader if plan is not None else None
+    is_free = wanted is None or (plan is not None and not plan.is_forced)
+    if thought == "closed" and not is_free:
+        return wanted, new_reader
+    has_gap = not is_free and wanted is not None and has_fixed_gap(wanted.spec)
+    if wanted is not None and thought != "closed":
+        behind = tags_behind_thought if is_free else behind_thought
+        wanted = replace(wanted, spec=behind(wanted.spec, thought, engine.tokenizer.special_ids))
+        _check_constraint(engine, wanted)
+
+    def reader() -> Reader:
+        return ThinkReader(thought, new_reader() if new_reader is not None else None, has_gap=has_gap)
+
+    return wanted, reader
 
 
 def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:

@@ -47,7 +47,7 @@ class Header:
         }
 
 
-def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
+def usage_body(usages: Iterable[Sequence[Usage]], *, reasoning_tokens: int = 0) -> dict[str, Any]:
     """`usages`: for each prompt the usage of its outputs. A prompt shared by n outputs counts once."""
     total = Usage()
     prompts: list[CacheExplanation | None] = []
@@ -70,7 +70,7 @@ def usage_body(usages: Iterable[Sequence[Usage]]) -> dict[str, Any]:
             **cache_details(prompts),
         },
         "completion_tokens_details": {
-            "reasoning_tokens": 0,
+            "reasoning_tokens": reasoning_tokens,
             "jumped_tokens": total.jumped_tokens,
             "drafted_tokens": total.drafted_tokens,
             "sampled_tokens": total.sampled_tokens,

@@ -26,6 +26,7 @@ from .protocol import Body, ChatRequest, Generation, Message, ResponseFormat, Sc
 from .replies import cache_details, pin_details
 from .service import Service
 from .stream import frame
+from .thought_tokens import ReasoningTokens
 from .tool_calls import Content, Reader, gathered
 
 # names of the chat endpoint's fields in error messages → the field that the caller sent
@@ -130,16 +131,20 @@ class ResponsesAnswer:
         async with aclosing(self._service.deltas([prepared.call])) as deltas:
             [[output]] = await gather(deltas, 1, 1, eos_ids, self._clock)
         text = output.text if prepared.reader is None else gathered(prepared.reader(), output.text).content
-        return self._response(_status(output.reason), text, output.usage)
+        counter = ReasoningTokens(prepared.thought, self._service.engine.tokenizer)
+        counter.push(0, output.token_ids)
+        return self._response(_status(output.reason), text, output.usage, counter.total)
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with self._service.lifecycle.track():
             prepared = await self._prepare()
             text, opened = "", False
             reader = prepared.reader() if prepared.reader is not None else None
+            counter = ReasoningTokens(prepared.thought, self._service.engine.tokenizer)
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
                     self._clock.tick(0, delta.finish_reason)
+                    counter.push(0, delta.token_ids)
                     if not opened:
                         opened = True
                         yield self._opening()
@@ -148,13 +153,15 @@ class ResponsesAnswer:
                         text += fresh
                         yield self._event("output_text.delta", **self._place(), delta=fresh, logprobs=[])
                     if delta.finish_reason is not None:
-                        yield self._closing(_status(delta.finish_reason), text, delta.usage)
+                        yield self._closing(_status(delta.finish_reason), text, delta.usage, counter.total)
             self._clock.end()
 
     async def _prepare(self) -> PreparedChat:
-        chat = self._body.as_chat()
+        chat, service = self._body.as_chat(), self._service
         try:
-            return await self._service.on_worker(prepare_chat, self._service.engine, chat, self._api_key, None)
+            return await service.on_worker(
+                prepare_chat, service.engine, chat, self._api_key, None, thinks_in_tags=service.thinks_in_tags
+            )
         except ApiError as error:
             for theirs, ours in RENAMED:
                 if error.param is not None and error.param.startswith(theirs):
@@ -173,13 +180,13 @@ class ResponsesAnswer:
             ]
         )
 
-    def _closing(self, status: str, text: str, usage: Usage) -> bytes:
+    def _closing(self, status: str, text: str, usage: Usage, reasoning_tokens: int) -> bytes:
         return b"".join(
             [
                 self._event("output_text.done", **self._place(), text=text, logprobs=[]),
                 self._event("content_part.done", **self._place(), part=_part(text)),
                 self._event("output_item.done", output_index=0, item=self._item(status, text)),
-                self._event(status, response=self._response(status, text, usage)),
+                self._event(status, response=self._response(status, text, usage, reasoning_tokens)),
             ]
         )
 
@@ -196,8 +203,10 @@ class ResponsesAnswer:
         content = [_part(text)] if text is not None else []
         return {"id": self._item_id, "type": "message", "role": "assistant", "status": status, "content": content}
 
-    def _response(self, status: str, text: str | None, usage: Usage | None) -> dict[str, Any]:
-        body = self._body
+    def _response(
+        self, status: str, text: str | None, usage: Usage | None, reasoning_tokens: int = 0
+    ) -> dict[str, Any]:
+        body, caches = self._body, self._service.engine.config.prefix_cache
         return {
             "id": self._id,
             "object": "response",
@@ -218,7 +227,7 @@ class ResponsesAnswer:
             "tool_choice": "none",
             "tools": [],
             "top_p": body.top_p,
-            "usage": _usage(usage, self._service.engine.config.prefix_cache) if usage is not None else None,
+            "usage": _usage(usage, caches, reasoning_tokens) if usage is not None else None,
         }
 
 
@@ -236,7 +245,7 @@ def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _usage(usage: Usage, caches: bool) -> dict[str, Any]:
+def _usage(usage: Usage, caches: bool, reasoning_tokens: int) -> dict[str, Any]:
     written = usage.prompt_tokens - usage.cached_tokens if caches else 0  # what is computed is kept
     return {
         "input_tokens": usage.prompt_tokens,
@@ -248,7 +257,7 @@ def _usage(usage: Usage, caches: bool) -> dict[str, Any]:
         },
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {
-            "reasoning_tokens": 0,
+            "reasoning_tokens": reasoning_tokens,
             "jumped_tokens": usage.jumped_tokens,
             "drafted_tokens": usage.drafted_tokens,
             "sampled_tokens": usage.sampled_tokens,

@@ -20,6 +20,7 @@ from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .prepare import EngineCall
 from .settings import ServerSettings
+from .think import thinks
 from .tool_format import FORMATS, tool_format_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Service:
             self.tool_format = (
                 tool_format_of(tokenizer.chat_template.source, tokenizer.special_ids) if wanted == "auto" else None
             )
+        self.thinks_in_tags = thinks(tokenizer, settings.reasoning_format)
         self.model_names = (settings.model_name, *settings.aliases)
         self._workers: ThreadPoolExecutor | None = None
         self._reporting = asyncio.Lock()

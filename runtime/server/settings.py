@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from ...errors import ConfigError
+from .think import ReasoningFormat
 
 CacheIsolation = Literal["auto", "key", "none"]
 MetricNames = Literal["phloem", "vllm", "sglang"]
@@ -38,6 +39,8 @@ class ServerSettings:
             served.
         tool_call_format: how the model writes tool calls (see `tool_format`); "auto": as its chat template shows them,
             "none": calls are not looked for in free text.
+        reasoning_format: whether answers begin with a thought in tags (see `think`); "auto": as the chat template
+            shows, "think": they do, "none": tags are content. Harmony's channels are read whatever it says.
         metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
         sampling_defaults: what a request is sampled with where it says nothing, by the names of its fields; what is
             not in it is OpenAI's default.
@@ -60,6 +63,7 @@ class ServerSettings:
     metric_names: MetricNames = "phloem"
     admin: bool = False
     tool_call_format: ToolCallFormat = "auto"
+    reasoning_format: ReasoningFormat = "auto"
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,6 +78,9 @@ class ServerSettings:
         if self.tool_call_format not in get_args(ToolCallFormat):
             names = ", ".join(get_args(ToolCallFormat))
             raise ConfigError(f"tool_call_format: {self.tool_call_format!r} is not one of {names}")
+        if self.reasoning_format not in get_args(ReasoningFormat):
+            names = ", ".join(get_args(ReasoningFormat))
+            raise ConfigError(f"reasoning_format: {self.reasoning_format!r} is not one of {names}")
         if not self.model_name:
             raise ConfigError("served_model_name: give a non-empty name")
         for name in ("max_body_bytes", "max_json_depth", "max_outputs", "retry_after"):

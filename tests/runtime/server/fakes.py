@@ -21,6 +21,7 @@ EOS = 256
 
 class FakeTemplate:
     source = ""
+    is_default = False
     option_names = frozenset({"enable_thinking"})
 
 
@@ -37,6 +38,9 @@ class CharTokenizer:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token_id for token_id in token_ids if token_id < 256).decode("utf-8", "replace")
+
+    def show(self, token_ids: Sequence[int]) -> str:
+        return self.decode(token_ids)
 
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < 256 else b""

@@ -1,0 +1,444 @@
+"""Thoughts in `<think> … </think>`: what is reasoning and what is content, whole and streamed, however it is cut; and
+constraints, which hold behind them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import decoders, models, pre_tokenizers
+
+from phloem.errors import ConfigError, RequestError
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.server import ServerSettings
+from phloem.runtime.server.think import (
+    BEGIN,
+    END,
+    GAP,
+    ThinkReader,
+    Thought,
+    is_inside_thought,
+    thinks,
+    thought_at_end,
+)
+from phloem.runtime.server.thought_tokens import ThoughtTokens
+from phloem.runtime.server.tool_calls import ArgumentsReader, TagReader, deltas_of, gathered
+
+from ..test_models import save_random_model
+from .conftest import serving
+from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
+from .wire import Client, client
+
+# (what the prompt says, the text): (reasoning, content)
+ANSWERS: dict[str, tuple[Thought, str, tuple[str, str]]] = {
+    "thought and answer": ("unsaid", "<think>\nThey greet.\n</think>\n\nHello <b>!", ("They greet.", "Hello <b>!")),
+    "opened by the prompt": ("open", "They greet.\n</think>\n\nHello!", ("They greet.", "Hello!")),
+    "opened by both": ("open", "\n<think>\nThey greet.</think>Hello!", ("They greet.", "Hello!")),
+    "no thought": ("unsaid", "Hello </b>!", ("", "Hello </b>!")),
+    "no thought, as it stands": ("unsaid", "\n  Hello\n", ("", "\n  Hello\n")),
+    "empty thought": ("unsaid", "<think>\n\n</think>\n\nHello!", ("", "Hello!")),
+    "closed by the prompt": ("closed", "\n\nHello </think>", ("", "Hello </think>")),
+    "indented on both sides": ("unsaid", "<think>\n\n  a\n\n b \n </think>\n \n  c\n", ("  a\n\n b", "  c\n")),
+    "never closed": ("unsaid", "<think>They gr", ("They gr", "")),
+    "never closed, opened by the prompt": ("open", "They gr \n", ("They gr", "")),
+    "cut short in the mark": ("open", "They </thi", ("They </thi", "")),
+    "cut short in the first mark": ("unsaid", "<thi", ("", "<thi")),
+    "not quite the mark": ("open", "a </thin> <</think>b", ("a </thin> <", "b")),
+    "a second one": ("unsaid", "<think>a</think>b<think>c</think>d", ("a", "b<think>c</think>d")),
+    "cut short behind the thought": ("open", "a</think>\n", ("a", "")),
+    "nothing": ("unsaid", "", ("", "")),
+    "nothing but blanks": ("open", " \n", ("", "")),
+    "a line of blanks": ("unsaid", " \n", ("", " \n")),
+}
+
+
+def parts(text: str, cuts: list[int]) -> list[str]:
+    ends = [*sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    return [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def streamed(reader: ThinkReader, text: str, cuts: list[int]) -> tuple[str, str, list[str]]:
+    """Read in pieces, and put together from the `delta` objects of chunks, as a client does."""
+    pieces = [piece for part in parts(text, cuts) for piece in reader.push(part, is_last=False)]
+    reasoning, content = "", ""
+    arguments: list[str] = []
+    for delta in deltas_of([*pieces, *reader.push("", is_last=True)]):
+        reasoning += delta.get("reasoning_content", "")
+        content += delta.get("content", "")
+        for call in delta.get("tool_calls", []):
+            arguments += [""] if "id" in call else []
+            arguments[call["index"]] += call["function"]["arguments"]
+    return reasoning, content, arguments
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_an_answer_is_read_whole(case: str) -> None:
+    thought, text, expected = ANSWERS[case]
+    found = gathered(ThinkReader(thought), text)
+    assert (found.reasoning, found.content) == expected
+
+
+def taken_apart(thought: Thought, text: str, has_gap: bool) -> tuple[str, str]:
+    """Reasoning and content of a whole text, by search."""
+    reasoning, content = "", text
+    if thought != "closed":
+        begun = re.match(rf"\s*{BEGIN}", text)
+        if begun is None and thought == "unsaid":
+            return "", text
+        reasoning, mark, content = text[begun.end() if begun else 0 :].partition(END)
+        reasoning = re.sub(r"\A(\s*\n)?", "", reasoning.rstrip())
+        if not mark:
+            return reasoning, ""
+    if has_gap:
+        return reasoning, "" if GAP.startswith(content) else content.removeprefix(GAP)
+    return reasoning, re.sub(r"\A(\s*\n)?", "", content) if content.strip() else ""
+
+
+TEXTS = st.lists(st.sampled_from([BEGIN, END, "\n", " ", "<", "</", "think>", "x", "é", "<tool_call>"]), max_size=12)
+CUTS = st.lists(st.integers(0, 200), max_size=12)
+
+
+@settings(max_examples=600, deadline=None)
+@given(words=TEXTS, cuts=CUTS, thought=st.sampled_from(["unsaid", "open", "closed"]), has_gap=st.booleans())
+def test_however_it_is_cut_it_says_the_same(words: list[str], cuts: list[int], thought: Thought, has_gap: bool) -> None:
+    text = "".join(words)
+    expected = taken_apart(thought, text, has_gap)
+    assert streamed(ThinkReader(thought, has_gap=has_gap), text, cuts) == (*expected, [])
+    found = gathered(ThinkReader(thought, has_gap=has_gap), text)
+    assert (found.reasoning, found.content) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(cuts=CUTS, thought=st.sampled_from(["unsaid", "open"]))
+def test_a_call_in_a_thought_is_no_call(cuts: list[int], thought: Thought) -> None:
+    def reader() -> ThinkReader:
+        return ThinkReader(thought, TagReader("<call>", {"<call>f": "f"}, "</call>"))
+
+    text = "a<call>f{}</call>\n</think>\n\nb <call>f[1]</call>"
+    text = text if thought == "open" else BEGIN + text
+    assert streamed(reader(), text, cuts) == ("a<call>f{}</call>", "b", ["[1]"])
+
+
+@pytest.mark.parametrize("content", ["\n\na", "", "a\n", "</think>"])
+def test_behind_a_constraint_nothing_but_the_gap_is_left_out(content: str) -> None:
+    found = gathered(ThinkReader("open", has_gap=True), f"Hm.\n{END}{GAP}{content}")
+    assert (found.reasoning, found.content) == ("Hm.", content)
+
+
+def test_a_thought_without_end_calls_nothing() -> None:
+    assert gathered(ThinkReader("open", ArgumentsReader("f"), has_gap=True), "Hm").calls == []
+
+
+def test_text_is_shown_as_it_comes() -> None:
+    reader = ThinkReader("unsaid")
+    assert reader.push("<think>\n", is_last=False) == []
+    assert deltas_of(reader.push("He", is_last=False)) == [{"reasoning_content": "He"}]
+    assert deltas_of(reader.push("llo <", is_last=False)) == [{"reasoning_content": "llo"}]
+    assert deltas_of(reader.push("/b", is_last=False)) == [{"reasoning_content": " </b"}]
+    assert reader.push("</think>\n", is_last=False) == []
+    assert deltas_of(reader.push("\nHi <", is_last=False)) == [{"content": "Hi <"}]
+
+
+# -- the prompt ------------------------------------------------------------------------------------------------
+
+
+class ThinkTemplate(FakeTemplate):
+    source = "{{ '<think>\n\n</think>\n\n' }}"
+
+
+class ThinkTokenizer(CharTokenizer):
+    """As Qwen 3's: `enable_thinking=False` closes the thought; True opens it, as other models' templates do."""
+
+    chat_template = ThinkTemplate()
+
+    def apply_chat_template(self, messages: Any, *, options: Any = None, **others: Any) -> list[int]:
+        wanted = (options or {}).get("enable_thinking")
+        opening = {None: "", True: "<think>\n", False: "<think>\n\n</think>\n\n"}[wanted]
+        return super().apply_chat_template(messages, **others) + self.encode(opening)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("<|im_start|>assistant\n", "unsaid"),
+        ("<|im_start|>assistant\n<think>\n", "open"),
+        ("<｜Assistant｜><think>", "open"),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", "closed"),
+        ("<|assistant|>\n<think></think>", "closed"),
+        ("<｜Assistant｜></think>", "closed"),
+        ("<think>\nHm.\n</think>\n\nYes.<|im_end|>\n<|im_start|>assistant\n", "unsaid"),
+        ("", "unsaid"),
+    ],
+)
+def test_what_the_template_has_done_is_seen_at_the_prompts_end(prompt: str, expected: Thought) -> None:
+    tokenizer = ThinkTokenizer()
+    assert thought_at_end(tokenizer, tokenizer.encode(prompt)) == expected
+
+
+def test_an_answer_that_goes_on_is_inside_the_thought_that_it_opened() -> None:
+    assert is_inside_thought("<think>\nLet me")
+    assert not is_inside_thought("<think>\nHm.\n</think>\n\nYe") and not is_inside_thought("Ye")
+
+
+def test_who_thinks_is_seen_in_the_template() -> None:
+    class Bare(ThinkTokenizer):
+        chat_template = FakeTemplate()
+
+    class Ours(ThinkTokenizer):
+        class chat_template(FakeTemplate):
+            is_default = True
+
+    class OursWithTokens(Ours):
+        special_ids = {BEGIN: 1, END: 2}  # noqa: RUF012
+
+    class BareWithTokens(Bare):
+        special_ids = {BEGIN: 1, END: 2}  # noqa: RUF012
+
+    assert thinks(ThinkTokenizer(), "auto") and not thinks(ThinkTokenizer(), "none")
+    assert not thinks(Bare(), "auto") and thinks(Bare(), "think")
+    assert not thinks(Ours(), "auto") and thinks(OursWithTokens(), "auto")
+    assert not thinks(BareWithTokens(), "auto"), "instruct models have them in their vocabulary, too"
+    with pytest.raises(ConfigError, match="reasoning_format"):
+        ServerSettings(reasoning_format="morse")  # type: ignore[arg-type]
+
+
+# -- the server ------------------------------------------------------------------------------------------------
+
+REPLY = "<think>\nThey greet.\n</think>\n\nHello!"
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"a":1}}\n</tool_call>'
+
+
+def asked(reply: str, **settings_: Any) -> Client:
+    engine = FakeAsyncEngine(reply)
+    engine.engine.tokenizer = ThinkTokenizer()
+    return client(engine, **settings_)
+
+
+def test_a_chat_is_answered_with_reasoning_apart() -> None:
+    http = asked(REPLY)
+    [choice] = http.chat().json()["choices"]
+    assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("They greet.", "Hello!")
+    assert not http.engine.calls[0]["shows_special"], "the marks are text"
+    cut_short = asked(REPLY).chat(max_tokens=12).json()["choices"][0]
+    assert (cut_short["message"]["reasoning_content"], cut_short["message"]["content"]) == ("They", "")
+    assert cut_short["finish_reason"] == "length"
+
+
+def test_without_the_format_tags_are_content() -> None:
+    message = asked(REPLY, reasoning_format="none").chat().json()["choices"][0]["message"]
+    assert message == {"role": "assistant", "content": REPLY, "refusal": None}
+
+
+def test_the_template_opens_and_closes_thoughts() -> None:
+    opened = asked(REPLY.removeprefix("<think>\n")).chat(chat_template_kwargs={"enable_thinking": True})
+    assert opened.json()["choices"][0]["message"]["reasoning_content"] == "They greet."
+    closed = asked("Hello!").chat(chat_template_kwargs={"enable_thinking": False})
+    assert closed.json()["choices"][0]["message"] == {"role": "assistant", "content": "Hello!", "refusal": None}
+
+
+def test_a_stream_says_the_same() -> None:
+    events = asked(REPLY).chat(stream=True, n=2).events()
+    for index in range(2):
+        deltas = [c["delta"] for event in events[:-1] for c in event["choices"] if c["index"] == index]
+        assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "They greet."
+        assert "".join(delta.get("content") or "" for delta in deltas) == "Hello!"
+
+
+def test_responses_show_what_is_for_the_user() -> None:
+    http = asked(REPLY)
+    answer = http.post("/v1/responses", {"input": "Hi"}).json()
+    assert answer["output"][0]["content"][0]["text"] == "Hello!"
+    body = http.post("/v1/responses", {"input": "Hi", "stream": True}).body.decode()
+    events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: {")]
+    assert "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta") == "Hello!"
+
+
+def test_tokens_of_the_thought_are_counted() -> None:
+    """Every byte is a token here."""
+    num_tokens = REPLY.index(END) + len(END)
+    details = asked(REPLY).chat(n=2).json()["usage"]["completion_tokens_details"]
+    assert details["reasoning_tokens"] == 2 * num_tokens
+    events = asked(REPLY).chat(stream=True, n=2, stream_options={"include_usage": True}).events()
+    assert events[-2]["usage"]["completion_tokens_details"]["reasoning_tokens"] == 2 * num_tokens
+    answer = asked(REPLY).post("/v1/responses", {"input": "Hi"}).json()
+    assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] == num_tokens
+    stream = asked(REPLY).post("/v1/responses", {"input": "Hi", "stream": True}).events()
+    assert stream[-1]["response"]["usage"]["output_tokens_details"]["reasoning_tokens"] == num_tokens
+    cut_short = asked(REPLY).chat(max_tokens=12).json()["usage"]
+    assert cut_short["completion_tokens_details"]["reasoning_tokens"] == 12
+    for reply, options in (("Hello!", {}), (REPLY, {"reasoning_format": "none"})):
+        usage = asked(reply, **options).chat().json()["usage"]
+        assert usage["completion_tokens_details"]["reasoning_tokens"] == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(words=TEXTS, thought=st.sampled_from(["unsaid", "open", "closed"]))
+def test_tokens_are_counted_up_to_where_the_thought_is_read(words: list[str], thought: Thought) -> None:
+    text = "".join(words)
+    counter = ThoughtTokens(thought, ThinkTokenizer())
+    counter.push(text.encode())
+    thought_text = text.encode()[: counter.count].decode()
+    found = gathered(ThinkReader(thought), text)
+    assert gathered(ThinkReader(thought), thought_text).reasoning == found.reasoning
+    assert not gathered(ThinkReader(thought), thought_text).content
+
+
+def form_of(http: Client, **fields: Any) -> Any:
+    """The form that was asked for."""
+    answer = http.chat(**fields)
+    assert answer.status == 200, answer.body
+    spec = http.engine.calls[-1]["constraint"]
+    return json.loads(spec.source)["format"] if spec.kind == "structural_tag" else spec.kind
+
+
+def thinking(value: bool) -> dict[str, Any]:
+    return {"chat_template_kwargs": {"enable_thinking": value}}
+
+
+def test_a_constraint_holds_behind_the_thought() -> None:
+    http = asked(REPLY)
+    gap, pattern = {"type": "const_string", "value": GAP}, {"type": "regex", "pattern": "[0-9]+"}
+    thought, found = form_of(http, regex="[0-9]+", **thinking(True))["elements"]
+    assert (thought["elements"][1], found) == (gap, pattern)
+    thought, found = form_of(http, regex="[0-9]+")["elements"]
+    assert found == pattern
+    assert (thought["type"], thought["content"]["elements"][1]) == ("optional", gap), "the model may not think"
+    thought, _ = form_of(http, response_format={"type": "json_object"}, **thinking(True))["elements"]
+    assert thought["elements"][1] == {"type": "regex", "pattern": "\\n{0,2}"}, "JSON does not begin with a line break"
+    assert form_of(http, regex="[0-9]+", **thinking(False)) == "regex", "the constraint holds at once"
+    message = asked("12").chat(regex="[0-9]+", **thinking(False)).json()["choices"][0]["message"]
+    assert message["content"] == "12"
+    tag = {"format": {"type": "any_text"}}
+    assert form_of(http, structural_tag=tag, **thinking(True)) == tag["format"], "it describes the whole answer"
+
+
+@pytest.mark.parametrize("gap", ["", "\n", "\n\n"])
+def test_line_breaks_in_front_of_json_are_not_shown(gap: str) -> None:
+    reply = f"\n<think>Hm.</think>{gap}{{}}"
+    message = asked(reply).chat(response_format={"type": "json_object"}).json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("Hm.", "{}")
+
+
+def test_a_text_that_is_continued_is_read_as_it_stands() -> None:
+    fields = {"continue_final_message": True, "add_generation_prompt": False}
+    http = asked("\n12")
+    assert http.chat(**fields).json()["choices"][0]["message"]["content"] == "\n12"
+    assert form_of(http, regex="[0-9]+", **fields) == "regex"
+    [choice] = asked("Hm.</think>\n\nYes.").chat("<think>\nLet me", **fields).json()["choices"]
+    assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("Hm.", "Yes.")
+
+
+def test_calls_stand_behind_the_thought() -> None:
+    text = f"<think>\nPerhaps {CALL}\n</think>\n\n{CALL}"
+    http = asked(text, tool_call_format="hermes")
+    [choice] = http.chat(tools=[WEATHER]).json()["choices"]
+    [call] = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "weather", "arguments": '{"a":1}'}
+    assert choice["message"]["reasoning_content"] == f"Perhaps {CALL}"
+    assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
+    [in_thought_alone] = asked(f"<think>{CALL}", tool_call_format="hermes").chat(tools=[WEATHER]).json()["choices"]
+    assert "tool_calls" not in in_thought_alone["message"]
+    closed = asked("\n" + CALL, tool_call_format="hermes").chat(tools=[WEATHER], **thinking(False)).json()
+    assert closed["choices"][0]["message"]["content"] is None
+
+
+@pytest.mark.parametrize("tool_call_format", ["none", "hermes"])
+def test_a_required_call_stands_behind_a_thought_that_the_prompt_opened(tool_call_format: str) -> None:
+    call = CALL if tool_call_format == "hermes" else '{"a":1}'
+    fields = {"tools": [WEATHER], "tool_choice": "required"}
+    for text, options, reasoning in ((f"Hm.\n{END}{GAP}{call}", thinking(True), "Hm."), (call, {}, None)):
+        http = asked(text, tool_call_format=tool_call_format)
+        [choice] = http.chat(**fields, **options).json()["choices"]
+        assert choice["message"]["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"a":1}'}
+        assert choice["message"].get("reasoning_content") == reasoning
+        spec = http.engine.calls[0]["constraint"]
+        assert (json.dumps(END) in spec.source) == bool(options)
+
+
+def test_a_broken_schema_is_pointed_at_as_it_was_sent() -> None:
+    engine = FakeAsyncEngine(broken={'{"type": "odd"}': RequestError("no", param="json_schema")})
+    engine.engine.tokenizer = ThinkTokenizer()
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "odd"}}}
+    answer = client(engine).chat(response_format=form)
+    assert (answer.status, answer.error["param"]) == (400, "response_format")
+
+
+# -- a model ---------------------------------------------------------------------------------------------------
+
+TEMPLATE = """\
+{%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}
+    {%- if thinking is defined %}{{ '<think>\\n' if thinking else '<think>\\n\\n</think>\\n\\n' }}{% endif %}
+{%- endif %}"""
+CONTROLS = ["<|im_end|>", "<|im_start|>"]
+
+
+def think_folder(folder: Path, *, marks: str) -> None:
+    """Bytes as tokens and a random model. `marks`: "special" tokens, "added" ones as in Qwen 3, or mere "text"."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = tokenizers.Tokenizer(models.BPE({piece: index for index, piece in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in CONTROLS])
+    if marks != "text":
+        is_special = marks == "special"
+        added = [tokenizers.AddedToken(text, special=is_special, normalized=False) for text in (BEGIN, END)]
+        (tokenizer.add_special_tokens if is_special else tokenizer.add_tokens)(added)
+    save_random_model(folder, "LlamaForCausalLM", {"vocab_size": tokenizer.get_vocab_size()})
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
+    (folder / "generation_config.json").write_text("{}")
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+
+
+@pytest.fixture(scope="module", params=["special", "added", "text"])
+def thinker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    folder = tmp_path_factory.mktemp(request.param)
+    think_folder(folder, marks=request.param)
+    return load(EngineConfig(model=str(folder), device="cpu", dtype="float32"))
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}
+
+
+def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> None:
+    """A random model, through the real engine and the official client."""
+    tool = {"type": "function", "function": {"name": "weather", "parameters": CITY}}
+    with serving(thinker, num_blocks=256, tool_call_format="hermes") as served, served.client() as http:
+        common: dict[str, Any] = {"model": http.models.list().data[0].id, "max_tokens": 150}
+        common["messages"] = [{"role": "user", "content": "Hi"}]
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+        num_thoughts = 0
+        for seed in range(4):
+            for options in ({"thinking": True}, {"thinking": False}, {}):
+                common |= {"seed": seed, "extra_body": {"chat_template_kwargs": options}}
+                answer = http.chat.completions.create(**common, response_format=form)
+                message = answer.choices[0].message
+                assert isinstance(json.loads(message.content)["a"], int) and message.content[0] == "{"
+                thought = getattr(message, "reasoning_content", "")
+                num_thoughts += bool(thought)
+                chunks = list(http.chat.completions.create(**common, response_format=form, stream=True))
+                deltas = [chunk.choices[0].delta for chunk in chunks]
+                assert "".join(delta.content or "" for delta in deltas) == message.content
+                assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == thought
+                assert (answer.usage.completion_tokens_details.reasoning_tokens > 0) >= bool(thought)
+                body = {**common["extra_body"], "regex": "\\n*[0-9]{3}"}
+                message = http.chat.completions.create(**common | {"extra_body": body}).choices[0].message
+                assert re.fullmatch("\\n*[0-9]{3}", message.content)
+                choice = http.chat.completions.create(**common, tools=[tool], tool_choice="required").choices[0]
+                assert choice.finish_reason == "tool_calls"
+                maybe = http.chat.completions.create(**common, tools=[tool]).choices[0]
+                for call in [*choice.message.tool_calls, *(maybe.message.tool_calls or [])]:
+                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
+                assert http.chat.completions.create(**common).choices[0].message.content is not None
+        assert num_thoughts >= 4, "a prompt that opens the thought is answered with one"
