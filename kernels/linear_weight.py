@@ -78,8 +78,8 @@ class LinearWeight:
 
     @property
     def packing(self) -> int:
-        """What it is packed in, for the compiled loops: 0: fp32, 1: bf16, 2: MXFP4."""
-        return _PACKINGS[self.stored.dtype]
+        """What it is packed in, for the compiled loops: 0: fp32 (and int8, which has its own), 1: bf16, 2: MXFP4."""
+        return _PACKINGS.get(self.stored.dtype, 0)
 
     @property
     def num_bytes(self) -> int:
