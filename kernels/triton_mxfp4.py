@@ -3,6 +3,10 @@
 Few rows are bound by reading weights, and these are a quarter of bf16. The weights are the left side of the product
 and the rows the right one: on Hopper the left side may come from registers, where the numbers are widened, exactly, to
 bf16 with their scales. Otherwise as `triton_experts.multiply_tiles`, tile by tile.
+
+Weights are copied into shared memory some steps ahead. On Hopper the compiler does so neither with rows (there they lie
+side by side, other than in memory) nor anywhere with scales (four bytes that begin at any byte), and every step would
+wait for both as long as it computes. Where rows are few, a step therefore loads those of the next one.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ def multiply_mxfp4_tiles(
     BLOCK_DEPTH: tl.constexpr,
     STAGES: tl.constexpr,
 ) -> None:
+    LOOKS_AHEAD: tl.constexpr = BLOCK_ROWS == 16  # with more rows its registers would cost a program per processor
     expert, place, is_there = take_tile(starts_ptr, tiles_ptr, num_experts, BLOCK_EXPERTS, BLOCK_ROWS)
     if expert < num_experts:
         pair = tl.load(order_ptr + place, mask=is_there, other=0)
@@ -52,12 +57,20 @@ def multiply_mxfp4_tiles(
         weight_at = weight_ptr + output[:, None] * num_bytes + byte[None, :]
         scales_at = scales_ptr + output[:, None] * num_groups + group[None, :]
         acc = tl.zeros([BLOCK_OUTPUTS, BLOCK_ROWS], tl.float32)
+        if LOOKS_AHEAD:
+            x = tl.load(x_at, mask=k[:, None] < depth, other=0.0)
+            scale = tl.load(scales_at, mask=group[None, :] < num_groups, other=127)
         for begin in tl.range(0, depth, BLOCK_DEPTH, num_stages=STAGES):
-            x = tl.load(x_at + begin, mask=k[:, None] < depth - begin, other=0.0)
+            ahead = begin + BLOCK_DEPTH if LOOKS_AHEAD else begin
+            loaded_x = tl.load(x_at + ahead, mask=k[:, None] < depth - ahead, other=0.0)
             weight = tl.load(weight_at + begin // 2, mask=byte[None, :] < num_bytes - begin // 2, other=0)
-            scale = tl.load(scales_at + begin // 32, mask=group[None, :] < num_groups - begin // 32, other=127)
+            loaded_scale = tl.load(scales_at + ahead // 32, mask=group[None, :] < num_groups - ahead // 32, other=127)
+            if not LOOKS_AHEAD:
+                x, scale = loaded_x, loaded_scale
             # fast: no look at each scale whether it is 255, which is refused when the model is loaded
             acc = tl.dot_scaled(weight, scale, "e2m1", x, None, "bf16", acc, fast_math=True)
+            if LOOKS_AHEAD:
+                x, scale = loaded_x, loaded_scale
         if HAS_BIAS:
             acc += tl.load(bias_ptr + output).to(tl.float32)[:, None]
         to = (place if IN_ORDER else pair).to(tl.int64)

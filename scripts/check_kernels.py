@@ -5,8 +5,9 @@
 
 For each: registers per thread, shared memory per program, programs that fit on a multiprocessor, and for attention
 the K/V buffers in flight (how many tiles the software pipeline holds), for experts those of weights. It fails (exit
-status 1) on a compile error, on spilled registers, on more shared memory than the architecture has, and on a loop with
-fewer than two buffers, which would wait for every load. Needs triton with its bundled ptxas and cuobjdump.
+status 1) on a compile error, on spilled registers, on more shared memory than the architecture has, on a loop with
+fewer than two buffers, which would wait for every load, and on one that does not look ahead where it should. Needs
+triton with its bundled ptxas and cuobjdump.
 """
 
 from __future__ import annotations
@@ -62,6 +63,13 @@ def read_resources(compiled: Any, folder: Path) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", text)}
 
 
+def loads_waited_for(ttgir: str) -> set[str]:
+    """What the loop loads and does not hand on to its next step."""
+    loop = ttgir[ttgir.index("scf.for") :]
+    body, _, handed_on = loop[: loop.index("\n", loop.index("scf.yield"))].partition("scf.yield")
+    return {name for name in re.findall(r"(%\w+) = tt\.load", body) if not re.search(rf"{name}\b", handed_on)}
+
+
 def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
     """One line of the table, and what is wrong."""
     try:
@@ -91,6 +99,8 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
         buffers = min((int(n) for n in found), default=0)
         if buffers < 2:
             faults.append("fewer than two buffers in flight")
+        if case.looks_ahead and loads_waited_for(compiled.asm["ttgir"]):
+            faults.append("waits for loads")
         in_flight = programs * buffers * case.tiles * keys * dim * itemsize // 1024
         line += f" {buffers} buffers, {in_flight:4} KiB of {case.streamed} in flight"
     return f"{line}  {case.name}", faults

@@ -30,6 +30,7 @@ class Case:
     max_registers: int | None = None  # per thread; None: the compiler's choice
     tiles: int = 2  # streamed per step: keys and values, or latents, which are both
     streamed: str = "KV"
+    looks_ahead: bool = False  # what a step of the loop loads itself is for the next one
 
 
 def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[str, Any]) -> dict[str, str]:
@@ -256,6 +257,7 @@ def mxfp4_cases(subset: bool) -> Iterator[Case]:
                     frozenset({"num_experts"}),
                     tiles=1,
                     streamed="weights",
+                    looks_ahead=config.block_rows == 16,
                 )
 
 
