@@ -99,7 +99,7 @@ class DecodeGraphs:
 
     Args:
         plan: lays a batch's attention out in the buffers, for so many tokens.
-        forward: token_ids, positions, plan, slots → logits `[T, vocab_size]` fp32 of all tokens. Everything it does
+        forward: token_ids, positions, plan, slots → logits `[T, vocab_size]` of all tokens. Everything it does
             must be queued on the current stream and depend on the contents of its arguments on the device alone.
         buffers: for the work lists.
 
@@ -124,8 +124,9 @@ class DecodeGraphs:
         self._recorder = recorder
         self._max_graphs = max_graphs
         self._inputs = FixedBuffer(torch.int64, buffers.device, size=4 * SIZES[-1])
+        self._vocab_size = vocab_size
         # of all graphs, for if each kept a result of its own they would take more memory than everything else in them
-        self._logits = torch.empty(SIZES[-1], vocab_size, device=buffers.device)
+        self._logits: Tensor | None = None
         self._graphs: OrderedDict[Key, Step] = OrderedDict()
         self._seen: set[Key] = set()
         self._num_moves = buffers.num_moves
@@ -145,7 +146,7 @@ class DecodeGraphs:
         self._send(batch, size)
         if batch.unread is not None:
             token_ids, _, _, unread = self._inputs.tensor[: 4 * size].view(4, size)
-            fill_in(token_ids, unread, decided, self._logits.shape[1])
+            fill_in(token_ids, unread, decided, self._vocab_size)
         if self._num_moves != self._buffers.num_moves:
             self._graphs.clear()
             self._num_moves = self._buffers.num_moves
@@ -174,7 +175,10 @@ class DecodeGraphs:
 
     def _step(self, plan: AttentionPlan, size: int) -> Tensor:
         token_ids, positions, slots = self._inputs.tensor[: 3 * size].view(3, size)
-        return self._logits[:size].copy_(self._forward(token_ids, positions, plan, slots))
+        logits = self._forward(token_ids, positions, plan, slots)
+        if self._logits is None:  # now, for the first step of all is none that is captured
+            self._logits = torch.empty(SIZES[-1], self._vocab_size, dtype=logits.dtype, device=logits.device)
+        return self._logits[:size].copy_(logits)
 
     def _send(self, batch: Batch, size: int) -> None:
         columns = [(batch.token_ids, 0), (batch.positions, 0), (batch.slots, NOWHERE)]

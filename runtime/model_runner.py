@@ -75,7 +75,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def forward(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
-        """Writes the batch's KV and returns logits `[R, vocab_size]` (float32) of `batch.logits_rows`.
+        """Writes the batch's KV and returns logits `[R, vocab_size]` of `batch.logits_rows`, as the decoder makes them.
 
         With a recorder they may be overwritten by the next call. On a GPU all of it is queued, and nothing waited for.
 

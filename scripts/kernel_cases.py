@@ -352,7 +352,7 @@ def other_cases(subset: bool) -> Iterator[Case]:
     walked = {f"{n}_ptr": "*i32" for n in ("states", "automaton_ids", "mask_rows", "table", "ends", "token_offsets")}
     walked |= {"token_ids_ptr": "*i64", "classes_ptr": "*u8", "token_bytes_ptr": "*u8"}
     yield case("advance automata", walk_tokens, walked, {"LANES": LANES}, 1)
-    for element in ("fp32",) if subset else ("bf16", "fp32"):
+    for element in ("fp32",) if subset else ("bf16", "fp16", "fp32"):
         types = {**fixed, **edits, **wide, "logits_ptr": f"*{element}"}
         passes = {"scores": (True, False, False)}
         if not subset:

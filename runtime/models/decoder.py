@@ -72,7 +72,7 @@ class Decoder:
 
     Attributes:
         config: what the checkpoint says about itself.
-        device, dtype: of weights and activations; logits are always fp32.
+        device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
         stack: all layers but the last, for steps that can run them in one call; None: op by op, to the same bits.
     """
@@ -168,7 +168,8 @@ class Decoder:
         """Computes one step and writes its KV into `kv_cache`.
 
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); logits_rows `[R]` int64: the
-        rows whose logits are wanted, None: all. Returns `[R, vocab_size]` fp32.
+        rows whose logits are wanted, None: all. Returns `[R, vocab_size]`, fp32 or, on a GPU, as the last product has
+        them.
         """
         x = self._embedding.rows(token_ids)
         if self._embedding_scale != 1.0:
@@ -201,9 +202,10 @@ class Decoder:
                 x = x * scale
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = ops.add_rms_norm(x, residual, following, eps)
-        logits = ops.linear(normed, self._lm_head).float()
-        cap = self.config.logits_soft_cap
-        return cap * torch.tanh(logits / cap) if cap else logits
+        logits, cap = ops.linear(normed, self._lm_head), self.config.logits_soft_cap
+        if cap:
+            return cap * torch.tanh(logits.float() / cap)
+        return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
 
     def _stack_layers(self, layers: list[LayerWeights]) -> LayerStack | None:
         """All layers but the last, if the CPU's compiled loops can read them."""

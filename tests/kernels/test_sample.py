@@ -370,3 +370,26 @@ def test_zeros_at_a_threshold_stay(filters: dict[str, Any], sampler: Callable[[R
         assert sampler(masked).tolist() == [300 + row for row in range(24)]
     few = sampler(rows_of(logits, **{"top_k": 3, **filters})).tolist()
     assert all(token in (5, 300 + row, 690) for row, token in enumerate(few))
+
+
+@pytest.mark.parametrize("kind", ["fp16", "bf16"])
+@pytest.mark.parametrize("vocab_size", [999, 2000])
+def test_half_types_are_widened_as_they_are_read(
+    vocab_size: int, kind: str, device: torch.device, bfloat16: torch.dtype
+) -> None:
+    """On a GPU logits come as the last product has them."""
+    from phloem.kernels import triton_sample
+
+    rows = mixed_rows(12, vocab_size)
+    half = replace(rows, logits=rows.logits.to(bfloat16 if kind == "bf16" else torch.float16))
+    wide = replace(half, logits=half.logits.float())
+    edits = random_edits(12, vocab_size)
+    (found, logprobs), (expected, others) = (
+        triton_sample.sample(*replace(each, edits=edits).arguments(device), 3) for each in (half, wide)
+    )
+    assert torch.equal(found, expected)
+    assert logprobs is not None
+    assert others is not None
+    for name in ("chosen", "top_ids", "top"):
+        pair = (getattr(each, name).nan_to_num() for each in (logprobs, others))
+        assert torch.equal(*pair), name
