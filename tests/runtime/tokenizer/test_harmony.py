@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import regex  # type: ignore[import-untyped]
+import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +44,6 @@ def tokenizer(folder: Path) -> Tokenizer:
 @lru_cache(maxsize=1)
 def tiktoken_of(folder: Path) -> Any:
     """tiktoken's encoder over the same vocabulary: its own engine for patterns, its own merging by rank."""
-    tiktoken = pytest.importorskip("tiktoken")
     backend = TokenizerJson(folder / "tokenizer.json")
     ranks = {token: index for index, token in enumerate(backend.token_bytes) if token}
     return tiktoken.Encoding("small", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens=backend.special_ids)
