@@ -50,24 +50,21 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
     """Rehearses a GPU's steps and runs a few small requests of every sort; the engine's cache is empty afterwards."""
     if "sampling" in parts:
         engine.rehearse()
-    specs: list[ConstraintSpec | None] = []
+    filtered = SamplingParams(temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0)
+    laws = [replace(filtered, temperature=0.0), filtered]
+    runs: list[tuple[ConstraintSpec | None, SamplingParams]] = []
     if "sampling" in parts:
-        specs.append(None)
+        reported = replace(filtered, logprobs=2)
+        edited = replace(filtered, presence_penalty=0.5, logit_bias={1: 1.0})
+        runs += [(None, law) for law in (*laws, reported, edited, replace(edited, logprobs=0))]
     if "constraints" in parts:
-        specs += [regex("[a-z]{2,4}|\\d+"), choice(["yes", "no"]), json_object(), *map(json_schema, SCHEMAS)]
-    for spec in specs:
+        specs = (regex("[a-z]{2,4}|\\d+"), choice(["yes", "no"]), json_object(), *map(json_schema, SCHEMAS))
+        runs += [(spec, law) for spec in specs for law in laws]
+    for spec, law in runs:
         needed = engine.intake.compile(spec).min_tokens() if spec is not None else 1
-        filtered = SamplingParams(max_tokens=needed + 16, temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0)
-        for params in (
-            replace(filtered, temperature=0.0),
-            filtered,
-            replace(filtered, logprobs=2),
-            replace(filtered, presence_penalty=0.5, logit_bias={1: 1.0}),
-            replace(filtered, presence_penalty=0.5, logprobs=0),
-        ):
-            # a context or a pool that is too small for them is too small for requests like them as well
-            with suppress(RequestError):
-                engine.generate([[1, 2, 3], list(range(1, 40))], params, spec)
+        # a context or a pool that is too small for them is too small for requests like them as well
+        with suppress(RequestError):
+            engine.generate([[1, 2, 3], list(range(1, 40))], replace(law, max_tokens=needed + 16), spec)
     engine.flush_cache()
 
 
