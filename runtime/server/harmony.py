@@ -19,6 +19,7 @@ import re
 from collections.abc import Collection
 from typing import Literal
 
+from .marks import num_held
 from .tool_calls import Arguments, CallBegun, Content, Piece, Reasoning, new_call_id
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")  # a tokenizer that has them as special tokens speaks it
@@ -86,7 +87,7 @@ class HarmonyReader:
     def _read_message(self, pieces: list[Piece], is_last: bool) -> bool:
         """Reads up to the end of the message; False if that is not there yet."""
         end = _END.search(self._buffer)
-        certain = end.start() if end else len(self._buffer) - (0 if is_last else self._num_held())
+        certain = end.start() if end else len(self._buffer) - (0 if is_last else num_held(self._buffer, *_ENDS))
         self._say(self._buffer[:certain], pieces)
         if end is None:
             self._buffer = self._buffer[certain:]
@@ -109,9 +110,3 @@ class HarmonyReader:
             self._ended.remove(kind)
             text = f"\n\n{text}"
         pieces.append(Content(text) if kind == "content" else Reasoning(text))
-
-    def _num_held(self) -> int:
-        """How much of the buffer's end may be the beginning of a mark."""
-        at = self._buffer.rfind("<")
-        tail = self._buffer[at:] if at >= 0 else ""
-        return len(tail) if tail and any(mark.startswith(tail) for mark in _ENDS) else 0

@@ -37,7 +37,7 @@ def harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan 
     if choice == "auto":
         endings.append(_message("final", _ANY_TEXT))
     # flexible: this model writes JSON now with spaces and now without
-    form = _behind({"type": "or", "elements": [_thought("analysis"), _thought("commentary")]}, either(endings))
+    form = _behind(either([_thought("analysis"), _thought("commentary")]), either(endings))
     spec = constraint_spec.structural_tag({"format": form}, whitespace="flexible")
     names = frozenset(tool.function.name for tool in chosen)
     return ToolPlan(spec, lambda: HarmonyReader(names), choice != "auto", isinstance(choice, NamedTool))

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
+from .marks import num_held
 from .tool_calls import Content, Piece, Reader, Reasoning
 
 BEGIN, END = "<think>", "</think>"
@@ -118,7 +119,7 @@ class ThinkReader:
 
     def _think(self, pieces: list[Piece], is_last: bool) -> bool:
         at = self._buffer.find(END)
-        certain = at if at >= 0 else len(self._buffer) - (0 if is_last else self._num_held())
+        certain = at if at >= 0 else len(self._buffer) - (0 if is_last else num_held(self._buffer, END))
         text = self._buffer[:certain].rstrip()
         self._buffer = self._buffer[len(text) :]  # blanks may yet be the last ones
         if text and not self._has_reasoned:
@@ -152,10 +153,6 @@ class ThinkReader:
         elif text:
             pieces.append(Content(text))
         return False
-
-    def _num_held(self) -> int:
-        """How much of the buffer's end may be the beginning of the mark that ends the thought."""
-        return next((n for n in range(len(END) - 1, 0, -1) if self._buffer.endswith(END[:n])), 0)
 
 
 def _without_blank_lines(text: str) -> str:

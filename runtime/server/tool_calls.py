@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .marks import num_held
+
 
 @dataclass(frozen=True, slots=True)
 class Content:
@@ -164,11 +166,7 @@ class TagReader:
 
     def _certain_len(self) -> int:
         """How much of the buffer is content whatever follows: not the beginning of a trigger, nor space before it."""
-        held = next(
-            (n for n in range(len(self._trigger) - 1, 0, -1) if self._buffer.endswith(self._trigger[:n])),
-            0,
-        )
-        return len(self._buffer[: len(self._buffer) - held].rstrip())
+        return len(self._buffer[: len(self._buffer) - num_held(self._buffer, self._trigger)].rstrip())
 
     def _read_content(self, pieces: list[Piece], end: int) -> None:
         text, self._buffer = self._buffer[:end], self._buffer[end:]

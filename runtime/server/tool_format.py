@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ...fsm.json_schema import LineBreaks, XmlMarks, XmlStyle, xml_marks
+from . import forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,9 @@ class ToolFormat:
     def parts(self, text: str) -> list[dict[str, str]]:
         """A text of the format as formats of a structural tag: special tokens, and what stands between them."""
         if not self.special:
-            return [{"type": "const_string", "value": text}]
+            return [forms.text(text)]
         pieces = re.split("(" + "|".join(map(re.escape, self.special)) + ")", text)
-        return [
-            {"type": "token", "token": piece} if piece in self.special else {"type": "const_string", "value": piece}
-            for piece in pieces
-            if piece
-        ]
+        return [forms.token(piece) if piece in self.special else forms.text(piece) for piece in pieces if piece]
 
     def with_special(self, texts: Collection[str]) -> ToolFormat | None:
         """The format for a model with these special tokens; None if one of them overlaps the trigger."""

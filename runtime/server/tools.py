@@ -19,6 +19,7 @@ from ...fsm.json_schema import XmlMarks, raw_keys
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
 from .errors import invalid
+from .forms import either, sequence, text, token
 from .protocol import ChatRequest, NamedTool, Tool
 from .tool_calls import ArgumentsReader, ObjectReader, Reader, TagReader
 from .tool_format import ToolFormat
@@ -71,12 +72,12 @@ def _tagged(tools: list[Tool], tool_format: ToolFormat, *, is_forced: bool, once
     flags = {"at_least_one": is_forced, "stop_after_first": once}
     form: dict[str, Any]
     if tool_format.special:
-        trigger = {"type": "token", "token": tool_format.trigger}
+        trigger = token(tool_format.trigger)
         tags = []
         for begin, content in zip(names, contents, strict=True):
             behind = tool_format.parts(begin.removeprefix(tool_format.trigger))
             elements = [*behind, content, *tool_format.parts(tool_format.end)]
-            tags.append({"begin": trigger, "content": {"type": "sequence", "elements": elements}, "end": ""})
+            tags.append({"begin": trigger, "content": sequence(*elements), "end": ""})
         # the text of the trigger is kept out of free text, so that readers know a call when they see one
         excludes = [tool_format.trigger]
         form = {"type": "token_triggered_tags", "trigger_tokens": excludes, "tags": tags, "excludes": excludes}
@@ -138,11 +139,11 @@ def _one_object(tools: list[Tool]) -> dict[str, Any]:
     """A call as one JSON object: that of one of the tools. Each schema stays a document of its own, so that references
     in it lead where they did."""
     calls = [
-        [
-            {"type": "const_string", "value": f'{{"name":{json.dumps(tool.function.name)},"arguments":'},
+        sequence(
+            text(f'{{"name":{json.dumps(tool.function.name)},"arguments":'),
             {"type": "json_schema", "json_schema": parameters_of(tool)},
-            {"type": "const_string", "value": "}"},
-        ]
+            text("}"),
+        )
         for tool in tools
     ]
-    return {"format": {"type": "or", "elements": [{"type": "sequence", "elements": call} for call in calls]}}
+    return {"format": either(calls)}

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable
 
 from ...fsm.json_schema import XmlMarks
+from .marks import num_held
 from .tool_calls import JsonArguments
 
 BLANKS = " \t\r\n"
@@ -77,8 +78,7 @@ class XmlArguments:
             self._found.append(f'{_escaped(value)}"')
             self._read_next = self._before_key
             return rest
-        end = self._marks.end
-        held = next((n for n in range(min(len(end) - 1, len(text)), 0, -1) if text.endswith(end[:n])), 0)
+        held = num_held(text, self._marks.end)
         if held == len(text):
             return None
         self._found.append(_escaped(text[: len(text) - held]))
