@@ -83,6 +83,7 @@ class Intake:
             _check_budget(compiled, max_tokens)
         own: dict[str, Any] = {"request_id": self.new_id(), **options}
         shows_special = own.pop("shows_special", False)
+        new_guard = own.pop("stop_guard", None)
         shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
         seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
         requests: list[Request] = []
@@ -97,6 +98,7 @@ class Intake:
                     self._tokenizer.detokenizer(shows_special=shows_special),
                     sampling.stop,
                     includes_stop=sampling.include_stop_str_in_output,
+                    guard=new_guard() if new_guard is not None and sampling.stop else None,
                 ),
                 cursor=compiled.cursor() if compiled is not None else None,
                 max_tokens=max_tokens,

@@ -5,6 +5,7 @@ Knows no model; it is fed by the engine, one token at a time.
 
 from __future__ import annotations
 
+import copy
 from typing import Protocol, Self
 
 
@@ -18,6 +19,13 @@ class IncrementalDetokenizer(Protocol):
     def fork(self) -> Self: ...
 
 
+class StopGuard(Protocol):
+    """Says where in an output stop strings count; it is told the whole text, piece by piece."""
+
+    def push(self, text: str) -> bytes:
+        """For every character 1 if a stop string may begin there, else 0."""
+
+
 class OutputText:
     """The text of one output and how much of it was handed out.
 
@@ -26,13 +34,20 @@ class OutputText:
     """
 
     def __init__(
-        self, detokenizer: IncrementalDetokenizer, stop: tuple[str, ...], *, includes_stop: bool = False
+        self,
+        detokenizer: IncrementalDetokenizer,
+        stop: tuple[str, ...],
+        *,
+        includes_stop: bool = False,
+        guard: StopGuard | None = None,
     ) -> None:
         self._detokenizer = detokenizer
         self._stop = stop
         self._includes_stop = includes_stop
         self._window = max(map(len, stop), default=0)
         self._num_taken = 0
+        self._guard = guard
+        self._counts = bytearray()  # by character: whether a stop string may begin there; empty without a guard
         self.text = ""
         self.stopped = False
 
@@ -54,6 +69,7 @@ class OutputText:
         """
         twin = OutputText(self._detokenizer.fork(), stop, includes_stop=includes_stop)
         twin.text = self.text
+        twin._guard, twin._counts = copy.deepcopy(self._guard), self._counts[:]
         return twin
 
     def take(self) -> str:
@@ -68,14 +84,23 @@ class OutputText:
             return False
         start = max(0, len(self.text) - self._window + 1)
         self.text += piece
+        if self._guard is not None:
+            self._counts += self._guard.push(piece)
         if not (self._stop and check_stop):
             return False
         start = max(start, self._num_taken)
-        found = [(at, at + len(stop)) for stop in self._stop if (at := self.text.find(stop, start)) >= 0]
+        found = [(at, at + len(stop)) for stop in self._stop if (at := self._find(stop, start)) >= 0]
         if found:
             self.text = self.text[: min(found)[self._includes_stop]]
             self.stopped = True
         return bool(found)
+
+    def _find(self, stop: str, start: int) -> int:
+        """Where a stop string that counts begins; -1 if there is none."""
+        at = self.text.find(stop, start)
+        while at >= 0 and self._guard is not None and not self._counts[at]:
+            at = self.text.find(stop, at + 1)
+        return at
 
     def _held_back(self) -> int:
         """Length of the longest end of the text that begins a stop string."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
     from .odds import Attempt, Odds
-    from .output import OutputText
+    from .output import OutputText, StopGuard
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
@@ -163,6 +163,7 @@ class RequestOptions(TypedDict, total=False):
         explain_cache: whether `usage.cache_explanation` shall say where the longest cached prefix ended and why.
         deadline_seconds: still waiting so long after it was queued, it fails with `DeadlineExceeded`; None: it waits.
         shows_special: whether special tokens are in the text, by their names.
+        stop_guard: makes, for each output, what says where stop strings count; None: everywhere.
     """
 
     request_id: str
@@ -173,6 +174,7 @@ class RequestOptions(TypedDict, total=False):
     explain_cache: bool
     deadline_seconds: float | None
     shows_special: bool
+    stop_guard: Callable[[], StopGuard] | None
 
 
 @dataclass(slots=True)

@@ -85,9 +85,8 @@ class ChatAnswer:
         if prepared.reader is not None:
             found = gathered(prepared.reader(), output.text)
         named = plan is not None and plan.is_named
-        return chat_choice(
-            index, found.content, output.reason, logprobs, found.calls, named=named, reasoning=found.reasoning
-        )
+        reason = finish_reason(output.reason, tool_calls=bool(found.calls) and not named and not found.is_cut)
+        return chat_choice(index, found, reason, logprobs)
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with self._service.lifecycle.track():
@@ -169,5 +168,7 @@ class Pieces:
         return deltas_of(pieces)
 
     def ends_with_calls(self, index: int) -> bool:
-        """Whether the finish reason of this output is its calls."""
-        return index in self._with_calls and not (self.plan is not None and self.plan.is_named)
+        """Whether the finish reason of this output is its calls: not where one of them is cut short."""
+        if index not in self._with_calls or self._readers[index].in_call:
+            return False
+        return not (self.plan is not None and self.plan.is_named)

@@ -29,9 +29,10 @@ def completions_router(service: Service) -> APIRouter:
         body = await read_request(request, CompletionRequest, service.settings)
         service.check_ready()
         model = service.check_model(body.model)
-        limit = service.settings.max_outputs
+        limit = min(service.settings.max_outputs, service.engine.config.max_waiting_requests)
         if len(body.prompt) * body.n > limit:
-            raise invalid(f"{len(body.prompt)} prompts with n={body.n} are more than {limit} outputs.", "prompt")
+            text = f"{len(body.prompt)} prompts with n={body.n} are more than {limit} outputs; send fewer at a time."
+            raise invalid(text, "prompt")
         header = Header("cmpl", "text_completion", model, service.fingerprint)
         answer = CompletionAnswer(service, body, header, service.api_key(request.state))
         return await respond(service, request, answer, stream=bool(body.stream))

@@ -162,6 +162,8 @@ def field_path(location: tuple[int | str, ...]) -> str:
     """`("messages", 0, "content")` → `messages[0].content`."""
     path = ""
     for part in location:
+        if str(part).startswith("<"):  # a tag, which says of what kind the item is that the caller sent
+            continue
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
     return path
 

@@ -2,7 +2,7 @@
 
 It gives the request an id, asks for the API key (all paths but `/health` and `/ready`; unknown paths too), counts it,
 and turns an exception that nobody expected into a 500 that names the id and tells nothing else. The id is our own;
-a caller's `X-Request-Id` is only sent back.
+a caller's `X-Request-Id` is only sent back. HEAD is GET without its body, on every route that has GET.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        is_head = scope["method"] == "HEAD"
+        if is_head:  # what GET would answer, without the body
+            scope = {**scope, "method": "GET"}
         request_id = f"req_{uuid.uuid4().hex}"
         headers = Headers(scope=scope)
         shown_id = _shown_id(headers.get("x-request-id"), request_id)
@@ -47,6 +50,8 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", shown_id.encode())]
+            elif is_head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:

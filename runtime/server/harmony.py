@@ -20,7 +20,7 @@ from collections.abc import Collection
 from typing import Literal
 
 from .marks import num_held
-from .tool_calls import Arguments, CallBegun, Content, Piece, Reasoning, new_call_id
+from .tool_calls import Arguments, CallBegun, Content, JsonArguments, Piece, Reasoning, new_call_id
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")  # a tokenizer that has them as special tokens speaks it
 _MESSAGE = "<|message|>"
@@ -53,7 +53,16 @@ class HarmonyReader:
         self._kind: Kind | None = "content" if is_inside else None  # of the message; None: inside a header
         self._is_first = not is_inside
         self._num_calls = 0
+        self._arguments = JsonArguments()  # of the last call
         self._ended: set[Kind] = set()  # kinds of which there was text in an earlier message
+
+    @property
+    def in_call(self) -> bool:
+        return self._kind == "call" and not self._arguments.is_complete
+
+    @property
+    def in_text(self) -> bool:
+        return self._kind in ("content", "reasoning") or (self._is_first and not self._may_be_header(is_last=False))
 
     def push(self, text: str, *, is_last: bool) -> list[Piece]:
         self._buffer += text
@@ -64,9 +73,7 @@ class HarmonyReader:
 
     def _read_header(self, pieces: list[Piece], is_last: bool) -> bool:
         """Moves into the message; False if the header is not whole yet."""
-        begun = self._buffer.lstrip()
-        may_be_header = any(begun.startswith(h) or (h.startswith(begun) and not is_last) for h in _HEADERS)
-        if self._is_first and begun and not may_be_header:
+        if self._is_first and self._buffer.strip() and not self._may_be_header(is_last=is_last):
             self._is_first, self._kind = False, "content"
             return True
         header, mark, rest = self._buffer.partition(_MESSAGE)
@@ -76,13 +83,17 @@ class HarmonyReader:
         recipient, channel = _RECIPIENT.search(header), _CHANNEL.search(header)
         name = recipient[1].removeprefix(_FUNCTIONS) if recipient else ""
         if name in self._names:
-            self._kind = "call"
+            self._kind, self._arguments = "call", JsonArguments()
             pieces.append(CallBegun(self._num_calls, new_call_id(), name))
             self._num_calls += 1
         else:
             is_shown = channel is None or channel[1] in ("final", "commentary")
             self._kind = "content" if is_shown and not recipient else "reasoning"
         return True
+
+    def _may_be_header(self, *, is_last: bool) -> bool:
+        begun = self._buffer.lstrip()
+        return any(begun.startswith(h) or (h.startswith(begun) and not is_last) for h in _HEADERS)
 
     def _read_message(self, pieces: list[Piece], is_last: bool) -> bool:
         """Reads up to the end of the message; False if that is not there yet."""
@@ -103,6 +114,8 @@ class HarmonyReader:
         if not text:
             return
         if self._kind == "call":
+            if self.in_call:
+                self._arguments.read(text, is_last=False)
             pieces.append(Arguments(self._num_calls - 1, text))
             return
         kind: Kind = "content" if self._kind == "content" else "reasoning"

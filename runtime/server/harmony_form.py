@@ -19,7 +19,7 @@ from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
 from .forms import Form, either, form_of, sequence, text, token
 from .harmony import HarmonyReader
-from .protocol import ChatRequest, NamedTool, Tool
+from .protocol import ChatRequest, Tool
 from .tools import ToolPlan, parameters_of
 
 _ANY_TEXT: Form = {"type": "any_text"}
@@ -27,20 +27,18 @@ _ANY_TEXT: Form = {"type": "any_text"}
 
 def harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan | None:
     """As `tools.tool_plan`: the plan of a request with tools; None if its answer holds no calls."""
-    choice = body.tool_choice or "auto"
-    if not body.tools or choice == "none" or body.continue_final_message:
+    choice = body.tool_choice
+    if not body.tools or choice.mode == "none" or body.continue_final_message:
         return None
-    chosen = body.tools
-    if isinstance(choice, NamedTool):
-        chosen = [tool for tool in body.tools if tool.function.name == choice.function.name]
+    chosen = [tool for tool in body.tools if choice.allows(tool.function.name)]
     endings = [_call(tool, special_texts) for tool in chosen]
-    if choice == "auto":
+    if choice.mode == "auto":
         endings.append(_message("final", _ANY_TEXT))
     # flexible: this model writes JSON now with spaces and now without
     form = _behind(either([_thought("analysis"), _thought("commentary")]), either(endings))
     spec = constraint_spec.structural_tag({"format": form}, whitespace="flexible")
     names = frozenset(tool.function.name for tool in chosen)
-    return ToolPlan(spec, lambda: HarmonyReader(names), choice != "auto", isinstance(choice, NamedTool))
+    return ToolPlan(spec, lambda: HarmonyReader(names), choice.mode == "required", choice.is_named)
 
 
 def behind_reasoning(spec: ConstraintSpec) -> ConstraintSpec:

@@ -138,7 +138,7 @@ class Metrics:
     def count_http(self, scope: Scope, status: int) -> None:
         """Labels are routes, not paths: their number is bounded."""
         route = getattr(scope.get("route"), "path", "none")
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        method = scope["method"] if scope["method"] in ("GET", "POST", "OPTIONS") else "other"
         self._http.labels(method, route, str(status)).inc()
 
     def clock(self) -> RequestClock:

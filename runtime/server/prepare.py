@@ -20,6 +20,7 @@ from .errors import ApiError, api_error, invalid
 from .harmony import HarmonyReader, speaks_harmony
 from .harmony_form import behind_reasoning, harmony_plan
 from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
+from .stops import TextOnly
 from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
 from .think_form import behind_thought, has_fixed_gap, tags_behind_thought
 from .tool_calls import Reader
@@ -116,6 +117,9 @@ def prepare_chat(
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key)
     call.options["conversation"] = chat.text
+    if reader is not None and body.stop and (plan is not None or is_harmony):
+        new_reader = reader
+        call.options["stop_guard"] = lambda: TextOnly(new_reader())
     if reader is not None and wanted is None and (is_harmony or BEGIN in special_texts or END in special_texts):
         call.options["shows_special"] = True
     return PreparedChat(call, plan, reader, thought)
@@ -207,7 +211,7 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
     options = body.chat_template_kwargs
     if isinstance(body, ChatRequest) and body.reasoning_effort is not None:
         options = {"reasoning_effort": body.reasoning_effort, **options}
-    if isinstance(body, ChatRequest) and body.tools and body.tool_choice != "none":
+    if isinstance(body, ChatRequest) and body.tools and body.tool_choice.mode != "none":
         tools = [tool.model_dump(exclude_unset=True) for tool in body.tools]
     try:
         return engine.encode_chat(

@@ -8,123 +8,16 @@ enforced) is checked later; this module knows no engine.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..request import MAX_LOGPROBS, MAX_STOP_STRINGS
+from ..request import MAX_LOGPROBS
+from .fields import Content, LogitBias, Prompts, Salt, Schema, SchemaOrText, StopStrings, fault
+from .tool_choice import ToolChoice, ToolChoiceField
 from .unsupported import refuse_unsupported
 
-MAX_N = 16
-MAX_STOP_CHARS = 1024
-MAX_LOGIT_BIAS = 1024
-
-
-def fault(kind: str, message: str) -> PydanticCustomError:
-    """A validation error whose message is `message` as it stands (braces and all)."""
-    return PydanticCustomError(kind, "{text}", {"text": message})
-
-
-def _stop_strings(value: object) -> object:
-    stop = [value] if isinstance(value, str) else value
-    if not isinstance(stop, list):
-        raise fault("stop_type", "Expected a string or an array of strings")
-    if len(stop) > MAX_STOP_STRINGS:
-        raise fault("stop", f"There are {len(stop)} stop strings; at most {MAX_STOP_STRINGS} are allowed")
-    for text in stop:
-        if not isinstance(text, str):
-            raise fault("stop_type", "Expected a string or an array of strings")
-        if not 0 < len(text) <= MAX_STOP_CHARS:
-            raise fault("stop", f"A stop string must have 1 to {MAX_STOP_CHARS} characters; one has {len(text)}")
-    return stop
-
-
-def _logit_bias(value: object) -> object:
-    if not isinstance(value, dict):
-        raise fault("logit_bias_type", "Expected an object of token ids and numbers")
-    if len(value) > MAX_LOGIT_BIAS:
-        raise fault("logit_bias", f"There are {len(value)} entries; at most {MAX_LOGIT_BIAS} are allowed")
-    biases: dict[int, float] = {}
-    for key, bias in value.items():
-        if not (isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 10):
-            raise fault("logit_bias", f"{str(key)[:40]!r} is not a token id")
-        if isinstance(bias, bool) or not isinstance(bias, (int, float)) or not -100 <= bias <= 100:
-            raise fault("logit_bias", f"The bias of token {key} must be a number between -100 and 100")
-        biases[int(key)] = float(bias)
-    return biases
-
-
-def _content(value: object) -> object:
-    """A message's content as text: a string, or an array of text parts (joined)."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        raise fault("content_type", "Expected a string or an array of text parts")
-    texts = []
-    for part in value:
-        kind = part.get("type") if isinstance(part, dict) else None
-        text = part.get("text") if isinstance(part, dict) else None
-        if kind not in ("text", "input_text", "output_text"):
-            raise fault("content", f"Content parts of type {str(kind)[:40]!r} are not supported; send text")
-        if not isinstance(text, str):
-            raise fault("content_type", "Expected a string as the 'text' of a text part")
-        texts.append(text)
-    return "".join(texts)
-
-
-def _prompts(value: object) -> object:
-    """A text, token ids, or an array of either → a list of prompts."""
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list) or not value:
-        raise fault("prompt_type", "Expected a non-empty string, array of strings, or array of token ids")
-    prompts = [value] if isinstance(value[0], int) else value
-    for prompt in prompts:
-        if isinstance(prompt, list):
-            if not all(type(token_id) is int and 0 <= token_id < 2**31 for token_id in prompt):
-                raise fault("prompt_type", "Expected token ids (integers from 0 to 2^31 - 1), nothing else among them")
-        elif not isinstance(prompt, str):
-            raise fault("prompt_type", "Expected a string, array of strings, or array of token ids")
-        if not prompt:
-            raise fault("prompt", "An empty prompt cannot be completed; give at least one token")
-    return prompts
-
-
-def _salt(value: object) -> object:
-    if not isinstance(value, str) or not 1 <= len(value) <= 128 or not (value.isascii() and value.isprintable()):
-        raise fault("cache_salt", "A cache salt is 1 to 128 printable ASCII characters")
-    return value
-
-
-def _schema(value: object) -> object:
-    if not isinstance(value, (dict, bool)):
-        raise fault("schema_type", "Expected a JSON Schema (an object or a boolean)")
-    return value
-
-
-def _schema_or_text(value: object) -> object:
-    return value if isinstance(value, str) else _schema(value)
-
-
-def _tool_choice(value: object) -> object:
-    if isinstance(value, str):
-        if value not in ("none", "auto", "required"):
-            raise fault("tool_choice", 'Expected "none", "auto", "required" or an object that names a tool')
-        return value
-    function = value.get("function") if isinstance(value, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise fault("tool_choice", 'Expected {"type": "function", "function": {"name": …}}')
-    return {"type": "function", "function": {"name": function["name"]}}
-
-
-StopStrings = Annotated[list[str], BeforeValidator(_stop_strings)]
-LogitBias = Annotated[dict[int, float], BeforeValidator(_logit_bias)]
-Content = Annotated[str, BeforeValidator(_content)]
-Prompts = Annotated[list[str | list[int]], BeforeValidator(_prompts)]
-Salt = Annotated[str, BeforeValidator(_salt)]
-Schema = Annotated[dict[str, Any] | bool, BeforeValidator(_schema)]
-SchemaOrText = Annotated[dict[str, Any] | bool | str, BeforeValidator(_schema_or_text)]
+MAX_N = 128
 
 
 class Body(BaseModel):
@@ -221,18 +114,6 @@ class Tool(Body):
     function: FunctionTool
 
 
-class NamedFunction(Body):
-    name: str
-
-
-class NamedTool(Body):
-    type: Literal["function"]
-    function: NamedFunction
-
-
-ToolChoice = Annotated[Literal["none", "auto", "required"] | NamedTool, BeforeValidator(_tool_choice)]
-
-
 class Generation(Body):
     """The fields that both endpoints share."""
 
@@ -296,7 +177,7 @@ class ChatRequest(Generation):
     logprobs: bool = False
     top_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     tools: list[Tool] = Field([], max_length=128)
-    tool_choice: ToolChoice | None = None
+    tool_choice: ToolChoiceField = ToolChoice()
     parallel_tool_calls: bool | None = None
     functions: Any = None
     function_call: Any = None
@@ -319,10 +200,7 @@ class ChatRequest(Generation):
         names = [tool.function.name for tool in self.tools]
         if len(set(names)) < len(names):
             raise fault("tools", "Two tools have the same name")
-        if self.tool_choice not in (None, "none", "auto") and not names:
-            raise fault("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
-        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
-            raise fault("tool_choice", f"There is no tool named {self.tool_choice.function.name[:64]!r} in 'tools'")
+        self.tool_choice.check(names)
         return self
 
 

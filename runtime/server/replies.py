@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ..cache.cache_explanation import CacheExplanation
 from ..request import FinishReason, TokenLogprob, Usage
+from .tool_calls import Calls
 
 LOWEST_LOGPROB = -9999.0  # JSON has no -Infinity; OpenAI sends this number
 
@@ -149,28 +150,14 @@ class CompletionLogprobs:
         return shown
 
 
-def chat_choice(
-    index: int,
-    text: str,
-    reason: FinishReason | None,
-    logprobs: dict[str, Any] | None,
-    calls: list[dict[str, Any]],
-    *,
-    named: bool = False,
-    reasoning: str = "",
-) -> dict[str, Any]:
-    """A whole chat answer. `named`: the caller chose the tool, and then OpenAI says "stop"."""
-    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-    if calls:
-        message = {"role": "assistant", "content": text or None, "refusal": None, "tool_calls": calls}
-    if reasoning:
-        message["reasoning_content"] = reasoning
-    return {
-        "index": index,
-        "message": message,
-        "logprobs": logprobs,
-        "finish_reason": finish_reason(reason, tool_calls=bool(calls) and not named),
-    }
+def chat_choice(index: int, found: Calls, reason: str | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+    """A whole chat answer."""
+    message: dict[str, Any] = {"role": "assistant", "content": found.content, "refusal": None}
+    if found.calls:
+        message = {**message, "content": found.content or None, "tool_calls": found.calls}
+    if found.reasoning:
+        message["reasoning_content"] = found.reasoning
+    return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
 
 
 def chunk_choice(

@@ -52,7 +52,7 @@ class ServerSettings:
     cache_isolation: CacheIsolation = "auto"
     max_body_bytes: int = 1 << 20
     max_json_depth: int = 100
-    max_outputs: int = 64
+    max_outputs: int = 1024
     ping_interval: float = 15.0
     body_timeout: float = 30.0
     send_timeout: float = 60.0

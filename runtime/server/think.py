@@ -98,6 +98,14 @@ class ThinkReader:
         self._has_reasoned = False
         self._step: Callable[[list[Piece], bool], bool] = self._skip_gap if thought == "closed" else self._begin
 
+    @property
+    def in_call(self) -> bool:
+        return self._answer is not None and self._answer.in_call
+
+    @property
+    def in_text(self) -> bool:
+        return self._answer is None or self._step != self._say or self._answer.in_text
+
     def push(self, text: str, *, is_last: bool) -> list[Piece]:
         self._buffer += text
         pieces: list[Piece] = []

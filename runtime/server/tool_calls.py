@@ -56,7 +56,18 @@ Piece = Content | Reasoning | CallBegun | Arguments
 
 
 class Reader(Protocol):
-    """Reads one output."""
+    """Reads one output.
+
+    Attributes:
+        in_call: whether a call has begun whose arguments are not complete.
+        in_text: whether the next character may be content or reasoning; otherwise it belongs to a call or a mark.
+    """
+
+    @property
+    def in_call(self) -> bool: ...
+
+    @property
+    def in_text(self) -> bool: ...
 
     def push(self, text: str, *, is_last: bool) -> list[Piece]:
         """What the next characters make certain."""
@@ -66,26 +77,48 @@ def new_call_id() -> str:
     return f"call_{uuid.uuid4().hex[:24]}"
 
 
+class ContentReader:
+    """The whole output is content."""
+
+    in_call = False
+    in_text = True
+
+    def push(self, text: str, *, is_last: bool) -> list[Piece]:
+        return [Content(text)] if text else []
+
+
 class ArgumentsReader:
     """The whole output is the arguments of one known tool."""
+
+    in_text = False
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._has_begun = False
+        self._arguments = JsonArguments()
+
+    @property
+    def in_call(self) -> bool:
+        return not self._arguments.is_complete
 
     def push(self, text: str, *, is_last: bool) -> list[Piece]:
         pieces: list[Piece] = []
         if not self._has_begun:
             self._has_begun = True
             pieces.append(CallBegun(0, new_call_id(), self._name))
+        if self.in_call:
+            self._arguments.read(text, is_last=is_last)
         return [*pieces, Arguments(0, text)] if text else pieces
 
 
 class ObjectReader:
     """The whole output is `{"name": …, "arguments": …}`. Cut short, it keeps its text as the arguments."""
 
+    in_text = False
+
     def __init__(self) -> None:
         self._text = ""
+        self.in_call = True
 
     def push(self, text: str, *, is_last: bool) -> list[Piece]:
         self._text += text
@@ -96,6 +129,7 @@ class ObjectReader:
             value = json.loads(self._text)
             name = value["name"]
             arguments = json.dumps(value["arguments"], ensure_ascii=False, separators=(",", ":"))
+            self.in_call = False
         except ValueError:
             pass
         return [CallBegun(0, new_call_id(), name), Arguments(0, arguments)]
@@ -142,6 +176,14 @@ class TagReader:
         self._arguments: ArgumentsText | None = None  # set while inside the arguments
         self._is_behind = False  # behind the arguments, where `end` is due
         self._has_content_behind_call = False
+
+    @property
+    def in_call(self) -> bool:
+        return self._arguments is not None
+
+    @property
+    def in_text(self) -> bool:
+        return self._arguments is None and not self._is_behind and self._trigger not in self._buffer
 
     def push(self, text: str, *, is_last: bool) -> list[Piece]:
         self._buffer += text
@@ -245,6 +287,7 @@ class Calls:
     content: str
     calls: list[dict[str, Any]]
     reasoning: str = ""
+    is_cut: bool = False
 
 
 def gathered(reader: Reader, text: str) -> Calls:
@@ -260,6 +303,7 @@ def gathered(reader: Reader, text: str) -> Calls:
             found.calls.append({"id": piece.id, "type": "function", "function": function})
         else:
             found.calls[piece.index]["function"]["arguments"] += piece.text
+    found.is_cut = reader.in_call
     return found
 
 

@@ -20,7 +20,7 @@ from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
 from .errors import invalid
 from .forms import either, sequence, text, token
-from .protocol import ChatRequest, NamedTool, Tool
+from .protocol import ChatRequest, Tool
 from .tool_calls import ArgumentsReader, ObjectReader, Reader, TagReader
 from .tool_format import ToolFormat
 from .xml_arguments import XmlArguments
@@ -46,17 +46,15 @@ class ToolPlan:
 
 def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | None:
     """The plan of a request; None if its output is free and holds no calls."""
-    choice = body.tool_choice or "auto"
-    if not body.tools or choice == "none":
+    choice = body.tool_choice
+    if not body.tools or choice.mode == "none":
         return None
-    named = isinstance(choice, NamedTool)
-    chosen = body.tools
-    if isinstance(choice, NamedTool):
-        chosen = [tool for tool in body.tools if tool.function.name == choice.function.name]
+    is_forced, named = choice.mode == "required", choice.is_named
+    chosen = [tool for tool in body.tools if choice.allows(tool.function.name)]
     if tool_format is not None:
         once = named or body.parallel_tool_calls is False
-        return _tagged(chosen, tool_format, is_forced=choice != "auto", once=once, is_named=named)
-    if choice == "auto":
+        return _tagged(chosen, tool_format, is_forced=is_forced, once=once, is_named=named)
+    if not is_forced:
         return None
     if len(chosen) == 1:
         name = chosen[0].function.name

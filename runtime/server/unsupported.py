@@ -31,6 +31,7 @@ HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "thinking_token_budget": (),
     "truncate_prompt_tokens": (),
     "use_beam_search": (False,),
+    "verbosity": ("medium",),
     "web_search_options": (),
 }
 INSTEAD: Mapping[str, str] = {

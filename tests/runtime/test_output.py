@@ -56,6 +56,32 @@ def test_the_text_may_end_behind_the_first_stop_string(text: str, stop: list[str
     assert shown == output.text == (text[: ends[0]] if ends else text)
 
 
+class Capitals:
+    """Stop strings count where they begin with a capital."""
+
+    def push(self, text: str) -> bytes:
+        return bytes(character.isupper() for character in text)
+
+
+@given(st.text("abAB", max_size=30), st.lists(st.text("abAB", min_size=1, max_size=4), max_size=3))
+def test_a_stop_string_ends_the_text_only_where_it_counts(text: str, stop: list[str]) -> None:
+    output = OutputText(Letters(), tuple(stop), guard=Capitals())
+    shown = ""
+    for character in text:
+        ended = output.push(ord(character))
+        shown += output.take()
+        if ended:
+            break
+    output.finish()
+    shown += output.take()
+    found = [
+        (at + len(s), at) for s in stop for at in range(len(text)) if text[at].isupper() and text.startswith(s, at)
+    ]
+    first = min(found, default=(0, len(text)))[0]
+    expected = min((at for end, at in found if end == first), default=len(text))
+    assert shown == output.text == text[:expected]
+
+
 def test_what_follows_a_stop_string_within_its_token_is_cut() -> None:
     class Words(Letters):
         def push(self, token_id: int) -> str:

@@ -111,7 +111,7 @@ NUMBERS = [
     *(one_field("min_p", value) for value in ("-0.1", "1.1")),
     *(one_field("max_completion_tokens", value) for value in ("3", "-1", "0")),
     *(one_field("max_tokens", value) for value in ("0", "-1", '"5"', "1.5", str(2**63), "1000000000", "{}")),
-    *(one_field("n", value) for value in ("0", "17", "1000000", "-1", '"2"')),
+    *(one_field("n", value) for value in ("0", "129", "1000000", "-1", '"2"')),
     *(one_field("top_logprobs", value) for value in ("3", "21", "1000000")),
     *(one_field("logprobs", value) for value in ("5", '"true"')),
     *(one_field("seed", value) for value in (str(2**64), "1.5", '"x"')),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from phloem.errors import PromptTooLong, RequestError
 from phloem.runtime.cache.cache_report import CacheReport
 from phloem.runtime.cache.reply_memory import Conversation
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constraint_spec import ConstraintSpec
+from phloem.runtime.output import OutputText, StopGuard
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.statistics import EngineStatistics
 
@@ -64,6 +66,22 @@ class CharTokenizer:
         return self.encode(text + ("<assistant>" if add_generation_prompt and not continue_final else ""))
 
 
+class ByteDetokenizer:
+    """Characters as soon as they are whole; a character that never is, is not shown."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def push(self, token_id: int) -> str:
+        return self._decoder.decode(bytes([token_id]) if token_id < 256 else b"")
+
+    def flush(self) -> str:
+        return ""
+
+    def fork(self) -> Self:
+        raise NotImplementedError
+
+
 class FakeIntake:
     """Tokenises; "compiles" whatever is not in `broken`."""
 
@@ -91,6 +109,7 @@ class FakeEngine:
         self.intake = FakeIntake(self.tokenizer, broken, compile_seconds)
         self.max_model_len = 2000
         self.config = EngineConfig()
+        self.chats: list[list[Mapping[str, Any]]] = []  # as the template got them
 
     def cache_report(self, *, shows_tree: bool) -> CacheReport:
         tree = "what others sent" if shows_tree else None
@@ -99,6 +118,7 @@ class FakeEngine:
     def encode_chat(
         self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any
     ) -> Conversation:
+        self.chats.append(list(messages))
         return Conversation(self.tokenizer.apply_chat_template(messages, **options), "", 0)
 
 
@@ -148,6 +168,7 @@ class FakeAsyncEngine:
         pin_ttl: float = 0.0,
         deadline_seconds: float | None = None,
         shows_special: bool = False,
+        stop_guard: Callable[[], StopGuard] | None = None,
     ) -> AsyncIterator[Delta]:
         self.calls.append(
             {
@@ -166,7 +187,7 @@ class FakeAsyncEngine:
         self.num_open += 1
         ended = False
         try:
-            for position, delta in enumerate(self._deltas(prompt, sampling)):
+            for position, delta in enumerate(self._deltas(prompt, sampling, stop_guard)):
                 if self.failure is not None and position == self.fails_after:
                     raise self.failure
                 await asyncio.sleep(self.token_seconds)
@@ -176,15 +197,27 @@ class FakeAsyncEngine:
             self.num_open -= 1
             self.num_aborted += not ended
 
-    def _deltas(self, prompt: Sequence[int], sampling: SamplingParams) -> list[Delta]:
+    def _deltas(
+        self, prompt: Sequence[int], sampling: SamplingParams, new_guard: Callable[[], StopGuard] | None
+    ) -> list[Delta]:
         tokens = [*self.reply.encode(), EOS]
         reason = FinishReason.STOP
         if sampling.max_tokens is not None and sampling.max_tokens < len(tokens):
             tokens, reason = tokens[: sampling.max_tokens], FinishReason.LENGTH
-        return [delta for index in range(sampling.n) for delta in self._output(index, prompt, tokens, reason, sampling)]
+        found = []
+        for index in range(sampling.n):
+            guard = new_guard() if new_guard is not None else None
+            found += self._output(index, prompt, tokens, reason, sampling, guard)
+        return found
 
     def _output(
-        self, index: int, prompt: Sequence[int], tokens: list[int], reason: FinishReason, sampling: SamplingParams
+        self,
+        index: int,
+        prompt: Sequence[int],
+        tokens: list[int],
+        reason: FinishReason,
+        sampling: SamplingParams,
+        guard: StopGuard | None,
     ) -> list[Delta]:
         usage = Usage(prompt_tokens=len(prompt), cached_tokens=len(prompt) // 2)
         scored = ()
@@ -193,21 +226,20 @@ class FakeAsyncEngine:
         if not tokens:
             return [Delta("fake", index, "", (), reason, usage, prompt_logprobs=scored)]
         deltas = []
-        pending = b""
+        output = OutputText(ByteDetokenizer(), sampling.stop, guard=guard)
         for position, token in enumerate(tokens):
-            pending += self.engine.tokenizer.token_bytes(token)
-            try:
-                text, pending = pending.decode(), b""
-            except UnicodeDecodeError:
-                text = ""
-            last = position == len(tokens) - 1
+            stopped = output.push(token)
+            last = stopped or position == len(tokens) - 1
+            if last:
+                output.finish()
             usage.completion_tokens += 1
             logprobs = ()
             if sampling.logprobs is not None:
                 top = tuple((other, -float(other + 1)) for other in range(sampling.logprobs))
                 logprobs = (TokenLogprob(token, -0.5 if position else float("-inf"), top),)
             prompt_logprobs = scored if last else ()
-            deltas.append(
-                Delta("fake", index, text, (token,), reason if last else None, usage, logprobs, prompt_logprobs)
-            )
+            ended = (FinishReason.STOP if stopped else reason) if last else None
+            deltas.append(Delta("fake", index, output.take(), (token,), ended, usage, logprobs, prompt_logprobs))
+            if stopped:
+                break
         return deltas

@@ -146,3 +146,10 @@ def test_two_applications_count_apart() -> None:
     first.chat()
     assert 'reason="stop"' in first.get("/metrics").body.decode()
     assert 'reason="stop"' not in second.get("/metrics").body.decode()
+
+
+def test_more_outputs_than_the_queue_holds_are_refused_before_anything_is_computed() -> None:
+    asked = client()
+    refused = asked.complete(["Hi"] * 16, n=65)
+    assert refused.status == 400 and refused.error["param"] == "prompt" and not asked.engine.calls
+    assert len(asked.complete("Hi", n=128).json()["choices"]) == 128

@@ -171,3 +171,13 @@ def test_browsers_of_allowed_origins_may_ask() -> None:
     answer = asked.request("OPTIONS", "/v1/completions", headers=headers)
     assert answer.headers["access-control-allow-origin"] == "https://a.example"
     assert "access-control-allow-origin" not in client().request("OPTIONS", "/v1/completions", headers=headers).headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/health", "/ready", "/version", "/metrics", "/v1/models", "/v1/models/fake", "/nowhere"]
+)
+def test_head_is_get_without_a_body(path: str) -> None:
+    asked = client()
+    whole, head = asked.get(path), asked.request("HEAD", path)
+    assert head.status == whole.status and not head.body and whole.body
+    assert head.headers["content-type"] == whole.headers["content-type"]

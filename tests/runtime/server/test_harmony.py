@@ -299,10 +299,23 @@ def test_one_of_several_tools_may_be_called_and_a_tag_of_the_callers_own_stays_a
     assert source["format"] == tag["format"], "who describes the whole answer describes its channels"
 
 
+@pytest.mark.parametrize("stop", ["assistant", "final", "channel", "message"])
+def test_headers_are_no_text_to_stop_at(stop: str) -> None:
+    answer = asked(THOUGHT + FINAL).chat(stop=stop).json()["choices"][0]["message"]
+    assert (answer["reasoning_content"], answer["content"]) == ("They greet.", "Hello <b>!")
+
+
+def test_a_text_is_stopped_and_a_call_is_not() -> None:
+    assert asked(THOUGHT + FINAL).chat(stop="lo").json()["choices"][0]["message"]["content"] == "Hel"
+    [choice] = asked(CALL).chat(stop="city", tools=[WEATHER]).json()["choices"]
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
+    assert choice["finish_reason"] == "tool_calls"
+
+
 def test_responses_show_what_is_for_the_user() -> None:
     http = asked(THOUGHT + FINAL)
     answer = http.post("/v1/responses", {"input": "Hi"}).json()
-    assert answer["output"][0]["content"][0]["text"] == "Hello <b>!"
+    assert [item["content"][0]["text"] for item in answer["output"]] == ["They greet.", "Hello <b>!"]
     body = http.post("/v1/responses", {"input": "Hi", "stream": True}).body.decode()
     events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: {")]
     shown = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from .fakes import FakeAsyncEngine
 from .wire import Answer, Client, client
 
+FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+
 
 def respond(asked: Client, **fields: object) -> Answer:
     return asked.post("/v1/responses", {"input": "Hi", **fields})
@@ -71,7 +73,10 @@ def test_a_schema_becomes_the_constraint() -> None:
         ({"input": ""}, None),
         ({"input": []}, "input"),
         ({"input": 5}, "input"),
-        ({"input": [{"type": "function_call_output"}]}, "input"),
+        ({"input": [{"type": "function_call_output"}]}, "input[0].call_id"),
+        ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]}, "input[0].arguments"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
+        ({"input": [{"type": "reasoning", "encrypted_content": "x"}]}, "input[0]"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
         ({"input": "word " * 9000}, "input"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
@@ -79,7 +84,17 @@ def test_a_schema_becomes_the_constraint() -> None:
         ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema", "schema": []}}}, "text.format.schema"),
         ({"text": {"format": {"type": "json_object"}}, "regex": "a"}, "text.format"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"tools": [{"type": "web_search", "name": "f"}]}, "tools[0].type"),
+        ({"tools": [FUNCTION, FUNCTION]}, "tools"),
+        ({"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "g"}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [FUNCTION], "tool_choice": "sometimes"}, "tool_choice"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"max_tokens": 5}, "max_tokens"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"text": {"verbosity": "low"}}, "text.verbosity"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"background": True}, "background"),
         ({"n": 2}, "n"),
@@ -103,3 +118,12 @@ def test_the_official_client_reads_responses(openai_client: OpenAI) -> None:
     assert plain.output_text == final.output_text != ""
     parsed = openai_client.responses.parse(model="nano", input="Hello", text_format=City, max_output_tokens=40)
     assert isinstance(parsed.output_parsed, City)
+
+
+def test_a_prompt_is_counted_without_an_answer() -> None:
+    asked = client()
+    fields = {"input": "Hi", "instructions": "Be brief.", "tools": [FUNCTION]}
+    counted = asked.post("/v1/responses/input_tokens", fields).json()
+    assert not asked.engine.calls
+    usage = asked.post("/v1/responses", fields).json()["usage"]
+    assert counted == {"object": "response.input_tokens", "input_tokens": usage["input_tokens"]}

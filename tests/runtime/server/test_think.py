@@ -252,10 +252,11 @@ def test_a_stream_says_the_same() -> None:
         assert "".join(delta.get("content") or "" for delta in deltas) == "Hello!"
 
 
-def test_responses_show_what_is_for_the_user() -> None:
+def test_responses_show_the_thought_as_an_item_of_its_own() -> None:
     http = asked(REPLY)
     answer = http.post("/v1/responses", {"input": "Hi"}).json()
-    assert answer["output"][0]["content"][0]["text"] == "Hello!"
+    assert [item["type"] for item in answer["output"]] == ["reasoning", "message"]
+    assert [item["content"][0]["text"] for item in answer["output"]] == ["They greet.", "Hello!"]
     body = http.post("/v1/responses", {"input": "Hi", "stream": True}).body.decode()
     events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: {")]
     assert "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta") == "Hello!"

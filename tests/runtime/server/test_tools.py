@@ -246,6 +246,78 @@ def test_auto_streams_text_and_calls() -> None:
         assert sum("tool_calls" in delta for delta in deltas) > 10, "arguments arrive as they are written"
 
 
+def test_a_call_that_was_begun_is_finished_whatever_stops_a_text() -> None:
+    call = hermes("weather", '{"city": "Oslo"}')
+    for stop in ("city", "Oslo", "name", "\n", "weather", "}"):
+        choice = tools_client(call + "No").chat(tools=[WEATHER], stop=stop).json()["choices"][0]
+        assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == "No"
+        assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city": "Oslo"}'
+    choice = tools_client("Hm city" + call).chat(tools=[WEATHER], stop="city").json()["choices"][0]
+    assert choice["message"]["content"] == "Hm " and choice["finish_reason"] == "stop"
+    choice = tools_client("Hm. " + call).chat(tools=[WEATHER], stop="<tool_call>").json()["choices"][0]
+    assert choice["message"] == {"role": "assistant", "content": "Hm. ", "refusal": None}
+    choice = tools_client(call + " city").chat(tools=[WEATHER], stop=" city").json()["choices"][0]
+    assert choice["message"]["content"] is None and choice["finish_reason"] == "tool_calls"
+    for tools, reply in (
+        ([WEATHER], '{"city":"Oslo"}'),
+        ([WEATHER, CLOCK], '{"name":"weather","arguments":{"city":1}}'),
+    ):
+        asked = client(FakeAsyncEngine(reply=reply))  # a format without marks: the answer is the call
+        choice = asked.chat(tools=tools, tool_choice="required", stop="city").json()["choices"][0]
+        assert choice["finish_reason"] == "tool_calls" and choice["message"]["tool_calls"][0]["function"]["name"]
+
+
+def test_a_call_that_is_cut_short_is_no_reason_to_call() -> None:
+    """The end token can come anywhere in an answer that nothing constrains."""
+    cut = hermes("weather", '{"city": "Oslo"}')[:-20]
+    for fields in ({}, {"stream": True}):
+        answer = tools_client(cut).chat(tools=[WEATHER], **fields)
+        choices = [event["choices"][0] for event in answer.events()[:-1]] if fields else answer.json()["choices"]
+        assert choices[-1]["finish_reason"] == "stop"
+
+
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
+def test_only_allowed_tools_are_called_and_all_are_shown() -> None:
+    """So that the prompt stays as it was."""
+    for mode, without in (("auto", True), ("required", False)):
+        spec = spec_of(tool_choice=allowed(mode, "clock"))
+        assert accepts(spec, hermes("clock", "{}")) and not accepts(spec, hermes("weather", '{"city": "Oslo"}'))
+        assert accepts(spec, "No.") == without
+    assert spec_of(tool_choice=allowed("required", "clock", "weather")) == spec_of(tool_choice="required")
+    prompts = set()
+    for choice in ("auto", "required", allowed("auto", "clock"), allowed("required", "weather")):
+        asked = tools_client("Hm")
+        assert asked.chat(tools=[WEATHER, CLOCK], tool_choice=choice).status == 200
+        prompts.add(asked.engine.calls[0]["prompt"])
+    assert len(prompts) == 1
+    choice = client(FakeAsyncEngine(reply="{}")).chat(tools=[WEATHER, CLOCK], tool_choice=allowed("required", "clock"))
+    assert choice.json()["choices"][0]["finish_reason"] == "tool_calls", "a call of one tool, though nobody named it"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        allowed("none", "clock"),
+        allowed("auto"),
+        allowed("auto", "other"),
+        {"type": "allowed_tools"},
+        {"type": "allowed_tools", "allowed_tools": 5},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "mcp"}]}},
+        {"type": "function"},
+        {"type": "custom", "custom": {"name": "clock"}},
+        "any",
+        5,
+    ],
+)
+def test_a_choice_that_cannot_be_made_is_refused(choice: Any) -> None:
+    answer = tools_client("Hm").chat(tools=[WEATHER, CLOCK], tool_choice=choice)
+    assert answer.status == 400 and answer.error["param"] == "tool_choice"
+
+
 def test_a_format_for_the_whole_output_leaves_no_room_for_calls() -> None:
     asked = tools_client('{"a":1}')
     answer = asked.chat(tools=[WEATHER], response_format={"type": "json_object"}).json()["choices"][0]
