@@ -154,10 +154,10 @@ class AsyncEngine:
 
         return self.call(fork).result()
 
-    def run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]:
+    def run(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Completion]:
         """Runs prepared requests to their ends; completions in order. If one fails, the others are aborted."""
         streams = []
-        for requests in prepared:
+        for requests, constraint in zip(prepared, constraints, strict=True):
             stream = Stream(self, len(requests), constraint)
             stream.request_id = requests[0].request_id
             streams.append((stream, self._enqueue(requests, stream._deliver)))

@@ -31,12 +31,13 @@ from .statistics import EngineStatistics
 
 Message = Mapping[str, Any]
 Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 class Driver(Protocol):
     """Who steps an engine on a thread of its own; `AsyncEngine` is one."""
 
-    def run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]: ...
+    def run(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Completion]: ...
 
     def submit(
         self,
@@ -111,35 +112,47 @@ class Engine(EngineCore):
     def generate(
         self,
         prompts: Sequence[Prompt],
-        sampling: SamplingParams | None = None,
-        constraint: ConstraintSpec | None = None,
+        sampling: SamplingParams | Sequence[SamplingParams] | None = None,
+        constraint: ConstraintSpec | Sequence[ConstraintSpec | None] | None = None,
         **options: Unpack[RequestOptions],
     ) -> list[Completion]: ...
 
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
-        sampling: SamplingParams | None = None,
-        constraint: ConstraintSpec | None = None,
+        sampling: SamplingParams | Sequence[SamplingParams] | None = None,
+        constraint: ConstraintSpec | Sequence[ConstraintSpec | None] | None = None,
         **options: Unpack[RequestOptions],
     ) -> Completion | list[Completion]:
         """Runs one prompt (text, or ids in a list, array or tensor) to its `Completion`, or a list of prompts to a list
         of them.
 
-        With `sampling.n > 1` every prompt yields n completions and the result is always a list, in order. `options` are
-        those of `add`. A request that fails raises its error; the others of the call are aborted.
-        """
-        sampling = sampling or SamplingParams()
-        batch: Sequence[Prompt] = [prompts] if _is_one_prompt(prompts) else cast(Sequence[Prompt], prompts)
-        prepared = [self.prepare(prompt, sampling, constraint, **options) for prompt in batch]
-        completions = self._run(prepared, constraint)
-        return completions[0] if _is_one_prompt(prompts) and sampling.n == 1 else completions
+        Beside a list of prompts, `sampling` and `constraint` may be lists of the same length, one for each prompt. With
+        `n > 1` a prompt yields n completions and the result is always a list, in order. `options` are those of `add`. A
+        request that fails raises its error; the others of the call are aborted.
 
-    def _run(self, prepared: list[list[Request]], constraint: ConstraintSpec | None) -> list[Completion]:
+        Raises:
+            RequestError: among others, a list that is not as long as that of the prompts.
+        """
+        is_one = _is_one_prompt(prompts)
+        batch = [cast(Prompt, prompts)] if is_one else cast(Sequence[Prompt], prompts)
+        laws = _for_each(batch, sampling or SamplingParams(), "sampling", is_one=is_one)
+        constraints = _for_each(batch, constraint, "constraint", is_one=is_one)
+        prepared = [
+            self.prepare(prompt, law, wanted, **options)
+            for prompt, law, wanted in zip(batch, laws, constraints, strict=True)
+        ]
+        completions = self._run(prepared, constraints)
+        return completions[0] if is_one and laws[0].n == 1 else completions
+
+    def _run(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Completion]:
         """Enqueues as the queue has room, steps until all are done, keeps order."""
         if self._driver is not None:
-            return self._driver.run(prepared, constraint)
-        collectors = {requests[0].request_id: Collector(len(requests), constraint) for requests in prepared}
+            return self._driver.run(prepared, constraints)
+        collectors = {
+            requests[0].request_id: Collector(len(requests), constraint)
+            for requests, constraint in zip(prepared, constraints, strict=True)
+        }
         pending = list(reversed(prepared))
         under_way: set[str] = set()
         box: Box = []
@@ -260,7 +273,7 @@ class Engine(EngineCore):
             self.prepare([*prefix, *continuation], scoring_params(len(prefix)), namespace=namespace)
             for continuation in continuations
         ]
-        return [list(completion.prompt_logprobs) for completion in self._run(prepared, None)]
+        return [list(completion.prompt_logprobs) for completion in self._run(prepared, [None] * len(prepared))]
 
     def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "") -> Pin:
         """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whoever uses it or not.
@@ -328,6 +341,20 @@ class Engine(EngineCore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _for_each(prompts: Sequence[Prompt], given: T | Sequence[T], name: str, *, is_one: bool) -> Sequence[T]:
+    """What was given for each of the prompts; one for all of them, if it is no list."""
+    if not isinstance(given, (list, tuple)):
+        return [cast(T, given)] * len(prompts)
+    if is_one:
+        raise RequestError(
+            f"{name}: a list of {len(given)}, but there is one prompt; give a list of prompts", param=name
+        )
+    if len(given) != len(prompts):
+        text = f"{name}: a list of {len(given)} for {len(prompts)} prompts; give one for each, or a single one for all"
+        raise RequestError(text, param=name)
+    return given
 
 
 def _is_one_prompt(prompts: Prompt | Sequence[Prompt]) -> TypeGuard[Prompt]:

@@ -72,7 +72,7 @@ class ChatAnswer:
         async with aclosing(self._service.deltas([prepared.call])) as deltas:
             [outputs] = await gather(deltas, 1, self._body.n, self._tokenizer.eos_ids, self._clock)
         choices = [self._choice(index, output, prepared) for index, output in enumerate(outputs)]
-        counter = ReasoningTokens(prepared.thought, self._tokenizer)
+        counter = ReasoningTokens(prepared.new_counter)
         for index, output in enumerate(outputs):
             counter.push(index, output.token_ids)
         usage = usage_body([[output.usage for output in outputs]], reasoning_tokens=counter.total)
@@ -93,7 +93,7 @@ class ChatAnswer:
             prepared = await self._prepare()
             pieces = Pieces(prepared.reader, prepared.tools) if prepared.reader is not None else None
             usages: dict[int, Usage] = {}
-            counter = ReasoningTokens(prepared.thought, self._tokenizer)
+            counter = ReasoningTokens(prepared.new_counter)
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
                     self._clock.tick(delta.index, delta.finish_reason)

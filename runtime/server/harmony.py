@@ -23,9 +23,10 @@ from .marks import num_held
 from .tool_calls import Arguments, CallBegun, Content, JsonArguments, Piece, Reasoning, new_call_id
 
 MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")  # a tokenizer that has them as special tokens speaks it
+MESSAGE_END = "<|end|>"
 _MESSAGE = "<|message|>"
 _HEADERS = ("<|start|>", "<|channel|>", "<|constrain|>", _MESSAGE, "to=")  # what a header may begin with
-_ENDS = ("<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>")
+_ENDS = ("<|start|>", "<|channel|>", MESSAGE_END, "<|call|>", "<|return|>")
 _END = re.compile("|".join(map(re.escape, _ENDS)))
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
@@ -55,6 +56,11 @@ class HarmonyReader:
         self._num_calls = 0
         self._arguments = JsonArguments()  # of the last call
         self._ended: set[Kind] = set()  # kinds of which there was text in an earlier message
+
+    @property
+    def kind(self) -> Kind | None:
+        """Of the message that the text ends in; None inside a header."""
+        return self._kind
 
     @property
     def in_call(self) -> bool:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ...errors import RequestError
 from ..cache.reply_memory import Conversation
@@ -23,6 +23,7 @@ from .protocol import ChatRequest, CompletionRequest, Generation, Message, Token
 from .stops import TextOnly
 from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
 from .think_form import behind_thought, has_fixed_gap, tags_behind_thought
+from .thought_tokens import HarmonyTokens, ThoughtTokens, TokenCounter
 from .tool_calls import Reader
 from .tool_format import ToolFormat
 from .tools import ToolPlan, tool_plan
@@ -61,13 +62,13 @@ class PreparedChat:
 
     Attributes:
         reader: makes a reader for each of its outputs; None: they are content as they stand.
-        thought: what the prompt says about a thought in tags; None: outputs are not looked through for one.
+        new_counter: makes a counter of reasoning for each of them; None: nobody looks for reasoning.
     """
 
     call: EngineCall
     tools: ToolPlan | None
     reader: Callable[[], Reader] | None
-    thought: Thought | None
+    new_counter: Callable[[], TokenCounter] | None
 
 
 def namespace_of(salt: str | None, api_key: str | None) -> str:
@@ -122,7 +123,17 @@ def prepare_chat(
         call.options["stop_guard"] = lambda: TextOnly(new_reader())
     if reader is not None and wanted is None and (is_harmony or BEGIN in special_texts or END in special_texts):
         call.options["shows_special"] = True
-    return PreparedChat(call, plan, reader, thought)
+    return PreparedChat(call, plan, reader, _counter(engine.tokenizer, reader, thought, is_harmony=is_harmony))
+
+
+def _counter(
+    tokenizer: Any, new_reader: Callable[[], Reader] | None, thought: Thought | None, *, is_harmony: bool
+) -> Callable[[], TokenCounter] | None:
+    if thought is not None:
+        return lambda: ThoughtTokens(thought, tokenizer)
+    if not is_harmony or new_reader is None:
+        return None
+    return lambda: HarmonyTokens(cast(HarmonyReader, new_reader()), tokenizer)
 
 
 def _on_channels(

@@ -79,7 +79,7 @@ class ResponsesAnswer:
         items, reader = ResponseItems(), _reader(prepared)
         items.push(reader.push(output.text, is_last=True))
         items.end(is_cut=output.reason is FinishReason.LENGTH, in_call=reader.in_call)
-        counter = ReasoningTokens(prepared.thought, self._tokenizer)
+        counter = ReasoningTokens(prepared.new_counter)
         counter.push(0, output.token_ids)
         return self._response(_status(output.reason), items.items, output.usage, counter.total)
 
@@ -87,7 +87,7 @@ class ResponsesAnswer:
         with self._service.lifecycle.track(), _callers_names():
             prepared = await self._prepare()
             items, reader, opened = ResponseItems(), _reader(prepared), False
-            counter = ReasoningTokens(prepared.thought, self._tokenizer)
+            counter = ReasoningTokens(prepared.new_counter)
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
                     self._clock.tick(0, delta.finish_reason)

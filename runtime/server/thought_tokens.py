@@ -1,9 +1,10 @@
-"""How many tokens of an output are its thought, for `reasoning_tokens` in its usage. Knows no engine."""
+"""How many tokens of an output are reasoning, for `reasoning_tokens` in its usage. Knows no engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from .harmony import MESSAGE_END, HarmonyReader
 from .think import BEGIN, END, ThinkingTokenizer, Thought
 
 
@@ -44,17 +45,52 @@ class ThoughtTokens:
         self._text = self._text[-len(END) :]
 
 
-class ReasoningTokens:
-    """Counts the tokens of thoughts in the outputs of one request; `thought` None: nobody looks for thoughts."""
+class HarmonyTokens:
+    """Counts the tokens of one output that are reasoning on harmony's channels, headers and marks included.
 
-    def __init__(self, thought: Thought | None, tokenizer: ThinkingTokenizer) -> None:
-        self._thought: Thought = thought if thought is not None else "closed"
+    Attributes:
+        count: how many there are so far; those of a header join when it is known what it announces.
+    """
+
+    def __init__(self, reader: HarmonyReader, tokenizer: ThinkingTokenizer) -> None:
+        self.count = 0
+        self._reader = reader
         self._tokenizer = tokenizer
-        self._outputs: dict[int, ThoughtTokens] = {}
+        self._num_pending = 0
+        self._end = ""  # of the text, as much of it as may be a mark
+
+    def push(self, token_ids: Iterable[int]) -> None:
+        for token_id in token_ids:
+            if token_id not in self._tokenizer.eos_ids:
+                self._count(self._tokenizer.show([token_id]))
+
+    def _count(self, text: str) -> None:
+        self._end = (self._end + text)[-len(MESSAGE_END) :]
+        was_reasoning = self._reader.kind == "reasoning"
+        self._reader.push(text, is_last=False)
+        self._num_pending += 1
+        if self._reader.kind == "reasoning" or (was_reasoning and self._end == MESSAGE_END):
+            self.count += self._num_pending
+            self._num_pending = 0
+        elif self._reader.kind is not None:
+            self._num_pending = 0
+
+
+TokenCounter = ThoughtTokens | HarmonyTokens
+
+
+class ReasoningTokens:
+    """Counts the tokens of reasoning in the outputs of one request; `new_counter` None: nobody looks for reasoning."""
+
+    def __init__(self, new_counter: Callable[[], TokenCounter] | None) -> None:
+        self._new_counter = new_counter
+        self._outputs: dict[int, TokenCounter] = {}
 
     def push(self, index: int, token_ids: Iterable[int]) -> None:
+        if self._new_counter is None:
+            return
         if index not in self._outputs:
-            self._outputs[index] = ThoughtTokens(self._thought, self._tokenizer)
+            self._outputs[index] = self._new_counter()
         self._outputs[index].push(token_ids)
 
     @property

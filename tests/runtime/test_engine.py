@@ -13,6 +13,8 @@ import torch
 
 from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, RequestError
 from phloem.radix import PinBudgetExceeded
+from phloem.runtime.async_engine import AsyncEngine
+from phloem.runtime.constraint_spec import regex
 from phloem.runtime.engine import Engine
 from phloem.runtime.request import FinishReason, SamplingParams
 from phloem.runtime.warm_up import warm_up
@@ -421,7 +423,7 @@ def test_ids_may_come_in_any_sequence(make: Callable[[list[int]], Any]) -> None:
         ((b"abc",), "prompt: expected text or token ids, got bytes"),
         (([1.5, 2.0],), "1.5 at position 0"),
         (([1], {"max_tokens": 3}), r"sampling: expected SamplingParams.*dict"),
-        (([[1], [2]], [GREEDY, GREEDY]), r"sampling: expected SamplingParams.*list"),
+        (([[1], [2]], [GREEDY, 5]), r"sampling: expected SamplingParams.*int"),
         (([1], GREEDY, {"type": "integer"}), r"constraint: expected regex.*dict"),
     ],
 )
@@ -437,3 +439,36 @@ def test_more_outputs_than_the_queue_holds_are_refused_at_once() -> None:
     with pytest.raises(RequestError, match="n: 3 outputs do not fit a queue of 2"):
         engine.generate([1], SamplingParams(n=3))
     assert len(engine.generate([1], SamplingParams(n=2, max_tokens=2))) == 2
+
+
+@pytest.mark.parametrize("is_driven", [False, True])
+def test_every_prompt_may_have_a_law_and_a_constraint_of_its_own(is_driven: bool) -> None:
+    engine = fake_engine()
+    driver = AsyncEngine(engine) if is_driven else None
+    batch = [[1, 2, 3], [4, 5], [6]]
+    laws = [SamplingParams(max_tokens=n, n=n, temperature=1.0, seed=n) for n in (1, 3, 2)]
+    constraints = [None, regex("a{3}|b{3}"), regex("[0-9]{1,2}")]
+    together = engine.generate(batch, laws, constraints)
+    apart = [engine.generate([p], law, c) for p, law, c in zip(batch, laws, constraints, strict=True)]
+    assert [c.text for c in together] == [c.text for found in apart for c in found]
+    assert [c.index for c in together] == [0, 0, 1, 2, 0, 1]
+    assert [c.parsed for c in together[1:4]] == [c.text for c in together[1:4]] and together[0].parsed is None
+    if driver is not None:
+        driver.stop()
+
+
+@pytest.mark.parametrize(
+    ("prompts", "arguments", "param"),
+    [
+        ([[1], [2]], {"sampling": [GREEDY]}, "sampling"),
+        ([[1], [2]], {"constraint": [None] * 3}, "constraint"),
+        ([[1], [2]], {"constraint": [None, "a"]}, "constraint"),
+        ([1, 2], {"sampling": [GREEDY, GREEDY]}, "sampling"),
+        ([1, 2], {"constraint": [None]}, "constraint"),
+    ],
+)
+def test_lists_that_do_not_fit_the_prompts_are_refused(prompts: Any, arguments: Any, param: str) -> None:
+    engine = fake_engine()
+    with pytest.raises(RequestError) as caught:
+        engine.generate(prompts, **arguments)
+    assert caught.value.param == param and not engine.has_work

@@ -14,6 +14,7 @@ from phloem.errors import RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.server.harmony import MARKS, HarmonyReader, speaks_harmony
+from phloem.runtime.server.thought_tokens import HarmonyTokens
 from phloem.runtime.server.tool_calls import deltas_of, gathered
 
 from ..test_mxfp4_models import publish
@@ -310,6 +311,46 @@ def test_a_text_is_stopped_and_a_call_is_not() -> None:
     [choice] = asked(CALL).chat(stop="city", tools=[WEATHER]).json()["choices"]
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
     assert choice["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reasoning"),
+    [
+        (THOUGHT + FINAL, THOUGHT),
+        (THOUGHT + PREAMBLE + FINAL, THOUGHT),
+        (THOUGHT + BROWSER + FINAL, THOUGHT + BROWSER),
+        ("<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>Yes.", "<|channel|>analysis<|message|>Hm"),
+        (THOUGHT + "<|start|>assistant" + CALL, THOUGHT),
+        (FINAL, ""),
+        ("Hello", ""),
+        (THOUGHT + THOUGHT.replace("<|ch", "<|start|>assistant<|ch"), THOUGHT * 2 + "<|start|>assistant"),
+    ],
+)
+def test_tokens_of_reasoning_are_counted(answer: str, reasoning: str) -> None:
+    """Every mark is a token, and every other character."""
+    num_tokens = len(re.sub(r"<\|\w+\|>", "#", reasoning))
+    tokens = re.findall(r"<\|\w+\|>|.", answer, re.DOTALL)
+
+    class Shown(HarmonyTokenizer):
+        eos_ids = ()
+
+        def show(self, token_ids: Any) -> str:
+            return "".join(tokens[token_id] for token_id in token_ids)
+
+    counter = HarmonyTokens(HarmonyReader({"weather"}), Shown())
+    counter.push(range(len(tokens)))
+    held = 1 if "Hm" in reasoning else 0  # the end of a text may be the beginning of a mark until the next token
+    assert counter.count == num_tokens + held
+
+
+def test_usage_has_the_tokens_of_reasoning() -> None:
+    http = asked(THOUGHT + FINAL)
+    for fields in ({}, {"stream": True, "stream_options": {"include_usage": True}}):
+        answer = http.chat(**fields)
+        usage = (answer.events()[-2] if fields else answer.json())["usage"]
+        assert usage["completion_tokens_details"]["reasoning_tokens"] == len(THOUGHT)
+    usage = http.post("/v1/responses", {"input": "Hi"}).json()["usage"]
+    assert usage["output_tokens_details"]["reasoning_tokens"] == len(THOUGHT)
 
 
 def test_responses_show_what_is_for_the_user() -> None:
