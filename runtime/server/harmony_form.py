@@ -5,6 +5,7 @@
     ( analysis )*  final: the constraint's text                          with a constraint
     ( analysis | commentary )*  ( final: any text | one call )           with tools under "auto"
     ( analysis | commentary )*  one call                                 with a call that is required
+    ( analysis )*  ( final: the constraint's text | one call )           with both under "auto"
 
 Reasoning stays free, and what was asked for is valid behind it: near the end of the budget the reasoning is closed
 while there is still room for the rest. A call's arguments obey the tool's parameters; its end ends the answer, so there
@@ -25,7 +26,9 @@ from .tools import ToolPlan, parameters_of
 _ANY_TEXT: Form = {"type": "any_text"}
 
 
-def harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan | None:
+def harmony_plan(
+    body: ChatRequest, special_texts: Collection[str], answer: ConstraintSpec | None = None
+) -> ToolPlan | None:
     """As `tools.tool_plan`: the plan of a request with tools; None if its answer holds no calls."""
     choice = body.tool_choice
     if not body.tools or choice.mode == "none" or body.continue_final_message:
@@ -33,9 +36,10 @@ def harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan 
     chosen = [tool for tool in body.tools if choice.allows(tool.function.name)]
     endings = [_call(tool, special_texts) for tool in chosen]
     if choice.mode == "auto":
-        endings.append(_message("final", _ANY_TEXT))
+        endings.append(_message("final", form_of(answer) if answer is not None else _ANY_TEXT))
     # flexible: this model writes JSON now with spaces and now without
-    form = _behind(either([_thought("analysis"), _thought("commentary")]), either(endings))
+    channels = ["analysis", "commentary"] if answer is None else ["analysis"]  # what is announced is content
+    form = _behind(either([_thought(channel) for channel in channels]), either(endings))
     spec = constraint_spec.structural_tag({"format": form}, whitespace="flexible")
     names = frozenset(tool.function.name for tool in chosen)
     return ToolPlan(spec, lambda: HarmonyReader(names), choice.mode == "required", choice.is_named)
@@ -66,5 +70,5 @@ def _call(tool: Tool, special_texts: Collection[str]) -> Form:
         json_mark.insert(0, token("<|constrain|>"))
     behind = sequence(token("<|channel|>"), text(f"commentary {name} "), *json_mark)
     before = sequence(text(f" {name}"), token("<|channel|>"), text("commentary json"))
-    arguments = {"type": "json_schema", "json_schema": parameters_of(tool)}
+    arguments = {"type": "json_schema", "json_schema": parameters_of(tool), "extra_keys": "never"}
     return sequence(either([behind, before]), token("<|message|>"), arguments)

@@ -94,15 +94,19 @@ def prepare_chat(
     # whoever describes the whole answer describes its channels
     is_described = wanted is not None and wanted.spec.kind == "structural_tag"
     is_harmony = speaks_harmony(special_texts) and not is_described
-    plan = _tool_plan(body, tool_format) if not is_harmony else _harmony_plan(body, special_texts)
-    if plan is not None and wanted is not None:
+    _check_constraint(engine, wanted)
+    # a response format is that of the content; other constraints are those of the whole output
+    is_contents = wanted is not None and wanted.param.startswith("response_format") and not is_described
+    answer = wanted.spec if is_contents and wanted is not None else None
+    plan = _plan(body, tool_format if not is_harmony else None, special_texts if is_harmony else None, answer)
+    if plan is not None and wanted is not None and answer is None:
         if plan.is_forced:
             text = f"A required tool call and '{wanted.param}' exclude each other; send one of them."
             raise invalid(text, "tool_choice", "conflicting_constraints")
         plan = None  # the whole output has a form, in which there is no room for a call
     if plan is not None:
         wanted = Wanted(plan.spec, "tools")
-    _check_constraint(engine, wanted)
+        _check_constraint(engine, wanted)
     reader: Callable[[], Reader] | None = plan.reader if plan is not None else None
     if is_harmony and plan is None:
         wanted, reader = _on_channels(engine, body, wanted)
@@ -166,7 +170,7 @@ def _behind_thought(
 ) -> tuple[Wanted | None, Callable[[], Reader] | None]:
     """A constraint behind the thought, and a reader of both."""
     new_reader = plan.reader if plan is not None else None
-    is_free = wanted is None or (plan is not None and not plan.is_forced)
+    is_free = wanted is None or (plan is not None and plan.is_free)
     if thought == "closed" and not is_free:
         return wanted, new_reader
     has_gap = not is_free and wanted is not None and has_fixed_gap(wanted.spec)
@@ -261,16 +265,17 @@ def _template_message(message: Message) -> dict[str, Any]:
     return shown
 
 
-def _tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | None:
+def _plan(
+    body: ChatRequest,
+    tool_format: ToolFormat | None,
+    harmony_marks: Collection[str] | None,
+    answer: ConstraintSpec | None,
+) -> ToolPlan | None:
+    """`harmony_marks`: the special tokens of a model that speaks harmony."""
     try:
-        return tool_plan(body, tool_format)
-    except RequestError as error:
-        raise api_error(error, param="tools") from error
-
-
-def _harmony_plan(body: ChatRequest, special_texts: Collection[str]) -> ToolPlan | None:
-    try:
-        return harmony_plan(body, special_texts)
+        if harmony_marks is not None:
+            return harmony_plan(body, harmony_marks, answer)
+        return tool_plan(body, tool_format, answer)
     except RequestError as error:
         raise api_error(error, param="tools") from error
 

@@ -251,6 +251,36 @@ class TagReader:
         return True
 
 
+class FirstReader:
+    """The whole output is calls if it begins with their trigger, else content, whatever is in it."""
+
+    def __init__(self, trigger: str, calls: Reader) -> None:
+        self._trigger = trigger
+        self._calls = calls
+        self._buffer = ""
+        self._chosen: Reader | None = None
+
+    @property
+    def in_call(self) -> bool:
+        return self._chosen is not None and self._chosen.in_call
+
+    @property
+    def in_text(self) -> bool:
+        return self._chosen is None or self._chosen.in_text
+
+    def push(self, text: str, *, is_last: bool) -> list[Piece]:
+        if self._chosen is None:
+            self._buffer += text
+            text = self._buffer
+            if text.startswith(self._trigger):
+                self._chosen = self._calls
+            elif is_last or not self._trigger.startswith(text):
+                self._chosen = ContentReader()
+            else:
+                return []
+        return self._chosen.push(text, is_last=is_last)
+
+
 class JsonArguments:
     """Arguments that are JSON: an object or array (or a string), which arrives in parts."""
 

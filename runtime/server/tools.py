@@ -19,9 +19,9 @@ from ...fsm.json_schema import XmlMarks, raw_keys
 from .. import constraint_spec
 from ..constraint_spec import ConstraintSpec
 from .errors import invalid
-from .forms import either, sequence, text, token
+from .forms import Form, either, form_of, sequence, text, token
 from .protocol import ChatRequest, Tool
-from .tool_calls import ArgumentsReader, ObjectReader, Reader, TagReader
+from .tool_calls import ArgumentsReader, FirstReader, ObjectReader, Reader, TagReader
 from .tool_format import ToolFormat
 from .xml_arguments import XmlArguments
 
@@ -36,16 +36,21 @@ class ToolPlan:
         reader: makes a reader for one output.
         is_forced: whether there is certainly a call.
         is_named: the caller chose the tool, and then OpenAI's finish reason is "stop".
+        is_free: the output is any text with calls in it.
     """
 
     spec: ConstraintSpec
     reader: Callable[[], Reader]
     is_forced: bool
     is_named: bool
+    is_free: bool = False
 
 
-def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | None:
-    """The plan of a request; None if its output is free and holds no calls."""
+def tool_plan(
+    body: ChatRequest, tool_format: ToolFormat | None, answer: ConstraintSpec | None = None
+) -> ToolPlan | None:
+    """The plan of a request; None if its output holds no calls. `answer`: what the content obeys where it is not
+    calls (`response_format`); then there are calls or content, never both."""
     choice = body.tool_choice
     if not body.tools or choice.mode == "none":
         return None
@@ -53,51 +58,78 @@ def tool_plan(body: ChatRequest, tool_format: ToolFormat | None) -> ToolPlan | N
     chosen = [tool for tool in body.tools if choice.allows(tool.function.name)]
     if tool_format is not None:
         once = named or body.parallel_tool_calls is False
-        return _tagged(chosen, tool_format, is_forced=is_forced, once=once, is_named=named)
+        if answer is None:
+            return _tagged(chosen, tool_format, is_forced=is_forced, once=once, is_named=named)
+        return _apart(chosen, tool_format, None if is_forced else answer, once=once, is_named=named)
     if not is_forced:
         return None
     if len(chosen) == 1:
         name = chosen[0].function.name
-        spec = constraint_spec.json_schema(parameters_of(chosen[0]))
+        spec = constraint_spec.json_schema(parameters_of(chosen[0]), extra_keys="never")
         return ToolPlan(spec, lambda: ArgumentsReader(name), True, named)
     return ToolPlan(constraint_spec.structural_tag(_one_object(chosen)), ObjectReader, True, named)
 
 
 def _tagged(tools: list[Tool], tool_format: ToolFormat, *, is_forced: bool, once: bool, is_named: bool) -> ToolPlan:
-    names = {tool_format.begin(tool.function.name): tool.function.name for tool in tools}
-    schemas = [parameters_of(tool) for tool in tools]
-    contents = [tool_format.content(schema) for schema in schemas]
-    flags = {"at_least_one": is_forced, "stop_after_first": once}
-    form: dict[str, Any]
+    """Calls in free text."""
+    form: Form
     if tool_format.special:
-        trigger = token(tool_format.trigger)
-        tags = []
-        for begin, content in zip(names, contents, strict=True):
-            behind = tool_format.parts(begin.removeprefix(tool_format.trigger))
-            elements = [*behind, content, *tool_format.parts(tool_format.end)]
-            tags.append({"begin": trigger, "content": sequence(*elements), "end": ""})
+        tags = [
+            {"begin": token(tool_format.trigger), "content": _behind(tool, tool_format), "end": ""} for tool in tools
+        ]
         # the text of the trigger is kept out of free text, so that readers know a call when they see one
         excludes = [tool_format.trigger]
         form = {"type": "token_triggered_tags", "trigger_tokens": excludes, "tags": tags, "excludes": excludes}
     else:
-        tags = [
-            {"begin": begin, "content": content, "end": tool_format.end}
-            for begin, content in zip(names, contents, strict=True)
-        ]
+        tags = [_tag(tool, tool_format) for tool in tools]
         form = {"type": "triggered_tags", "triggers": [tool_format.trigger], "tags": tags}
+    form |= {"at_least_one": is_forced, "stop_after_first": once}
+    return ToolPlan(_spec(form), _reader_maker(tools, tool_format), is_forced, is_named, is_free=not is_forced)
+
+
+def _apart(
+    tools: list[Tool], tool_format: ToolFormat, answer: ConstraintSpec | None, *, once: bool, is_named: bool
+) -> ToolPlan:
+    """Calls and nothing else, or the answer, if there is one."""
+    calls = [
+        sequence(token(tool_format.trigger), _behind(tool, tool_format))
+        if tool_format.special
+        else {"type": "tag", **_tag(tool, tool_format)}
+        for tool in tools
+    ]
+    form = either(calls)
+    if not once:
+        line_break = {"type": "optional", "content": text("\n")}
+        form = sequence(form, {"type": "star", "content": sequence(line_break, either(calls))})
+    if answer is not None:
+        form = either([form, form_of(answer)])
+    new_reader = _reader_maker(tools, tool_format)
+    return ToolPlan(_spec(form), lambda: FirstReader(tool_format.trigger, new_reader()), answer is None, is_named)
+
+
+def _spec(form: Form) -> ConstraintSpec:
     # spaced: as templates show calls, json.dumps with its defaults
-    spec = constraint_spec.structural_tag({"format": {**form, **flags}}, whitespace="spaced")
-    parameters = {tool.function.name: schema for tool, schema in zip(tools, schemas, strict=True)}
-    return ToolPlan(spec, _reader_maker(tool_format, names, parameters), is_forced, is_named)
+    return constraint_spec.structural_tag({"format": form}, whitespace="spaced")
 
 
-def _reader_maker(
-    tool_format: ToolFormat, names: dict[str, str], parameters: dict[str, dict[str, Any]]
-) -> Callable[[], Reader]:
+def _tag(tool: Tool, tool_format: ToolFormat) -> Form:
+    content = tool_format.content(parameters_of(tool))
+    return {"begin": tool_format.begin(tool.function.name), "content": content, "end": tool_format.end}
+
+
+def _behind(tool: Tool, tool_format: ToolFormat) -> Form:
+    """A call behind its trigger, with special tokens as such."""
+    begin = tool_format.begin(tool.function.name).removeprefix(tool_format.trigger)
+    content = tool_format.content(parameters_of(tool))
+    return sequence(*tool_format.parts(begin), content, *tool_format.parts(tool_format.end))
+
+
+def _reader_maker(tools: list[Tool], tool_format: ToolFormat) -> Callable[[], Reader]:
+    names = {tool_format.begin(tool.function.name): tool.function.name for tool in tools}
     marks = tool_format.marks
     if marks is None:
         return lambda: TagReader(tool_format.trigger, names, tool_format.end)
-    raw = {name: _raw_keys(json.dumps(schema), marks) for name, schema in parameters.items()}
+    raw = {tool.function.name: _raw_keys(json.dumps(parameters_of(tool)), marks) for tool in tools}
     openings = (marks.before_key, tool_format.end)
     return lambda: TagReader(
         tool_format.trigger, names, tool_format.end, lambda name: XmlArguments(marks, raw[name]), openings
@@ -139,7 +171,7 @@ def _one_object(tools: list[Tool]) -> dict[str, Any]:
     calls = [
         sequence(
             text(f'{{"name":{json.dumps(tool.function.name)},"arguments":'),
-            {"type": "json_schema", "json_schema": parameters_of(tool)},
+            {"type": "json_schema", "json_schema": parameters_of(tool), "extra_keys": "never"},
             text("}"),
         )
         for tool in tools

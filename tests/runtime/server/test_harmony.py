@@ -300,6 +300,20 @@ def test_one_of_several_tools_may_be_called_and_a_tag_of_the_callers_own_stays_a
     assert source["format"] == tag["format"], "who describes the whole answer describes its channels"
 
 
+def test_beside_a_response_format_there_is_a_call_or_a_final_message_of_that_format() -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    for choice, num_endings in (("auto", 2), ("required", 1)):
+        http = asked(THOUGHT + "<|start|>assistant" + CALL)
+        message = http.chat(response_format=form, tools=[WEATHER], tool_choice=choice).json()["choices"][0]["message"]
+        assert message["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
+        source = http.engine.calls[0]["constraint"].source
+        assert ("final" in source) == (num_endings == 2)
+        assert (json.dumps(SCHEMA["properties"]) in source) == (num_endings == 2)
+        assert "commentary" not in json.dumps(json.loads(source)["format"]["elements"][0]), (
+            "what is announced is content"
+        )
+
+
 @pytest.mark.parametrize("stop", ["assistant", "final", "channel", "message"])
 def test_headers_are_no_text_to_stop_at(stop: str) -> None:
     answer = asked(THOUGHT + FINAL).chat(stop=stop).json()["choices"][0]["message"]

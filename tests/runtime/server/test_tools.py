@@ -318,12 +318,55 @@ def test_a_choice_that_cannot_be_made_is_refused(choice: Any) -> None:
     assert answer.status == 400 and answer.error["param"] == "tool_choice"
 
 
-def test_a_format_for_the_whole_output_leaves_no_room_for_calls() -> None:
-    asked = tools_client('{"a":1}')
-    answer = asked.chat(tools=[WEATHER], response_format={"type": "json_object"}).json()["choices"][0]
-    assert answer["message"]["content"] == '{"a":1}' and asked.engine.calls[0]["constraint"].kind == "json_object"
+OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+JSON_FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": OBJECT}}
+CITY_CALL = hermes("weather", '{"city": "Oslo"}')
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed", "refused"),
+    [
+        ({}, ['{"a": 1}', CITY_CALL, CITY_CALL * 2, CITY_CALL + "\n" + CITY_CALL], ["", "Hm", CITY_CALL + '{"a": 1}']),
+        ({"parallel_tool_calls": False}, ['{"a": 1}', CITY_CALL], [CITY_CALL * 2, CITY_CALL + " "]),
+        ({"tool_choice": "required"}, [CITY_CALL, CITY_CALL * 2], ['{"a": 1}', CITY_CALL + "Hm"]),
+    ],
+)
+@pytest.mark.parametrize("special", [False, True])
+def test_beside_a_response_format_there_are_calls_or_content_of_that_format(
+    fields: dict[str, Any], allowed: list[str], refused: list[str], special: bool
+) -> None:
+    asked = tools_client("Hm")
+    assert asked.chat(tools=[WEATHER, CLOCK], response_format=JSON_FORMAT, **fields).status == 200
+    spec = asked.engine.calls[0]["constraint"]
+    for texts, is_allowed in ((allowed, True), (refused, False)):
+        for text in texts:
+            assert accepts(spec, text) == is_allowed, text
+
+
+@pytest.mark.parametrize("reply", ['{"a": 1}', '{"a": "<tool_call>"}', CITY_CALL, CITY_CALL + "\n" + CITY_CALL, ""])
+def test_what_is_beside_a_response_format_is_read_whole_and_in_pieces(reply: str) -> None:
+    asked = tools_client(reply)
+    message = asked.chat(tools=[WEATHER], response_format=JSON_FORMAT).json()["choices"][0]["message"]
+    calls = [call["function"]["arguments"] for call in message.get("tool_calls", [])]
+    assert calls == ['{"city": "Oslo"}'] * reply.count(CITY_CALL)
+    assert (message["content"] or "") == ("" if calls else reply)
+    events = asked.chat(tools=[WEATHER], response_format=JSON_FORMAT, stream=True).events()[:-1]
+    deltas = [event["choices"][0]["delta"] for event in events]
+    assert "".join(delta.get("content") or "" for delta in deltas) == (message["content"] or "")
+
+
+def test_other_constraints_are_those_of_the_whole_output() -> None:
+    asked = tools_client("a")
+    answer = asked.chat(tools=[WEATHER], regex="a").json()["choices"][0]
+    assert answer["message"]["content"] == "a" and asked.engine.calls[0]["constraint"].kind == "regex"
     refused = asked.chat(tools=[WEATHER], tool_choice="required", regex="a")
     assert refused.status == 400 and refused.error["code"] == "conflicting_constraints"
+    asked = client(FakeAsyncEngine(reply='{"a":1}'))  # a model that shows no calls
+    assert asked.chat(tools=[WEATHER], response_format=JSON_FORMAT).status == 200
+    assert asked.engine.calls[0]["constraint"].kind == "json_schema"
+    named = {"type": "function", "function": {"name": "weather"}}
+    answer = asked.chat(tools=[WEATHER], response_format=JSON_FORMAT, tool_choice=named).json()["choices"][0]
+    assert answer["message"]["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"a":1}'}
 
 
 def test_structural_tags_are_asked_for_in_every_spelling() -> None:
@@ -370,6 +413,21 @@ def test_arguments_are_an_object_whether_the_schema_says_so_or_not(kind: dict[st
     assert not accepts(both, '{"name":"f","arguments":5}') and not accepts(both, '{"name":"f","arguments":null}')
 
 
+@pytest.mark.parametrize("others", [{}, {"additionalProperties": True}], ids=str)
+def test_arguments_have_other_keys_only_where_the_parameters_speak_of_them(others: dict[str, Any]) -> None:
+    described = tool("f", {"type": "object", "properties": {"a": {"type": "integer"}}, **others})
+    anything = tool("g", {"type": "object"})
+    alone = COMPILER.json_schema(str(forced(described).source), extra_keys=forced(described).extra_keys).cursor()
+    assert all(alone.advance(byte) for byte in b'{"b":1}') == bool(others)
+    both = forced(described, anything)
+    assert accepts(both, '{"name":"f","arguments":{"a":1}}') and accepts(both, '{"name":"g","arguments":{"b":1}}')
+    assert accepts(both, '{"name":"f","arguments":{"b":1}}') == bool(others)
+    for name in ("hermes", "function_tag"):
+        spec = spec_of(name, tools=[described], tool_choice="required")
+        begin, end = FORMATS[name].begin("f"), FORMATS[name].end
+        assert accepts(spec, f'{begin}{{"a": 1}}{end}') and accepts(spec, f'{begin}{{"b": 1}}{end}') == bool(others)
+
+
 def test_parameters_that_describe_no_object_are_refused() -> None:
     refused = client().chat(tools=[tool("f", {"type": "array"})], tool_choice="required")
     assert (refused.status, refused.error["param"], refused.error["code"]) == (400, "tools", "invalid_json_schema")
@@ -396,7 +454,8 @@ def test_parameters_that_describe_no_object_are_refused() -> None:
 )
 def test_references_mean_the_same_beside_other_tools(parameters: Any) -> None:
     both = forced(tool("f", parameters), tool("g", {"$defs": {"z": {"$anchor": "q", "type": "string"}}}))
-    single = COMPILER.json_schema(str(forced(tool("f", parameters)).source))
+    spec = forced(tool("f", parameters))
+    single = COMPILER.json_schema(str(spec.source), extra_keys=spec.extra_keys)
     for arguments in (
         "{}",
         '{"a":4}',
