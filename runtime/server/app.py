@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -16,15 +17,21 @@ from starlette.responses import Response
 from ...errors import PhloemError
 from .chat import chat_router
 from .completions import completions_router
+from .description import document
 from .errors import ApiError
 from .gate import Gate
 from .info import admin_router, info_router
+from .protocol import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from .response_request import ResponsesRequest
 from .responses import responses_router
 from .service import Service
 from .settings import ServerSettings
 
 if TYPE_CHECKING:
     from ..async_engine import AsyncEngine
+
+
+BODIES: list[type[BaseModel]] = [ChatRequest, CompletionRequest, ResponsesRequest, TokenizeRequest, DetokenizeRequest]
 
 
 def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None) -> FastAPI:
@@ -41,7 +48,7 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
         service.close()
 
     # No /docs: its page would load scripts from a foreign host. /openapi.json is there.
-    app = FastAPI(title="phloem", version=service.version, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = Application(title="phloem", version=service.version, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
     for router in (chat_router(service), completions_router(service), responses_router(service), info_router(service)):
         app.include_router(router)
@@ -57,6 +64,15 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
             allow_headers=["*"],
         )
     return app
+
+
+class Application(FastAPI):
+    """FastAPI, but for how it describes itself."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = document(self, BODIES)
+        return self.openapi_schema
 
 
 def _handle_errors(app: FastAPI, service: Service) -> None:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from ..request import Delta, Usage
 from .answering import respond
 from .body import read_request
+from .description import answer, described
 from .outputs import Output, gather, shown_logprobs
 from .prepare import PreparedChat, prepare_chat
 from .protocol import ChatRequest
@@ -23,26 +24,22 @@ from .thought_tokens import ReasoningTokens
 from .tool_calls import CallBegun, Calls, Reader, deltas_of, gathered
 from .tools import ToolPlan
 
+ANSWER = answer("chat.completion", "id", "created", "model", "choices", "usage")
+
 
 def chat_router(service: Service) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/v1/chat/completions", openapi_extra=request_schema(ChatRequest))
+    @router.post("/v1/chat/completions", **described(ANSWER, ChatRequest, streams=True))
     async def chat_completions(request: Request) -> Response:
         body = await read_request(request, ChatRequest, service.settings)
         service.check_ready()
         model = service.check_model(body.model)
         header = Header("chatcmpl", "chat.completion", model, service.fingerprint)
-        answer = ChatAnswer(service, body, header, service.api_key(request.state))
-        return await respond(service, request, answer, stream=bool(body.stream))
+        asked = ChatAnswer(service, body, header, service.api_key(request.state))
+        return await respond(service, request, asked, stream=bool(body.stream))
 
     return router
-
-
-def request_schema(model: type[ChatRequest]) -> dict[str, Any]:
-    """The body's schema for /openapi.json (bodies are read by hand, so FastAPI does not know it)."""
-    schema = model.model_json_schema(ref_template=f"#/components/schemas/{model.__name__}/$defs/{{model}}")
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 class ChatAnswer:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from .answering import respond
 from .body import read_request
+from .description import answer, described
 from .errors import invalid
 from .outputs import Output, gather, shown_logprobs
 from .prepare import EngineCall, prepare_completions
@@ -20,11 +21,13 @@ from .replies import CompletionLogprobs, Header, text_choice, usage_body
 from .service import Service
 from .stream import DONE, frame
 
+ANSWER = answer("text_completion", "id", "created", "model", "choices", "usage")
+
 
 def completions_router(service: Service) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/v1/completions")
+    @router.post("/v1/completions", **described(ANSWER, CompletionRequest, streams=True))
     async def completions(request: Request) -> Response:
         body = await read_request(request, CompletionRequest, service.settings)
         service.check_ready()
@@ -34,8 +37,8 @@ def completions_router(service: Service) -> APIRouter:
             text = f"{len(body.prompt)} prompts with n={body.n} are more than {limit} outputs; send fewer at a time."
             raise invalid(text, "prompt")
         header = Header("cmpl", "text_completion", model, service.fingerprint)
-        answer = CompletionAnswer(service, body, header, service.api_key(request.state))
-        return await respond(service, request, answer, stream=bool(body.stream))
+        asked = CompletionAnswer(service, body, header, service.api_key(request.state))
+        return await respond(service, request, asked, stream=bool(body.stream))
 
     return router
 

@@ -5,10 +5,11 @@ Each is a type: the wire's forms, which the schema in `/openapi.json` shows, are
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
 
 from ..request import MAX_STOP_STRINGS
 
@@ -102,10 +103,47 @@ def _schema_or_text(value: object) -> object:
     return value if isinstance(value, str) else _schema(value)
 
 
-StopStrings = Annotated[list[str], BeforeValidator(_stop_strings)]
-LogitBias = Annotated[dict[int, float], BeforeValidator(_logit_bias)]
-Content = Annotated[str, BeforeValidator(_content)]
-Prompts = Annotated[list[str | list[int]], BeforeValidator(_prompts)]
-Salt = Annotated[str, BeforeValidator(_salt)]
-Schema = Annotated[dict[str, Any] | bool, BeforeValidator(_schema)]
-SchemaOrText = Annotated[dict[str, Any] | bool | str, BeforeValidator(_schema_or_text)]
+Text = Annotated[str, Field(min_length=1)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+
+
+class TextPart(TypedDict):
+    type: Literal["text", "input_text", "output_text"]
+    text: str
+
+
+StopStrings = Annotated[
+    list[str],
+    BeforeValidator(
+        _stop_strings,
+        json_schema_input_type=StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)],
+    ),
+]
+Bias = Annotated[float, Field(ge=-100, le=100)]
+LogitBias = Annotated[
+    dict[int, float],
+    BeforeValidator(
+        _logit_bias,
+        json_schema_input_type=Annotated[
+            dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Bias], Field(max_length=MAX_LOGIT_BIAS)
+        ],
+    ),
+]
+Content = Annotated[str, BeforeValidator(_content, json_schema_input_type=str | list[TextPart])]
+Prompts = Annotated[
+    list[str | list[int]],
+    BeforeValidator(
+        _prompts, json_schema_input_type=Text | TokenIds | Annotated[list[Text | TokenIds], Field(min_length=1)]
+    ),
+]
+Salt = Annotated[
+    str,
+    BeforeValidator(
+        _salt, json_schema_input_type=Annotated[str, Field(min_length=1, max_length=128, pattern="^[ -~]*$")]
+    ),
+]
+Schema = Annotated[dict[str, Any] | bool, BeforeValidator(_schema, json_schema_input_type=dict[str, Any] | bool)]
+SchemaOrText = Annotated[
+    dict[str, Any] | bool | str, BeforeValidator(_schema_or_text, json_schema_input_type=dict[str, Any] | bool | str)
+]

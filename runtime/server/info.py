@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .body import read_request
+from .description import answer, described
 from .errors import dump_json, invalid, model_not_found, unavailable
 from .prepare import chat_prompt, prompt_tokens
 from .protocol import DetokenizeRequest, TokenizeRequest
@@ -34,17 +35,17 @@ def info_router(service: Service) -> APIRouter:
             "max_model_len": service.engine.max_model_len,
         }
 
-    @router.get("/v1/models")
+    @router.get("/v1/models", **described(answer("list", "data")))
     async def models() -> Response:
         return _json({"object": "list", "data": [card(name) for name in service.model_names]})
 
-    @router.get("/v1/models/{name:path}")
+    @router.get("/v1/models/{name:path}", **described(answer("model", "id")))
     async def model(name: str) -> Response:
         if name not in service.model_names:
             raise model_not_found(name)
         return _json(card(name))
 
-    @router.get("/health")
+    @router.get("/health", **described(answer(None, "status")))
     async def health() -> Response:
         """200 while the process can serve, also while it drains; 503 when the step thread is dead or hangs."""
         silence = time.monotonic() - service.async_engine.last_step_at
@@ -53,39 +54,39 @@ def info_router(service: Service) -> APIRouter:
             raise unavailable("The engine has stopped.", service.settings.retry_after)
         return _json({"status": "ok"})
 
-    @router.get("/ready")
+    @router.get("/ready", **described(answer(None, "status")))
     async def ready() -> Response:
         """200 while new requests are taken."""
         service.check_ready()
         return _json({"status": "ready"})
 
-    @router.get("/version")
+    @router.get("/version", **described(answer(None, "version")))
     async def version() -> Response:
         return _json({"version": service.version})
 
-    @router.get("/metrics")
+    @router.get("/metrics", **described({"type": "string"}, media_type="text/plain"))
     async def metrics() -> Response:
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @router.get("/statistics")
+    @router.get("/statistics", **described(answer()))
     async def statistics() -> Response:
         """Queue, pool and counters, as on /metrics, for people."""
         found = service.async_engine.statistics()
         return _json({**dataclasses.asdict(found), "hit_rate": round(found.hit_rate, 4)})
 
-    @router.get("/cache")
+    @router.get("/cache", **described(answer()))
     async def cache() -> Response:
         """Occupancy, hit rate and what other pools would have brought; the tree, with text, for operators only."""
         return _json(await service.cache_report())
 
-    @router.post("/tokenize")
+    @router.post("/tokenize", **described(answer(None, "tokens", "count", "max_model_len"), TokenizeRequest))
     async def tokenize(request: Request) -> Response:
         body = await read_request(request, TokenizeRequest, service.settings)
         service.check_model(body.model)
         token_ids = await service.on_worker(_tokenize, service, body)
         return _json({"tokens": token_ids, "count": len(token_ids), "max_model_len": service.engine.max_model_len})
 
-    @router.post("/detokenize")
+    @router.post("/detokenize", **described(answer(None, "prompt"), DetokenizeRequest))
     async def detokenize(request: Request) -> Response:
         body = await read_request(request, DetokenizeRequest, service.settings)
         service.check_model(body.model)
@@ -102,7 +103,7 @@ def admin_router(service: Service) -> APIRouter:
     """Routes that tell of, or touch, what all callers share."""
     router = APIRouter()
 
-    @router.post("/flush_cache")
+    @router.post("/flush_cache", **described(answer(None, "num_freed_blocks")))
     async def flush_cache() -> Response:
         num_freed = await asyncio.wrap_future(service.async_engine.call(service.engine.flush_cache))
         return _json({"num_freed_blocks": num_freed})

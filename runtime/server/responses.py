@@ -19,6 +19,7 @@ from ...errors import RequestError
 from ..request import FinishReason, Usage
 from .answering import respond
 from .body import read_request
+from .description import answer, described
 from .errors import ApiError, dump_json
 from .outputs import gather
 from .prepare import PreparedChat, prepare_chat
@@ -30,24 +31,27 @@ from .stream import frame
 from .thought_tokens import ReasoningTokens
 from .tool_calls import ContentReader, Reader
 
+ANSWER = answer("response", "id", "created_at", "model", "status", "output", "usage")
+COUNT = answer("response.input_tokens", "input_tokens")
+
 
 def responses_router(service: Service) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/v1/responses")
+    @router.post("/v1/responses", **described(ANSWER, ResponsesRequest, streams=True))
     async def responses(request: Request) -> Response:
         body = await read_request(request, ResponsesRequest, service.settings)
         service.check_ready()
-        answer = ResponsesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
-        return await respond(service, request, answer, stream=bool(body.stream))
+        asked = ResponsesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
+        return await respond(service, request, asked, stream=bool(body.stream))
 
-    @router.post("/v1/responses/input_tokens")
+    @router.post("/v1/responses/input_tokens", **described(COUNT, ResponsesRequest))
     async def input_tokens(request: Request) -> Response:
         """How many tokens the prompt has, tools and template included; nothing is computed."""
         body = await read_request(request, ResponsesRequest, service.settings)
         service.check_ready()
-        answer = ResponsesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
-        counted = {"object": "response.input_tokens", "input_tokens": await answer.input_tokens()}
+        asked = ResponsesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
+        counted = {"object": "response.input_tokens", "input_tokens": await asked.input_tokens()}
         return Response(dump_json(counted), media_type="application/json")
 
     return router

@@ -17,38 +17,30 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 from .fields import fault
 
 Mode = Literal["none", "auto", "required"]
-_FUNCTION = {"type": "object", "required": ["type"], "properties": {"type": {"const": "function"}}}
+_TEXT: dict[str, Any] = {"type": "string"}
+
+
+def _object(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(fields), "properties": fields}
+
+
+_FUNCTION = {
+    "anyOf": [
+        _object(type={"const": "function"}, **named) for named in ({"function": _object(name=_TEXT)}, {"name": _TEXT})
+    ]
+}
+_ALLOWED = {"mode": {"enum": ["auto", "required"]}, "tools": {"type": "array", "minItems": 1, "items": _FUNCTION}}
 WIRE_SCHEMA: dict[str, Any] = {
     "anyOf": [
         {"enum": ["none", "auto", "required"]},
-        {
-            "type": "object",
-            "required": ["type", "function"],
-            "properties": {
-                "type": {"const": "function"},
-                "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
-            },
-        },
-        {
-            "type": "object",
-            "required": ["type", "allowed_tools"],
-            "properties": {
-                "type": {"const": "allowed_tools"},
-                "allowed_tools": {
-                    "type": "object",
-                    "required": ["mode", "tools"],
-                    "properties": {
-                        "mode": {"enum": ["auto", "required"]},
-                        "tools": {"type": "array", "minItems": 1, "items": _FUNCTION},
-                    },
-                },
-            },
-        },
+        _FUNCTION,
+        _object(type={"const": "allowed_tools"}, allowed_tools=_object(**_ALLOWED)),
+        _object(type={"const": "allowed_tools"}, **_ALLOWED),
     ]
 }
 
@@ -114,4 +106,4 @@ def _name(tool: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-ToolChoiceField = Annotated[ToolChoice, BeforeValidator(_read)]
+ToolChoiceField = Annotated[ToolChoice, BeforeValidator(_read), WithJsonSchema(WIRE_SCHEMA)]
