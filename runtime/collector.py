@@ -58,6 +58,7 @@ class Collector:
             logprobs=tuple(self._logprobs[index]),
             prompt_logprobs=last.prompt_logprobs,
             parsed_or_error=parsed,
+            stopped_by=last.stopped_by,
         )
 
 

@@ -49,7 +49,7 @@ class OutputText:
         self._guard = guard
         self._counts = bytearray()  # by character: whether a stop string may begin there; empty without a guard
         self.text = ""
-        self.stopped = False
+        self.stopped_by: str | None = None  # the stop string that ended it
 
     def push(self, token_id: int, *, check_stop: bool = True) -> bool:
         """Appends one token. Returns True when a stop string is complete; `text` then ends before it, or behind it
@@ -72,6 +72,11 @@ class OutputText:
         twin._guard, twin._counts = copy.deepcopy(self._guard), self._counts[:]
         return twin
 
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has ended it."""
+        return self.stopped_by is not None
+
     def take(self) -> str:
         """The text that became safe to show since the last call."""
         end = len(self.text) - (0 if self.stopped else self._held_back())
@@ -91,8 +96,9 @@ class OutputText:
         start = max(start, self._num_taken)
         found = [(at, at + len(stop)) for stop in self._stop if (at := self._find(stop, start)) >= 0]
         if found:
-            self.text = self.text[: min(found)[self._includes_stop]]
-            self.stopped = True
+            begin, end = min(found)
+            self.stopped_by = self.text[begin:end]
+            self.text = self.text[: end if self._includes_stop else begin]
         return bool(found)
 
     def _find(self, stop: str, start: int) -> int:

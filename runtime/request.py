@@ -237,6 +237,7 @@ class Delta:
         logprobs: one per new token id if asked for.
         prompt_logprobs: once, with the first delta, if asked for.
         error: the cause when `finish_reason` is ERROR.
+        stopped_by: the stop string, or the one of `stop_token_ids`, that ended it.
     """
 
     request_id: str
@@ -248,6 +249,7 @@ class Delta:
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     error: RequestError | None = None
+    stopped_by: str | int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,7 @@ class Completion:
         text: the generated text, without end token and stop string.
         token_ids: the generated ids, the end token included.
         parsed_or_error: what `parsed` returns, or the error that it raises.
+        stopped_by: as in `Delta`.
     """
 
     request_id: str
@@ -269,6 +272,7 @@ class Completion:
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     parsed_or_error: object = None
+    stopped_by: str | int | None = None
 
     @property
     def parsed(self) -> object:
@@ -364,6 +368,14 @@ class Request:
         law = self.sampling
         can_stop = not law.ignore_eos or law.stop or law.stop_token_ids or self.cursor is not None
         return self.max_tokens == 0 or not can_stop
+
+    @property
+    def stopped_by(self) -> str | int | None:
+        """The stop string or stop token that ended it."""
+        if self.finish_reason is not FinishReason.STOP or not self.num_output_tokens:
+            return None
+        last = self.token_ids[-1]
+        return self.output.stopped_by or (last if last in self.sampling.stop_token_ids else None)
 
     @property
     def remaining_tokens(self) -> int:

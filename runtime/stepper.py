@@ -300,6 +300,7 @@ class Stepper:
             request.usage,
             tuple(request.logprobs[first:]) if request.logprobs else (),
             tuple(request.prompt_logprobs) if request.finish_reason is not None else (),
+            stopped_by=request.stopped_by,
         )
 
 

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 
 from .errors import dump_json
 from .service import Service
-from .stream import EventStream, until_gone
+from .stream import EventStream, failed_frames, until_gone
 
 
 class Answer(Protocol):
@@ -30,6 +30,7 @@ async def respond(service: Service, request: Request, answer: Answer, *, stream:
     return EventStream(
         answer.frames(),
         partial(service.explain, request_id=request.state.request_id),
+        partial(failed_frames, request.url.path),
         ping_interval=service.settings.ping_interval,
         send_timeout=service.settings.send_timeout,
     )

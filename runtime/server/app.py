@@ -21,6 +21,8 @@ from .description import document
 from .errors import ApiError
 from .gate import Gate
 from .info import admin_router, info_router
+from .messages import messages_router
+from .messages_request import CountRequest, MessagesRequest
 from .protocol import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 from .response_request import ResponsesRequest
 from .responses import responses_router
@@ -31,7 +33,15 @@ if TYPE_CHECKING:
     from ..async_engine import AsyncEngine
 
 
-BODIES: list[type[BaseModel]] = [ChatRequest, CompletionRequest, ResponsesRequest, TokenizeRequest, DetokenizeRequest]
+BODIES: list[type[BaseModel]] = [
+    ChatRequest,
+    CompletionRequest,
+    ResponsesRequest,
+    MessagesRequest,
+    CountRequest,
+    TokenizeRequest,
+    DetokenizeRequest,
+]
 
 
 def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None) -> FastAPI:
@@ -50,8 +60,8 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
     # No /docs: its page would load scripts from a foreign host. /openapi.json is there.
     app = Application(title="phloem", version=service.version, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
-    for router in (chat_router(service), completions_router(service), responses_router(service), info_router(service)):
-        app.include_router(router)
+    for make in (chat_router, completions_router, responses_router, messages_router, info_router):
+        app.include_router(make(service))
     if service.settings.admin:
         app.include_router(admin_router(service))
     _handle_errors(app, service)
@@ -77,21 +87,21 @@ class Application(FastAPI):
 
 def _handle_errors(app: FastAPI, service: Service) -> None:
     async def on_api_error(request: Request, error: Any) -> Response:
-        return _answer(error)
+        return _answer(request, error)
 
     async def on_phloem_error(request: Request, error: Any) -> Response:
-        return _answer(service.explain(error, request.state.request_id))
+        return _answer(request, service.explain(error, request.state.request_id))
 
     async def on_http_error(request: Request, error: Any) -> Response:
-        return _answer(_http_error(request, error))
+        return _answer(request, _http_error(request, error))
 
     app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(PhloemError, on_phloem_error)
     app.add_exception_handler(HTTPException, on_http_error)
 
 
-def _answer(error: ApiError) -> Response:
-    return error.response()
+def _answer(request: Request, error: ApiError) -> Response:
+    return error.response(request.url.path)
 
 
 def _http_error(request: Request, error: HTTPException) -> ApiError:

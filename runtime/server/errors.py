@@ -1,4 +1,5 @@
-"""Errors on the wire, in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`.
+"""Errors on the wire, in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`; on `/v1/messages` in
+Anthropic's, `{"type": "error", "error": …}`, with its types.
 
 ::
 
@@ -18,7 +19,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic import ValidationError
@@ -61,6 +64,15 @@ TYPE_NAMES: Mapping[type, str] = {
     type(None): "null",
 }
 MAX_MESSAGE_CHARS = 2000
+MESSAGES_PATH = "/v1/messages"
+ANTHROPIC_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+}
 
 
 class ApiError(Exception):
@@ -86,14 +98,18 @@ class ApiError(Exception):
         self.pointer = pointer
         self.headers = dict(headers or {})
 
-    def body(self) -> dict[str, Any]:
+    def body(self, path: str) -> dict[str, Any]:
+        """What is sent; `path`: of the request, since `/v1/messages` has Anthropic's shape."""
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
         if self.pointer is not None:
             error["pointer"] = self.pointer
-        return {"error": error}
+        if not path.startswith(MESSAGES_PATH):
+            return {"error": error}
+        return {"type": "error", "error": {**error, "type": ANTHROPIC_TYPES.get(self.status, "invalid_request_error")}}
 
-    def response(self) -> Response:
-        return Response(dump_json(self.body()), self.status, headers=self.headers, media_type="application/json")
+    def response(self, path: str) -> Response:
+        body = dump_json(self.body(path))
+        return Response(body, self.status, headers=self.headers, media_type="application/json")
 
 
 def dump_json(value: object) -> bytes:
@@ -156,6 +172,19 @@ def api_error(error: PhloemError, *, retry_after: int = 1, param: str | None = N
     if isinstance(error, RequestError):
         return ApiError(400, str(error), param=param or error.param, code="invalid_value")
     return ApiError(500, str(error), kind="server_error", code="internal_error")
+
+
+@contextmanager
+def callers_names(renamed: Sequence[tuple[str, str]]) -> Iterator[None]:
+    """Errors about the chat endpoint's fields name those that the caller sent; `renamed`: its name and theirs."""
+    try:
+        yield
+    except (ApiError, RequestError) as error:
+        for ours, theirs in renamed:
+            if error.param is not None and re.match(rf"{re.escape(ours)}(?![\w])", error.param):
+                error.param = theirs + error.param.removeprefix(ours)
+                break
+        raise
 
 
 def field_path(location: tuple[int | str, ...]) -> str:

@@ -63,11 +63,11 @@ class Gate:
             status = 499
         except ApiError as error:
             if not status:
-                await error.response()(scope, receive, send_with_id)
+                await error.response(scope["path"])(scope, receive, send_with_id)
         except Exception:
             logger.exception("%s: %s %s failed", request_id, scope["method"], scope["path"])
             if not status:
-                await internal(request_id).response()(scope, receive, send_with_id)
+                await internal(request_id).response(scope["path"])(scope, receive, send_with_id)
         finally:
             self._metrics.count_http(scope, status)
 
@@ -77,6 +77,8 @@ class Gate:
             return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         given = given.strip()
+        if not scheme and headers.get("x-api-key"):  # as Anthropic's clients send it
+            scheme, given = "bearer", headers["x-api-key"].strip()
         if scheme.lower() != "bearer" or not given:
             raise _unauthorized(
                 "You didn't provide an API key. Send it in an Authorization header: 'Authorization: Bearer YOUR_KEY'.",

@@ -19,6 +19,7 @@ class Output:
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     reason: FinishReason | None = None
     usage: Usage = field(default_factory=Usage)
+    stopped_by: str | int | None = None
 
     def push(self, delta: Delta, eos_ids: Collection[int]) -> None:
         self.text += delta.text
@@ -27,6 +28,7 @@ class Output:
         self.prompt_logprobs = delta.prompt_logprobs or self.prompt_logprobs
         self.reason = delta.finish_reason
         self.usage = delta.usage
+        self.stopped_by = delta.stopped_by
 
 
 def shown_logprobs(delta: Delta, eos_ids: Collection[int]) -> tuple[TokenLogprob, ...]:

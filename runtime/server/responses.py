@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...errors import RequestError
 from ..request import FinishReason, Usage
 from .answering import respond
 from .body import read_request
 from .description import answer, described
-from .errors import ApiError, dump_json
+from .errors import callers_names, dump_json
 from .outputs import gather
 from .prepare import PreparedChat, prepare_chat
 from .replies import cache_details, pin_details
@@ -72,11 +71,11 @@ class ResponsesAnswer:
         self._num_events = 0
 
     async def input_tokens(self) -> int:
-        with _callers_names():
+        with callers_names(RENAMED):
             return len((await self._prepare()).call.prompt_ids)
 
     async def whole(self) -> dict[str, Any]:
-        with _callers_names():
+        with callers_names(RENAMED):
             prepared = await self._prepare()
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 [[output]] = await gather(deltas, 1, 1, self._tokenizer.eos_ids, self._clock)
@@ -88,7 +87,7 @@ class ResponsesAnswer:
         return self._response(_status(output.reason), items.items, output.usage, counter.total)
 
     async def frames(self) -> AsyncGenerator[bytes]:
-        with self._service.lifecycle.track(), _callers_names():
+        with self._service.lifecycle.track(), callers_names(RENAMED):
             prepared = await self._prepare()
             items, reader, opened = ResponseItems(), _reader(prepared), False
             counter = ReasoningTokens(prepared.new_counter)
@@ -166,19 +165,6 @@ def _status(reason: FinishReason | None) -> str:
 
 def _reader(prepared: PreparedChat) -> Reader:
     return prepared.reader() if prepared.reader is not None else ContentReader()
-
-
-@contextmanager
-def _callers_names() -> Iterator[None]:
-    """Errors about the chat endpoint's fields name those that the caller sent."""
-    try:
-        yield
-    except (ApiError, RequestError) as error:
-        for theirs, ours in RENAMED:
-            if error.param is not None and error.param.startswith(theirs):
-                error.param = ours + error.param.removeprefix(theirs)
-                break
-        raise
 
 
 def _usage(usage: Usage, caches: bool, reasoning_tokens: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from .errors import ApiError, dump_json
+from .errors import MESSAGES_PATH, ApiError, dump_json
 
 Result = TypeVar("Result")
 DONE = b"data: [DONE]\n\n"
@@ -36,6 +36,12 @@ def frame(body: object, event: str | None = None) -> bytes:
     """One event with a JSON body."""
     name = b"event: " + event.encode() + b"\n" if event is not None else b""
     return name + b"data: " + dump_json(body) + b"\n\n"
+
+
+def failed_frames(path: str, error: ApiError) -> bytes:
+    """How a stream ends with an error."""
+    body = error.body(path)
+    return frame(body, "error") if path.startswith(MESSAGES_PATH) else frame(body) + DONE
 
 
 async def until_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
@@ -61,6 +67,7 @@ class EventStream(Response):
     Args:
         frames: whole events as bytes; its first frame decides whether the answer is a stream or an error.
         explain: turns an exception of `frames` into what the client is told.
+        failed: the last frames of a stream that has begun and failed.
     """
 
     media_type = "text/event-stream"
@@ -69,6 +76,7 @@ class EventStream(Response):
         self,
         frames: AsyncGenerator[bytes],
         explain: Callable[[Exception], ApiError],
+        failed: Callable[[ApiError], bytes],
         *,
         ping_interval: float,
         send_timeout: float,
@@ -77,6 +85,7 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._frames = frames
         self._explain = explain
+        self._failed = failed
         self._ping_interval = ping_interval
         self._send_timeout = send_timeout
         self._started = False
@@ -107,7 +116,7 @@ class EventStream(Response):
             told = self._explain(error)
             if not self._started:
                 raise told from error
-            await self._write(send, frame(told.body()) + DONE)
+            await self._write(send, self._failed(told))
         async with self._lock:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

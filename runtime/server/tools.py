@@ -25,6 +25,7 @@ from .tool_calls import ArgumentsReader, FirstReader, ObjectReader, Reader, TagR
 from .tool_format import ToolFormat
 from .xml_arguments import XmlArguments
 
+BARE = {"type", "properties", "required", "title", "description", "$schema"}
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -162,6 +163,8 @@ def parameters_of(tool: Tool) -> dict[str, Any]:
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         text = f"Invalid parameters of the tool '{tool.function.name}': arguments are an object, so \"type\" must be"
         raise invalid(f'{text} "object", not {json.dumps(kind)[:100]}.', "tools", "invalid_json_schema")
+    if schema.get("properties") == {} and schema.keys() <= BARE:  # how most clients write that there are none
+        return NO_PARAMETERS
     return {**schema, "type": "object"}
 
 

@@ -239,7 +239,12 @@ class FakeAsyncEngine:
                 logprobs = (TokenLogprob(token, -0.5 if position else float("-inf"), top),)
             prompt_logprobs = scored if last else ()
             ended = (FinishReason.STOP if stopped else reason) if last else None
-            deltas.append(Delta("fake", index, output.take(), (token,), ended, usage, logprobs, prompt_logprobs))
+            deltas.append(
+                Delta(
+                    *("fake", index, output.take(), (token,), ended, usage, logprobs, prompt_logprobs),
+                    stopped_by=output.stopped_by,
+                )
+            )
             if stopped:
                 break
         return deltas

@@ -31,7 +31,7 @@ def body_of(case: Case) -> Any:
         return None
 
 
-TAKEN = [case for case in [*PROTOCOL_CASES, *ENGINE_CASES] if case.headers == JSON and isinstance(body_of(case), dict)]
+TAKEN = [case for case in [*PROTOCOL_CASES, *ENGINE_CASES] if case.status == 200 and isinstance(body_of(case), dict)]
 
 
 def test_every_reference_leads_somewhere() -> None:

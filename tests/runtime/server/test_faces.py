@@ -1,4 +1,4 @@
-"""One answer, four faces: chat and responses, whole and streamed, say the same, whatever the model wrote."""
+"""One answer, six faces: chat, responses and messages, whole and streamed, say the same, whatever the model wrote."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
+from pydantic_core import from_json
 
 from phloem.runtime.server.think import BEGIN
 
@@ -27,6 +28,8 @@ FIELDS = st.fixed_dictionaries(
         "stop": st.sampled_from(["e", "clock"]),
     },
 )
+MESSAGES = [{"role": "user", "content": "Hi"}]
+SCHEMAS = [WEATHER["function"]["parameters"], {}]  # type: ignore[index]
 Shown = tuple[str, str, list[tuple[str, str]], bool]  # reasoning, content, calls, whether the budget ended it
 
 
@@ -112,6 +115,45 @@ def built_up(events: list[Any]) -> dict[str, Any]:
     return final
 
 
+def loose(arguments: str) -> Any:
+    """What a client reads of arguments that may be cut short."""
+    found = from_json(arguments, allow_partial=True) if arguments.strip() else {}
+    return found if isinstance(found, dict) else {}
+
+
+def shown_message(message: dict[str, Any]) -> tuple[str, str, list[tuple[str, Any]], bool]:
+    texts, calls = {"thinking": "", "text": ""}, []
+    for block in message["content"]:
+        if block["type"] == "tool_use":
+            calls.append((block["name"], block["input"]))
+        else:
+            texts[block["type"]] += block[block["type"]]
+    return texts["thinking"], texts["text"], calls, message["stop_reason"] == "max_tokens"
+
+
+def message_built_up(events: list[Any]) -> dict[str, Any]:
+    message: dict[str, Any] = events[0]["message"]
+    blocks, is_open, written = message["content"], False, ""
+    for event in events[1:-2]:
+        kind = event["type"]
+        assert is_open == (kind != "content_block_start")
+        if kind == "content_block_start":
+            assert event["index"] == len(blocks)
+            blocks.append(event["content_block"])
+            is_open, written = True, ""
+        elif kind == "content_block_stop":
+            is_open = False
+            if blocks[-1]["type"] == "tool_use":
+                blocks[-1]["input"] = loose(written)
+        elif event["delta"]["type"] == "input_json_delta":
+            written += event["delta"]["partial_json"]
+        else:
+            name = event["delta"]["type"].removesuffix("_delta")
+            blocks[-1][name] += event["delta"][name]
+    assert not is_open and events[-1] == {"type": "message_stop"}
+    return message | events[-2]["delta"]
+
+
 @given(REPLIES, FIELDS, st.sampled_from([CharTokenizer, ThinkingTokenizer, HarmonyTokenizer]))
 @settings(max_examples=60, deadline=None)
 def test_all_faces_show_the_same(reply: str, fields: dict[str, Any], tokenizer: type[CharTokenizer]) -> None:
@@ -125,6 +167,20 @@ def test_all_faces_show_the_same(reply: str, fields: dict[str, Any], tokenizer: 
     assert shown_response(answer) == shown
     events = http.post("/v1/responses", {"input": "Hi", **theirs, "stream": True}).events()
     assert shown_response(built_up(events)) == shown
+    theirs.pop("tools", None)
+    if "tools" in fields:
+        theirs["tools"] = [
+            {"name": tool["function"]["name"], "input_schema": SCHEMAS[i]} for i, tool in enumerate(fields["tools"])
+        ]
+    stops = [fields["stop"]] if "stop" in fields else []
+    asked_so = {"messages": MESSAGES, "max_tokens": fields.get("max_tokens", 500), "stop_sequences": stops}
+    if "tools" in theirs:
+        asked_so["tools"] = theirs["tools"]
+    message = http.post("/v1/messages", asked_so).json()
+    expected = (*shown[:2], [(name, loose(arguments)) for name, arguments in shown[2]], shown[3])
+    assert shown_message(message) == expected
+    assert shown_message(message_built_up(http.post("/v1/messages", {**asked_so, "stream": True}).events())) == expected
+    assert (message["stop_reason"] == "tool_use") == (reason == "tool_calls")
     complete = [item["status"] == "completed" for item in answer["output"] if item["type"] == "function_call"]
     assert all(complete[:-1])
     if reason == "tool_calls":

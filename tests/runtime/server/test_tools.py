@@ -428,6 +428,14 @@ def test_arguments_have_other_keys_only_where_the_parameters_speak_of_them(other
         assert accepts(spec, f'{begin}{{"a": 1}}{end}') and accepts(spec, f'{begin}{{"b": 1}}{end}') == bool(others)
 
 
+def test_a_tool_without_parameters_takes_none_however_that_is_written() -> None:
+    for parameters in (None, {}, {"type": "object", "properties": {}, "required": [], "title": "clock_args"}):
+        spec = spec_of(tools=[tool("clock", parameters)], tool_choice="required")
+        assert accepts(spec, hermes("clock", "{}")) and not accepts(spec, hermes("clock", '{"a": 1}'))
+    spec = spec_of(tools=[tool("clock", {"properties": {}, "additionalProperties": True})], tool_choice="required")
+    assert accepts(spec, hermes("clock", '{"a": 1}'))
+
+
 def test_parameters_that_describe_no_object_are_refused() -> None:
     refused = client().chat(tools=[tool("f", {"type": "array"})], tool_choice="required")
     assert (refused.status, refused.error["param"], refused.error["code"]) == (400, "tools", "invalid_json_schema")
