@@ -24,6 +24,7 @@ from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .output import OutputText
 from .request import Request, RequestOptions, SamplingParams
+from .token_rules import TokenRules
 from .tokenizer.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
@@ -81,6 +82,7 @@ class Intake:
         compiled = self.compile(constraint) if constraint is not None else None
         if compiled is not None:
             _check_budget(compiled, max_tokens)
+        rules = self._rules(sampling, constraint is not None)
         own: dict[str, Any] = {"request_id": self.new_id(), **options}
         shows_special = own.pop("shows_special", False)
         new_guard = own.pop("stop_guard", None)
@@ -101,6 +103,7 @@ class Intake:
                     guard=new_guard() if new_guard is not None and sampling.stop else None,
                 ),
                 cursor=compiled.cursor() if compiled is not None else None,
+                rules=rules,
                 max_tokens=max_tokens,
                 **own,
             )
@@ -146,6 +149,7 @@ class Intake:
             seed=seed,
             output=parent.output.fork(sampling.stop, includes_stop=sampling.include_stop_str_in_output),
             cursor=parent.cursor.fork() if parent.cursor is not None else None,
+            rules=self._rules(sampling, parent.cursor is not None),
             max_tokens=max_tokens,
             namespace=parent.namespace,
             priority=parent.priority,
@@ -160,6 +164,25 @@ class Intake:
         child.usage.cached_tokens = min(parent.num_computed_tokens, parent.num_prompt_tokens)
         child.usage.forked_tokens = parent.num_output_tokens
         return child
+
+    def _rules(self, sampling: SamplingParams, is_constrained: bool) -> TokenRules | None:
+        """Which tokens may be said by `allowed_token_ids` and `bad_words`; None for all."""
+        if not sampling.rules_out_tokens:
+            return None
+        name = "allowed_token_ids" if sampling.allowed_token_ids is not None else "bad_words"
+        if is_constrained:  # together they may leave no way to an end
+            raise RequestError(f"{name}: it cannot be combined with a constraint; send one of them", param=name)
+        for token_id in sampling.allowed_token_ids or ():
+            if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < self._vocab_size:
+                text = f"allowed_token_ids: {token_id!r} is not a token id in [0, {self._vocab_size})"
+                raise RequestError(text, param="allowed_token_ids")
+        words = [tokens for word in sampling.bad_words for tokens in self._tokens_of(word)]
+        return TokenRules(self._vocab_size, sampling.allowed_token_ids, words)
+
+    def _tokens_of(self, word: str) -> list[list[int]]:
+        """A bad word as tokens, as it stands and behind a space."""
+        text = word.lstrip()
+        return [self._tokenizer.encode(text), self._tokenizer.encode(f" {text}")]
 
     def compile(self, spec: ConstraintSpec) -> Constraint:
         """The constraint for this tokenizer, from the compiler's cache if it was seen before."""

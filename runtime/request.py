@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .cache.cache_explanation import CacheExplanation
     from .odds import Attempt, Odds
     from .output import OutputText, StopGuard
+    from .token_rules import TokenRules
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
@@ -67,6 +68,10 @@ class SamplingParams:
         presence_penalty, frequency_penalty: subtracted from logits of tokens generated before (OpenAI's definition).
         repetition_penalty: divides positive and multiplies negative logits of tokens seen in prompt or output.
         logit_bias: token id → number added to its logit.
+        allowed_token_ids: None, or the only tokens that may be generated (an end token among them, or only the budget
+            ends the output).
+        bad_words: texts whose tokens are not generated in a row, at the beginning of a word or inside one; as in vLLM
+            they are barred as the tokenizer writes them, and other tokens may spell the same text.
         logprobs: None, or how many top alternatives to report beside each chosen token (0: the chosen one only).
         prompt_logprobs_from: None, or the first prompt position whose token's log-probability is wanted (≥ 1).
         n: how many outputs; they share the prompt's blocks.
@@ -87,6 +92,8 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[str, ...] = ()
     logprobs: int | None = None
     prompt_logprobs_from: int | None = None
     n: int = 1
@@ -96,6 +103,9 @@ class SamplingParams:
             object.__setattr__(self, "stop", (self.stop,))
         object.__setattr__(self, "stop", tuple(self.stop or ()))
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
+        object.__setattr__(self, "bad_words", tuple(self.bad_words or ()))
+        if self.allowed_token_ids is not None:
+            object.__setattr__(self, "allowed_token_ids", tuple(self.allowed_token_ids))
         _check_integer("max_tokens", self.max_tokens, 0, None, optional=True)
         _check_integer("min_tokens", self.min_tokens, 0, self.max_tokens)
         _check_number("temperature", self.temperature, 0.0, 100.0)
@@ -113,6 +123,12 @@ class SamplingParams:
             raise RequestError(f"stop: {len(self.stop)} strings; at most {MAX_STOP_STRINGS}", param="stop")
         if any(not isinstance(text, str) or not text for text in self.stop):
             raise RequestError("stop: every stop string must be a non-empty string", param="stop")
+        if any(not isinstance(word, str) or not word.strip() for word in self.bad_words):
+            raise RequestError("bad_words: every one must be a text that is not blank", param="bad_words")
+        if self.allowed_token_ids is not None and not self.allowed_token_ids:
+            raise RequestError(
+                "allowed_token_ids: there are none; leave it out to allow all", param="allowed_token_ids"
+            )
         for token_id, bias in self.logit_bias.items():
             _check_integer("logit_bias", token_id, 0, None)
             _check_number("logit_bias", bias, -100.0, 100.0)
@@ -120,6 +136,11 @@ class SamplingParams:
     @property
     def greedy(self) -> bool:
         return self.temperature == 0.0
+
+    @property
+    def rules_out_tokens(self) -> bool:
+        """Whether some tokens may not be said."""
+        return self.allowed_token_ids is not None or bool(self.bad_words)
 
     @property
     def penalises(self) -> bool:
@@ -313,6 +334,7 @@ class Request:
         queued_at: seconds of the scheduler's clock.
         found: what the tree said about the prompt just before the request was admitted.
         num_forks: how many forks have been made of it.
+        rules: which tokens it may say, beside its cursor; None: all.
     """
 
     request_id: str
@@ -348,6 +370,7 @@ class Request:
     found: Explanation | None = None
     ticket: int = 0
     num_forks: int = 0
+    rules: TokenRules | None = None
 
     @property
     def num_tokens(self) -> int:

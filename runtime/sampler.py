@@ -25,7 +25,8 @@ from .choice import Choice, PromptReport, TokenReport, UnreadChoices, UnreadLogp
 from .device import Reading, on_device
 from .edit_table import EditTable
 from .mask_table import MaskTable
-from .request import Phase
+from .request import Phase, Request
+from .token_rules import TokenRules
 
 # Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms beside others, ten times that alone.
 MASK_WORK = 25_000
@@ -169,7 +170,13 @@ class Sampler:
         num_output = position - request.num_prompt_tokens
         num_before_end = sampling.min_tokens - num_output
         slots: Sequence[int]
-        if cursor is None:
+        if request.rules is not None:
+            try:
+                slots = self._rule_slots(request.rules, request, extend.draft[: num_decided - 1], num_before_end)
+            except RequestError as error:
+                choice.error = error
+                return 0
+        elif cursor is None:
             slots = NO_MASK if num_decided == 1 else NO_MASK * num_decided
             if num_before_end > 0:
                 slots = [self._masks.slot(self._goes_on) if i < num_before_end else -1 for i in range(num_decided)]
@@ -195,6 +202,20 @@ class Sampler:
             first += 1
             position += 1
         return len(slots)
+
+    def _rule_slots(self, rules: TokenRules, request: Request, draft: list[int], num_before_end: int) -> list[int]:
+        """The masks of a request's rules: at the end of its output, then after each drafted token."""
+        first = max(request.num_prompt_tokens, len(request.token_ids) - rules.reach)
+        said = [*request.token_ids[first:], *draft]
+        slots = []
+        for index in range(len(draft) + 1):
+            row = rules.row(said[: len(said) - len(draft) + index])
+            if index < num_before_end:
+                row = row & self._goes_on[: len(row)]
+                if not row.any():
+                    raise RequestError("'allowed_token_ids' leave no token but the end before 'min_tokens'")
+            slots.append(self._masks.slot(row))
+        return slots
 
     def _mask_slots(
         self, cursor: Cursor, draft: list[int], remaining: int, num_before_end: int, work: int

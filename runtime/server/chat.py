@@ -17,7 +17,7 @@ from .description import answer, described
 from .outputs import Output, gather, shown_logprobs
 from .prepare import PreparedChat, prepare_chat
 from .protocol import ChatRequest
-from .replies import Header, chat_choice, chat_logprobs, chunk_choice, finish_reason, usage_body
+from .replies import Header, chat_choice, chat_logprobs, chunk_choice, endings, finish_reason, usage_body
 from .service import Service
 from .stream import DONE, frame
 from .thought_tokens import ReasoningTokens
@@ -73,7 +73,8 @@ class ChatAnswer:
         for index, output in enumerate(outputs):
             counter.push(index, output.token_ids)
         usage = usage_body([[output.usage for output in outputs]], reasoning_tokens=counter.total)
-        return self._header.body(choices) | {"usage": usage}
+        body = self._header.body(choices) | {"usage": usage}
+        return body | ({"prompt_token_ids": list(prepared.call.prompt_ids)} if self._body.return_token_ids else {})
 
     def _choice(self, index: int, output: Output, prepared: PreparedChat) -> dict[str, Any]:
         logprobs = chat_logprobs(output.logprobs, self._tokenizer) if self._body.logprobs else None
@@ -83,7 +84,8 @@ class ChatAnswer:
             found = gathered(prepared.reader(), output.text)
         named = plan is not None and plan.is_named
         reason = finish_reason(output.reason, tool_calls=bool(found.calls) and not named and not found.is_cut)
-        return chat_choice(index, found, reason, logprobs)
+        token_ids = output.token_ids if self._body.return_token_ids else None
+        return chat_choice(index, found, reason, logprobs, endings(output.stopped_by, token_ids))
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with self._service.lifecycle.track():
@@ -94,12 +96,16 @@ class ChatAnswer:
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
                     self._clock.tick(delta.index, delta.finish_reason)
+                    is_first = not usages
                     choices = [] if delta.index in usages else [chunk_choice(delta.index, _opening(pieces))]
                     usages[delta.index] = delta.usage
                     counter.push(delta.index, delta.token_ids)
                     choices += self._chunks(delta, pieces)
-                    if choices:
-                        yield b"".join([self._frame(choice, usages, counter) for choice in choices])
+                    bodies = [self._chunk(choice, usages, counter) for choice in choices]
+                    if is_first and self._body.return_token_ids:
+                        bodies[0]["prompt_token_ids"] = list(prepared.call.prompt_ids)
+                    if bodies:
+                        yield b"".join([frame(body) for body in bodies])
             self._clock.end()
             options = self._body.stream_options
             if options is not None and options.include_usage:
@@ -115,25 +121,26 @@ class ChatAnswer:
         contents: list[dict[str, Any]] = [{"content": delta.text}] if delta.text else []
         if pieces is not None:
             contents = pieces.push(delta)
-        if logprobs is not None and not contents:
+        shows_ids = self._body.return_token_ids and bool(delta.token_ids)
+        if (logprobs is not None or shows_ids) and not contents:
             contents = [{"content": ""}]
-        chunks = []
-        for content in contents:
-            chunks.append(chunk_choice(delta.index, content, logprobs))
-            logprobs = None  # a token is shown once
+        chunks = [chunk_choice(delta.index, content) for content in contents]
+        if chunks:  # a token is shown once
+            chunks[0] |= {"logprobs": logprobs} | ({"token_ids": list(delta.token_ids)} if shows_ids else {})
         if delta.finish_reason is not None:
             calls = pieces is not None and pieces.ends_with_calls(delta.index)
-            chunks.append(chunk_choice(delta.index, {}, None, finish_reason(delta.finish_reason, tool_calls=calls)))
+            reason = finish_reason(delta.finish_reason, tool_calls=calls)
+            chunks.append(chunk_choice(delta.index, {}, None, reason) | endings(delta.stopped_by, None))
         return chunks
 
-    def _frame(self, choice: dict[str, Any], usages: dict[int, Usage], counter: ReasoningTokens) -> bytes:
+    def _chunk(self, choice: dict[str, Any], usages: dict[int, Usage], counter: ReasoningTokens) -> dict[str, Any]:
         body = self._header.body([choice], chunk=True)
         options = self._body.stream_options
         if options is not None and options.continuous_usage_stats:
             body["usage"] = _usage(usages, counter)
         elif options is not None and options.include_usage:
             body["usage"] = None
-        return frame(body)
+        return body
 
 
 def _usage(usages: dict[int, Usage], counter: ReasoningTokens) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from .errors import invalid
 from .outputs import Output, gather, shown_logprobs
 from .prepare import EngineCall, prepare_completions
 from .protocol import CompletionRequest
-from .replies import CompletionLogprobs, Header, text_choice, usage_body
+from .replies import CompletionLogprobs, Header, endings, text_choice, usage_body
 from .service import Service
 from .stream import DONE, frame
 
@@ -76,7 +76,10 @@ class CompletionAnswer:
             scored = list(output.prompt_logprobs) + output.logprobs
             first = call.prompt_ids[0] if self._body.echo else None
             logprobs = CompletionLogprobs(self._tokenizer).body(scored, first_unscored=first)
-        return text_choice(index, self._echoed(call) + output.text, output.reason, logprobs)
+        choice = text_choice(index, self._echoed(call) + output.text, output.reason, logprobs)
+        if self._body.return_token_ids:
+            return choice | endings(output.stopped_by, output.token_ids) | {"prompt_token_ids": list(call.prompt_ids)}
+        return choice | endings(output.stopped_by, None)
 
     def _echoed(self, call: EngineCall) -> str:
         return self._tokenizer.decode(call.prompt_ids) if self._body.echo else ""
@@ -91,12 +94,18 @@ class CompletionAnswer:
                 async for prompt, delta in deltas:
                     index = prompt * n + delta.index
                     self._clock.tick(index, delta.finish_reason)
-                    text = delta.text if delta.index in usages[prompt] else self._echoed(calls[prompt]) + delta.text
+                    is_first = delta.index not in usages[prompt]
+                    text = self._echoed(calls[prompt]) + delta.text if is_first else delta.text
                     usages[prompt][delta.index] = delta.usage
                     shown = shown_logprobs(delta, self._tokenizer.eos_ids)
-                    if text or shown or delta.finish_reason is not None:
+                    shows_ids = self._body.return_token_ids and bool(delta.token_ids)
+                    if text or shown or shows_ids or delta.finish_reason is not None:
                         scores = logprobs[index].body(shown) if self._body.logprobs is not None else None
-                        yield self._frame(text_choice(index, text, delta.finish_reason, scores), usages)
+                        choice = text_choice(index, text, delta.finish_reason, scores)
+                        choice |= endings(delta.stopped_by, delta.token_ids if shows_ids else None)
+                        if is_first and self._body.return_token_ids:
+                            choice["prompt_token_ids"] = list(calls[prompt].prompt_ids)
+                        yield self._frame(choice, usages)
             self._clock.end()
             options = self._body.stream_options
             if options is not None and options.include_usage:

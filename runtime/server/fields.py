@@ -105,6 +105,7 @@ def _schema_or_text(value: object) -> object:
 
 Text = Annotated[str, Field(min_length=1)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+BadWord = Annotated[str, Field(max_length=1024, pattern=r"\S")]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
@@ -111,6 +111,7 @@ def prepare_chat(
     if is_harmony and plan is None:
         wanted, reader = _on_channels(engine, body, wanted)
     chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key))
+    _check_rules(body, wanted)
     thought: Thought | None = None
     if thinks_in_tags and not is_harmony and not is_described:
         thought = _thought(engine, body, plan, chat.token_ids)
@@ -189,6 +190,7 @@ def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: st
     """One call per prompt. Raises `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body)
     _check_constraint(engine, wanted)
+    _check_rules(body, wanted)
     calls = []
     for prompt in body.prompt:
         prompt_ids = prompt_tokens(engine, body, prompt)
@@ -280,6 +282,14 @@ def _plan(
         raise api_error(error, param="tools") from error
 
 
+def _check_rules(body: Generation, wanted: Wanted | None) -> None:
+    """Tokens that are ruled out may leave a constraint no way to its end."""
+    name = "allowed_token_ids" if body.allowed_token_ids is not None else "bad_words" if body.bad_words else None
+    if name is not None and wanted is not None:
+        text = f"'{name}' and '{wanted.param}' exclude each other; send one of them."
+        raise invalid(text, name, "conflicting_constraints")
+
+
 def _check_constraint(engine: EngineFace, wanted: Wanted | None) -> None:
     """Compiles it (the engine finds it in the compiler's cache afterwards)."""
     if wanted is None:
@@ -314,7 +324,12 @@ def _sampling(
     prompt_logprobs_from: int | None = None,
 ) -> SamplingParams:
     vocab_size = engine.tokenizer.vocab_size
-    for param, token_ids in (("logit_bias", body.logit_bias), ("stop_token_ids", body.stop_token_ids)):
+    named: dict[str, Iterable[int]] = {
+        "logit_bias": body.logit_bias,
+        "stop_token_ids": body.stop_token_ids,
+        "allowed_token_ids": body.allowed_token_ids or (),
+    }
+    for param, token_ids in named.items():
         for token_id in token_ids:
             if not 0 <= token_id < vocab_size:
                 raise invalid(f"Invalid '{param}': {token_id} is not a token id in [0, {vocab_size}).", param)
@@ -335,6 +350,8 @@ def _sampling(
             frequency_penalty=body.frequency_penalty,
             repetition_penalty=body.repetition_penalty,
             logit_bias=body.logit_bias,
+            allowed_token_ids=tuple(body.allowed_token_ids) if body.allowed_token_ids is not None else None,
+            bad_words=tuple(body.bad_words),
             logprobs=logprobs,
             prompt_logprobs_from=prompt_logprobs_from,
             n=body.n,

@@ -13,11 +13,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..request import MAX_LOGPROBS
-from .fields import Content, LogitBias, Prompts, Salt, Schema, SchemaOrText, StopStrings, fault
+from .fields import BadWord, Content, LogitBias, Prompts, Salt, Schema, SchemaOrText, StopStrings, fault
 from .tool_choice import ToolChoice, ToolChoiceField
 from .unsupported import refuse_unsupported
 
 MAX_N = 128
+MAX_BAD_WORDS = 1024
 
 
 class Body(BaseModel):
@@ -135,6 +136,9 @@ class Generation(Body):
     min_tokens: int = Field(0, ge=0)
     ignore_eos: bool = False
     logit_bias: LogitBias = {}
+    allowed_token_ids: list[int] | None = Field(None, min_length=1)
+    bad_words: list[BadWord] = Field([], max_length=MAX_BAD_WORDS)
+    return_token_ids: bool = False
     stream: bool = False
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None

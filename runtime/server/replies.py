@@ -150,14 +150,16 @@ class CompletionLogprobs:
         return shown
 
 
-def chat_choice(index: int, found: Calls, reason: str | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
-    """A whole chat answer."""
+def chat_choice(
+    index: int, found: Calls, reason: str | None, logprobs: dict[str, Any] | None, ended: dict[str, Any]
+) -> dict[str, Any]:
+    """A whole chat answer; `ended`: see `endings`."""
     message: dict[str, Any] = {"role": "assistant", "content": found.content, "refusal": None}
     if found.calls:
         message = {**message, "content": found.content or None, "tool_calls": found.calls}
     if found.reasoning:
         message["reasoning_content"] = found.reasoning
-    return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
+    return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason, **ended}
 
 
 def chunk_choice(
@@ -169,3 +171,9 @@ def chunk_choice(
 def text_choice(index: int, text: str, reason: FinishReason | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
     """A choice of `/v1/completions`, whole or a chunk."""
     return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason(reason)}
+
+
+def endings(stopped_by: str | int | None, token_ids: Sequence[int] | None) -> dict[str, Any]:
+    """vLLM's fields of a choice that has ended: what stopped it, if something did, and its tokens, if wanted."""
+    found: dict[str, Any] = {"stop_reason": stopped_by} if stopped_by is not None else {}
+    return found | ({"token_ids": list(token_ids)} if token_ids is not None else {})

@@ -13,8 +13,6 @@ from pydantic_core import PydanticCustomError
 
 # what of each is as good as leaving it out
 HARMLESS: Mapping[str, tuple[Any, ...]] = {
-    "allowed_token_ids": (),
-    "bad_words": ([],),
     "custom_logit_processor": (),
     "documents": ([],),
     "early_stopping": (False,),
@@ -24,7 +22,6 @@ HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "max_new_tokens": (),
     "prompt_logprobs": (),
     "return_hidden_states": (False,),
-    "return_token_ids": (False,),
     "return_tokens_as_token_ids": (False,),
     "skip_special_tokens": (True,),
     "stop_regex": ("", []),
@@ -35,8 +32,6 @@ HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "web_search_options": (),
 }
 INSTEAD: Mapping[str, str] = {
-    "allowed_token_ids": "use 'logit_bias' or a constraint",
-    "bad_words": "use 'logit_bias'",
     "max_new_tokens": "use 'max_tokens'",
     "prompt_logprobs": "use 'echo' and 'logprobs' of /v1/completions",
     "stop_regex": "use 'stop', or 'regex' for the whole answer",

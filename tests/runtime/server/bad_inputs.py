@@ -78,11 +78,8 @@ BODIES = [
     *(
         chat(f"{name} of another server", 400, name, **{name: value})
         for name, value in {
-            "allowed_token_ids": [5],
-            "bad_words": ["Hello"],
             "max_new_tokens": 3,
             "prompt_logprobs": 0,
-            "return_token_ids": True,
             "skip_special_tokens": False,
             "stop_regex": "l+",
             "truncate_prompt_tokens": 3,
@@ -101,7 +98,11 @@ BODIES = [
         prompt_logprobs=None,
         reasoning_effort="low",
     ),
-    text("bad_words in a completion", 400, "bad_words", bad_words=["x"]),
+    text("a blank bad word", 400, "bad_words[0]", bad_words=[" "]),
+    text("bad words beside a constraint", 400, "bad_words", "conflicting_constraints", bad_words=["x"], regex="y"),
+    text("no token is allowed", 400, "allowed_token_ids", allowed_token_ids=[]),
+    text("a token that is not there", 400, "allowed_token_ids", allowed_token_ids=[10**9]),
+    chat("verbosity", 400, "verbosity", verbosity="low"),
     raw("unknown fields", json.dumps({**HI, "user": "u", "metadata": {}, "store": True, "zzz": [1]}).encode(), 200),
 ]
 NUMBERS = [
@@ -184,8 +185,8 @@ PROMPTS = [
     ),
     text("prompt null", 400, "prompt", "missing_required_parameter", prompt=None),
     text("too long", 400, "prompt", "context_length_exceeded", prompt="word " * 40_000),
-    text("too many prompts", 400, "prompt", prompt=["a"] * 65),
-    text("too many outputs", 400, "prompt", prompt=["a"] * 5, n=16),
+    text("too many prompts", 400, "prompt", prompt=["a"] * 1025),
+    text("too many outputs", 400, "prompt", prompt=["a"] * 9, n=128),
     text("suffix", 400, suffix="x"),
     text("echo on a stream", 400, echo=True, logprobs=1, stream=True),
 ]
@@ -240,7 +241,7 @@ TOOLS = [
     chat("tool_choice without tools", 400, tool_choice="required"),
     chat("tool_choice unknown", 400, "tool_choice", tools=tools("a"), tool_choice="always"),
     chat("tool_choice odd", 400, "tool_choice", tools=tools("a"), tool_choice={"type": "function"}),
-    chat("tool and format", 400, tools=tools("a"), tool_choice="required", response_format={"type": "json_object"}),
+    chat("tool and pattern", 400, tools=tools("a"), tool_choice="required", regex="a"),
 ]
 PROTOCOL_CASES = [
     *BODIES, *NUMBERS, *LISTS, *MESSAGES, *STRANGE_TEXT, *PROMPTS, *SALTS, *CONSTRAINTS, *TOOLS

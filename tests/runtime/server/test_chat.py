@@ -234,3 +234,26 @@ def test_the_servers_defaults_hold_where_a_request_says_nothing() -> None:
     assert found == [(0.6, 20), (0.6, 5), (1.0, 20), (0.6, 20)]
     assert asked.post("/v1/responses", {"input": "Hi"}).json()["temperature"] == 0.6
     assert asked.engine.calls[-1]["sampling"].top_k == 20
+
+
+def test_tokens_are_shown_whole_and_in_pieces() -> None:
+    asked = client()
+    for fields in ({}, {"stop": "wör"}, {"max_tokens": 4}, {"tools": [WEATHER], "tool_choice": "required"}):
+        whole = asked.chat(return_token_ids=True, n=2, **fields).json()
+        events = asked.chat(return_token_ids=True, n=2, stream=True, **fields).events()[:-1]
+        assert bytes(whole["prompt_token_ids"]).endswith(b"<user>Hi<assistant>")
+        assert events[0]["prompt_token_ids"] == whole["prompt_token_ids"]
+        assert not any("prompt_token_ids" in event for event in events[1:])
+        for choice in whole["choices"]:
+            own = [event["choices"][0] for event in events if event["choices"][0]["index"] == choice["index"]]
+            assert [token for found in own for token in found.get("token_ids", [])] == choice["token_ids"] != []
+            assert own[-1].get("stop_reason") == choice.get("stop_reason") == fields.get("stop")
+    plain = asked.chat().json()
+    assert "token_ids" not in plain["choices"][0] and "prompt_token_ids" not in plain
+
+
+def test_rules_about_tokens_reach_the_engine() -> None:
+    asked = client()
+    assert asked.chat(allowed_token_ids=[97, 98], bad_words=["ab"]).status == 200
+    law = asked.engine.calls[0]["sampling"]
+    assert (law.allowed_token_ids, law.bad_words) == ((97, 98), ("ab",))

@@ -153,3 +153,16 @@ def test_more_outputs_than_the_queue_holds_are_refused_before_anything_is_comput
     refused = asked.complete(["Hi"] * 16, n=65)
     assert refused.status == 400 and refused.error["param"] == "prompt" and not asked.engine.calls
     assert len(asked.complete("Hi", n=128).json()["choices"]) == 128
+
+
+def test_tokens_are_shown_whole_and_in_pieces() -> None:
+    asked = client()
+    whole = asked.complete(["Hi", "Ho"], return_token_ids=True, n=2).json()["choices"]
+    events = asked.complete(["Hi", "Ho"], return_token_ids=True, n=2, stream=True).events()[:-1]
+    for choice in whole:
+        assert bytes(choice["prompt_token_ids"]) == (b"Hi" if choice["index"] < 2 else b"Ho")
+        own = [event["choices"][0] for event in events if event["choices"][0]["index"] == choice["index"]]
+        assert own[0]["prompt_token_ids"] == choice["prompt_token_ids"]
+        assert [token for found in own for token in found.get("token_ids", [])] == choice["token_ids"]
+        assert "stop_reason" not in choice
+    assert "token_ids" not in asked.complete("Hi").json()["choices"][0]
