@@ -183,8 +183,8 @@ def advance_somehow(cursor, draft: list[int], source: random.Random) -> bool:  #
 
 
 def run(served: Engine, work: list[tuple[list[int], SamplingParams, ConstraintSpec | None]]) -> list[Completion]:
-    prepared = [served.prepare(prompt, params, constraint) for prompt, params, constraint in work]
-    return served._run(prepared, None)
+    prompts, laws, constraints = zip(*work, strict=True)
+    return served.generate(list(prompts), laws, constraints)
 
 
 def test_constrained_output_always_validates_in_a_mixed_batch(nano: LoadedModel) -> None:

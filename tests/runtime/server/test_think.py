@@ -441,5 +441,22 @@ def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> 
                 maybe = http.chat.completions.create(**common, tools=[tool]).choices[0]
                 for call in [*choice.message.tool_calls, *(maybe.message.tool_calls or [])]:
                     assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
-                assert http.chat.completions.create(**common).choices[0].message.content is not None
+                either = http.chat.completions.create(**common, tools=[tool], response_format=form).choices[0].message
+                for call in either.tool_calls or []:
+                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome") and not either.content
+                assert either.tool_calls or isinstance(json.loads(either.content)["a"], int)
+                choice = http.chat.completions.create(
+                    **common, tools=[tool], tool_choice="required", stop=["city", "O", '"']
+                ).choices[0]
+                for call in choice.message.tool_calls or []:
+                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
+                free = http.chat.completions.create(**common)
+                response = http.responses.create(
+                    model=common["model"],
+                    input="Hi",
+                    max_output_tokens=150,
+                    extra_body={"seed": seed, **common["extra_body"]},
+                )
+                assert response.output_text == free.choices[0].message.content
+                assert response.usage.output_tokens == free.usage.completion_tokens
         assert num_thoughts >= 4, "a prompt that opens the thought is answered with one"
