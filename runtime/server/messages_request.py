@@ -32,7 +32,6 @@ RENAMED = (
 REFUSED = {
     "container": "'container' is not supported; nothing is run here",
     "mcp_servers": "'mcp_servers' is not supported; send their tools as 'tools'",
-    "context_management": "'context_management' is not supported; send the messages that count",
     "stop": "Use 'stop_sequences' here",
     "response_format": "Use 'output_config' here",
 }
@@ -125,14 +124,20 @@ class MessagesToolChoice(Body):
 
 
 class Thinking(Body):
-    type: Literal["enabled", "disabled", "adaptive"]
-    budget_tokens: int | None = None
+    """Whether the model thinks. `budget_tokens` is a target in Anthropic's API too; the limit is `max_tokens`."""
 
-    @model_validator(mode="after")
-    def _has_no_budget(self) -> Thinking:
-        if self.budget_tokens is not None:
-            raise fault("thinking", 'A budget of thinking cannot be kept here; send {"type": "adaptive"}')
-        return self
+    type: Literal["enabled", "disabled", "adaptive"]
+
+
+class ContextEdit(Body):
+    """Of the edits of a context only the one that leaves all as it is."""
+
+    type: Literal["clear_thinking_20251015"]
+    keep: Literal["all"]
+
+
+class ContextManagement(Body):
+    edits: list[ContextEdit] = Field(default_factory=list)
 
 
 class OutputFormat(Body):
@@ -153,6 +158,7 @@ class CountRequest(Generation):
     tools: list[MessagesTool] = Field([], max_length=128)
     tool_choice: MessagesToolChoice | None = None
     thinking: Thinking | None = None
+    context_management: ContextManagement | None = None
     output_config: OutputConfig = OutputConfig()
     output_format: OutputFormat | None = None
     stop_sequences: StopStrings = Field(default_factory=list)

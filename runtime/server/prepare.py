@@ -95,15 +95,7 @@ def prepare_chat(
     is_described = wanted is not None and wanted.spec.kind == "structural_tag"
     is_harmony = speaks_harmony(special_texts) and not is_described
     _check_constraint(engine, wanted)
-    # a response format is that of the content; other constraints are those of the whole output
-    is_contents = wanted is not None and wanted.param.startswith("response_format") and not is_described
-    answer = wanted.spec if is_contents and wanted is not None else None
-    plan = _plan(body, tool_format if not is_harmony else None, special_texts if is_harmony else None, answer)
-    if plan is not None and wanted is not None and answer is None:
-        if plan.is_forced:
-            text = f"A required tool call and '{wanted.param}' exclude each other; send one of them."
-            raise invalid(text, "tool_choice", "conflicting_constraints")
-        plan = None  # the whole output has a form, in which there is no room for a call
+    plan = _plan(body, wanted, tool_format, special_texts if is_harmony else None)
     if plan is not None:
         wanted = Wanted(plan.spec, "tools")
         _check_constraint(engine, wanted)
@@ -268,18 +260,29 @@ def _template_message(message: Message) -> dict[str, Any]:
 
 
 def _plan(
-    body: ChatRequest,
-    tool_format: ToolFormat | None,
-    harmony_marks: Collection[str] | None,
-    answer: ConstraintSpec | None,
+    body: ChatRequest, wanted: Wanted | None, tool_format: ToolFormat | None, harmony_marks: Collection[str] | None
 ) -> ToolPlan | None:
-    """`harmony_marks`: the special tokens of a model that speaks harmony."""
+    """The plan of calls, with the response format, if there is one, in it: that is the content's. Other constraints are
+    those of the whole output, in which there is no room for a call.
+
+    Args:
+        harmony_marks: the special tokens of a model that speaks harmony.
+    """
+    is_contents = wanted is not None and wanted.param.startswith("response_format")
+    answer = wanted.spec if wanted is not None and is_contents and wanted.spec.kind != "structural_tag" else None
     try:
         if harmony_marks is not None:
-            return harmony_plan(body, harmony_marks, answer)
-        return tool_plan(body, tool_format, answer)
+            plan = harmony_plan(body, harmony_marks, answer)
+        else:
+            plan = tool_plan(body, tool_format, answer)
     except RequestError as error:
         raise api_error(error, param="tools") from error
+    if plan is None or wanted is None or answer is not None:
+        return plan
+    if plan.is_forced:
+        text = f"A required tool call and '{wanted.param}' exclude each other; send one of them."
+        raise invalid(text, "tool_choice", "conflicting_constraints")
+    return None
 
 
 def _check_rules(body: Generation, wanted: Wanted | None) -> None:

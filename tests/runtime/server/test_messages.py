@@ -119,8 +119,10 @@ def test_a_last_message_of_the_assistants_is_gone_on_with() -> None:
 
 def test_thinking_is_an_option_of_the_template_and_a_schema_is_a_constraint() -> None:
     asked = client(FakeAsyncEngine(reply='{"city":"Oslo"}'))
-    assert say(asked, thinking={"type": "disabled"}).status == 200
-    assert "<enable_thinking=False>" in asked.engine.calls[0]["prompt"]
+    for kind, is_on in (("disabled", False), ("enabled", True), ("adaptive", True)):
+        kept = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+        assert say(asked, thinking={"type": kind, "budget_tokens": 1024}, context_management=kept).status == 200
+        assert f"<enable_thinking={is_on}>" in asked.engine.calls[-1]["prompt"]
     for fields in (
         {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
         {"output_format": {"type": "json_schema", "schema": SCHEMA}},
@@ -155,7 +157,8 @@ def test_a_prompt_is_counted_without_an_answer() -> None:
         ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "other"}}, "tool_choice"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "sometimes"}}, "tool_choice.type"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
+        ({"thinking": {"type": "often"}}, "thinking.type"),
+        ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management.edits[0].type"),
         ({"stop": ["x"]}, "stop"),
         ({"stop_sequences": [""]}, "stop_sequences"),
         ({"stop_token_ids": [9999]}, "stop_token_ids"),
