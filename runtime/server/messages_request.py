@@ -106,9 +106,8 @@ class MessagesTool(Body):
     input_schema: dict[str, Any]
 
     def as_chat(self) -> Tool:
-        function = FunctionTool.model_construct(
-            name=self.name, description=self.description, parameters=self.input_schema
-        )
+        own: dict[str, Any] = {"description": self.description} if self.description else {}
+        function = FunctionTool.model_construct(name=self.name, parameters=self.input_schema, **own)
         return Tool.model_construct(type="function", function=function)
 
 

@@ -104,6 +104,17 @@ BODIES = [
     text("a token that is not there", 400, "allowed_token_ids", allowed_token_ids=[10**9]),
     chat("verbosity", 400, "verbosity", verbosity="low"),
     raw("unknown fields", json.dumps({**HI, "user": "u", "metadata": {}, "store": True, "zzz": [1]}).encode(), 200),
+    chat(
+        "fields that say who asks and what for",
+        200,
+        user="u",
+        safety_identifier="s",
+        prompt_cache_key="k",
+        prompt_cache_retention="24h",
+        service_tier="flex",
+        parallel_tool_calls=False,
+        verbosity="medium",
+    ),
 ]
 NUMBERS = [
     *(one_field("temperature", value) for value in ("NaN", "Infinity", "1e999", "-1", "2.1", '"1"', "[]", "true")),

@@ -110,6 +110,7 @@ class FakeEngine:
         self.max_model_len = 2000
         self.config = EngineConfig()
         self.chats: list[list[Mapping[str, Any]]] = []  # as the template got them
+        self.tools: list[Any] = []
 
     def cache_report(self, *, shows_tree: bool) -> CacheReport:
         tree = "what others sent" if shows_tree else None
@@ -119,6 +120,7 @@ class FakeEngine:
         self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any
     ) -> Conversation:
         self.chats.append(list(messages))
+        self.tools.append(options.get("tools"))
         return Conversation(self.tokenizer.apply_chat_template(messages, **options), "", 0)
 
 

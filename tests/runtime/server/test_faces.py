@@ -211,4 +211,24 @@ def test_the_items_of_an_answer_are_the_messages_of_the_next_request() -> None:
     ]
     chat = http.post("/v1/chat/completions", {"messages": again, "tools": [WEATHER, CLOCK]})
     assert answer.status == chat.status == 200
-    assert http.engine.engine.chats[1] == http.engine.engine.chats[3]
+    seen = http.engine.engine
+    assert seen.chats[1] == seen.chats[3] and seen.tools[1] == seen.tools[3]
+
+
+def test_a_template_sees_the_same_tools_whoever_describes_them() -> None:
+    http = asked("Hm", CharTokenizer())
+    function = {"name": "f", "description": "It is.", "parameters": {"type": "object", "properties": {"a": {}}}}
+    bare = {"name": "g", "parameters": {"type": "object"}}
+    named = [{"type": "function", "function": found} for found in (function, bare)]
+    theirs = [
+        {"name": found["name"], "input_schema": found["parameters"]}
+        | ({"description": found["description"]} if "description" in found else {})
+        for found in (function, bare)
+    ]
+    assert http.chat(tools=named).status == 200
+    flat = [{"type": "function", **found} for found in (function, bare)]
+    assert http.post("/v1/responses", {"input": "Hi", "tools": flat}).status == 200
+    assert http.post("/v1/messages", {"messages": MESSAGES, "max_tokens": 5, "tools": theirs}).status == 200
+    seen = http.engine.engine
+    assert seen.tools[0] == seen.tools[1] == seen.tools[2] == named
+    assert seen.chats[0] == seen.chats[1] == seen.chats[2]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from openai import OpenAI
-from openai.types.responses import Response
+from openai.types.responses import FunctionToolParam, Response, ResponseFunctionToolCall
+from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import BaseModel
 
 from .fakes import FakeAsyncEngine
@@ -118,6 +120,35 @@ def test_the_official_client_reads_responses(openai_client: OpenAI) -> None:
     assert plain.output_text == final.output_text != ""
     parsed = openai_client.responses.parse(model="nano", input="Hello", text_format=City, max_output_tokens=40)
     assert isinstance(parsed.output_parsed, City)
+
+
+CLOCK: FunctionToolParam = {
+    "type": "function",
+    "name": "clock",
+    "strict": True,
+    "parameters": {"type": "object", "properties": {"zone": {"type": "string", "maxLength": 9}}, "required": ["zone"]},
+}
+
+
+def test_the_official_client_calls_tools_and_answers_calls(openai_client: OpenAI) -> None:
+    first = openai_client.responses.create(
+        model="nano", input="Hello", tools=[CLOCK], tool_choice="required", max_output_tokens=60, temperature=0
+    )
+    [call] = first.output
+    assert isinstance(call, ResponseFunctionToolCall) and call.name == "clock" and call.status == "completed"
+    assert list(json.loads(call.arguments)) == ["zone"]
+    with openai_client.responses.stream(
+        model="nano", input="Hello", tools=[CLOCK], tool_choice="required", max_output_tokens=60, temperature=0
+    ) as stream:
+        kinds = [event.type for event in stream]
+        [again] = stream.get_final_response().output
+    assert isinstance(again, ResponseFunctionToolCall) and again.arguments == call.arguments
+    assert kinds[-3:] == ["response.function_call_arguments.done", "response.output_item.done", "response.completed"]
+    result: FunctionCallOutput = {"type": "function_call_output", "call_id": call.call_id, "output": "12"}
+    said: list[Any] = [{"role": "user", "content": "Hello"}, *first.output, result]
+    second = openai_client.responses.create(model="nano", input=said, tools=[CLOCK], max_output_tokens=20)
+    assert second.output_text and second.usage is not None
+    assert second.usage.input_tokens > (first.usage.input_tokens if first.usage is not None else 0)
 
 
 def test_a_prompt_is_counted_without_an_answer() -> None:
