@@ -136,7 +136,7 @@ class Engine(EngineCore):
         """
         is_one = _is_one_prompt(prompts)
         batch = [cast(Prompt, prompts)] if is_one else cast(Sequence[Prompt], prompts)
-        laws = _for_each(batch, sampling or SamplingParams(), "sampling", is_one=is_one)
+        laws = _for_each(batch, SamplingParams() if sampling is None else sampling, "sampling", is_one=is_one)
         constraints = _for_each(batch, constraint, "constraint", is_one=is_one)
         prepared = [
             self.prepare(prompt, law, wanted, **options)

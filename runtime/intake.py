@@ -100,7 +100,7 @@ class Intake:
                     self._tokenizer.detokenizer(shows_special=shows_special),
                     sampling.stop,
                     includes_stop=sampling.include_stop_str_in_output,
-                    guard=new_guard() if new_guard is not None and sampling.stop else None,
+                    guard=new_guard() if new_guard is not None else None,
                 ),
                 cursor=compiled.cursor() if compiled is not None else None,
                 rules=rules,

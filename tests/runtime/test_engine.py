@@ -461,6 +461,7 @@ def test_every_prompt_may_have_a_law_and_a_constraint_of_its_own(is_driven: bool
     ("prompts", "arguments", "param"),
     [
         ([[1], [2]], {"sampling": [GREEDY]}, "sampling"),
+        ([[1], [2]], {"sampling": []}, "sampling"),
         ([[1], [2]], {"constraint": [None] * 3}, "constraint"),
         ([[1], [2]], {"constraint": [None, "a"]}, "constraint"),
         ([1, 2], {"sampling": [GREEDY, GREEDY]}, "sampling"),
