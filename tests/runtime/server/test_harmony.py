@@ -274,8 +274,20 @@ def test_whatever_the_model_thinks_the_answer_is_valid(gpt_oss: LoadedModel, see
         answer = http.chat.completions.create(**common, tools=[tool]).choices[0]
         assert answer.message.tool_calls or answer.message.content is not None
         assert "<|" not in (answer.message.content or "")
+        both = http.chat.completions.create(**common, tools=[tool], response_format=form).choices[0].message
+        for call in both.tool_calls or []:
+            assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome") and not both.content
+        assert both.tool_calls or isinstance(json.loads(both.content)["a"], int)
         free = http.chat.completions.create(**common)
         assert free.usage.completion_tokens > 0
+        thought = getattr(free.choices[0].message, "reasoning_content", "")
+        assert (free.usage.completion_tokens_details.reasoning_tokens > 0) >= bool(thought)
+        response = http.responses.create(
+            model=common["model"], input="Hi", max_output_tokens=150, extra_body={"seed": seed}
+        )
+        assert response.output_text == (free.choices[0].message.content or "")
+        theirs, ours = response.usage.output_tokens_details, free.usage.completion_tokens_details
+        assert theirs.reasoning_tokens == ours.reasoning_tokens
 
 
 def test_the_effort_is_an_option_of_the_template() -> None:
