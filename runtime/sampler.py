@@ -204,17 +204,27 @@ class Sampler:
         return len(slots)
 
     def _rule_slots(self, rules: TokenRules, request: Request, draft: list[int], num_before_end: int) -> list[int]:
-        """The masks of a request's rules: at the end of its output, then after each drafted token."""
+        """The masks of a request's rules: at the end of its output, then after each drafted token.
+
+        Raises:
+            RequestError: nothing may follow the output. Where nothing may follow a draft, the masks end.
+        """
         first = max(request.num_prompt_tokens, len(request.token_ids) - rules.reach)
-        said = [*request.token_ids[first:], *draft]
-        slots = []
+        said = list(request.token_ids[first:])
+        slots: list[int] = []
         for index in range(len(draft) + 1):
-            row = rules.row(said[: len(said) - len(draft) + index])
-            if index < num_before_end:
-                row = row & self._goes_on[: len(row)]
-                if not row.any():
-                    raise RequestError("'allowed_token_ids' leave no token but the end before 'min_tokens'")
+            try:
+                row = rules.row(said)
+                if index < num_before_end:
+                    row = row & self._goes_on[: len(row)]
+                    if not row.any():
+                        raise RequestError("'allowed_token_ids' leave no token but the end before 'min_tokens'")
+            except RequestError:
+                if not slots:
+                    raise
+                break
             slots.append(self._masks.slot(row))
+            said += draft[index : index + 1]
         return slots
 
     def _mask_slots(
