@@ -1,0 +1,84 @@
+"""Blocks in host memory: one slab of rows, the least recently used row is written over.
+
+::
+
+    slab    [ row 0 | row 1 | … ]      table   key → row, used longest ago first
+
+On a machine with a GPU the slab is pinned, so that its rows travel at the speed of the bus. Thread-safe; a row is
+copied in or out under the lock, which is some tenth of a millisecond for a block of a large model.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .block_key import BlockKey
+
+Row = npt.NDArray[np.uint8]
+
+
+class MemoryTier:
+    """At most `max_bytes` of blocks, one or more, of `block_bytes` each.
+
+    Memory is taken at once if `pinned`, else as it fills.
+
+    Attributes:
+        max_blocks: how many it holds.
+    """
+
+    def __init__(self, max_bytes: int, block_bytes: int, *, pinned: bool = False) -> None:
+        self.max_blocks = max_bytes // block_bytes
+        self._slab = torch.empty(self.max_blocks, block_bytes, dtype=torch.uint8, pin_memory=pinned)
+        self._rows: Row = self._slab.numpy()
+        self._table: OrderedDict[bytes, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __contains__(self, key: BlockKey) -> bool:
+        return key.digest in self._table
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self._table)
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self._table) * self._slab.shape[1]
+
+    def put(self, key: BlockKey, block: Row) -> bool:
+        """Keeps a copy of a block, in place of the one used longest ago if there is no room; False if it is here."""
+        with self._lock:
+            if key.digest in self._table:
+                self._table.move_to_end(key.digest)
+                return False
+            is_full = len(self._table) == self.max_blocks
+            row = self._table.popitem(last=False)[1] if is_full else len(self._table)
+            self._rows[row] = block
+            self._table[key.digest] = row
+            return True
+
+    def read(self, key: BlockKey, out: Row) -> bool:
+        """Copies a block to `out`; False if it is not here."""
+        with self._lock:
+            row = self._table.get(key.digest)
+            if row is None:
+                return False
+            out[:] = self._rows[row]
+            return True
+
+    def touch(self, keys: Sequence[BlockKey]) -> None:
+        """These blocks, in the order of their prefix, have been used: its beginning is to be the last to go."""
+        with self._lock:
+            for key in reversed(keys):
+                if key.digest in self._table:
+                    self._table.move_to_end(key.digest)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self._lock:
+            self._table.clear()
