@@ -73,7 +73,7 @@ class Scheduler:
         clock: Callable[[], float],
     ) -> None:
         self._prefix_cache = prefix_cache
-        self._tiers = prefix_cache.tiers
+        self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
         self._max_batch_tokens = max_batch_tokens
         self._max_running_requests = min(max_running_requests, max_batch_tokens)
         self._waiting = WaitingLine(max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock)
@@ -142,8 +142,8 @@ class Scheduler:
 
     def remove(self, request: Request, *, keep: bool = True) -> None:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
-        if self._tiers is not None:
-            self._tiers.forget(request)
+        if self._loads is not None:
+            self._loads.forget(request)
         if request.phase is Phase.RUNNING:
             self.running.remove(request)
             self._let_go(request, keep=keep)
@@ -218,8 +218,8 @@ class Scheduler:
         return self._admit_into(extends, budget)
 
     def _begin_step(self) -> None:
-        if self._tiers is not None:
-            self._tiers.take_in(self._prefix_cache.adopt)
+        if self._loads is not None:
+            self._loads.take_in(self._prefix_cache.adopt)
         for request in self._waiting.begin_step():
             late = f"deadline_seconds: not begun within {request.deadline_seconds:g} s; the server is busy"
             self._failed.append((request, DeadlineExceeded(late, param="deadline_seconds")))
@@ -366,8 +366,8 @@ class Scheduler:
             self._detours.add(request, pack(request.token_ids))
         if not request.admitted_before:
             request.usage.cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
-            if self._tiers is not None:
-                num_loaded = self._tiers.forget(request) * self._prefix_cache.block_size
+            if self._loads is not None:
+                num_loaded = self._loads.forget(request) * self._prefix_cache.block_size
                 request.usage.loaded_tokens = min(num_loaded, request.usage.cached_tokens)
             request.admitted_before = True
         request.phase = Phase.RUNNING
@@ -404,10 +404,10 @@ class Scheduler:
 
     def _is_coming(self, request: Request) -> bool:
         """Whether some of what it needs is being read from a tier below the pool; begins that if it pays."""
-        if self._tiers is None:
+        if self._loads is None:
             return False
         room = self._prefix_cache.num_available_blocks
-        return self._tiers.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)
+        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)
 
     def _waits_for(self, entry: Waiting, other: Request, tokens: bytes) -> bool:
         """Whether `other`, which has these packed tokens, is about to compute what a waiting request needs too: enough

@@ -88,6 +88,7 @@ class DiskTier:
         self._file_bytes = -(-(HEADER_BYTES + block_bytes) // SECTOR) * SECTOR
         self._clock = clock
         self._known: set[bytes] = set()
+        self._gone: set[bytes] = set()  # what has made room, since that was last needed
         self._num_bytes = 0
         self._num_written = 0
         self._silent_until = 0.0
@@ -116,7 +117,7 @@ class DiskTier:
         return True
 
     def put(self, key: BlockKey, block: Row) -> bool:
-        """Writes a block; False if it is there already, or that cannot be done now."""
+        """Writes a block; False if it is there already, would be of no use, or cannot be written now."""
         if key in self:
             return False
         if self._clock() < self._silent_until:
@@ -124,12 +125,16 @@ class DiskTier:
         try:
             if self._num_bytes + self._file_bytes > self._max_bytes and not self._trim():
                 return False
+            if key.parent in self._gone:  # its prefix is longer than there is room for
+                self._gone.add(key.digest)
+                return False
             self._write(key, block)
         except OSError as error:
             self._fault("written", f"{self._folder}: cannot be written to ({error}); no KV is kept there for now")
             self._silent_until = self._clock() + PAUSE
             return False
         self._known.add(key.digest)
+        self._gone.discard(key.digest)
         self._num_bytes += self._file_bytes
         return True
 
@@ -208,9 +213,11 @@ class DiskTier:
         files = self._look_through()
         excess = self._num_bytes - int(self._max_bytes * (1.0 - ROOM))
         if self._num_bytes + self._file_bytes > self._max_bytes:
+            self._gone.clear()
             for file in choose_victims(files, max(excess, self._file_bytes)):
                 self._remove(self._path(BlockKey(file.digest, file.parent)))
                 self._known.discard(file.digest)
+                self._gone.add(file.digest)
                 self._num_bytes -= file.num_bytes
                 self.num_removed += 1
         return self._num_bytes + self._file_bytes <= self._max_bytes

@@ -48,16 +48,19 @@ def choose_victims(files: Sequence[StoredFile], num_bytes: int) -> list[StoredFi
         children.setdefault(file.parent, []).append(file)
     # from the first blocks down: who is not reached follows nothing
     reached = list(children.get(NO_PARENT[:PARENT_BYTES], ()))
-    for file in reached:  # grows meanwhile
-        reached += children.get(file.digest[:PARENT_BYTES], ())
     kept = {file.digest for file in reached}
+    for file in reached:  # grows meanwhile
+        for child in children.get(file.digest[:PARENT_BYTES], ()):
+            if child.digest not in kept:  # names that somebody has made up may lead round in a circle
+                kept.add(child.digest)
+                reached.append(child)
     victims = [file for file in files if file.digest not in kept]
     num_freed = sum(file.num_bytes for file in victims)
     used_at = {file.digest: file.used_at for file in reached}
     num_children = {file.digest: len(children.get(file.digest[:PARENT_BYTES], ())) for file in reached}
     for file in reversed(reached):
         parent = by_name.get(file.parent)
-        if parent is not None:
+        if parent is not None and parent.digest in used_at:
             used_at[parent.digest] = max(used_at[parent.digest], used_at[file.digest])
     leaves = [(used_at[file.digest], file.digest, file) for file in reached if not num_children[file.digest]]
     heapify(leaves)
@@ -66,7 +69,7 @@ def choose_victims(files: Sequence[StoredFile], num_bytes: int) -> list[StoredFi
         victims.append(file)
         num_freed += file.num_bytes
         parent = by_name.get(file.parent)
-        if parent is not None:
+        if parent is not None and parent.digest in num_children:
             num_children[parent.digest] -= 1
             if not num_children[parent.digest]:
                 heappush(leaves, (used_at[parent.digest], parent.digest, parent))
