@@ -100,7 +100,7 @@ class Run:
             assert delta.error is None
             if delta.finish_reason is FinishReason.STOP or delta.finish_reason is FinishReason.LENGTH:
                 assert self.said.pop(delta.request_id) == self.truth[delta.request_id]
-                assert delta.usage.loaded_tokens <= delta.usage.cached_tokens < delta.usage.prompt_tokens
+                assert delta.usage.loaded_tokens <= delta.usage.cached_tokens <= delta.usage.prompt_tokens
 
     def drain(self) -> None:
         for _ in range(2000):
