@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
@@ -77,6 +77,13 @@ EVENT = st.one_of(
     st.tuples(st.just("damage"), st.integers(0, 1 << 30), st.integers(1, 255)),
     st.tuples(st.just("other"), PROMPT, st.sampled_from(["", "salt"])),
 )
+
+# the first comes back when others have taken all of the pool
+LOADING: list[tuple[str, Any, Any]] = [
+    event
+    for prompt in (ROOTS[1], list(range(200, 236)), ROOTS[1])
+    for event in (("add", prompt, ""), ("step", 40, None))
+]
 
 
 class Run:
@@ -164,7 +171,7 @@ class Run:
 @pytest.mark.parametrize(
     ("host_blocks", "uses_disk", "options"),
     [
-        (6, False, {}),
+        (16, False, {}),
         (0, True, {}),
         (5, True, {"disk_cache_bytes": 20 * 4096}),
         (4, True, {"run_ahead": True, "jump": "off", "max_batch_tokens": 16}),
@@ -179,6 +186,7 @@ def test_random_traffic_says_what_it_says_without_tiers(
 
     @settings(max_examples=25, deadline=None)
     @given(st.lists(EVENT, min_size=5, max_size=40))
+    @example(LOADING)
     def play(events: list[tuple[str, Any, Any]]) -> None:
         nonlocal num_loaded
         with tempfile.TemporaryDirectory() as folder:
