@@ -8,7 +8,8 @@
 Whoever is next to be admitted, and would have to compute whole blocks that a tier has, is passed over while they are
 read, if reading is faster (`load_cost`). When they are there they go into the tree like computed ones, and the request
 is admitted as one that hits. A large prefix comes in portions. Who wants what is just being read for another waits for
-that. What is being read takes none of the pool's blocks, so a request may end at any moment.
+that. What is being read takes none of the pool's blocks, so a request may end at any moment; but no more is read at a
+time than the pool could take in, or one would push out what was read for the other.
 
 Nothing fails a request: whatever goes wrong is a miss. A reader that does not answer for `PATIENCE` seconds is not
 waited for, and not asked again until it does.
@@ -154,11 +155,14 @@ class Loads:
             state = self._askers[asker] = _Asker(extend_keys(root, True, tokens, 4 * self._block_size))
         first = num_cached // self._block_size
         missing = state.keys[first : first + self._portion]
+        if missing and missing[0].digest in self._coming and not is_late:
+            return True
+        if len(missing) > num_available:
+            return False  # nor is there room to compute it: it will ask again
         # what was read and is gone again is not read twice
-        is_hopeless = is_late or not missing or first < state.reached or len(missing) > num_available
-        if is_hopeless or (missing[0].digest not in self._coming and not self._shelf.has(missing[0])):
+        if is_late or not missing or first < state.reached or not self._shelf.has(missing[0]):
             state.is_settled = True
-        elif missing[0].digest not in self._coming:
+        elif len(missing) + sum(len(load.keys) for load in self._under_way) <= num_available:
             state.load = Load(namespace, tokens, first, missing, self._clock())
             self._begin(state.load)
         return not state.is_settled
