@@ -352,6 +352,10 @@ class EngineCore:
             num_evicted_blocks=tree.statistics.num_evicted_blocks,
             num_recorded_requests=len(visits),
             tree=tree.draw(label=self._label) if shows_tree else None,
+            loaded_tokens=statistics.loaded_tokens,
+            num_stored_blocks=statistics.num_stored_blocks,
+            host_bytes=statistics.host_bytes,
+            disk_bytes=statistics.disk_bytes,
         )
         return report, visits
 

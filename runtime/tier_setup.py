@@ -37,7 +37,7 @@ def make_tiers(
     memory = disk = None
     fingerprint = IN_THIS_PROCESS
     if config.host_memory_bytes:
-        memory = MemoryTier(config.host_memory_bytes, block_bytes, pinned=ferry.is_pinned)
+        memory = MemoryTier(ferry.host_rows(config.host_memory_bytes // block_bytes, block_bytes).numpy())
     if config.disk_cache is not None:
         folder = Path(config.disk_cache).expanduser()
         make_folder(folder)

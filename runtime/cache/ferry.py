@@ -52,7 +52,8 @@ class Ferry:
 
     def host_rows(self, num_rows: int, num_bytes: int) -> Tensor:
         """Host memory for rows, uint8 `[num_rows, num_bytes]`, contents undefined."""
-        return torch.empty(num_rows, num_bytes, dtype=torch.uint8, pin_memory=self.is_pinned)
+        with on_device(self._device):  # pinned memory is taken through the current device
+            return torch.empty(num_rows, num_bytes, dtype=torch.uint8, pin_memory=self.is_pinned)
 
     def bring_in(self, rows: Tensor) -> Tensor:
         """Host rows on the device. Waits until they are there, so it is not for the thread that steps."""

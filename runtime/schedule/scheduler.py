@@ -364,11 +364,10 @@ class Scheduler:
             self._waiting.admit(request, candidate.resume_at)
         if candidate.passed:
             self._detours.add(request, pack(request.token_ids))
+        num_loaded = self._loads.forget(request) * self._prefix_cache.block_size if self._loads is not None else 0
         if not request.admitted_before:
             request.usage.cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
-            if self._loads is not None:
-                num_loaded = self._loads.forget(request) * self._prefix_cache.block_size
-                request.usage.loaded_tokens = min(num_loaded, request.usage.cached_tokens)
+            request.usage.loaded_tokens = min(num_loaded, request.usage.cached_tokens)
             request.admitted_before = True
         request.phase = Phase.RUNNING
         insort(self.running, request, key=lambda running: running.ticket)

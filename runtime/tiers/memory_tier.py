@@ -4,7 +4,7 @@
 
     slab    [ row 0 | row 1 | … ]      table   key → row, used longest ago first
 
-On a machine with a GPU the slab is pinned, so that its rows travel at the speed of the bus. Thread-safe; a row is
+Beside a GPU the slab is to be pinned, so that its rows travel at the speed of the bus. Thread-safe; a row is
 copied in or out under the lock, which is some tenth of a millisecond for a block of a large model.
 """
 
@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from .block_key import BlockKey
 
@@ -24,18 +23,18 @@ Row = npt.NDArray[np.uint8]
 
 
 class MemoryTier:
-    """At most `max_bytes` of blocks, one or more, of `block_bytes` each.
+    """As many blocks as the slab has rows, one or more.
 
-    Memory is taken at once if `pinned`, else as it fills.
+    Args:
+        slab: uint8 `[rows, block_bytes]`, on the host, for this tier alone.
 
     Attributes:
         max_blocks: how many it holds.
     """
 
-    def __init__(self, max_bytes: int, block_bytes: int, *, pinned: bool = False) -> None:
-        self.max_blocks = max_bytes // block_bytes
-        self._slab = torch.empty(self.max_blocks, block_bytes, dtype=torch.uint8, pin_memory=pinned)
-        self._rows: Row = self._slab.numpy()
+    def __init__(self, slab: Row) -> None:
+        self.max_blocks = len(slab)
+        self._slab = slab
         self._table: OrderedDict[bytes, int] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -48,7 +47,7 @@ class MemoryTier:
 
     @property
     def num_bytes(self) -> int:
-        return len(self._table) * self._slab.shape[1]
+        return len(self._table) * int(self._slab.shape[1])
 
     def put(self, key: BlockKey, block: Row) -> bool:
         """Keeps a copy of a block, in place of the one used longest ago if there is no room; False if it is here."""
@@ -58,7 +57,7 @@ class MemoryTier:
                 return False
             is_full = len(self._table) == self.max_blocks
             row = self._table.popitem(last=False)[1] if is_full else len(self._table)
-            self._rows[row] = block
+            self._slab[row] = block
             self._table[key.digest] = row
             return True
 
@@ -68,7 +67,7 @@ class MemoryTier:
             row = self._table.get(key.digest)
             if row is None:
                 return False
-            out[:] = self._rows[row]
+            out[:] = self._slab[row]
             return True
 
     def touch(self, keys: Sequence[BlockKey]) -> None:

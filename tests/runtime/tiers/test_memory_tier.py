@@ -19,7 +19,7 @@ KEYS = [BlockKey(bytes([index]) * 32, bytes(32)) for index in range(8)]
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("prtc"), st.integers(0, 7), st.integers(0, 255)), max_size=60))
 def test_it_is_an_ordered_dict_of_a_fixed_size(steps: list[tuple[str, int, int]]) -> None:
-    tier = MemoryTier(4 * BLOCK_BYTES + 5, BLOCK_BYTES)
+    tier = MemoryTier(np.zeros((4, BLOCK_BYTES), np.uint8))
     truth: OrderedDict[BlockKey, int] = OrderedDict()
     for action, index, value in steps:
         key = KEYS[index]
