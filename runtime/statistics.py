@@ -12,7 +12,8 @@ class EngineStatistics:
     """State of queue and pool now, and counters since start; token counts cover finished requests.
 
     `num_ahead` of the `num_steps` had their forward queued before the step before was read. `loaded_tokens` of the
-    `cached_tokens` were read from a tier below the pool; the fields behind it are those of `TierStatistics`.
+    `cached_tokens` were read from a tier below the pool. What became of blocks there: copied to it, read back, not
+    copied since too many waited; failures; what host memory and the folder on disk hold (`TierStatistics`).
     """
 
     num_running: int

@@ -65,6 +65,8 @@ def _work(jobs: SimpleQueue[Job | None], failures: Failures) -> None:
 
 def _close(jobs: SimpleQueue[Job | None], thread: threading.Thread) -> None:
     jobs.put(None)
+    if thread is threading.current_thread():  # where a collection of garbage may have led
+        return
     begin = time.monotonic()
     thread.join(CLOSING_SECONDS)
     if time.monotonic() - begin >= CLOSING_SECONDS:

@@ -120,7 +120,7 @@ class CacheReport:
         if self.num_stored_blocks or self.host_bytes or self.disk_bytes:
             host, disk = self.host_bytes >> 20, self.disk_bytes >> 20
             yield f"below the pool: {host:,} MiB in host memory, {disk:,} MiB on disk"
-            yield f"  {self.num_stored_blocks:,} blocks stored, {self.loaded_tokens:,} of the cached tokens read from it"
+            yield f"  {self.num_stored_blocks:,} blocks stored, {self.loaded_tokens:,} cached tokens read from there"
         if self.what_if:
             yield ""
             recent = f"the last {self.num_recorded_requests:,} requests"
