@@ -11,8 +11,8 @@ is admitted as one that hits. A large prefix comes in portions. Who wants what i
 that. What is being read takes none of the pool's blocks, so a request may end at any moment; but no more is read at a
 time than the pool could take in, or one would push out what was read for the other.
 
-Nothing fails a request: whatever goes wrong is a miss. A reader that does not answer for `PATIENCE` seconds is not
-waited for, and not asked again until it does.
+Nothing fails a request: whatever goes wrong is a miss. A reader from which nothing is heard for `PATIENCE` seconds is
+not waited for, and not asked again until it answers.
 
 Belongs to the step's thread. Knows requests as objects that ask, keys and tiers; it knows no tree.
 """
@@ -36,7 +36,8 @@ from .load_cost import LoadCost
 
 PORTION_BYTES = 64 << 20  # read before the step hears of it
 MOST_LOADS = 4  # under way at a time
-PATIENCE = 5.0  # seconds
+MOST_LOOKS = 16  # at requests that have not asked before, in a step: their keys take a microsecond per block
+PATIENCE = 5.0  # seconds without any news
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +131,8 @@ class Loads:
         self._under_way: list[Load] = []
         self._coming: set[bytes] = set()  # digests of what is under way
         self._news = _News()
+        self._heard_at = clock()
+        self._num_looks = 0  # in this step
 
     def delays(self, asker: object, namespace: str, look: Callable[[], tuple[bytes, int]], num_available: int) -> bool:
         """Whether a request is to wait, since what it would have to compute is being read; begins that if it can.
@@ -142,15 +145,17 @@ class Loads:
         state = self._askers.get(asker)
         if state is not None and (state.is_settled or state.load is not None):
             return not state.is_settled and not self._gives_up(state)
-        is_late = any(self._is_late(load) for load in self._under_way)
-        if len(self._under_way) >= MOST_LOADS and not is_late:
+        is_full = len(self._under_way) >= MOST_LOADS
+        if state is None and is_full and self._num_looks >= MOST_LOOKS:
             return True
+        is_late = any(self._is_late(load) for load in self._under_way)
         try:
             tokens, num_cached = look()
         except Exception:
             self._failures.note("nobody knows what is cached")
             return False
         if state is None:
+            self._num_looks += 1
             root = root_of(self._fingerprint, namespace)
             state = self._askers[asker] = _Asker(extend_keys(root, True, tokens, 4 * self._block_size))
         first = num_cached // self._block_size
@@ -162,13 +167,13 @@ class Loads:
         # what was read and is gone again is not read twice
         if is_late or not missing or first < state.reached or not self._shelf.has(missing[0]):
             state.is_settled = True
-        elif len(missing) + sum(len(load.keys) for load in self._under_way) <= num_available:
+        elif not is_full and len(missing) + sum(len(load.keys) for load in self._under_way) <= num_available:
             state.load = Load(namespace, tokens, first, missing, self._clock())
             self._begin(state.load)
         return not state.is_settled
 
     def _is_late(self, load: Load) -> bool:
-        return not load.is_done and self._clock() - load.begun_at > PATIENCE
+        return not load.is_done and self._clock() - max(load.begun_at, self._heard_at) > PATIENCE
 
     def _gives_up(self, state: _Asker) -> bool:
         """Whether a request does not wait any more for what it has asked for."""
@@ -200,8 +205,10 @@ class Loads:
         adopt: given namespace, packed tokens up to the end of what was read, index of the first block and rows, puts
             them into the tree; returns how many blocks it has put there.
         """
+        self._num_looks = 0
         while self._news.loads:
             load = self._news.loads.popleft()
+            self._heard_at = self._clock()
             self._under_way.remove(load)
             self._coming.difference_update(key.digest for key in load.keys)
             state = next((state for state in self._askers.values() if state.load is load), None)

@@ -349,6 +349,42 @@ def test_others_go_on_while_one_waits_for_the_disk(checkpoint: Path, tmp_path: P
         assert ended[-1] == slow and deltas[-1].usage.loaded_tokens == 40
 
 
+def test_when_all_loads_are_taken_those_who_need_none_go_on(
+    checkpoint: Path, tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loads, "MOST_LOOKS", 2)
+    gate.set()
+    stored = [[number, *LONG] for number in range(50, 50 + loads.MOST_LOADS + 3)]
+    with tiered_engine(checkpoint, tmp_path, num_blocks=200) as engine:
+        engine.generate(stored, GREEDY)
+    gate.clear()
+    with tiered_engine(checkpoint, tmp_path, num_blocks=200) as engine:
+        slow = {engine.add(prompt, GREEDY): prompt for prompt in stored}
+        fast = [engine.add([200 + number] * 9, GREEDY) for number in range(3)]
+        ended: dict[str, int] = {}
+        said: dict[str, list[int]] = {name: [] for name in (*slow, *fast)}
+        while engine.has_work:
+            for delta in engine.step():
+                said[delta.request_id] += delta.token_ids
+                if delta.finish_reason:
+                    ended[delta.request_id] = delta.usage.loaded_tokens
+            if set(fast) <= set(ended):
+                gate.set()
+            assert gate.is_set() or not set(slow) & set(ended)
+        assert all(said[name] == greedy_truth(prompt, 5) for name, prompt in slow.items())
+        assert [ended[name] for name in slow] == [40] * len(slow)
+
+
+def test_in_a_small_pool_one_is_loaded_after_the_other(checkpoint: Path, tmp_path: Path) -> None:
+    prompts = [[number, *LONG] for number in range(50, 55)]
+    with tiered_engine(checkpoint, tmp_path) as engine:
+        engine.generate(prompts, GREEDY)
+    with tiered_engine(checkpoint, tmp_path) as engine:
+        done = engine.generate(prompts, GREEDY)
+        assert [list(one.token_ids) for one in done] == [greedy_truth(prompt, 5) for prompt in prompts]
+        assert [one.usage.loaded_tokens for one in done] == [40] * 5
+
+
 def test_an_abort_while_a_load_is_under_way_leaves_nothing(
     checkpoint: Path, tmp_path: Path, gate: threading.Event
 ) -> None:
