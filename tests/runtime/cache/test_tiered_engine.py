@@ -161,7 +161,7 @@ class Run:
         if files:
             path = files[at % len(files)]
             try:
-                data = bytearray(path.read_bytes())
+                data = bytearray(path.read_bytes() or b"x")
                 data[at % len(data)] ^= bits
                 path.write_bytes(data if at % 3 else data[: at % len(data)])
             except OSError:
