@@ -49,8 +49,8 @@ class EngineConfig:
         explain_namespaces: whether `explain_cache` may say that another namespace has the prefix. For operators only:
             it tells a tenant what its neighbours have sent.
         max_pinned_blocks: how much of the pool pins may hold together; None: a quarter of it.
-        host_memory_bytes: host memory for KV that the pool has evicted, pinned beside a GPU; 0: none. On the CPU a
-            larger pool is the better use of memory.
+        host_memory_bytes: host memory for KV that the pool has evicted; 0: none. On the CPU a larger pool is the better
+            use of memory.
         disk_cache: a folder in which KV is kept as files, also for the next start and for other processes; None: none.
             Files of other models, types or versions may lie beside, and are not read.
         disk_cache_bytes: what all files in that folder may take together.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from ..errors import ConfigError
 from .cache.ferry import Ferry
 from .cache.kv_cache import KVCache
@@ -37,7 +39,7 @@ def make_tiers(
     memory = disk = None
     fingerprint = IN_THIS_PROCESS
     if config.host_memory_bytes:
-        memory = MemoryTier(ferry.host_rows(config.host_memory_bytes // block_bytes, block_bytes).numpy())
+        memory = MemoryTier(np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8))
     if config.disk_cache is not None:
         folder = Path(config.disk_cache).expanduser()
         make_folder(folder)

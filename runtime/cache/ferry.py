@@ -26,11 +26,6 @@ class Ferry:
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types
 
-    @property
-    def is_pinned(self) -> bool:
-        """Whether host memory is to be pinned."""
-        return self._stream is not None
-
     def send_out(self, rows: Tensor) -> Callable[[], Row]:
         """Queues rows for the host, behind what computes them; the call waits for them, on whatever thread."""
         if self._stream is None:
@@ -51,9 +46,9 @@ class Ferry:
         return wait
 
     def host_rows(self, num_rows: int, num_bytes: int) -> Tensor:
-        """Host memory for rows, uint8 `[num_rows, num_bytes]`, contents undefined."""
+        """Host memory for rows on their way, uint8 `[num_rows, num_bytes]`, contents undefined; pinned beside a GPU."""
         with on_device(self._device):  # pinned memory is taken through the current device
-            return torch.empty(num_rows, num_bytes, dtype=torch.uint8, pin_memory=self.is_pinned)
+            return torch.empty(num_rows, num_bytes, dtype=torch.uint8, pin_memory=self._stream is not None)
 
     def bring_in(self, rows: Tensor) -> Tensor:
         """Host rows on the device. Waits until they are there, so it is not for the thread that steps."""

@@ -3,7 +3,7 @@
 ::
 
     pool     blocks come into the tree ──► disk       write through: so a prefix outlives a process that is killed
-             blocks are evicted        ──► host       write back: it seldom holds what the pool holds
+             blocks are evicted        ──► host       write back: what the pool holds is not needed there
                                            and disk, if it had no time for them before
     host, disk ──► pool                               when somebody would have to compute them (`loads`)
 

@@ -26,6 +26,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ...errors import ConfigError
@@ -238,8 +239,9 @@ class DiskTier:
         oldest = time.time() - STALE
         with os.scandir(self._writing) as entries:
             for entry in entries:
-                if entry.stat().st_mtime < oldest:
-                    self._remove(Path(entry.path))
+                with suppress(FileNotFoundError):  # another process has just renamed it
+                    if entry.stat().st_mtime < oldest:
+                        self._remove(Path(entry.path))
 
     def _remove(self, path: Path) -> None:
         try:

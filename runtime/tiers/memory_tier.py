@@ -4,7 +4,7 @@
 
     slab    [ row 0 | row 1 | … ]      table   key → row, used longest ago first
 
-Beside a GPU the slab is to be pinned, so that its rows travel at the speed of the bus. Thread-safe; a row is
+Plain memory, taken as it fills: what goes to a GPU goes through a pinned buffer of the reader's. Thread-safe; a row is
 copied in or out under the lock, which is some tenth of a millisecond for a block of a large model.
 """
 

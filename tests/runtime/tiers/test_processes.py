@@ -61,14 +61,15 @@ def test_processes_share_a_folder_and_one_is_killed(tmp_path: Path) -> None:
         )
         for seed, seconds in ((1, "1.0"), (2, "1.0"), (3, "100"))
     ]
-    for process in processes:
-        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-    time.sleep(0.3)
-    processes[2].kill()
-    assert [process.wait(60) for process in processes[:2]] == [0, 0]
-    processes[2].wait(60)
-    for process in processes:
-        assert process.stdout is not None
-        process.stdout.close()
+    try:
+        for process in processes:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        time.sleep(0.3)
+        processes[2].kill()
+        assert [process.wait(60) for process in processes[:2]] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
     hammer(folder, 4, 0.2)
     assert len(list(folder.glob("??/*.kv"))) * FILE_BYTES <= MAX_BYTES * 1.3
