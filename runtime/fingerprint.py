@@ -4,14 +4,14 @@ KV that was computed by other weights is wrong text without any sign of it, so n
 
 * every byte of `config.json` and of all safetensors files of the checkpoint (SHA-256 of pieces, on several threads:
   some gigabytes a second);
-* the sources of what computes KV (`kernels/`, `runtime/models/`), the versions of torch and of the format of files;
+* the sources of what computes KV and lays it out (`kernels/`, `runtime/models/`, `kv_cache.py`), and torch's version;
 * the kind of device, the types of weights and KV, quantisation, `deterministic`, block size and shape of a block, and
   the longest position where that changes the rotary embedding.
 
 Hashing a large checkpoint takes seconds, so what was found is kept in a file beside the blocks, under the path, size,
-inode, and times of change of each file. The last of these (ctime) is set by the system with every write and cannot be
-set by anybody else, so a file that was changed is hashed again; one that was changed in the last seconds is not relied
-upon. What is not noticed: a file that changes between being loaded and being hashed, in the same start.
+inode, and times of change of each file. The last of these (ctime) is set by the system with every write, and by nobody
+else short of setting the clock, so a file that was changed is hashed again; one that was changed in the last seconds is
+not relied upon. What is not noticed: a file that changes between being loaded and being hashed, in the same start.
 
 Two machines whose CPUs or GPUs round differently have the same fingerprint: their KV differs in last bits, not in
 meaning.
@@ -39,6 +39,7 @@ SETTLED_SECONDS = 5.0  # a file that was changed later than so long ago may chan
 MEMORY = "checkpoints.json"
 MOST_REMEMBERED = 256
 _HERE = Path(__file__).resolve().parent
+_SOURCES = (_HERE.parent / "kernels", _HERE / "models")
 _LENGTH_DEPENDENT = ("dynamic", "longrope")
 
 
@@ -59,7 +60,7 @@ def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path) -> b
     longest = [config.max_model_len] if any(rope.rope_type in _LENGTH_DEPENDENT for rope in model.ropes) else []
     parts = [
         _hash_checkpoint(loaded.folder, memory),
-        hash_sources([*(_HERE.parent / "kernels").glob("*.py"), *(_HERE / "models").glob("*.py")]),
+        hash_sources([path for place in _SOURCES for path in place.rglob("*.py")] + [_HERE / "cache" / "kv_cache.py"]),
         [torch.__version__, loaded.device.type, str(loaded.dtype), str(loaded.kv_dtype)],
         [config.quantise, config.deterministic, config.block_size, longest],
         [model.num_layers, model.num_kv_heads, model.head_dim, model.num_kv_parts],
