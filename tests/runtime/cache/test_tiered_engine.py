@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from phloem.errors import ConfigError
 from phloem.runtime.cache import loads
 from phloem.runtime.engine import Engine
-from phloem.runtime.request import FinishReason, SamplingParams
+from phloem.runtime.request import FinishReason, SamplingParams, Usage
+from phloem.runtime.server.replies import usage_body
 from phloem.runtime.tiers import DiskTier
 
 from ..fakes import FakeDecoder, fake_engine, greedy_truth
@@ -222,6 +223,13 @@ def test_what_was_evicted_is_read_back_and_counted(checkpoint: Path, tmp_path: P
             statistics = engine.statistics()
             assert (statistics.loaded_tokens, statistics.num_loaded_blocks) == (40, 10)
             assert statistics.num_tier_faults == 0 and statistics.num_stored_blocks >= 10
+            assert "40 cached tokens read from there" in str(engine.cache_report(asks_what_if=False))
+
+
+def test_clients_are_told_what_was_loaded() -> None:
+    usage = Usage(prompt_tokens=41, cached_tokens=40, loaded_tokens=24)
+    assert usage_body([[usage]])["prompt_tokens_details"] == {"cached_tokens": 40, "loaded_tokens": 24}
+    assert usage_body([[Usage(prompt_tokens=41)]])["prompt_tokens_details"] == {"cached_tokens": 0}
 
 
 def test_a_prefix_outlives_the_process(checkpoint: Path, tmp_path: Path) -> None:
