@@ -49,6 +49,11 @@ class EngineConfig:
         explain_namespaces: whether `explain_cache` may say that another namespace has the prefix. For operators only:
             it tells a tenant what its neighbours have sent.
         max_pinned_blocks: how much of the pool pins may hold together; None: a quarter of it.
+        host_memory_bytes: host memory for KV that the pool has evicted; 0: none. On the CPU a larger pool is the better
+            use of memory.
+        disk_cache: a folder in which KV is kept as files, also for the next start and for other processes; None: none.
+            Files of other models, types or versions may lie beside, and are not read.
+        disk_cache_bytes: what all files in that folder may take together.
         reply_memory_bytes: memory for the token ids of replies, so that the next turn of a chat begins with the very
             tokens that were generated; 0: replies are tokenised anew.
         jump: what to do with text that the constraint forces. "verified": draft it, and likely text, and keep what the
@@ -90,6 +95,9 @@ class EngineConfig:
     eviction_policy: str = "lru"
     explain_namespaces: bool = False
     max_pinned_blocks: int | None = None
+    host_memory_bytes: int = 0
+    disk_cache: str | None = None
+    disk_cache_bytes: int = 16 << 30
     reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
     max_draft_tokens: int = 64
@@ -111,13 +119,19 @@ class EngineConfig:
         for name in ("num_blocks", "kv_memory_bytes", "max_model_len", "num_threads"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
-        for name in ("max_overtakes", "max_pinned_blocks", "max_draft_tokens", "reply_memory_bytes"):
+        not_negative = ("max_overtakes", "max_pinned_blocks", "max_draft_tokens", "reply_memory_bytes")
+        for name in (*not_negative, "host_memory_bytes", "disk_cache_bytes"):
             if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must not be negative")
         if not self.max_wait_seconds >= 0:
             raise ConfigError(f"max_wait_seconds: {self.max_wait_seconds} is out of range; it must not be negative")
         if not 0 < self.kv_memory_share <= 1:
             raise ConfigError(f"kv_memory_share: {self.kv_memory_share} is out of range; it must be in (0, 1]")
+        if self.disk_cache == "":
+            raise ConfigError("disk_cache: an empty name; give a folder, or None")
+        if not self.prefix_cache and (self.disk_cache is not None or self.host_memory_bytes):
+            name = "host_memory_bytes" if self.disk_cache is None else "disk_cache"
+            raise ConfigError(f"{name}: keeps prefixes, and prefix_cache is off; leave out one of the two")
         if self.eviction_policy not in POLICIES:
             raise ConfigError(f"eviction_policy: {self.eviction_policy!r} is not one of {', '.join(POLICIES)}")
         if self.jump not in ("verified", "canonical", "off"):

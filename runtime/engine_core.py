@@ -15,6 +15,7 @@ from ..errors import EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler, Limits
 from ..radix import Visit
 from .cache.cache_report import CacheReport
+from .cache.lower_tiers import TierStatistics
 from .cache.prefix_cache import PrefixCache
 from .cache.reply_memory import Conversation, ReplyMemory
 from .cache.traffic_record import TrafficRecord
@@ -32,6 +33,7 @@ from .schedule.recompute_cost import recompute_cost
 from .schedule.scheduler import Scheduler
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
+from .tier_setup import make_tiers
 from .tokenizer.render_memory import RenderMemory
 
 PIN_RETRY_SECONDS = 1.0
@@ -73,6 +75,7 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
+            tiers=make_tiers(config, loaded, kv_cache, self.block_cost),
             clock=clock,
         )
         self.intake = Intake(
@@ -289,6 +292,8 @@ class EngineCore:
     def statistics(self) -> EngineStatistics:
         pool, tree = self.prefix_cache.pool, self.prefix_cache.tree
         usage = self._totals.usage
+        tiers = self.prefix_cache.tiers
+        lower = TierStatistics() if tiers is None else tiers.statistics()
         return EngineStatistics(
             num_running=len(self._scheduler.running),
             num_waiting=self._scheduler.num_waiting,
@@ -309,6 +314,13 @@ class EngineCore:
             completion_tokens=usage.completion_tokens,
             drafted_tokens=usage.drafted_tokens,
             jumped_tokens=usage.jumped_tokens,
+            loaded_tokens=usage.loaded_tokens,
+            num_stored_blocks=lower.num_stored,
+            num_loaded_blocks=lower.num_loaded,
+            num_unstored_blocks=lower.num_dropped,
+            num_tier_faults=lower.num_faults,
+            host_bytes=lower.host_bytes,
+            disk_bytes=lower.disk_bytes,
         )
 
     def kept_bytes(self) -> KeptBytes:
@@ -340,6 +352,10 @@ class EngineCore:
             num_evicted_blocks=tree.statistics.num_evicted_blocks,
             num_recorded_requests=len(visits),
             tree=tree.draw(label=self._label) if shows_tree else None,
+            loaded_tokens=statistics.loaded_tokens,
+            num_stored_blocks=statistics.num_stored_blocks,
+            host_bytes=statistics.host_bytes,
+            disk_bytes=statistics.disk_bytes,
         )
         return report, visits
 
@@ -348,7 +364,9 @@ class EngineCore:
         return repr(self.tokenizer.decode([token_id for token_id in token_ids if token_id >= 0]))
 
     def flush_cache(self) -> int:
-        """Drops every cached prefix that no running request and no pin holds; returns the number of blocks freed."""
+        """Drops every cached prefix that no running request and no pin holds, and all host memory below the pool;
+        returns the number of blocks freed. What is on a disk stays there, as it does when the process ends.
+        """
         return self.prefix_cache.flush()
 
     def audit(self) -> None:
@@ -363,4 +381,6 @@ class EngineCore:
         for request_id in list(self._requests):
             self.abort(request_id)
         self.prefix_cache.flush(pinned=True)
+        if self.prefix_cache.tiers is not None:
+            self.prefix_cache.tiers.close()
         self._traffic.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -23,13 +24,14 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A decoder on its device and the tokenizer beside it."""
+    """A decoder on its device and the tokenizer beside it; `folder` is where they came from, if they came from one."""
 
     decoder: Decoder
     tokenizer: Tokenizer
     device: torch.device
     dtype: torch.dtype
     kv_dtype: torch.dtype
+    folder: Path | None = None
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -74,7 +76,7 @@ def load(config: EngineConfig) -> LoadedModel:
             num_threads = 1
         if num_threads is not None:
             torch.set_num_threads(num_threads)
-    return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, kv_dtype)
+    return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, kv_dtype, folder)
 
 
 def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:

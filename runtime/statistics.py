@@ -11,7 +11,9 @@ from .request import Usage
 class EngineStatistics:
     """State of queue and pool now, and counters since start; token counts cover finished requests.
 
-    `num_ahead` of the `num_steps` had their forward queued before the step before was read.
+    `num_ahead` of the `num_steps` had their forward queued before the step before was read. `loaded_tokens` of the
+    `cached_tokens` were read from a tier below the pool. What became of blocks there: copied to it, read back, not
+    copied since too many waited; failures; what host memory and the folder on disk hold (`TierStatistics`).
     """
 
     num_running: int
@@ -33,6 +35,13 @@ class EngineStatistics:
     completion_tokens: int
     drafted_tokens: int
     jumped_tokens: int
+    loaded_tokens: int = 0
+    num_stored_blocks: int = 0
+    num_loaded_blocks: int = 0
+    num_unstored_blocks: int = 0
+    num_tier_faults: int = 0
+    host_bytes: int = 0
+    disk_bytes: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -82,6 +91,7 @@ class Totals:
         self.num_finished += 1
         self.usage.prompt_tokens += usage.prompt_tokens
         self.usage.cached_tokens += usage.cached_tokens
+        self.usage.loaded_tokens += usage.loaded_tokens
         self.usage.completion_tokens += usage.completion_tokens
         self.usage.drafted_tokens += usage.drafted_tokens
         self.usage.jumped_tokens += usage.jumped_tokens

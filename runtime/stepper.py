@@ -45,6 +45,8 @@ from .schedule.scheduler import Scheduler
 from .stopping import append_decided
 from .tokenizer.tokenizer import Tokenizer
 
+NEWS_SECONDS = 0.005  # who waits for nothing but a disk looks up so often: there may be an abort, or somebody new
+
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
@@ -90,6 +92,7 @@ class Stepper:
         self._runner = runner
         self._sampler = sampler
         self._prefix_cache = prefix_cache
+        self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
         self._drafter = drafter
@@ -122,7 +125,10 @@ class Stepper:
         ahead = self._take_ahead()
         batch = self._scheduler.plan() if ahead is None else ahead.batch
         deltas = []
-        if batch is not None:
+        if batch is None:
+            if self._loads is not None:
+                self._loads.await_news(NEWS_SECONDS)
+        else:
             self.num_steps += 1
             num_drafting = 0  # is of interest only where it is weighed against running ahead
             if self._runs_ahead:
@@ -131,6 +137,8 @@ class Stepper:
             drafts = not self._runs_ahead or not self._pace.prefers_ahead(len(batch.extends), num_drafting)
             choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
             deltas = self._commit(batch, choices, drafts=drafts)
+            if self._loads is not None and ahead is None:
+                self._loads.cost.observe_step([(extend.start, extend.end) for extend in batch.extends], self._busy)
             if self._ahead is not None and not self._ahead.is_wanted:
                 self._ahead = None
             if ahead is not None or self._ahead is not None:

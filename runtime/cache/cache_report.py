@@ -51,6 +51,9 @@ class CacheReport:
         num_recorded_requests: length of the recent traffic that `what_if` is about.
         what_if: other sizes, other policies and the optimum; empty if not asked for, or without traffic.
         tree: the tree drawn, or None where it is not to be shown.
+        loaded_tokens: those of the cached tokens that were read from a tier below the pool.
+        num_stored_blocks: copied to such a tier, since start.
+        host_bytes, disk_bytes: what the tiers hold.
     """
 
     block_size: int
@@ -67,6 +70,10 @@ class CacheReport:
     num_recorded_requests: int = 0
     what_if: tuple[WhatIf, ...] = ()
     tree: str | None = None
+    loaded_tokens: int = 0
+    num_stored_blocks: int = 0
+    host_bytes: int = 0
+    disk_bytes: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -110,6 +117,10 @@ class CacheReport:
         yield ""
         yield f"prompt tokens from the cache: {self.cached_tokens:,} of {self.prompt_tokens:,} ({self.hit_rate:.1%})"
         yield f"blocks evicted: {self.num_evicted_blocks:,} (policy {self.eviction_policy})"
+        if self.num_stored_blocks or self.host_bytes or self.disk_bytes:
+            host, disk = self.host_bytes >> 20, self.disk_bytes >> 20
+            yield f"below the pool: {host:,} MiB in host memory, {disk:,} MiB on disk"
+            yield f"  {self.num_stored_blocks:,} blocks stored, {self.loaded_tokens:,} cached tokens read from there"
         if self.what_if:
             yield ""
             recent = f"the last {self.num_recorded_requests:,} requests"

@@ -4,14 +4,20 @@ Per layer two tensors `[num_blocks, num_kv_heads, block_size, head_dim]`: one he
 an attention tile of one block is one contiguous read. int8 and fp8 come with a scale per token and head. Models with
 latent attention keep one tensor per layer, their latents. The layers of a part are views of one stack, so that a block
 is copied in all of them at once.
+
+Outside of the pool a block is a row of bytes: the layers of the first stack, those of the second, and so on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from ...kernels import bytes_per_head, is_quantised
+from ...kernels import bytes_per_head, is_quantised, send
+from ..device import on_device
 
 
 class KVCache:
@@ -57,6 +63,55 @@ class KVCache:
         if source != target:
             for stack in self._stacks:
                 stack[:, target].copy_(stack[:, source])
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block in all layers."""
+        return sum(stack[:, :1].nbytes for stack in self._stacks)
+
+    def read_blocks(self, blocks: Sequence[int]) -> Tensor:
+        """A copy of some blocks, uint8 `[n, block_bytes]` on the pool's device; ordered like all on the stream.
+
+        On the CPU some fifty microseconds for a block of 700 KB: what computing it takes is a thousand times that.
+        """
+        device = self.keys[0].device
+        rows = torch.empty(len(blocks), self.block_bytes, dtype=torch.uint8, device=device)
+        if device.type == "cuda":
+            with on_device(device):
+                index = send(np.asarray(blocks, np.int64), device)
+                for stack, part in self._bytes_beside(rows):
+                    part.copy_(stack.index_select(1, index).transpose(0, 1))
+            return rows
+        for stack, part in self._bytes_beside(rows):
+            # block by block each layer is a copy of plain memory; torch would go element by element
+            source, target = stack.numpy(), part.numpy()
+            for row, block in enumerate(blocks):
+                target[row] = source[:, block]
+        return rows
+
+    def write_blocks(self, blocks: Sequence[int], rows: Tensor) -> None:
+        """What `read_blocks` has copied, into blocks; ordered like all on the stream."""
+        if rows.is_cuda:
+            with on_device(rows.device):
+                index = send(np.asarray(blocks, np.int64), rows.device)
+                for stack, part in self._bytes_beside(rows):
+                    stack.index_copy_(1, index, part.transpose(0, 1))
+            return
+        for stack, part in self._bytes_beside(rows):
+            target, source = stack.numpy(), part.numpy()
+            for row, block in enumerate(blocks):
+                target[:, block] = source[row]
+
+    def _bytes_beside(self, rows: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Each stack as `[layers, blocks, words]`, and its part of the rows as `[n, layers, words]`."""
+        stacks = [stack.view(torch.uint8).flatten(2) for stack in self._stacks]
+        word = torch.int64 if all(stack.shape[2] % 8 == 0 for stack in stacks) else torch.uint8
+        stacks = [stack.view(word) for stack in stacks]
+        parts = torch.split(rows.view(word), [stack.shape[0] * stack.shape[2] for stack in stacks], 1)
+        return [
+            (stack, part.view(len(rows), stack.shape[0], stack.shape[2]))
+            for stack, part in zip(stacks, parts, strict=True)
+        ]
 
     @staticmethod
     def bytes_per_block(

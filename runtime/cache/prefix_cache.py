@@ -2,6 +2,7 @@
 
 Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in two cases only: the
 copy of a partly matching block on admission (copy-on-write), and the change of a duplicate block for the tree's own.
+With tiers below the pool (`lower_tiers`) it also tells them what comes and goes, and takes in what they bring.
 
 Invariant, checked by `audit`: every block of the pool is free, in the tree, or in exactly one request's own range
 `[lease.num_tokens, …)`; nothing is in two of them.
@@ -14,9 +15,12 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack
 from ..request import Lease, Request, TokenLogprob
 from .kv_cache import KVCache
+from .lower_tiers import LowerTiers
 from .prompt_scores import PromptScores
 
 
@@ -45,10 +49,12 @@ class PrefixCache:
         block_cost: BlockCost = equal_cost,
         explain_namespaces: bool = False,
         max_pinned_blocks: int = 0,
+        tiers: LowerTiers | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.block_size = block_size
         self.enabled = enabled
+        self.tiers = tiers
         self.pool = BlockPool(num_blocks, block_size)
         self.tree = RadixTree(
             block_size,
@@ -131,6 +137,41 @@ class PrefixCache:
             return 0  # equal block ids up to here: equal tokens up to here
         pairs = zip(request.token_ids[start:end], other.token_ids[start:end], strict=True)
         return next((number for number, (mine, its) in enumerate(pairs) if mine != its), end - start)
+
+    def look(self, request: Request) -> tuple[bytes, int]:
+        """What a request might not have to compute, packed, and how many of its tokens are cached. Changes nothing."""
+        tokens = pack(request.token_ids[: self._match_limit(request)])
+        return tokens, self.tree.peek(tokens, request.namespace)
+
+    def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor) -> int:
+        """Puts KV into the tree that was read from a tier; returns how many blocks. Evicts for it if it must.
+
+        Args:
+            tokens: packed, whole blocks from the root on.
+            first: index of the block that the first of `rows` is. If the tree has lost what is before it: nothing.
+        """
+        assert self.tiers is not None
+        match = self.tree.match(tokens, namespace)
+        start = match.num_tokens // self.block_size
+        if start < first:
+            return 0
+        above = match.blocks
+        self.tree.lease(match.node)
+        blocks: list[int] = []
+        try:
+            wanted = len(tokens) // (4 * self.block_size) - start
+            blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
+            self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
+            behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
+            if blocks:
+                self.tree.insert(behind, blocks, namespace, after=match.node)
+        except Exception:
+            self.pool.free(blocks)
+            raise
+        finally:
+            self.tree.release(match.node)
+        self.tiers.adopted(blocks, behind, namespace, above[-1] if above else None)
+        return len(blocks)
 
     def reserve(self, request: Request, num_tokens: int) -> bool:
         """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.
@@ -219,12 +260,12 @@ class PrefixCache:
         start = lease.num_tokens if lease else 0
         if not self.enabled or num_tokens <= start:
             return []
-        inserted = self.tree.insert(
-            pack(request.token_ids[start:num_tokens]),
-            request.blocks[start // self.block_size : num_blocks],
-            request.namespace,
-            after=lease.node if lease else NOTHING,
-        )
+        tokens = pack(request.token_ids[start:num_tokens])
+        blocks = request.blocks[start // self.block_size : num_blocks]
+        inserted = self.tree.insert(tokens, blocks, request.namespace, after=lease.node if lease else NOTHING)
+        if self.tiers is not None:
+            before = request.blocks[start // self.block_size - 1] if start else None
+            self.tiers.entered(blocks, tokens, request.namespace, before)
         self.tree.lease(inserted.node)
         if lease is not None:
             self.tree.release(lease.node)
@@ -232,9 +273,14 @@ class PrefixCache:
         return inserted.duplicates
 
     def flush(self, *, pinned: bool = False) -> int:
-        """Evicts everything that no request holds, `pinned` or not; returns the number of blocks freed."""
+        """Evicts everything that no request holds, `pinned` or not; returns the number of blocks freed.
+
+        Host memory below the pool is emptied too; what is on a disk stays there.
+        """
         freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
         self.pool.free(freed)
+        if self.tiers is not None:
+            self.tiers.clear_memory()
         return len(freed)
 
     def audit(self, requests: Iterable[Request]) -> None:
@@ -293,14 +339,23 @@ class PrefixCache:
 
     def _grow(self, request: Request, num_tokens: int) -> bool:
         missing = -(-num_tokens // self.block_size) - len(request.blocks)
-        if missing <= 0:
-            return True
-        short = missing - self.pool.num_free
+        if missing > 0:
+            blocks = self._allocate(missing)
+            if blocks is None:
+                return False
+            request.blocks.extend(blocks)
+        return True
+
+    def _allocate(self, num_blocks: int) -> list[int] | None:
+        """So many blocks, evicting if it must; None if they cannot be had."""
+        short = num_blocks - self.pool.num_free
         if short > 0:
             if short > self.tree.num_evictable_blocks:
-                return False
-            self.pool.free(self.tree.evict(short, spare=self._count_needed))
-        blocks = self.pool.allocate(missing)
+                return None
+            evicted = self.tree.evict(short, spare=self._count_needed)
+            if self.tiers is not None:
+                self.tiers.leaving(evicted)
+            self.pool.free(evicted)
+        blocks = self.pool.allocate(num_blocks)
         self._scores.forget(blocks)
-        request.blocks.extend(blocks)
-        return True
+        return blocks

@@ -210,6 +210,33 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = None,
+    host_memory: Annotated[
+        str,
+        option(
+            "--host-memory",
+            help="Host memory for KV that the pool has evicted (2GiB …); 0: none. For GPUs.",
+            env="HOST_MEMORY",
+            panel=PANEL,
+        ),
+    ] = "0",
+    disk_cache: Annotated[
+        str | None,
+        option(
+            "--disk-cache",
+            help="Folder in which KV is kept as files, for the next start and for other processes too.",
+            env="DISK_CACHE",
+            panel=PANEL,
+        ),
+    ] = None,
+    disk_cache_size: Annotated[
+        str,
+        option(
+            "--disk-cache-size",
+            help="What all files in the folder of --disk-cache may take together.",
+            env="DISK_CACHE_SIZE",
+            panel=PANEL,
+        ),
+    ] = "16GiB",
     reply_memory: Annotated[
         str,
         option(
@@ -303,6 +330,8 @@ def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
 def _config_fields(settings: Settings) -> Settings:
     kv_memory = settings.pop("kv_memory")
     settings["kv_memory_bytes"] = size(kv_memory) if kv_memory is not None else None
+    settings["host_memory_bytes"] = size(settings.pop("host_memory"))
+    settings["disk_cache_bytes"] = size(settings.pop("disk_cache_size"))
     settings["reply_memory_bytes"] = size(settings.pop("reply_memory"))
     settings["seed"] = settings.pop("engine_seed")
     settings["jump"] = str(settings["jump"])

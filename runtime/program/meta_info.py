@@ -25,6 +25,7 @@ def generation_info(tokenizer: TokenDecoder, completion: Completion) -> dict[str
         "finish_reason": {"type": completion.finish_reason.value},
         "prompt_tokens": usage.prompt_tokens,
         "cached_tokens": usage.cached_tokens,
+        "loaded_tokens": usage.loaded_tokens,
         "completion_tokens": usage.completion_tokens,
         "forked_tokens": usage.forked_tokens,
         "drafted_tokens": usage.drafted_tokens,

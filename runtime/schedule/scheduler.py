@@ -10,10 +10,11 @@ last admission stood, so that neighbours follow one another while their prefix i
 * what was preempted comes back before anything new is admitted, oldest first;
 * the oldest running request is never preempted, so every step brings something nearer to its end.
 
-A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing); if the pool
-is large enough others are admitted meanwhile (see `detours`). Who is admitted is decided by a forecast of the pool (see
-`admission`). When blocks run out nevertheless, the running request that is cheapest to resume is preempted *into the
-tree*: resuming it is a hit unless its blocks were needed. What somebody waits for is evicted last.
+A request whose next uncached block is being computed by another (in-batch sharing), or read from a tier below the pool,
+waits for it and hits; if the pool is large enough others are admitted meanwhile (see `detours`). Who is admitted is
+decided by a forecast of the pool (see `admission`). When blocks run out nevertheless, the running request that is
+cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were needed. What somebody waits
+for is evicted last.
 
 Knows requests and the prefix cache; it knows no tensors.
 """
@@ -72,6 +73,7 @@ class Scheduler:
         clock: Callable[[], float],
     ) -> None:
         self._prefix_cache = prefix_cache
+        self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
         self._max_batch_tokens = max_batch_tokens
         self._max_running_requests = min(max_running_requests, max_batch_tokens)
         self._waiting = WaitingLine(max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock)
@@ -140,6 +142,8 @@ class Scheduler:
 
     def remove(self, request: Request, *, keep: bool = True) -> None:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
+        if self._loads is not None:
+            self._loads.forget(request)
         if request.phase is Phase.RUNNING:
             self.running.remove(request)
             self._let_go(request, keep=keep)
@@ -214,6 +218,8 @@ class Scheduler:
         return self._admit_into(extends, budget)
 
     def _begin_step(self) -> None:
+        if self._loads is not None:
+            self._loads.take_in(self._prefix_cache.adopt)
         for request in self._waiting.begin_step():
             late = f"deadline_seconds: not begun within {request.deadline_seconds:g} s; the server is busy"
             self._failed.append((request, DeadlineExceeded(late, param="deadline_seconds")))
@@ -358,8 +364,10 @@ class Scheduler:
             self._waiting.admit(request, candidate.resume_at)
         if candidate.passed:
             self._detours.add(request, pack(request.token_ids))
+        num_loaded = self._loads.forget(request) * self._prefix_cache.block_size if self._loads is not None else 0
         if not request.admitted_before:
             request.usage.cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
+            request.usage.loaded_tokens = min(num_loaded, request.usage.cached_tokens)
             request.admitted_before = True
         request.phase = Phase.RUNNING
         insort(self.running, request, key=lambda running: running.ticket)
@@ -378,7 +386,8 @@ class Scheduler:
         the first of those who must.
         """
         if self._preempted:
-            return Candidate(self._preempted.first, None, [])
+            first = self._preempted.first
+            return None if self._is_coming(first) else Candidate(first, None, [])
         prefilling = [
             (request, pack(request.token_ids))
             for request in self.running
@@ -386,10 +395,18 @@ class Scheduler:
         ]
         passed: list[Waiting] = []
         for entry in self._waiting.in_order():
-            if not any(self._waits_for(entry, other, tokens) for other, tokens in prefilling):
+            is_computed = any(self._waits_for(entry, other, tokens) for other, tokens in prefilling)
+            if not is_computed and not self._is_coming(entry.request):
                 return Candidate(entry.request, (passed or [entry])[0].key, passed)
             passed.append(entry)
         return None
+
+    def _is_coming(self, request: Request) -> bool:
+        """Whether some of what it needs is being read from a tier below the pool; begins that if it pays."""
+        if self._loads is None:
+            return False
+        room = self._prefix_cache.num_available_blocks
+        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)
 
     def _waits_for(self, entry: Waiting, other: Request, tokens: bytes) -> bool:
         """Whether `other`, which has these packed tokens, is about to compute what a waiting request needs too: enough

@@ -32,10 +32,13 @@ GAUGES: Sequence[tuple[str, str, Reading]] = (
     ("kv_blocks_cached", "Blocks of the prefix tree.", lambda s: s.num_cached_blocks),
     ("kv_blocks_evictable", "Blocks of the prefix tree that no request holds.", lambda s: s.num_evictable_blocks),
     ("kv_blocks_held", "Blocks that running requests own.", lambda s: s.num_held_blocks),
+    ("kv_host_bytes", "KV in host memory below the pool.", lambda s: s.host_bytes),
+    ("kv_disk_bytes", "The folder of KV on disk.", lambda s: s.disk_bytes),
 )
 COUNTERS: Sequence[tuple[str, str, Reading]] = (
     ("prompt_tokens", "Prompt tokens of finished requests.", lambda s: s.prompt_tokens),
     ("cached_tokens", "Prompt tokens that came from the prefix cache.", lambda s: s.cached_tokens),
+    ("loaded_tokens", "Cached tokens that were read from a tier below the pool.", lambda s: s.loaded_tokens),
     ("completion_tokens", "Generated tokens of finished requests.", lambda s: s.completion_tokens),
     ("drafted_tokens", "Tokens proposed by drafts.", lambda s: s.drafted_tokens),
     ("jumped_tokens", "Drafted tokens that were accepted.", lambda s: s.jumped_tokens),
@@ -43,6 +46,10 @@ COUNTERS: Sequence[tuple[str, str, Reading]] = (
     ("steps", "Steps of the engine.", lambda s: s.num_steps),
     ("steps_ahead", "Steps whose forward was queued before the step before was read.", lambda s: s.num_ahead),
     ("preemptions", "How often a running request gave its blocks back.", lambda s: s.num_preemptions),
+    ("kv_blocks_stored", "Blocks that were copied to a tier below the pool.", lambda s: s.num_stored_blocks),
+    ("kv_blocks_loaded", "Blocks that were read back.", lambda s: s.num_loaded_blocks),
+    ("kv_blocks_unstored", "Blocks that were not copied, since too many waited.", lambda s: s.num_unstored_blocks),
+    ("kv_tier_faults", "Failures below the pool; each was a miss.", lambda s: s.num_tier_faults),
     ("pins_given_up", "Pins that ended early to make room for a request.", lambda s: s.num_pins_given_up),
 )
 

@@ -56,6 +56,7 @@ def usage_body(usages: Iterable[Sequence[Usage]], *, reasoning_tokens: int = 0) 
         prompts.append(next((usage.cache_explanation for usage in outputs if usage.cache_explanation), None))
         total.prompt_tokens += outputs[0].prompt_tokens
         total.cached_tokens += outputs[0].cached_tokens
+        total.loaded_tokens += outputs[0].loaded_tokens
         total.pinned_tokens += max(usage.pinned_tokens for usage in outputs)
         for usage in outputs:
             total.completion_tokens += usage.completion_tokens
@@ -80,8 +81,10 @@ def usage_body(usages: Iterable[Sequence[Usage]], *, reasoning_tokens: int = 0) 
 
 
 def pin_details(usage: Usage) -> dict[str, int]:
-    """How many prompt tokens stay cached on the request's behalf, if any do."""
-    return {"pinned_tokens": usage.pinned_tokens} if usage.pinned_tokens else {}
+    """How many prompt tokens stay cached on the request's behalf, and how many of the cached ones were read from a
+    tier below the pool, if any."""
+    counts = {"loaded_tokens": usage.loaded_tokens, "pinned_tokens": usage.pinned_tokens}
+    return {name: count for name, count in counts.items() if count}
 
 
 def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:

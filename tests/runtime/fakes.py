@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine import Engine
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
+from phloem.runtime.models.rope import RopeConfig
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
 
@@ -39,6 +41,7 @@ class FakeModelConfig:
     num_kv_parts: int = 2
     latent: None = None
     layers: tuple[LayerConfig, ...] = (LayerConfig(window=0, rope=0),)
+    ropes: tuple[RopeConfig, ...] = ()
     vocab_size: int = VOCAB_SIZE
     max_position_embeddings: int = 4096
     dtype: torch.dtype = torch.float64
@@ -169,12 +172,17 @@ class ByteTokenizer:
 
 
 def fake_engine(
-    clock: Callable[[], float] = time.monotonic, decoder: FakeDecoder | None = None, **settings: object
+    clock: Callable[[], float] = time.monotonic,
+    decoder: FakeDecoder | None = None,
+    folder: Path | None = None,
+    **settings: object,
 ) -> Engine:
-    """An engine over the fake model; every step is audited, and by its stopwatch nothing takes any time."""
+    """An engine over the fake model, which `folder` is said to have come from; every step is audited, and by its
+    stopwatch nothing takes any time."""
     settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
     decoder = decoder or FakeDecoder()
-    loaded = LoadedModel(decoder, ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64)  # type: ignore[arg-type]
+    parts = (decoder, ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64, folder)
+    loaded = LoadedModel(*parts)  # type: ignore[arg-type]
     return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, lambda: 0.0)  # type: ignore[arg-type]
 
 

@@ -1,0 +1,303 @@
+"""KV on its way from the tiers back into the pool.
+
+::
+
+    step thread    ask ──► others go on …            ──► take in ──► the request is admitted: a hit
+    reader            └──► look, weigh, read, bring ──┘
+
+Whoever is next to be admitted, and would have to compute whole blocks that a tier has, is passed over while they are
+read, if reading is faster (`load_cost`). When they are there they go into the tree like computed ones, and the request
+is admitted as one that hits. A large prefix comes in portions. Who wants what is just being read for another waits for
+that. What is being read takes none of the pool's blocks, so a request may end at any moment; but no more is read at a
+time than the pool could take in, or one would push out what was read for the other.
+
+Nothing fails a request: whatever goes wrong is a miss. A reader from which nothing is heard for `PATIENCE` seconds is
+not waited for, and not asked again until it answers.
+
+Belongs to the step's thread. Knows requests as objects that ask, keys and tiers; it knows no tree.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from ..tiers import BlockKey, DiskTier, MemoryTier
+from ..tiers.block_key import extend_keys, root_of
+from ..tiers.memory_tier import Row
+from .background import Background, Failures, logger
+from .ferry import Ferry
+from .load_cost import LoadCost
+
+PORTION_BYTES = 64 << 20  # read before the step hears of it
+MOST_LOADS = 4  # under way at a time
+MOST_LOOKS = 16  # at requests that have not asked before, in a step: their keys take a microsecond per block
+PATIENCE = 5.0  # seconds without any news
+
+
+@dataclass(slots=True, eq=False)
+class Load:
+    """Blocks on their way into the pool, for the first who asked.
+
+    Attributes:
+        tokens: packed, from the root on, as far as anybody asked.
+        first: index of the first block that is read; `keys` are those of all that are, from it on.
+        rows: what was read, on the pool's device, a row per block; None: nothing.
+    """
+
+    namespace: str
+    tokens: bytes
+    first: int
+    keys: list[BlockKey]
+    begun_at: float
+    rows: Tensor | None = None
+    is_done: bool = False
+
+    @property
+    def num_blocks(self) -> int:
+        return 0 if self.rows is None else len(self.rows)
+
+
+@dataclass(slots=True)
+class _Asker:
+    """What is known of a waiting request.
+
+    Attributes:
+        keys: of all whole blocks that it might not have to compute.
+        load: what it waits for.
+        reached: index of the block up to which what was read for it goes.
+        num_loaded: blocks that were read for it.
+        is_settled: there is nothing more to be had.
+    """
+
+    keys: list[BlockKey]
+    load: Load | None = None
+    reached: int = 0
+    num_loaded: int = 0
+    is_settled: bool = False
+
+
+@dataclass(slots=True)
+class _News:
+    """What the reader has done. The step's thread may wait for it."""
+
+    bell: threading.Condition = field(default_factory=threading.Condition)
+    loads: deque[Load] = field(default_factory=deque)
+
+
+class Loads:
+    """What waiting requests get from the tiers.
+
+    Args:
+        fingerprint: of the model; keys begin with it.
+        block_size: tokens per block.
+        block_bytes: bytes of a block's KV.
+        clock: seconds, for patience.
+
+    Attributes:
+        cost: what reading and computing take.
+        num_loaded: blocks that have come into the pool.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryTier | None,
+        disk: DiskTier | None,
+        ferry: Ferry,
+        cost: LoadCost,
+        failures: Failures,
+        *,
+        fingerprint: bytes,
+        block_size: int,
+        block_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.cost = cost
+        self.num_loaded = 0
+        self._shelf = _Shelf(memory, disk, ferry, cost, block_size, block_bytes)
+        self._ferry = ferry
+        self._failures = failures
+        self._fingerprint = fingerprint
+        self._block_size = block_size
+        self._portion = max(1, PORTION_BYTES // block_bytes)
+        self._clock = clock
+        self._thread = Background("phloem-tier-reader", failures)
+        self._askers: dict[object, _Asker] = {}
+        self._under_way: list[Load] = []
+        self._coming: set[bytes] = set()  # digests of what is under way
+        self._news = _News()
+        self._heard_at = clock()
+        self._num_looks = 0  # in this step
+
+    def delays(self, asker: object, namespace: str, look: Callable[[], tuple[bytes, int]], num_available: int) -> bool:
+        """Whether a request is to wait, since what it would have to compute is being read; begins that if it can.
+
+        Args:
+            asker: the request; whatever it is, it is the same until `forget`.
+            look: what it might not have to compute, packed, and how many of these tokens the tree has.
+            num_available: blocks of the pool that are free or could be.
+        """
+        state = self._askers.get(asker)
+        if state is not None and (state.is_settled or state.load is not None):
+            return not state.is_settled and not self._gives_up(state)
+        is_full = len(self._under_way) >= MOST_LOADS
+        if state is None and is_full and self._num_looks >= MOST_LOOKS:
+            return True
+        is_late = any(self._is_late(load) for load in self._under_way)
+        try:
+            tokens, num_cached = look()
+        except Exception:
+            self._failures.note("nobody knows what is cached")
+            return False
+        if state is None:
+            self._num_looks += 1
+            root = root_of(self._fingerprint, namespace)
+            state = self._askers[asker] = _Asker(extend_keys(root, True, tokens, 4 * self._block_size))
+        first = num_cached // self._block_size
+        missing = state.keys[first : first + self._portion]
+        if missing and missing[0].digest in self._coming and not is_late:
+            return True
+        if len(missing) > num_available:
+            return False  # nor is there room to compute it: it will ask again
+        # what was read and is gone again is not read twice
+        if is_late or not missing or first < state.reached or not self._shelf.has(missing[0]):
+            state.is_settled = True
+        elif not is_full and len(missing) + sum(len(load.keys) for load in self._under_way) <= num_available:
+            state.load = Load(namespace, tokens, first, missing, self._clock())
+            self._begin(state.load)
+        return not state.is_settled
+
+    def _is_late(self, load: Load) -> bool:
+        return not load.is_done and self._clock() - max(load.begun_at, self._heard_at) > PATIENCE
+
+    def _gives_up(self, state: _Asker) -> bool:
+        """Whether a request does not wait any more for what it has asked for."""
+        assert state.load is not None
+        if self._is_late(state.load):
+            logger.warning("no answer from the tiers below the pool for %g s: computing instead", PATIENCE)
+            state.load, state.is_settled = None, True
+        return state.is_settled
+
+    def _begin(self, load: Load) -> None:
+        self._under_way.append(load)
+        self._coming.update(key.digest for key in load.keys)
+        shelf, news = self._shelf, self._news
+
+        def read() -> None:
+            try:
+                load.rows = shelf.rows(load)
+            finally:
+                with news.bell:
+                    load.is_done = True
+                    news.loads.append(load)
+                    news.bell.notify_all()
+
+        self._thread.do(read)
+
+    def take_in(self, adopt: Callable[[str, bytes, int, Tensor], int]) -> None:
+        """Hands over what was read since the last call.
+
+        adopt: given namespace, packed tokens up to the end of what was read, index of the first block and rows, puts
+            them into the tree; returns how many blocks it has put there.
+        """
+        self._num_looks = 0
+        while self._news.loads:
+            load = self._news.loads.popleft()
+            self._heard_at = self._clock()
+            self._under_way.remove(load)
+            self._coming.difference_update(key.digest for key in load.keys)
+            state = next((state for state in self._askers.values() if state.load is load), None)
+            if state is None:
+                continue  # who asked has ended, or waited for too long
+            num_adopted = 0
+            if load.rows is not None:
+                tokens = load.tokens[: 4 * self._block_size * (load.first + load.num_blocks)]
+                try:
+                    num_adopted = adopt(load.namespace, tokens, load.first, self._ferry.receive(load.rows))
+                except Exception:
+                    self._failures.note("KV that was read could not be used")
+            self.num_loaded += num_adopted
+            state.load = None
+            state.num_loaded += num_adopted
+            state.reached = load.first + load.num_blocks
+            state.is_settled = load.num_blocks < len(load.keys)  # that was all there is
+
+    def forget(self, asker: object) -> int:
+        """The request is admitted, or has ended; returns how many blocks were read for it."""
+        state = self._askers.pop(asker, None)
+        return 0 if state is None else state.num_loaded
+
+    def await_news(self, seconds: float) -> None:
+        """Waits until something that was asked for has come, for so long at most; not at all if nothing was."""
+        if self._under_way:
+            with self._news.bell:
+                if not self._news.loads:
+                    self._news.bell.wait(seconds)
+
+    def close(self) -> None:
+        """Ends the reader when it has read what it was asked for."""
+        self._thread.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """The tiers as the reader sees them: host memory first."""
+
+    memory: MemoryTier | None
+    disk: DiskTier | None
+    ferry: Ferry
+    cost: LoadCost
+    block_size: int
+    block_bytes: int
+
+    def has(self, key: BlockKey) -> bool:
+        """Whether a block is there. On any thread; asks the system at most once."""
+        return self._place(key) is not None
+
+    def _place(self, key: BlockKey) -> str | None:
+        if self.memory is not None and key in self.memory:
+            return "host"
+        return "disk" if self.disk is not None and key in self.disk else None
+
+    def rows(self, load: Load) -> Tensor | None:
+        """As many blocks as there are, from the first on, on the pool's device; None if there is none, or computing
+        them is faster."""
+        found = {"host": 0, "disk": 0}
+        for key in load.keys:
+            place = self._place(key)
+            if place is None:
+                break
+            found[place] += 1
+        num_found = sum(found.values())
+        if not num_found or not self.cost.pays(found, load.first * self.block_size):
+            return None
+        host = self.ferry.host_rows(num_found, self.block_bytes)
+        num_read = self._read(load.keys[:num_found], host.numpy())
+        return self.ferry.bring_in(host[:num_read]) if num_read else None
+
+    def _read(self, keys: list[BlockKey], rows: Row) -> int:
+        """Reads blocks until one is missing; how many that are."""
+        seconds, numbers = {"host": 0.0, "disk": 0.0}, {"host": 0, "disk": 0}
+        for key, row in zip(keys, rows, strict=True):
+            begin = time.perf_counter()
+            if self.memory is not None and self.memory.read(key, row):
+                place = "host"
+            elif self.disk is not None and self.disk.read(key, row):
+                place = "disk"
+            else:
+                break
+            seconds[place] += time.perf_counter() - begin
+            numbers[place] += 1
+        num_read = sum(numbers.values())
+        for place, number in numbers.items():
+            self.cost.observe_load(place, number, seconds[place])
+        if self.memory is not None:
+            self.memory.touch(keys[:num_read])
+        if self.disk is not None and num_read:
+            self.disk.touch(keys[num_read - 1])
+        return num_read

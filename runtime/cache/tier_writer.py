@@ -1,0 +1,111 @@
+"""Copies of blocks on their way to the tiers below the pool.
+
+A block is copied at once, on the step's thread or stream, which costs about a thousandth of computing it; so nothing
+holds on to the pool's blocks, and they may be written over. The rest happens on a thread of its own. Copies that are
+not written yet take `QUEUE_BYTES` at most: what comes beyond that is dropped, never waited for.
+
+Knows keys, blocks and tiers. `offer` belongs to the step's thread, everything else to any.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ..tiers import BlockKey, DiskTier, MemoryTier
+from .background import Background, Failures
+from .ferry import Ferry
+from .kv_cache import KVCache
+
+QUEUE_BYTES = 64 << 20
+
+
+class _Queued:
+    """How many bytes have been copied and not written, and how many blocks have been written."""
+
+    def __init__(self) -> None:
+        self.change = threading.Condition()
+        self.num_bytes = 0
+        self.num_written = 0
+
+    def add(self, num_bytes: int) -> None:
+        with self.change:
+            self.num_bytes += num_bytes
+            self.change.notify_all()
+
+
+class TierWriter:
+    """Writes beside the step.
+
+    Attributes:
+        num_dropped: blocks that were not copied, since too many waited.
+    """
+
+    def __init__(
+        self,
+        kv_cache: KVCache,
+        ferry: Ferry,
+        memory: MemoryTier | None,
+        disk: DiskTier | None,
+        failures: Failures,
+    ) -> None:
+        self._kv_cache = kv_cache
+        self._block_bytes = kv_cache.block_bytes
+        self._ferry = ferry
+        self._memory = memory
+        self._disk = disk
+        self._failures = failures
+        self._queued = _Queued()
+        self._thread = Background("phloem-tier-writer", failures)
+        self.num_dropped = 0
+        if disk is not None:
+            self._thread.do(disk.begin)
+
+    @property
+    def num_written(self) -> int:
+        """Blocks that were copied to a tier."""
+        return self._queued.num_written
+
+    def offer(self, wanted: Sequence[tuple[BlockKey, int]], *, to_memory: bool) -> None:
+        """Copies blocks of the pool, as many as there is room for, to the disk and, if wanted, to memory."""
+        room = max(0, QUEUE_BYTES - self._queued.num_bytes) // self._block_bytes
+        if not self._queued.num_bytes:
+            room = max(room, 1)  # however large a block is
+        self.num_dropped += max(0, len(wanted) - room)
+        wanted = wanted[:room]
+        if not wanted:
+            return
+        try:
+            rows = self._ferry.send_out(self._kv_cache.read_blocks([block for _, block in wanted]))
+        except Exception:
+            self._failures.note("KV could not be copied")
+            return
+        keys, queued, num_bytes = [key for key, _ in wanted], self._queued, len(wanted) * self._block_bytes
+        memory, disk = self._memory if to_memory else None, self._disk
+        queued.add(num_bytes)
+
+        def write() -> None:
+            try:
+                for key, row in zip(keys, rows(), strict=True):
+                    is_new = memory is not None and memory.put(key, row)
+                    is_new |= disk is not None and disk.put(key, row)
+                    queued.num_written += is_new
+            finally:
+                queued.add(-num_bytes)
+
+        self._thread.do(write)
+
+    def clear_memory(self) -> None:
+        """Empties host memory, now and of what is on its way there."""
+        if self._memory is not None:
+            self._memory.clear()
+            self._thread.do(self._memory.clear)
+
+    def settle(self, seconds: float) -> bool:
+        """Waits until what was copied has been written; False if that takes longer."""
+        with self._queued.change:
+            return self._queued.change.wait_for(lambda: not self._queued.num_bytes, seconds)
+
+    def close(self) -> None:
+        """Writes what was copied, and ends."""
+        self._thread.close()

@@ -1,0 +1,49 @@
+"""From settings to the tiers below the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import ConfigError
+from .cache.ferry import Ferry
+from .cache.kv_cache import KVCache
+from .cache.load_cost import LoadCost
+from .cache.lower_tiers import LowerTiers
+from .config import EngineConfig
+from .fingerprint import fingerprint_of
+from .loading import LoadedModel
+from .tiers import DiskTier, MemoryTier, make_folder
+
+IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
+
+
+def make_tiers(
+    config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, block_cost: Callable[[int], float]
+) -> LowerTiers | None:
+    """What the settings ask for; None if they ask for nothing.
+
+    Raises:
+        ConfigError: the folder cannot be written to, or a budget does not hold a block.
+    """
+    if config.disk_cache is None and not config.host_memory_bytes:
+        return None
+    ferry, block_bytes = Ferry(loaded.device), kv_cache.block_bytes
+    for name in ("host_memory_bytes", "disk_cache_bytes"):
+        if 0 < getattr(config, name) < 2 * block_bytes:
+            raise ConfigError(
+                f"{name}: {getattr(config, name)} does not hold two blocks of {block_bytes} bytes; raise it"
+            )
+    memory = disk = None
+    fingerprint = IN_THIS_PROCESS
+    if config.host_memory_bytes:
+        memory = MemoryTier(np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8))
+    if config.disk_cache is not None:
+        folder = Path(config.disk_cache).expanduser()
+        make_folder(folder)
+        fingerprint = fingerprint_of(config, loaded, folder)
+        disk = DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes)
+    cost = LoadCost(block_cost, config.block_size)
+    return LowerTiers(kv_cache, ferry, fingerprint, cost, memory=memory, disk=disk)

@@ -1,0 +1,271 @@
+"""Blocks in a folder: a file each, found by their keys again after a restart, by any process that has the folder.
+
+::
+
+    folder/3f/3f9c…e1-77ab….kv        digest of the key, and the first bytes of the digest of the block before it
+    folder/writing/…                  files on their way: renamed when they are whole, so nobody reads half of one
+
+There is no index that could be wrong: a file is there or it is not. What this process has seen is remembered, so that
+it is not written again and mostly not asked for in vain; if another process has removed it, it is a miss.
+
+Whatever goes wrong is a miss and costs no request anything: an error of the disk or a full one stops writing for
+`PAUSE` seconds, a file that is not what its name says is removed, a folder that has vanished is made anew. The log says
+so once for each kind. There is no fsync: what a crash of the machine leaves half written does not agree with its
+checksum.
+
+The budget is for the whole folder, whoever wrote what is in it, of whatever model. Who finds it exceeded, by what he
+has written himself and what was there when he last looked, removes what was used longest ago (`trim`) down to nine
+tenths of it. So n processes hold it up to n - 1 tenths.
+
+Any thread may call; one thread at a time writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ...errors import ConfigError
+from .block_file import HEADER_BYTES, CorruptBlock, read_block, write_block
+from .block_key import DIGEST_BYTES, BlockKey
+from .memory_tier import Row
+from .trim import PARENT_BYTES, StoredFile, choose_victims
+
+PAUSE = 30.0  # seconds without writing, after it has failed
+ROOM = 0.1  # of the budget that is free after trimming
+STALE = 3600.0  # seconds after which a file that is still on its way was left by a process that has died
+TOUCH_AFTER = 60.0  # seconds: how exactly it is put down when a file was last read
+SECTOR = 4096  # bytes: files take whole ones
+SUFFIX = ".kv"
+
+logger = logging.getLogger("phloem.tiers")
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder for a `DiskTier`, for its owner alone; ConfigError if it can be neither made nor written to."""
+    probe = folder / f"probe-{os.getpid()}-{time.time_ns():x}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"disk_cache: {folder} cannot be written to ({error.strerror}); give a folder that can"
+        ) from error
+
+
+class DiskTier:
+    """The files of one model in a folder that others may share.
+
+    Args:
+        folder: made by `make_folder`.
+        max_bytes: budget of the folder.
+        fingerprint: 32 bytes, of the model.
+        block_bytes: bytes of a block's KV.
+        clock: seconds, for pauses.
+
+    Attributes:
+        num_faults: how often reading or writing has failed, or a file was not what its name says.
+        num_removed: files that have made room for others.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int,
+        fingerprint: bytes,
+        block_bytes: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._writing = folder / "writing"
+        self._max_bytes = max_bytes
+        self._fingerprint = fingerprint
+        self._file_bytes = -(-(HEADER_BYTES + block_bytes) // SECTOR) * SECTOR
+        self._clock = clock
+        self._known: set[bytes] = set()
+        self._gone: set[bytes] = set()  # what has made room, since that was last needed
+        self._num_bytes = 0
+        self._num_written = 0
+        self._silent_until = 0.0
+        self._told: set[str] = set()
+        self.num_faults = 0
+        self.num_removed = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """What the folder held when it was last looked through, and what was written since; 0 before `begin`."""
+        return self._num_bytes
+
+    def knows(self, key: BlockKey) -> bool:
+        """Whether this process has seen the block's file; asks no disk."""
+        return key.digest in self._known
+
+    def __contains__(self, key: BlockKey) -> bool:
+        """Whether there is a file; for one that was not seen before that is one call of the system."""
+        if key.digest in self._known:
+            return True
+        try:
+            os.stat(self._path(key))
+        except OSError:
+            return False
+        self._known.add(key.digest)
+        return True
+
+    def put(self, key: BlockKey, block: Row) -> bool:
+        """Writes a block; False if it is there already, would be of no use, or cannot be written now."""
+        if key in self:
+            return False
+        if self._clock() < self._silent_until:
+            return False
+        try:
+            if self._num_bytes + self._file_bytes > self._max_bytes and not self._trim():
+                return False
+            if key.parent in self._gone:  # its prefix is longer than there is room for
+                self._gone.add(key.digest)
+                return False
+            self._write(key, block)
+        except OSError as error:
+            self._fault("written", f"{self._folder}: cannot be written to ({error}); no KV is kept there for now")
+            self._silent_until = self._clock() + PAUSE
+            return False
+        self._known.add(key.digest)
+        self._gone.discard(key.digest)
+        self._num_bytes += self._file_bytes
+        return True
+
+    def read(self, key: BlockKey, out: Row) -> bool:
+        """Reads a block into `out`; False if it is not there, or not what it should be. `out` may be spoilt then."""
+        path = self._path(key)
+        try:
+            read_block(path, self._fingerprint, key, out)
+            return True
+        except FileNotFoundError:
+            self._known.discard(key.digest)
+        except CorruptBlock as error:
+            self._known.discard(key.digest)
+            self._fault("corrupt", f"{path}: {error}; the file is removed, and its KV computed again")
+            self._remove(path)
+        except OSError as error:
+            self._known.discard(key.digest)
+            self._fault("read", f"{path}: cannot be read ({error}); its KV is computed again")
+        return False
+
+    def touch(self, key: BlockKey) -> None:
+        """The block, and with it all before it, has been used."""
+        path = self._path(key)
+        try:
+            if time.time() - os.stat(path).st_mtime > TOUCH_AFTER:
+                os.utime(path)
+        except OSError:
+            pass  # it goes a little earlier than it should
+
+    def _write(self, key: BlockKey, block: Row) -> None:
+        new, path = self._writing / self._new_name(), self._path(key)
+        try:
+            try:
+                write_block(new, self._fingerprint, key, block)
+            except FileNotFoundError:  # somebody has removed the folder
+                self._make_folders()
+                write_block(new, self._fingerprint, key, block)
+            try:
+                new.replace(path)
+            except FileNotFoundError:
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                new.replace(path)
+        except OSError:
+            self._remove(new)
+            raise
+
+    def _new_name(self) -> str:
+        self._num_written += 1
+        return f"{os.getpid()}-{id(self):x}-{time.time_ns():x}-{self._num_written}"
+
+    def _path(self, key: BlockKey) -> Path:
+        name = key.digest.hex()
+        return self._folder / name[:2] / f"{name}-{key.parent[:PARENT_BYTES].hex()}{SUFFIX}"
+
+    def begin(self) -> None:
+        """Looks what the folder holds, and makes it fit the budget. To be called by who writes, before anything else.
+
+        O(files): about a second for a hundred thousand.
+        """
+        self._trim()
+
+    def _look_through(self) -> list[StoredFile]:
+        """What is in the folder now."""
+        self._make_folders()
+        files = list(self._files())
+        self._num_bytes = sum(file.num_bytes for file in files)
+        self._known = {file.digest for file in files}
+        return files
+
+    def _make_folders(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._writing.mkdir(mode=0o700, exist_ok=True)
+
+    def _trim(self) -> bool:
+        """Makes room; False if nothing of what takes it is ours to remove."""
+        files = self._look_through()
+        excess = self._num_bytes - int(self._max_bytes * (1.0 - ROOM))
+        if self._num_bytes + self._file_bytes > self._max_bytes:
+            self._gone.clear()
+            for file in choose_victims(files, max(excess, self._file_bytes)):
+                self._remove(self._path(BlockKey(file.digest, file.parent)))
+                self._known.discard(file.digest)
+                self._gone.add(file.digest)
+                self._num_bytes -= file.num_bytes
+                self.num_removed += 1
+        return self._num_bytes + self._file_bytes <= self._max_bytes
+
+    def _files(self) -> Iterator[StoredFile]:
+        """All blocks in the folder, of whatever model; what was left on its way long ago is removed."""
+        with os.scandir(self._folder) as folders:
+            names = [entry.name for entry in folders if len(entry.name) == 2]
+        for name in names:
+            try:
+                with os.scandir(self._folder / name) as entries:
+                    for entry in entries:
+                        file = _stored_file(entry)
+                        if file is not None:
+                            yield file
+            except OSError:
+                continue  # it went meanwhile, or is none of ours
+        oldest = time.time() - STALE
+        with os.scandir(self._writing) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # another process has just renamed it
+                    if entry.stat().st_mtime < oldest:
+                        self._remove(Path(entry.path))
+
+    def _remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._fault("removed", f"{path}: cannot be removed ({error})")
+
+    def _fault(self, kind: str, text: str) -> None:
+        """Counts a fault, and tells of the first of its kind."""
+        self.num_faults += 1
+        if kind not in self._told:
+            self._told.add(kind)
+            logger.warning("%s. More of this kind is counted, not reported.", text)
+
+
+def _stored_file(entry: os.DirEntry[str]) -> StoredFile | None:
+    """What a file's name and state say; None if it is none of ours, or has just gone."""
+    digest, _, parent = entry.name.removesuffix(SUFFIX).partition("-")
+    lengths = len(digest), len(parent)
+    if lengths != (2 * DIGEST_BYTES, 2 * PARENT_BYTES) or not entry.name.endswith(SUFFIX):
+        return None
+    try:
+        state = entry.stat(follow_symlinks=False)
+        num_bytes = -(-state.st_size // SECTOR) * SECTOR
+        return StoredFile(bytes.fromhex(digest), bytes.fromhex(parent), num_bytes, state.st_mtime)
+    except (OSError, ValueError):
+        return None
