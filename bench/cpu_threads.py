@@ -75,9 +75,7 @@ def busy(num_processes: int) -> Iterator[None]:
 def compare(ours: Decoder, theirs: Any, args: argparse.Namespace, num_busy: int) -> None:
     """A table for one number of busy processes."""
     print(f"\n{num_busy} other processes compute; milliseconds, medians of {args.rounds} rounds in turns")
-    print(
-        f"{'batch':>6}{'threads':>9}{'':>9}{'phloem':>10}{'theirs':>10}{'ratio':>8}{'phloem, to 1':>14}{'theirs, to 1':>14}"
-    )
+    print(f"{'batch':>6}{'threads':>9}{'':>9}{'phloem':>10}{'theirs':>10}{'ratio':>8}{'to 1: ours':>12}{'theirs':>8}")
     threads = [int(number) for number in args.threads.split(",")]
     for batch in map(int, args.batches.split(",")):
         prompts = torch.randint(10, ours.config.vocab_size, (batch, args.prompt), generator=torch.manual_seed(batch))
@@ -96,7 +94,7 @@ def compare(ours: Decoder, theirs: Any, args: argparse.Namespace, num_busy: int)
                 first = [1000 * statistics.median(took[threads[0], part, side]) for side in (0, 1)]
                 print(
                     f"{batch:>6}{number:>9}{part:>9}{a:>10.1f}{b:>10.1f}{b / a:>8.2f}"
-                    f"{first[0] / a:>14.2f}{first[1] / b:>14.2f}",
+                    f"{first[0] / a:>12.2f}{first[1] / b:>8.2f}",
                     flush=True,
                 )
 

@@ -42,7 +42,8 @@ NUM_BYTES = 7 * LINE
 
 _LOOKS = 4000  # for a job, before a helper sleeps: 0.1 to 0.2 ms
 _PATIENCE = 400  # looks at a task that is not done yet, before the caller gives way
-_TRIAL = 32  # jobs after which help is judged
+_TRIAL = 32  # jobs after which help is judged,
+_LOSS = 2_000_000  # or nanoseconds that it has cost
 _FIRST_REST, _LONGEST_REST = 64, 1 << 14  # jobs that are done alone where it was none
 
 
@@ -121,16 +122,18 @@ def _claim(team, num_tasks):  # type: ignore[no-untyped-def]
 
 @njit
 def _judge(team, took, alone):  # type: ignore[no-untyped-def]
-    """After some jobs: whether what they took is less, by a tenth at least, than what they would have taken alone."""
+    """After some jobs: whether they took less, by a tenth at least, than the caller alone would have taken."""
     took += atomics.load(team + _TOOK)
     alone += atomics.load(team + _ALONE)
     num_jobs = atomics.load(team + _NUM_JOBS) + 1
-    if num_jobs == _TRIAL:
-        rest = 0
+    if num_jobs == _TRIAL or took - alone > _LOSS:
+        last = atomics.load(team + _LAST_REST)
         if 10 * took > 9 * alone:
-            rest = min(_LONGEST_REST, max(_FIRST_REST, 2 * atomics.load(team + _LAST_REST)))
-        atomics.store(team + _REST, rest)
-        atomics.store(team + _LAST_REST, rest)
+            last = min(_LONGEST_REST, max(_FIRST_REST, 2 * last))
+            atomics.store(team + _REST, last)
+        else:
+            last //= 4
+        atomics.store(team + _LAST_REST, last)
         took, alone, num_jobs = 0, 0, 0
     atomics.store(team + _TOOK, took)
     atomics.store(team + _ALONE, alone)
