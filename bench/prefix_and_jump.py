@@ -2,6 +2,7 @@
 jump-forward, and transformers' `generate` on the same prompts, alternating in one run.
 
     python bench/prefix_and_jump.py [--requests 48] [--prefix-tokens 1000] [--rounds 3] [--threads 1] [--running 256]
+                                    [--model FOLDER]
 
 Every engine answers the same prompts greedily. transformers has no JSON constraint, so it is asked for exactly as many
 new tokens as phloem generated for the prompt; it runs one prompt at a time and in padded batches, and the better of the
@@ -65,11 +66,13 @@ def run_phloem(engine: ph.Engine, prompts: list[list[int]], schemas: list[dict[s
     return [deltas[request_id] for request_id in order]
 
 
-def transformers_runner(batch_size: int, lengths: list[int], prompts: list[list[int]]) -> Callable[[], None]:
+def transformers_runner(
+    folder: Path, batch_size: int, lengths: list[int], prompts: list[list[int]]
+) -> Callable[[], None]:
     """A call that generates `lengths[i]` tokens for prompt i, `batch_size` prompts at a time, left-padded."""
-    from transformers import LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
 
-    model = LlamaForCausalLM.from_pretrained(resolve_model("nano"), dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
     def run() -> None:
         for first in range(0, len(prompts), batch_size):
@@ -99,9 +102,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--running", type=int, default=256, help="most requests that phloem computes in one step")
     parser.add_argument("--skip-transformers", action="store_true")
+    parser.add_argument("--model", default="nano", help="a checkpoint folder (default: the bundled model)")
     options = parser.parse_args()
+    memory = None if options.model == "nano" else 2 << 30  # of KV, for all prompts at once without a cache
     engines = {
-        name: ph.Engine("nano", max_running_requests=options.running, **settings)
+        name: ph.Engine(options.model, max_running_requests=options.running, kv_memory_bytes=memory, **settings)
         for name, settings in CONFIGURATIONS.items()
     }
     prompts, schemas = build_prompts(engines["phloem"].tokenizer, options.requests, options.prefix_tokens)
@@ -125,8 +130,9 @@ def main() -> None:
         runs[name] = lambda engine=engine: run_phloem(engine, prompts, schemas)
     assert all(answers == texts["phloem"] for answers in texts.values()), "a switch changed the text"
     if not options.skip_transformers:
-        runs["transformers, one by one"] = transformers_runner(1, lengths, prompts)
-        runs["transformers, batches of 16"] = transformers_runner(16, lengths, prompts)
+        folder = resolve_model(options.model)
+        runs["transformers, one by one"] = transformers_runner(folder, 1, lengths, prompts)
+        runs["transformers, batches of 16"] = transformers_runner(folder, 16, lengths, prompts)
 
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(options.rounds):

@@ -7,10 +7,12 @@ at the file of the outer one only; the key of this cache holds them all (`code_c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import njit, types
+from numba.core.ccallback import CFunc
 
 from ..code_cache import CodeCache, hash_sources
 
@@ -19,12 +21,28 @@ _SOURCES = hash_sources(
 )
 
 
-def compiled(*, parallel: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def compiled() -> Callable[[Callable[..., Any]], Any]:
     """A decorator: compiles on first call, without the interpreter's lock; later processes load the result."""
 
     def compile_later(function: Callable[..., Any]) -> Any:
-        dispatcher: Any = njit(nogil=True, parallel=parallel)(function)
+        dispatcher: Any = njit(nogil=True)(function)
         dispatcher._cache = CodeCache(function, _SOURCES)
         return dispatcher
 
     return compile_later
+
+
+class Task:
+    """A decorator: a compiled function of (address of its arguments, index), for a team to call by its address."""
+
+    def __init__(self, function: Callable[[int, int], None]) -> None:
+        self._function = function
+
+    @cached_property
+    def address(self) -> int:
+        """Of the code; compiles or loads it when it is first asked for."""
+        kept: Any = CFunc(self._function, ((types.int64, types.int64), types.void), {}, {})
+        kept._cache = CodeCache(self._function, _SOURCES)
+        kept.compile()
+        self._kept = kept  # the code lives as long as this does
+        return int(kept.address)

@@ -27,19 +27,25 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit, prange
+from numba import carray, njit  # type: ignore[attr-defined]  # carray: numba does not name its exports
 from torch import Tensor
 
 from . import simd
-from .compiled import compiled
+from .compiled import Task, compiled
+from .cpu_atomics import pointer
 from .cpu_attention_tile import pair_keys, score_keys, score_pairs, weigh_values
-from .cpu_threads import WORTH_THREADS, thread_team
+from .cpu_team import argument, share
+from .cpu_threads import thread_team
 from .cpu_work import IS_LAST, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, TABLE_ROW, TILE, CpuWork
 from .kv_format import FP8
 
 IntArray = npt.NDArray[np.int32]
 
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, STORED, NUM_TOKENS = 10, 11, 12, 14, 17  # their places among `numbers`
+NUM_NUMBERS = 18
+# what a task is told besides: addresses, and the sizes of what lies there
+_STARTS_AT, _ITEMS_AT, _ROWS_AT, _POSITIONS_AT, _TABLES_AT, _SINKS_AT, _STATES_AT, _FACTORS_AT = range(18, 26)
+_NUM_STARTS, _NUM_SINKS, _NUM_TABLES, _WIDTH = range(26, 30)
 FEW_ROWS = 11  # up to so many it does not pay to pair the keys
 MAX_PACK = 192  # rows that pass over a tile together; their scores stay in the second-level cache
 _FP32, _INT8, _FP8 = range(3)
@@ -93,12 +99,11 @@ def cpu_attention(
     lists = (work.chain_starts, work.items, work.rows, work.positions, block_tables)
     sink_logits = NO_SINKS if sinks is None else sinks.float().contiguous().numpy()
     num_multiply_adds = work.num_pairs * num_heads * head_dim * 2
-    if num_multiply_adds < WORTH_THREADS:
-        run_serial(*lists, sink_logits, numbers, factors)
-    else:
-        with thread_team(num_multiply_adds) as num_threads:
-            run = run_serial if num_threads == 1 else _run_parallel
-            run(*lists, sink_logits, numbers, factors)
+    with thread_team(num_multiply_adds) as team:
+        if team:
+            _share_chains(team, CHAINS.address, *lists, sink_logits, numbers, factors)
+        else:
+            run_serial(*lists, sink_logits, numbers, factors)
     return out
 
 
@@ -383,12 +388,53 @@ def run_serial(chain_starts, items, rows, positions, tables, sinks, numbers, fac
             _run_items(i, i + 1, h, items, rows, positions, tables, states, sinks, numbers, factors, lists, floats)
 
 
-@compiled(parallel=True)
-def _run_parallel(chain_starts, items, rows, positions, tables, sinks, numbers, factors):  # type: ignore[no-untyped-def]
+@njit
+def share_chains(team, function, chain_starts, items, rows, positions, tables, sinks, numbers, factors):  # type: ignore[no-untyped-def]
+    """What `run_serial` does, with a team: a task for each chain and KV head. function: the address of `CHAINS`."""
     states = np.empty((numbers[NUM_TOKENS] * numbers[NUM_HEADS], 2), np.float32)
-    num_kv_heads = numbers[NUM_KV_HEADS]
-    for task in prange((len(chain_starts) - 1) * num_kv_heads):
-        c, h = task // num_kv_heads, task % num_kv_heads
-        lists, floats = _workspace(numbers[HEAD_DIM], numbers[STORED])
-        begin, end = chain_starts[c], chain_starts[c + 1]
-        _run_items(begin, end, h, items, rows, positions, tables, states, sinks, numbers, factors, lists, floats)
+    both = np.array(factors, np.float32)
+    words = np.empty(NUM_NUMBERS + 12, np.int64)
+    for index in range(NUM_NUMBERS):
+        words[index] = numbers[index]
+    words[_STARTS_AT], words[_ITEMS_AT], words[_ROWS_AT] = chain_starts.ctypes.data, items.ctypes.data, rows.ctypes.data
+    words[_POSITIONS_AT], words[_TABLES_AT] = positions.ctypes.data, tables.ctypes.data
+    words[_SINKS_AT], words[_STATES_AT], words[_FACTORS_AT] = sinks.ctypes.data, states.ctypes.data, both.ctypes.data
+    words[_NUM_STARTS], words[_NUM_SINKS] = len(chain_starts), len(sinks)
+    words[_NUM_TABLES], words[_WIDTH] = tables.shape
+    share(team, function, words, (len(chain_starts) - 1) * numbers[NUM_KV_HEADS])
+    states[0, 0], both[0] = 0.0, 0.0  # so that they are still there
+
+
+@compiled()
+def _share_chains(team, function, chain_starts, items, rows, positions, tables, sinks, numbers, factors):  # type: ignore[no-untyped-def]
+    share_chains(team, function, chain_starts, items, rows, positions, tables, sinks, numbers, factors)
+
+
+@njit
+def _numbers(at):  # type: ignore[no-untyped-def]
+    return (
+        argument(at, 0), argument(at, 1), argument(at, 2), argument(at, 3), argument(at, 4), argument(at, 5),
+        argument(at, 6), argument(at, 7), argument(at, 8), argument(at, 9), argument(at, 10), argument(at, 11),
+        argument(at, 12), argument(at, 13), argument(at, 14), argument(at, 15), argument(at, 16), argument(at, 17),
+    )  # fmt: skip
+
+
+@Task
+def CHAINS(at, index):  # type: ignore[no-untyped-def]
+    """A task of `share_chains`: one chain for one KV head."""
+    numbers = _numbers(at)
+    num_starts, num_states = argument(at, _NUM_STARTS), numbers[NUM_TOKENS] * numbers[NUM_HEADS]
+    chain_starts = carray(pointer(argument(at, _STARTS_AT)), (num_starts,), np.int32)
+    items = carray(pointer(argument(at, _ITEMS_AT)), (chain_starts[num_starts - 1], 6), np.int32)
+    rows = carray(pointer(argument(at, _ROWS_AT)), (numbers[NUM_TOKENS],), np.int32)
+    positions = carray(pointer(argument(at, _POSITIONS_AT)), (numbers[NUM_TOKENS],), np.int32)
+    tables = carray(pointer(argument(at, _TABLES_AT)), (argument(at, _NUM_TABLES), argument(at, _WIDTH)), np.int32)
+    sinks = carray(pointer(argument(at, _SINKS_AT)), (argument(at, _NUM_SINKS),), np.float32)
+    states = carray(pointer(argument(at, _STATES_AT)), (num_states, 2), np.float32)
+    both = carray(pointer(argument(at, _FACTORS_AT)), (2,), np.float32)
+    lists, floats = _workspace(numbers[HEAD_DIM], numbers[STORED])
+    chain, head = index // numbers[NUM_KV_HEADS], index % numbers[NUM_KV_HEADS]
+    begin, end = chain_starts[chain], chain_starts[chain + 1]
+    factors = (both[0], both[1])
+    _run_items(begin, end, head, items, rows, positions, tables, states, sinks, numbers, factors, lists, floats)
+    lists[0, 0], floats[0] = 0, 0.0  # so that they are still there

@@ -1,4 +1,4 @@
-"""All layers of a decoder but the last in one compiled call, for a step of one thread in fp32 on the CPU.
+"""All layers of a decoder but the last in one compiled call, for a step in fp32 on the CPU.
 
 ::
 
@@ -6,8 +6,8 @@
 
 A decode step of a small model is some ten short calls a layer, and to get from one to the next through Python takes a
 third of the time. Here the same compiled loops are called one after the other by a compiled loop, on memory that is
-taken once per step: **every bit is that of the ops called one by one**, so it does not matter who takes which way. It
-is only taken where no single op is worth several threads.
+taken once per step: **every bit is that of the ops called one by one**, so it does not matter who takes which way.
+Products and attention that are worth it are shared out to the team of threads (`cpu_team`).
 
 Weights, norms and shapes stand as addresses and numbers in one table, a row per layer, made when the model is loaded;
 it holds the tensors, so that the addresses stay good. Knows the order of the ops and nothing else about a model. The
@@ -26,9 +26,9 @@ from torch import Tensor
 
 from . import cpu_linear, cpu_linear_int8, simd
 from .compiled import compiled
-from .cpu_attention import KINDS, NO_SINKS, run_serial
+from .cpu_attention import CHAINS, KINDS, NO_SINKS, run_serial, share_chains
 from .cpu_elementwise import gate_rows, norm_rows, rotate_heads, scatter_bytes, scatter_heads
-from .cpu_threads import WORTH_THREADS, is_single
+from .cpu_threads import WORTH_SHARING, thread_team
 from .kv_format import FP8, KV_LIMITS
 from .linear_weight import PANEL, LinearWeight, input_range
 from .work_list import AttentionPlan
@@ -93,6 +93,9 @@ class LayerStack:
         self._heads, self._eps, self._is_gelu = heads, eps, is_gelu
         self._factors = (factors[0] * simd.LOG2_E, factors[1] * simd.LOG2_E)
         self._sizes = [max(int(row[first + 5]) * PANEL for row in self._table) for first in (_QKV, _O, _GATE_UP, _DOWN)]
+        self._int8 = (
+            cpu_linear_int8.PANELS if self._table[:, [_QKV + 2, _O + 2, _GATE_UP + 2, _DOWN + 2]].any() else None
+        )
         self._most_work = max(
             int(row[first + 4] * row[first + 5]) * PANEL for row in self._table for first in (_QKV, _O, _GATE_UP, _DOWN)
         )
@@ -111,14 +114,10 @@ class LayerStack:
         )
 
     def fits(self, plan: AttentionPlan, keys: Tensor, values: Tensor) -> bool:
-        """Whether a step can go this way: KV that the loops read, and no op that several threads would share."""
+        """Whether a step can go this way: by its KV."""
         if plan.cpu_work is None or keys.dtype not in KINDS or keys.stride() != values.stride():
             return False
-        if keys.stride(-1) != 1 or keys.shape[-1] % 8:
-            return False
-        num_heads, _, head_dim = self._heads
-        most = max(self._most_work * plan.num_tokens, 2 * plan.cpu_work.num_pairs * num_heads * head_dim)
-        return most < WORTH_THREADS or is_single()
+        return keys.stride(-1) == 1 and keys.shape[-1] % 8 == 0
 
     def run(
         self,
@@ -166,11 +165,15 @@ class LayerStack:
             *cache.stride()[:3],
             cache.shape[2],
             KINDS[cache.dtype],
+            2 * work.num_pairs * num_heads * head_dim >= WORTH_SHARING,
         )
         lists = (work.chain_starts, work.items, work.rows, work.positions, plan.block_tables)
         limit = KV_LIMITS.get(cache.dtype, 0.0)
         is_fp8 = cache.dtype == FP8
-        _run_layers(self._table, kv, *lists, NO_SINKS, numbers, self._factors, self._eps, limit, is_fp8, self._is_gelu)
+        rest = (NO_SINKS, numbers, self._factors, self._eps, limit, is_fp8, self._is_gelu)
+        with thread_team(self._most_work * num_tokens) as team:
+            tasks = (cpu_linear.PANELS.address, self._int8.address if self._int8 else 0, CHAINS.address if team else 0)
+            _run_layers(team, tasks, self._table, kv, *lists, *rest)
         return memory[0], memory[1]
 
 
@@ -186,14 +189,16 @@ def _describe(weight: LinearWeight) -> tuple[int, ...]:
 
 
 @njit
-def _apply(layer, first, x, x_stride, out, num_rows):  # type: ignore[no-untyped-def]  # numba infers
+def _apply(team, tasks, layer, first, x, x_stride, out, num_rows):  # type: ignore[no-untyped-def]  # numba infers
     """A linear map whose columns begin at `first`; x_stride in bytes, rows of `out` in whole panels."""
     stored, bias, scales, packing = layer[first], layer[first + 1], layer[first + 2], layer[first + 3]
     depth, num_panels, limit = layer[first + 4], layer[first + 5], layer[first + 6]
+    ours = team if num_rows * depth * num_panels * PANEL >= WORTH_SHARING else 0
     if scales != 0:
-        cpu_linear_int8.all_panels(x, x_stride, stored, scales, bias, out, num_rows, depth, num_panels, limit)
+        shape = (num_rows, depth, num_panels, limit)
+        cpu_linear_int8.all_panels(ours, tasks[1], x, x_stride, stored, scales, bias, out, *shape)
     else:
-        cpu_linear.all_panels(x, x_stride, stored, packing, bias, out, num_rows, depth, num_panels)
+        cpu_linear.all_panels(ours, tasks[0], x, x_stride, stored, packing, bias, out, num_rows, depth, num_panels)
 
 
 @njit
@@ -205,9 +210,9 @@ def _norm_heads(x, weight, num_tokens, num_heads, head_dim, token_stride, eps): 
 
 
 @compiled()
-def _add(layer, linear, own_norm, norm, x, x_stride, projected, residual, normed, num_tokens, hidden, eps):  # type: ignore[no-untyped-def]
+def _add(team, tasks, layer, linear, own_norm, norm, x, x_stride, projected, residual, normed, num_tokens, hidden, eps):  # type: ignore[no-untyped-def]
     """What a half of a layer ends with: the projection, normed if it has a norm of its own, joins the residual."""
-    _apply(layer, linear, x, x_stride, projected, num_tokens)
+    _apply(team, tasks, layer, linear, x, x_stride, projected, num_tokens)
     width = layer[linear + 5] * PANEL
     if layer[own_norm] != 0:
         norm_rows(projected, 0, 0, layer[own_norm], projected, num_tokens, hidden, width, 0, width, eps)
@@ -216,6 +221,8 @@ def _add(layer, linear, own_norm, norm, x, x_stride, projected, residual, normed
 
 @compiled()
 def _run_layers(  # type: ignore[no-untyped-def]
+    team,
+    tasks,
     table,
     kv,
     chain_starts,
@@ -233,10 +240,10 @@ def _run_layers(  # type: ignore[no-untyped-def]
 ):
     normed, residual, qkv, attended, projected, gate_up, gated, positions, slots = numbers[:9]
     num_tokens, hidden, inner, num_heads, num_kv_heads, head_dim = numbers[9:15]
-    cache_block, cache_head, cache_slot, block_size, stored = numbers[15:20]
+    cache_block, cache_head, cache_slot, block_size, stored, is_attention_shared = numbers[15:21]
     for i in range(len(table)):
         layer = table[i]
-        _apply(layer, _QKV, normed, 4 * hidden, qkv, num_tokens)
+        _apply(team, tasks, layer, _QKV, normed, 4 * hidden, qkv, num_tokens)
         token = layer[_QKV + 5] * PANEL
         k = qkv + 4 * num_heads * head_dim
         v = k + 4 * num_kv_heads * head_dim
@@ -258,9 +265,16 @@ def _run_layers(  # type: ignore[no-untyped-def]
             qkv, token, head_dim, keys, values, cache_block, cache_head, cache_slot, block_size, attended, num_heads,
             num_kv_heads, head_dim, layer[_WINDOW], stored, key_scales, value_scales, num_tokens,
         )  # fmt: skip
-        run_serial(chain_starts, items, rows, row_positions, block_tables, sinks, attention, factors)
+        if team != 0 and is_attention_shared:
+            share_chains(
+                team, tasks[2], chain_starts, items, rows, row_positions, block_tables, sinks, attention, factors
+            )
+        else:
+            run_serial(chain_starts, items, rows, row_positions, block_tables, sinks, attention, factors)
         size = 4 * num_heads * head_dim
         _add(
+            team,
+            tasks,
             layer,
             _O,
             _POST_ATTENTION_NORM,
@@ -274,9 +288,22 @@ def _run_layers(  # type: ignore[no-untyped-def]
             hidden,
             eps,
         )
-        _apply(layer, _GATE_UP, normed, 4 * hidden, gate_up, num_tokens)
+        _apply(team, tasks, layer, _GATE_UP, normed, 4 * hidden, gate_up, num_tokens)
         gate_rows(gate_up, gated, num_tokens, inner, layer[_GATE_UP + 5] * PANEL, is_gelu)
         size = 4 * inner
         _add(
-            layer, _DOWN, _POST_MLP_NORM, _NEXT_NORM, gated, size, projected, residual, normed, num_tokens, hidden, eps
+            team,
+            tasks,
+            layer,
+            _DOWN,
+            _POST_MLP_NORM,
+            _NEXT_NORM,
+            gated,
+            size,
+            projected,
+            residual,
+            normed,
+            num_tokens,
+            hidden,
+            eps,
         )

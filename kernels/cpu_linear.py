@@ -30,14 +30,15 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
-from numba import prange, types
+from numba import njit, types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
 from torch import Tensor
 
-from .compiled import compiled
+from .compiled import Task, compiled
 from .cpu_mxfp4 import GROUP_BYTES, emit_numbers, emit_scales
-from .cpu_threads import WORTH_THREADS, thread_team
+from .cpu_team import argument, share
+from .cpu_threads import MAX_TASKS, thread_team
 from .linear_weight import PANEL, LinearWeight
 from .mxfp4 import BLOCK
 
@@ -50,6 +51,7 @@ _SETTINGS: Any = config  # its attributes are set as numba starts
 _MAY_LOOK_UP = _HAS_AVX512 and _SETTINGS.CPU_NAME is None and _SETTINGS.CPU_FEATURES is None
 _MOST_ROWS = 12 if _HAS_AVX512 else 6  # of a tile: 12 registers of sums; AVX2 has 16, and two of them make a panel
 _AT_ONCE = np.array([1, 8, 4, 2, 2, *[1] * 8] if _HAS_AVX512 else [1, 4, 2, *[1] * 4])  # panels, by rows of a tile
+RUN = 4  # panels that stay together in a task
 _ASKING_ROWS = 3  # from so many on the weights to come are asked for: fewer rows are no work to do it beside
 _INPUT_BYTES = 1 << 18  # inputs of a block of rows, which stay in the second-level cache while the weights pass
 
@@ -62,15 +64,8 @@ def cpu_linear(x: Tensor, weight: LinearWeight) -> Tensor:
     num_panels = panels.shape[0]
     out = torch.empty((num_rows, num_panels * PANEL))
     pointers = (x.data_ptr(), 4 * x.stride(0), panels.data_ptr(), weight.packing, bias.data_ptr(), out.data_ptr())
-    work = num_rows * depth * num_panels * PANEL
-    if work < WORTH_THREADS:
-        all_panels(*pointers, num_rows, depth, num_panels)
-    else:
-        with thread_team(work) as num_threads:
-            if num_threads == 1:
-                all_panels(*pointers, num_rows, depth, num_panels)
-            else:
-                _all_panels_parallel(*pointers, num_rows, depth, num_panels, num_threads)
+    with thread_team(num_rows * depth * num_panels * PANEL) as team:
+        _all_panels(team, PANELS.address, *pointers, num_rows, depth, num_panels)
     return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]
 
 
@@ -95,6 +90,7 @@ def _tile(
         key = builder.add(builder.add(builder.mul(values[0], _LONG(256)), builder.mul(values[1], _LONG(16))), values[2])
         jump = builder.switch(key, done)
         kinds = [(rows, panels) for rows in range(1, _MOST_ROWS + 1) for panels in {1, int(_AT_ONCE[rows])}]
+        kinds += [(1, RUN)] if _AT_ONCE[1] != RUN else []
         for packing, (rows, panels) in product(range(3), kinds):
             block = builder.append_basic_block(f"rows{rows}x{panels}")
             jump.add_case(_LONG(256 * packing + 16 * rows + panels), block)
@@ -198,7 +194,7 @@ def _panels(x, x_stride, weight, packing, bias, out, out_stride, num_rows, depth
         while panel < end:
             at_once = _AT_ONCE[count] if num_tiles == 1 else 1
             if panel + at_once > end:
-                at_once = 1
+                at_once = RUN if count == 1 and panel + RUN <= end else 1
             w, b = weight + panel * panel_bytes, bias + 4 * PANEL * panel
             row = first
             for index in range(num_tiles):
@@ -212,16 +208,25 @@ def _panels(x, x_stride, weight, packing, bias, out, out_stride, num_rows, depth
             panel += at_once
 
 
+@njit
+def all_panels(team, function, x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels):  # type: ignore[no-untyped-def]
+    """The product, by the team's threads (0: by the caller alone); function: the address of `PANELS`."""
+    num_tasks = 1 if team == 0 else min(MAX_TASKS, (num_panels + RUN - 1) // RUN)
+    words = np.array((x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels, num_tasks), np.int64)
+    share(team, function, words, num_tasks)
+
+
 @compiled()
-def all_panels(x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels):  # type: ignore[no-untyped-def]
-    _panels(x, x_stride, weight, packing, bias, out, 4 * PANEL * num_panels, num_rows, depth, 0, num_panels)
+def _all_panels(team, function, x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels):  # type: ignore[no-untyped-def]
+    all_panels(team, function, x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels)
 
 
-@compiled(parallel=True)
-def _all_panels_parallel(x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels, num_threads):  # type: ignore[no-untyped-def]
-    """Panels are dealt out in runs of fours, a few per thread, so that a slow thread holds nobody up for long."""
-    num_tasks = min(4 * num_threads, (num_panels + 3) // 4)
-    for task in prange(num_tasks):
-        begin = (num_panels + 3) // 4 * task // num_tasks * 4
-        end = min(num_panels, (num_panels + 3) // 4 * (task + 1) // num_tasks * 4)
-        _panels(x, x_stride, weight, packing, bias, out, 4 * PANEL * num_panels, num_rows, depth, begin, end)
+@Task
+def PANELS(at, index):  # type: ignore[no-untyped-def]
+    """A task of `all_panels`: whole runs of panels."""
+    x, x_stride, weight, packing = argument(at, 0), argument(at, 1), argument(at, 2), argument(at, 3)
+    bias, out, num_rows, depth = argument(at, 4), argument(at, 5), argument(at, 6), argument(at, 7)
+    num_panels, num_tasks = argument(at, 8), argument(at, 9)
+    num_runs = (num_panels + RUN - 1) // RUN
+    begin, end = num_runs * index // num_tasks * RUN, min(num_panels, num_runs * (index + 1) // num_tasks * RUN)
+    _panels(x, x_stride, weight, packing, bias, out, 4 * PANEL * num_panels, num_rows, depth, begin, end)

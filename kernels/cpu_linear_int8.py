@@ -24,14 +24,15 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
-from numba import njit, prange, types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
 from . import simd
-from .compiled import compiled
-from .cpu_threads import WORTH_THREADS, thread_team
+from .compiled import Task, compiled
+from .cpu_team import argument, share
+from .cpu_threads import MAX_TASKS, thread_team
 from .linear_weight import PANEL, LinearWeight, input_range
 
 _BYTE, _SHORT, _INT, _LONG = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -39,6 +40,7 @@ _SHORTS, _INTS, _FLOATS = ir.VectorType(_SHORT, 16), ir.VectorType(_INT, 8), ir.
 _HAS_AVX2 = bool(binding.get_host_cpu_features().get("avx2"))
 _MOST_ROWS = 6  # of a tile: twelve registers of sums, two to a panel
 _AT_ONCE = np.array([1, 6, 3, 1, 1, 1, 1])  # panels that a tile of so many rows takes side by side
+RUN = 6  # panels that stay together in a task
 _INPUT_BYTES = 1 << 18  # inputs of a block of rows, which stay in the second-level cache while the weights pass
 
 
@@ -52,15 +54,8 @@ def cpu_linear_int8(x: Tensor, weight: LinearWeight) -> Tensor:
     out = torch.empty((num_rows, num_panels * PANEL))
     pointers = (x.data_ptr(), 4 * x.stride(0), panels.data_ptr(), scales.data_ptr(), bias.data_ptr(), out.data_ptr())
     shape = (num_rows, depth, num_panels, input_range(depth))
-    work = num_rows * depth * num_panels * PANEL
-    if work < WORTH_THREADS:
-        all_panels(*pointers, *shape)
-    else:
-        with thread_team(work) as num_threads:
-            if num_threads == 1:
-                all_panels(*pointers, *shape)
-            else:
-                _all_panels_parallel(*pointers, *shape, num_threads)
+    with thread_team(num_rows * depth * num_panels * PANEL) as team:
+        _all_panels(team, PANELS.address, *pointers, *shape)
     return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]
 
 
@@ -192,9 +187,8 @@ def _round_rows(x, x_stride, num_rows, depth, limit):  # type: ignore[no-untyped
 
 
 @njit
-def _panels(whole, steps, weight, scales, bias, out, num_panels, begin, end):  # type: ignore[no-untyped-def]
+def _panels(whole, steps, weight, scales, bias, out, num_rows, num_pairs, num_panels, begin, end):  # type: ignore[no-untyped-def]
     """Panels begin … end - 1 of all rows, block of rows by block; a block's rows are dealt evenly to tiles."""
-    num_rows, num_pairs = len(whole), whole.shape[1] // 2
     out_stride = 4 * PANEL * num_panels
     block_rows = max(_MOST_ROWS, _INPUT_BYTES // (4 * num_pairs) // _MOST_ROWS * _MOST_ROWS)
     for first in range(0, num_rows, block_rows):
@@ -209,24 +203,37 @@ def _panels(whole, steps, weight, scales, bias, out, num_panels, begin, end):  #
             row = first
             for index in range(num_tiles):
                 rows = (count - (row - first)) // (num_tiles - index)
-                inputs, outputs = whole.ctypes.data + 4 * num_pairs * row, out + row * out_stride + 4 * PANEL * panel
-                _tile(rows, at_once, inputs, w, s, b, steps.ctypes.data + 4 * row, outputs, out_stride, num_pairs)
+                inputs, outputs = whole + 4 * num_pairs * row, out + row * out_stride + 4 * PANEL * panel
+                _tile(rows, at_once, inputs, w, s, b, steps + 4 * row, outputs, out_stride, num_pairs)
                 row += rows
             panel += at_once
 
 
+@njit
+def all_panels(team, function, x, x_stride, weight, scales, bias, out, num_rows, depth, num_panels, limit):  # type: ignore[no-untyped-def]
+    """The product, by the team's threads (0: by the caller alone), behind the caller's rounding of the rows.
+
+    function: the address of `PANELS`.
+    """
+    whole, steps = _round_rows(x, x_stride, num_rows, depth, limit)
+    num_tasks = 1 if team == 0 else min(MAX_TASKS, (num_panels + RUN - 1) // RUN)
+    rows, factors, num_pairs = np.int64(whole.ctypes.data), np.int64(steps.ctypes.data), whole.shape[1] // 2
+    words = np.array((rows, factors, weight, scales, bias, out, num_rows, num_pairs, num_panels, num_tasks), np.int64)
+    share(team, function, words, num_tasks)
+    whole[0, 0], steps[0] = 0, 0.0  # so that they are still there
+
+
 @compiled()
-def all_panels(x, x_stride, weight, scales, bias, out, num_rows, depth, num_panels, limit):  # type: ignore[no-untyped-def]
-    whole, steps = _round_rows(x, x_stride, num_rows, depth, limit)
-    _panels(whole, steps, weight, scales, bias, out, num_panels, 0, num_panels)
+def _all_panels(team, function, x, x_stride, weight, scales, bias, out, num_rows, depth, num_panels, limit):  # type: ignore[no-untyped-def]
+    all_panels(team, function, x, x_stride, weight, scales, bias, out, num_rows, depth, num_panels, limit)
 
 
-@compiled(parallel=True)
-def _all_panels_parallel(x, x_stride, weight, scales, bias, out, num_rows, depth, num_panels, limit, num_threads):  # type: ignore[no-untyped-def]
-    """Panels are dealt out in runs of fours, a few per thread, so that a slow thread holds nobody up for long."""
-    whole, steps = _round_rows(x, x_stride, num_rows, depth, limit)
-    num_tasks = min(4 * num_threads, (num_panels + 3) // 4)
-    for task in prange(num_tasks):
-        begin = (num_panels + 3) // 4 * task // num_tasks * 4
-        end = min(num_panels, (num_panels + 3) // 4 * (task + 1) // num_tasks * 4)
-        _panels(whole, steps, weight, scales, bias, out, num_panels, begin, end)
+@Task
+def PANELS(at, index):  # type: ignore[no-untyped-def]
+    """A task of `all_panels`: whole runs of panels."""
+    rows, factors, weight, scales = argument(at, 0), argument(at, 1), argument(at, 2), argument(at, 3)
+    bias, out, num_rows, num_pairs = argument(at, 4), argument(at, 5), argument(at, 6), argument(at, 7)
+    num_panels, num_tasks = argument(at, 8), argument(at, 9)
+    num_runs = (num_panels + RUN - 1) // RUN
+    begin, end = num_runs * index // num_tasks * RUN, min(num_panels, num_runs * (index + 1) // num_tasks * RUN)
+    _panels(rows, factors, weight, scales, bias, out, num_rows, num_pairs, num_panels, begin, end)

@@ -1,37 +1,87 @@
-"""Whether a compiled loop may use several threads, decided per call.
+"""The threads of the CPU's loops: who may use them, decided per call.
 
-numba's fallback threading layer aborts the process when two threads enter it at once, so one lock guards the team;
-a caller that finds it taken computes alone. Results never depend on the answer.
+There is one team in a process, of as many threads as torch is set to use. It is lent to one caller at a time; a caller
+that finds it taken, by another engine say, computes alone. Results never depend on the answer.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from numba import config as numba_config
-from numba import set_num_threads
 
-WORTH_THREADS = 1 << 22  # multiply-adds of a call: about a millisecond, some fifty times a thread team's start
-ONE_TEAM = threading.Lock()
+from .cpu_atomics import HAS_THREADS
+from .cpu_team import TeamMemory, help_out
+
+WORTH_SHARING = (
+    1 << 17
+)  # multiply-adds of a loop: ten to thirty microseconds, some ten times what it takes to share them
+MAX_TASKS = 64
 
 
-def is_single() -> bool:
-    """Whether every call computes alone, whatever its size."""
-    return 1 in (torch.get_num_threads(), numba_config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set at run time
+class Team:
+    """Helpers, started when they are first wanted, and never more than have been.
+
+    Attributes:
+        lock: held by whoever has the team.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Begins anew, without threads: in a process that was forked there are none."""
+        self.lock = threading.Lock()
+        self._memory: TeamMemory | None = None
+        self._helpers: list[threading.Thread] = []
+        self._num_invited = 0
+
+    def gather(self, num_threads: int) -> int:
+        """The team's address, ready for so many threads, the caller among them. Only with the lock."""
+        if self._memory is None:
+            self._memory = TeamMemory()
+        for index in range(len(self._helpers), num_threads - 1):
+            arguments = (self._memory.address, index)
+            helper = threading.Thread(target=help_out, args=arguments, name=f"phloem-helper-{index}", daemon=True)
+            helper.start()
+            self._helpers.append(helper)
+        if self._num_invited != num_threads - 1:
+            self._num_invited = num_threads - 1
+            self._memory.invite(num_threads - 1)
+        return self._memory.address
+
+    def close(self) -> None:
+        """Ends the helpers, whose code and memory go with the interpreter; whoever comes later works alone."""
+        if self.lock.acquire(timeout=1.0) and self._memory is not None:
+            self._memory.disband()
+            for helper in self._helpers:
+                helper.join(1.0)
+
+
+ONE_TEAM = Team()
+
+
+def num_cpu_threads() -> int:
+    """Threads that a loop may use."""
+    return torch.get_num_threads() if HAS_THREADS else 1
 
 
 @contextmanager
 def thread_team(num_multiply_adds: int) -> Iterator[int]:
-    """How many threads the call may use, 1 for small work; the team is the caller's until the block ends."""
-    num_threads = min(torch.get_num_threads(), numba_config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # set at run time
-    if num_multiply_adds < WORTH_THREADS or num_threads == 1 or not ONE_TEAM.acquire(blocking=False):
-        yield 1
+    """The address of the team, the caller's until the block ends; 0: work alone, for it is little or others have it."""
+    num_threads = num_cpu_threads()
+    if num_multiply_adds < WORTH_SHARING or num_threads == 1 or not ONE_TEAM.lock.acquire(blocking=False):
+        yield 0
         return
+    lock = ONE_TEAM.lock
     try:
-        set_num_threads(num_threads)
-        yield num_threads
+        yield ONE_TEAM.gather(num_threads)
     finally:
-        ONE_TEAM.release()
+        lock.release()

@@ -70,6 +70,22 @@ def test_one_call_gives_the_bits_of_many(tmp_path: Path, name: str, int8: bool, 
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("int8", [False, True], ids=["fp32", "int8"])
+@pytest.mark.parametrize("name", ["norms of heads", "norms behind, caps, windows"])
+def test_a_team_of_threads_gives_the_bits_of_one(tmp_path: Path, name: str, int8: bool) -> None:
+    class_name, options = MODELS[name]
+    save_random_model(tmp_path, class_name, {**options, **WIDE, "intermediate_size": 400})
+    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, int8=int8)
+    alone = run(decoder, torch.float32)
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        together = run(decoder, torch.float32)
+    finally:
+        torch.set_num_threads(num_threads)
+    assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
+
+
 def test_weights_published_in_bf16_are_read_as_well(tmp_path: Path) -> None:
     save_random_model(tmp_path, "LlamaForCausalLM", WIDE).to(torch.bfloat16).save_pretrained(tmp_path)
     decoder = Decoder.from_folder(tmp_path, dtype=torch.float32)
