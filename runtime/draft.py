@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from ..fsm.guess import CERTAIN
 from .batch import Batch
 from .config import JumpMode
+from .lookup.lookup import Lookups
 from .odds import MARGIN, Allowance, Attempt, Experience, Odds
 from .request import Request
 from .step_cost import StepCost
@@ -34,6 +35,7 @@ class Drafter:
     """Proposes drafts for all requests of an engine, and learns from what becomes of them.
 
     Args:
+        lookups: finds what texts repeat; None: nobody looks.
         max_draft_tokens: of one draft.
         stopwatch: seconds; what steps and guesses take is measured by it.
 
@@ -41,8 +43,17 @@ class Drafter:
         seconds: that guesses have taken in the step under way.
     """
 
-    def __init__(self, jump: JumpMode, max_draft_tokens: int, device_type: str, stopwatch: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        jump: JumpMode,
+        lookups: Lookups | None,
+        max_draft_tokens: int,
+        device_type: str,
+        stopwatch: Callable[[], float],
+    ) -> None:
         self._jump = jump
+        self._lookups = lookups
+        self._measures = jump == "verified" or lookups is not None
         self._max_draft_tokens = max_draft_tokens
         self._stopwatch = stopwatch
         self._cost = StepCost(device_type)
@@ -56,18 +67,32 @@ class Drafter:
         """Readies a request that is new, and drafts for its first step."""
         if self._jump == "verified" and request.cursor is not None and request.odds is None:
             request.odds = Odds(self._experience)
-        self.draft(request)
+        self._force(request)
 
     def may_draft(self, request: Request) -> bool:
-        """Whether there may be drafts for the request, now or later."""
-        return self._jump != "off" and request.cursor is not None
+        """Whether there may be drafts for the request, now or soon."""
+        if self._jump != "off" and request.cursor is not None:
+            return True
+        return request.lookup is not None and request.lookup.pays
 
     def draft(self, request: Request) -> None:
-        """Sets what to verify in the request's next forward.
+        """Sets what to verify in the request's next forward: what its constraint says, or what its text repeats."""
+        self._force(request)
+        expected = self._expected(request)
+        draft = request.draft
+        if len(expected) > len(draft) and expected[: len(draft)] == draft:
+            if request.cursor is not None:
+                expected = expected[: request.cursor.count_allowed(expected, request.remaining_tokens)]
+            if len(expected) > len(draft):
+                request.draft = expected
+
+    def _force(self, request: Request) -> None:
+        """Sets what the request's constraint says that is to be verified.
 
         Canonical forced text joins the output at once instead, unseen. But stop strings, `min_tokens` and
         log-probabilities need every token decided, so with them it goes the verified way.
         """
+        request.draft = []
         if self._jump == "off":
             return
         if self._jump == "verified":
@@ -81,6 +106,7 @@ class Drafter:
     def drop(self, request: Request) -> None:
         """Proposes nothing for the request's next forward."""
         request.draft, request.attempt = [], None
+        self._expected(request)
 
     def settle(self, request: Request, decided: Sequence[int], num_new: int) -> None:
         """Learns from a step of the request: `decided` is what follows, and `num_new` tokens joined the output."""
@@ -95,12 +121,12 @@ class Drafter:
 
     def begin_step(self) -> None:
         """From here on time counts as a step's."""
-        if self._jump == "verified":
+        if self._measures:
             self._begin, self.seconds = self._stopwatch(), 0.0
 
     def end_step(self, batch: Batch) -> None:
         """Learns what the step cost that ends here, with the drafts for the next one apart."""
-        if self._jump != "verified":
+        if not self._measures:
             return
         num_requests = len(batch.extends)
         if batch.only_decodes:
@@ -112,8 +138,20 @@ class Drafter:
         """What a drafted token costs and, if it is right, saves in steps of so many requests."""
         self._row, self._saving = self._cost.row, self._cost.saving(num_requests)
         experience = self._experience
-        self._price = MARGIN * (self._row + experience.seconds / experience.drafted) / self._saving
+        self._row_price = MARGIN * self._row / self._saving
+        self._price = self._row_price + MARGIN * experience.seconds / experience.drafted / self._saving
         self._allowance.begin_step(self._saving)
+
+    def _expected(self, request: Request) -> list[int]:
+        """What may follow since it did before, as far as that is worth it. Learns from what has joined the text."""
+        lookup = request.lookup
+        if lookup is None:
+            if self._lookups is None or request.remaining_tokens < 2:
+                return []
+            lookup = request.lookup = self._lookups.begin(request.num_prompt_tokens)
+        elif len(request.token_ids) < lookup.due:
+            return []
+        return lookup.expect(request.token_ids, self._row_price, request.remaining_tokens - 1)
 
     def _guess(self, request: Request) -> list[int]:
         """Likely tokens, as far as they are worth it."""

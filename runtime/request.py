@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..fsm import Cursor
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
+    from .lookup.lookup import Lookup
     from .odds import Attempt, Odds
     from .output import OutputText
 
@@ -303,6 +304,7 @@ class Request:
         draft: tokens proposed to follow token_ids; dropped freely.
         odds: how often drafted tokens were right; None if only what is certain is drafted.
         attempt: at the draft, until it is known what became of it.
+        lookup: what its text repeats; None: nobody has looked yet.
         num_delivered: output tokens that a delta has reported.
         queued_at: seconds of the scheduler's clock.
         found: what the tree said about the prompt just before the request was admitted.
@@ -328,6 +330,7 @@ class Request:
     draft: list[int] = field(default_factory=list)
     odds: Odds | None = None
     attempt: Attempt | None = None
+    lookup: Lookup | None = None
     usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)

@@ -154,7 +154,7 @@ class Stepper:
         request.finish_reason = reason
         request.draft = []
         self._scheduler.remove(request, keep=keeps)
-        request.cursor = None  # a constraint is kept alive by those who still need it
+        request.cursor = request.lookup = None  # a constraint is kept alive by those who still need it
         try:
             if keeps:
                 self._pin_prompt(request)
