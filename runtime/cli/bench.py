@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 CONFIGURATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("cache and jump", {"prefix_cache": True, "jump": "verified"}),
-    ("cache only", {"prefix_cache": True, "jump": "off"}),
+    ("cache only", {"prefix_cache": True, "jump": "off", "lookup_drafts": False}),
     ("jump only", {"prefix_cache": False, "jump": "verified"}),
-    ("neither", {"prefix_cache": False, "jump": "off"}),
+    ("neither", {"prefix_cache": False, "jump": "off", "lookup_drafts": False}),
 )
 NAMES = ("Tarvin Ledmo", "Quila Marst", "Odo Feringa", "Lune Abarro", "Pim Castrel", "Sava Noorden", "Ilko Dray")
 CITIES = ("Quolsat", "Hembry", "Vesterlo", "Aldin", "Torvik")

@@ -62,7 +62,7 @@ class Listener:
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 @pytest.mark.parametrize("num_steps", [1, 2, 5, 6, 7, 8, 20])
 def test_a_fork_computes_nothing_and_says_what_its_seed_says(block_size: int, num_steps: int) -> None:
-    engine = fake_engine(block_size=block_size, num_blocks=160 // block_size)
+    engine = fake_engine(block_size=block_size, num_blocks=160 // block_size, lookup_drafts=False)
     listener = Listener(engine)
     prompt = tuple(range(9))
     parent = engine.add(list(prompt), law(1))
@@ -159,7 +159,7 @@ def test_a_fork_survives_its_parent_and_the_parent_its_forks() -> None:
 
 def test_a_fork_that_finds_no_room_waits_and_still_computes_nothing_twice() -> None:
     """Ten forks over a pool for three: they come one after the other, from what the parent left in the tree."""
-    engine = fake_engine(num_blocks=26, max_running_requests=3)
+    engine = fake_engine(num_blocks=26, max_running_requests=3, lookup_drafts=False)
     listener = Listener(engine)
     parent = engine.add(list(range(30)), law(1))
     for _ in range(10):
