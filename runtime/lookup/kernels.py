@@ -1,6 +1,6 @@
 """The compiled loop of look-ups (`lookup`): takes in tokens, scores what was expected of them, says what comes next.
 
-All that belongs to a text lies behind the addresses in one head of int64, so a call from Python hands over nothing but
+All that belongs to a text lies behind one address (`layout`), so a call from Python hands over nothing but
 numbers. Positions are kept as where a run *goes on*: `heads[hash of two tokens]` is the position behind their latest
 occurrence, `links[that]` the position behind the one before (the hash chains of LZ77), 0 is none::
 
@@ -28,18 +28,14 @@ from .layout import (
     CAPACITY,
     COMMON,
     DRAFT,
-    FIRST_CHANCES,
     FOLDS,
     HASH_MASK,
     HEAD_LEN,
-    HEADS,
     LENGTH,
-    LINKS,
+    NUM_GROUNDS,
     NUM_SEEN,
     NUM_TOKENS,
-    OWN,
-    SINGLES,
-    TEXT,
+    TABLES,
 )
 
 numba: Any = typed_numba  # parts of it are without types
@@ -47,7 +43,6 @@ carray = numba.carray
 
 FULL = -1
 
-NUM_GROUNDS = len(FIRST_CHANCES)
 MAX_LENGTH = 32  # of an agreement, when it is looked for; it grows as it is confirmed
 MAX_CANDIDATES = 16  # that are compared
 LEAST_RESUMED = 4  # tokens of a run that is taken up again behind another token
@@ -101,6 +96,22 @@ def score(counts: Any, ground: Any, is_right: Any, fade: Any) -> None:
     """Takes note of a token."""
     counts[ground] = fade * counts[ground] + is_right
     counts[NUM_GROUNDS + ground] = fade * counts[NUM_GROUNDS + ground] + 1.0
+
+
+@inner
+def tables_of(head: Any) -> Any:
+    """Text, links, heads, singles, and what tokens are compared as (whose length is not known here)."""
+    capacity, size = head[CAPACITY], head[HASH_MASK] + 1
+    text = head[TABLES]
+    links = text + 4 * capacity
+    heads = links + 4 * (capacity + 1)
+    return (
+        carray(pointer(text), (capacity,), np.int32),
+        carray(pointer(links), (capacity + 1,), np.int32),
+        carray(pointer(heads), (size,), np.int32),
+        carray(pointer(heads + 4 * size), (size,), np.int32),
+        carray(pointer(head[FOLDS]), (1,), np.int32),
+    )
 
 
 @inner
@@ -162,17 +173,12 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
     would have had a token right that is new; or `FULL`.
     """
     head = carray(pointer(address), (HEAD_LEN,), np.int64)
-    capacity, mask = head[CAPACITY], head[HASH_MASK]
-    end, seen = head[NUM_TOKENS], head[NUM_SEEN]
-    if end + num_tokens - seen > capacity:
+    end, seen, mask = head[NUM_TOKENS], head[NUM_SEEN], head[HASH_MASK]
+    if end + num_tokens - seen > head[CAPACITY]:
         return np.int64(FULL)
     given = carray(pointer(token_ids), (num_tokens,), np.int32)
-    text = carray(pointer(head[TEXT]), (capacity,), np.int32)
-    links = carray(pointer(head[LINKS]), (capacity + 1,), np.int32)
-    heads = carray(pointer(head[HEADS]), (mask + 1,), np.int32)
-    singles = carray(pointer(head[SINGLES]), (mask + 1,), np.int32)
-    folds = carray(pointer(head[FOLDS]), (1,), np.int32)
-    own = carray(pointer(head[OWN]), (2 * NUM_GROUNDS,), np.float64)
+    text, links, heads, singles, folds = tables_of(head)
+    own = carray(pointer(address + 8 * HEAD_LEN), (2 * NUM_GROUNDS,), np.float64)
     common = carray(pointer(head[COMMON]), (2 * NUM_GROUNDS,), np.float64)
     at, length = head[AT], head[LENGTH]
     num_right = np.int64(0)
@@ -203,7 +209,7 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
     head[AT], head[LENGTH] = at, length
     if at < 0:
         return np.int64(num_right > 0)
-    draft = carray(pointer(head[DRAFT]), (limit,), np.int32)
+    draft = carray(pointer(address + 8 * DRAFT), (limit,), np.int32)
     chance, count = 1.0, np.int64(0)
     while count < limit:
         chance *= chance_of(own, common, ground_of(length))
@@ -219,11 +225,6 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
 def reenter(address: Any) -> None:
     """Takes note of all tokens of the text anew, in tables that hold none."""
     head = carray(pointer(address), (HEAD_LEN,), np.int64)
-    capacity, mask = head[CAPACITY], head[HASH_MASK]
-    text = carray(pointer(head[TEXT]), (capacity,), np.int32)
-    links = carray(pointer(head[LINKS]), (capacity + 1,), np.int32)
-    heads = carray(pointer(head[HEADS]), (mask + 1,), np.int32)
-    singles = carray(pointer(head[SINGLES]), (mask + 1,), np.int32)
-    folds = carray(pointer(head[FOLDS]), (1,), np.int32)
+    text, links, heads, singles, folds = tables_of(head)
     for end in range(1, head[NUM_TOKENS] + 1):
-        enter(text, links, heads, singles, folds, end, mask)
+        enter(text, links, heads, singles, folds, end, head[HASH_MASK])

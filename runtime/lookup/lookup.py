@@ -31,22 +31,14 @@ import numpy.typing as npt
 from ...fsm.vocabulary.vocabulary import Vocabulary
 from .layout import (
     AT,
-    CAPACITY,
-    COMMON,
     DRAFT,
     FIRST_CHANCES,
     FIRST_WEIGHT,
-    FOLDS,
-    HASH_MASK,
     HEAD_LEN,
-    HEADS,
     LENGTH,
-    LINKS,
     NUM_SEEN,
     NUM_TOKENS,
-    OWN,
-    SINGLES,
-    TEXT,
+    tables_len,
 )
 
 MAX_TOKENS = 1 << 16  # that are looked up in
@@ -129,8 +121,8 @@ class Lookup:
     """
 
     __slots__ = (
-        "_address", "_common", "_draft", "_eos_ids", "_folds", "_follow", "_head", "_idle", "_num_silent", "_own",
-        "_pause", "_tables", "_text", "due", "pays",
+        "_address", "_common", "_draft", "_eos_ids", "_folds", "_follow", "_idle", "_max_draft_tokens", "_num_silent",
+        "_pause", "_state", "_tables", "due", "pays",
     )  # fmt: skip
 
     def __init__(
@@ -145,24 +137,21 @@ class Lookup:
         self._follow = compile_kernels().follow
         self._common, self._folds = common, folds  # kept alive: the head has their addresses
         self._eos_ids = eos_ids
-        self._num_silent = num_silent
-        self._own = np.zeros(2 * len(FIRST_CHANCES))
-        self._draft = np.zeros(max(max_draft_tokens, 1), np.int32)
-        self._head = np.zeros(HEAD_LEN, np.int64)
-        self._address: int = self._head.ctypes.data
-        self._head[[FOLDS, OWN, COMMON, DRAFT]] = [
-            array.ctypes.data for array in (folds, self._own, common, self._draft)
-        ]
-        self._text = np.array(source[-MAX_TOKENS // 2 :], np.int32)
-        self._head[[NUM_TOKENS, AT, LENGTH]] = (len(self._text), 0, SOURCE_LENGTH) if len(self._text) else (0, -1, 0)
-        self._tables: tuple[npt.NDArray[np.int32], ...] = ()
+        self._num_silent, self._max_draft_tokens = num_silent, max_draft_tokens
+        self._state = np.zeros(DRAFT + (max_draft_tokens + 1) // 2, np.int64)
+        self._address: int = self._state.ctypes.data
+        self._draft = self._state[DRAFT:].view(np.int32)
+        self._tables = np.array(source[-MAX_TOKENS // 2 :], np.int32)  # no room for more yet, and nothing entered
+        num_tokens = len(self._tables)
+        at, length = (0, SOURCE_LENGTH) if num_tokens else (-1, 0)
+        self._state[:HEAD_LEN] = (0, folds.ctypes.data, common.ctypes.data, num_tokens, 0, num_tokens, 0, at, length)
         self._idle, self._pause = 0, 1
         self.due, self.pays = 0, False
 
     @property
     def num_bytes(self) -> int:
         """Memory of the text and its tables."""
-        return sum(array.nbytes for array in (self._text, *self._tables))
+        return self._tables.nbytes
 
     def expect(self, token_ids: array[int], floor: float, limit: int) -> list[int]:
         """Takes in what is new of the text, and returns at most `limit` tokens that may follow it.
@@ -172,7 +161,7 @@ class Lookup:
             floor: the draft ends before the first token up to which all are right less likely than that.
         """
         address, num_tokens = token_ids.buffer_info()
-        limit = max(0, min(limit, len(self._draft)))
+        limit = max(0, min(limit, self._max_draft_tokens))
         found = self._follow(self._address, address, num_tokens, self._num_silent, floor, limit)
         if found < 0:
             self._make_room(num_tokens)
@@ -195,24 +184,22 @@ class Lookup:
 
     def _make_room(self, num_tokens: int) -> None:
         """Moves to larger tables, or, where they are as large as they get, leaves out what is oldest."""
-        head = self._head
-        held, num_new = int(head[NUM_TOKENS]), num_tokens - int(head[NUM_SEEN])
+        state = self._state
+        held, num_new = int(state[NUM_TOKENS]), num_tokens - int(state[NUM_SEEN])
         kept = held
         if held + num_new > MAX_TOKENS:
             kept = max(0, min(held, MAX_TOKENS // 2 - num_new))
             num_new = min(num_new, MAX_TOKENS // 2)
-            head[NUM_SEEN] = num_tokens - num_new
-        capacity = min(MAX_TOKENS, max(kept + num_new + FIRST_ROOM, len(self._text) * 2))
-        text = np.zeros(capacity, np.int32)
-        text[:kept] = self._text[held - kept : held]
-        self._text = text
-        size = 1 << (capacity - 1).bit_length()
-        self._tables = (np.zeros(capacity + 1, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32))
-        head[[TEXT, LINKS, HEADS, SINGLES]] = [array.ctypes.data for array in (text, *self._tables)]
-        head[[CAPACITY, HASH_MASK, NUM_TOKENS]] = capacity, size - 1, kept
-        head[AT] -= held - kept
-        if head[AT] < 0:
-            head[[AT, LENGTH]] = -1, 0
+            state[NUM_SEEN] = num_tokens - num_new
+        capacity = min(MAX_TOKENS, max(kept + num_new + FIRST_ROOM, 2 * held))
+        hash_size = 1 << (capacity - 1).bit_length()
+        tables = np.zeros(tables_len(capacity, hash_size), np.int32)
+        tables[:kept] = self._tables[held - kept : held]
+        self._tables = tables
+        state[:AT] = (tables.ctypes.data, *state[1:3], capacity, hash_size - 1, kept, state[NUM_SEEN])
+        state[AT] -= held - kept
+        if state[AT] < 0:
+            state[AT], state[LENGTH] = -1, 0
         compile_kernels().reenter(self._address)
 
 
