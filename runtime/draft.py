@@ -36,6 +36,7 @@ class Drafter:
 
     Args:
         lookups: finds what texts repeat; None: nobody looks.
+        continuation: what followed the tokens of a request when others wrote it.
         max_draft_tokens: of one draft.
         stopwatch: seconds; what steps and guesses take is measured by it.
 
@@ -47,12 +48,14 @@ class Drafter:
         self,
         jump: JumpMode,
         lookups: Lookups | None,
+        continuation: Callable[[Request], Sequence[int]],
         max_draft_tokens: int,
         device_type: str,
         stopwatch: Callable[[], float],
     ) -> None:
         self._jump = jump
         self._lookups = lookups
+        self._continuation = continuation
         self._measures = jump == "verified" or lookups is not None
         self._max_draft_tokens = max_draft_tokens
         self._stopwatch = stopwatch
@@ -67,7 +70,10 @@ class Drafter:
         """Readies a request that is new, and drafts for its first step."""
         if self._jump == "verified" and request.cursor is not None and request.odds is None:
             request.odds = Odds(self._experience)
-        self._force(request)
+        if request.prediction:
+            self.draft(request)
+        else:  # nothing says how a text begins
+            self._force(request)
 
     def may_draft(self, request: Request) -> bool:
         """Whether there may be drafts for the request, now or soon."""
@@ -78,6 +84,7 @@ class Drafter:
     def draft(self, request: Request) -> None:
         """Sets what to verify in the request's next forward: what its constraint says, or what its text repeats."""
         self._force(request)
+        request.num_predicted = 0
         expected = self._expected(request)
         draft = request.draft
         if len(expected) > len(draft) and expected[: len(draft)] == draft:
@@ -85,6 +92,8 @@ class Drafter:
                 expected = expected[: request.cursor.count_allowed(expected, request.remaining_tokens)]
             if len(expected) > len(draft):
                 request.draft = expected
+                if request.prediction and request.lookup is not None:
+                    request.num_predicted = request.lookup.num_predicted
 
     def _force(self, request: Request) -> None:
         """Sets what the request's constraint says that is to be verified.
@@ -148,7 +157,8 @@ class Drafter:
         if lookup is None:
             if self._lookups is None or request.remaining_tokens < 2:
                 return []
-            lookup = request.lookup = self._lookups.begin(request.num_prompt_tokens)
+            source = request.prediction or self._continuation(request)
+            lookup = request.lookup = self._lookups.begin(len(request.token_ids), source)
         elif len(request.token_ids) < lookup.due:
             return []
         return lookup.expect(request.token_ids, self._row_price, request.remaining_tokens - 1)

@@ -116,6 +116,8 @@ def prepare_chat(
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key)
     call.options["conversation"] = chat.text
+    if body.prediction is not None:
+        call.options["prediction"] = body.prediction.content
     if reader is not None and wanted is None and (is_harmony or BEGIN in special_texts or END in special_texts):
         call.options["shows_special"] = True
     return PreparedChat(call, plan, reader, thought)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections.abc import Sequence
+from operator import eq
 
 import numpy as np
 import pytest
@@ -38,15 +39,15 @@ def expect_all(looked_up: Lookup, token_ids: Sequence[int], sizes: Sequence[int]
 
 
 def goes_on_at(text: Sequence[int], draft: Sequence[int]) -> list[int]:
-    """Places of the text behind its last token, or behind four that the last ones but one agree with, at which the
-    draft stands, be it into itself."""
+    """Places of the text at which the draft stands, be it into itself, behind the text's last token or behind eight
+    of which at least three agree with the text's last ones."""
     whole = [*text, *draft]
     fold = [token % SPACED for token in text]
     return [
         place
         for place in range(1, len(text))
         if whole[place : place + len(draft)] == list(draft)
-        and (fold[place - 1] == fold[-1] or (place >= 5 and fold[place - 5 : place - 1] == fold[-5:-1]))
+        and (fold[place - 1] == fold[-1] or sum(map(eq, fold[place - 1 :: -1], fold[:-9:-1])) >= 3)
     ]
 
 
