@@ -70,10 +70,7 @@ class Drafter:
         """Readies a request that is new, and drafts for its first step."""
         if self._jump == "verified" and request.cursor is not None and request.odds is None:
             request.odds = Odds(self._experience)
-        if request.prediction:
-            self.draft(request)
-        else:  # nothing says how a text begins
-            self._force(request)
+        self._force(request)  # a look-up would take up memory while the request waits
 
     def may_draft(self, request: Request) -> bool:
         """Whether there may be drafts for the request, now or soon."""
@@ -157,8 +154,11 @@ class Drafter:
         if lookup is None:
             if self._lookups is None or request.remaining_tokens < 2:
                 return []
-            source = request.prediction or self._continuation(request)
-            lookup = request.lookup = self._lookups.begin(len(request.token_ids), source)
+            if request.prediction:
+                lookup = self._lookups.begin(request.num_prompt_tokens, request.prediction)
+            else:
+                lookup = self._lookups.begin(len(request.token_ids), self._continuation(request))
+            request.lookup = lookup
         elif len(request.token_ids) < lookup.due:
             return []
         return lookup.expect(request.token_ids, self._row_price, request.remaining_tokens - 1)
