@@ -28,6 +28,8 @@ from .odds import MARGIN, Allowance, Attempt, Experience, Odds
 from .request import Request
 from .step_cost import StepCost
 
+# As `MARGIN`; that a draft looked worth it is more often luck here, and the first row more may cost more than the next.
+LOOKUP_MARGIN = 2.0
 MAX_TRIAL_TOKENS = 2  # drafted to find out how they fare
 
 
@@ -144,8 +146,8 @@ class Drafter:
         """What a drafted token costs and, if it is right, saves in steps of so many requests."""
         self._row, self._saving = self._cost.row, self._cost.saving(num_requests)
         experience = self._experience
-        self._row_price = MARGIN * self._row / self._saving
-        self._price = self._row_price + MARGIN * experience.seconds / experience.drafted / self._saving
+        self._row_price = LOOKUP_MARGIN * self._row / self._saving
+        self._price = MARGIN * (self._row + experience.seconds / experience.drafted) / self._saving
         self._allowance.begin_step(self._saving)
 
     def _expected(self, request: Request) -> list[int]:

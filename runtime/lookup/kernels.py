@@ -32,6 +32,7 @@ from .layout import (
     HASH_MASK,
     HEAD_LEN,
     LENGTH,
+    LUCK,
     NUM_GROUNDS,
     NUM_SEEN,
     NUM_TOKENS,
@@ -47,6 +48,9 @@ MAX_LENGTH = 32  # of an agreement, when it is looked for; it grows as it is con
 MAX_CANDIDATES = 16  # that are compared
 LEAST_RESUMED = 4  # tokens of a run that is taken up again behind another token
 FADE_OWN, FADE_COMMON, COMMON_WEIGHT = 0.95, 0.995, 4.0
+# A text whose latest tokens came less often than their chances said is taken to go on like that, whatever the ground:
+# it soon shows where it stops to copy, while grounds are learnt one by one.
+FADE_LUCK, LUCK_WEIGHT = 0.8, 1.0
 
 
 def _pointer(typing_context: Any, address: Any) -> Any:
@@ -178,7 +182,7 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
         return np.int64(FULL)
     given = carray(pointer(token_ids), (num_tokens,), np.int32)
     text, links, heads, singles, folds = tables_of(head)
-    own = carray(pointer(address + 8 * HEAD_LEN), (2 * NUM_GROUNDS,), np.float64)
+    own = carray(pointer(address + 8 * HEAD_LEN), (LUCK + 2,), np.float64)
     common = carray(pointer(head[COMMON]), (2 * NUM_GROUNDS,), np.float64)
     at, length = head[AT], head[LENGTH]
     num_right = np.int64(0)
@@ -193,7 +197,10 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
         if at >= 0:
             ground = ground_of(length)
             is_right = text[at] == token
-            num_right += is_right and chance_of(own, common, ground) >= floor
+            chance = chance_of(own, common, ground)
+            num_right += is_right and chance >= floor
+            own[LUCK] = FADE_LUCK * own[LUCK] + is_right
+            own[LUCK + 1] = FADE_LUCK * own[LUCK + 1] + chance
             score(own, ground, is_right, FADE_OWN)
             score(common, ground, is_right, FADE_COMMON)
             if folds[text[at]] == folds[token]:
@@ -210,9 +217,10 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
     if at < 0:
         return np.int64(num_right > 0)
     draft = carray(pointer(address + 8 * DRAFT), (limit,), np.int32)
+    luck = min(1.0, (own[LUCK] + LUCK_WEIGHT) / (own[LUCK + 1] + LUCK_WEIGHT))
     chance, count = 1.0, np.int64(0)
     while count < limit:
-        chance *= chance_of(own, common, ground_of(length))
+        chance *= luck * chance_of(own, common, ground_of(length))
         if chance < floor:
             break
         place = at + count

@@ -2,7 +2,7 @@
 
 ::
 
-    state     head │ own counts: right, expected, by ground │ draft            int64, float64, int32
+    state     head │ own counts: right, expected, by ground │ luck │ draft     int64, float64, float64, int32
     tables    text │ links │ heads │ singles                                   int32
 """
 
@@ -17,10 +17,11 @@ HEAD_LEN = 9
 
 # Grounds: how many tokens before agree; 0: none, since the last one took the place of another within a long run.
 # How likely a token was right, by ground, before any was: of no great weight, since finding out costs nothing.
-FIRST_CHANCES = (0.4, 0.15, 0.35, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9)
+FIRST_CHANCES = (0.2, 0.15, 0.35, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9)
 FIRST_WEIGHT = 8.0  # observations
 NUM_GROUNDS = len(FIRST_CHANCES)
-DRAFT = HEAD_LEN + 2 * NUM_GROUNDS  # where it begins, in words of the state
+LUCK = 2 * NUM_GROUNDS  # behind the own counts: tokens that were right, and the chances of those expected
+DRAFT = HEAD_LEN + LUCK + 2  # where it begins, in words of the state
 
 
 def tables_len(capacity: int, hash_size: int) -> int:

@@ -121,7 +121,7 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
         jump=data.draw(st.sampled_from(["off", "verified"])),
         run_ahead=data.draw(st.booleans()),
         block_size=data.draw(st.sampled_from([1, 4])),
-        num_blocks=data.draw(st.sampled_from([72, 96, 256])),
+        num_blocks=data.draw(st.sampled_from([96, 120, 256])),
         max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
         max_draft_tokens=data.draw(st.sampled_from([1, 5, 64])),
         max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
