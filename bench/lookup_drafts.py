@@ -8,12 +8,12 @@ that the text goes on with is raised above all others. All sides are taught the 
 draft is right where the text says so. The texts, eight of each kind:
 
     edited code      a module of the standard library, and the same with two names replaced
-    JSON             short documents, and their values as JSON (with ours, also under the schema)
+    JSON             short documents, and their values as JSON
     code, prose      a module, a page of these docs: the first tokens are the prompt, the next ones the answer
     nothing repeats  different tokens throughout: what looking costs where there is nothing to find
 
 Tokens are those of a byte-level BPE trained on the standard library and these docs. Then the bundled model extracts
-JSON and answers by itself, greedily and sampled.
+JSON by itself, greedily and sampled, from other documents in each round.
 
 Times are CPU seconds on one thread, from the first token on (so without the prompt); medians of the rounds. `x` is with
 look-ups by without; `drafted` is by tokens that were written. "again" is with look-ups also in the radix tree, where
@@ -66,11 +66,10 @@ FIRST_ID, MAX_FIRST_ID = 1000, 1100  # prompts begin with a token of their own, 
 
 @dataclass(frozen=True)
 class Text:
-    """What is given, and what is written then. `schema`: of the second."""
+    """What is given, and what is written then."""
 
     prompt: list[int]
     answer: list[int]
-    schema: dict[str, Any] | None = None
 
 
 # ------------------------------------------------------------------ texts
@@ -132,15 +131,13 @@ def make_texts(tokenizer: Any, prompt_len: int, num_tokens: int) -> dict[str, li
         kinds["code"].append(Text(ids[400 : 400 + prompt_len], ids[400 + prompt_len :][:num_tokens]))
         ids = encode(prose)
         kinds["prose"].append(Text(ids[100 : 100 + prompt_len], ids[100 + prompt_len :][:num_tokens]))
-        texts, records, schemas = [], [], []
+        texts, records = [], []
         while sum(len(encode(json.dumps(record, separators=(",", ":")))) for record in records) < num_tokens - 8:
             document = next(of_documents)
             texts.append(document.text)
             records.append(document.record)
-            schemas.append(document.kind.schema)
-        schema = {"type": "array", "prefixItems": schemas, "items": False, "minItems": len(schemas)}
         written = encode(json.dumps(records, separators=(",", ":")))
-        kinds["JSON"].append(Text(encode("\n".join(texts) + "\n\nAs JSON: "), written, schema))
+        kinds["JSON"].append(Text(encode("\n".join(texts) + "\n\nAs JSON: "), written))
         ids = Random(index).sample(range(MAX_FIRST_ID, tokenizer.get_vocab_size()), prompt_len + num_tokens)
         kinds["nothing repeats"].append(Text(ids[:prompt_len], ids[prompt_len:]))
     return {
@@ -210,14 +207,13 @@ class Run:
     num_accepted: int = 0
 
 
-def run_engine(engine: ph.Engine, teacher: Teacher, texts: list[Text], *, constrained: bool = False) -> Run:
+def run_engine(engine: ph.Engine, teacher: Teacher, texts: list[Text]) -> Run:
     """All texts at once. Their prompts are in the cache from the second time on."""
     teacher.texts = {text.prompt[0]: [*text.prompt, *text.answer] for text in texts}
     asked = {}
     for text in texts:
-        params = ph.SamplingParams(max_tokens=len(text.answer), temperature=0.0, ignore_eos=not constrained)
-        spec = ph.json_schema(text.schema) if constrained and text.schema is not None else None
-        asked[engine.add(text.prompt, params, spec)] = text
+        params = ph.SamplingParams(max_tokens=len(text.answer), temperature=0.0, ignore_eos=True)
+        asked[engine.add(text.prompt, params)] = text
     said: dict[str, list[int]] = {name: [] for name in asked}
     usages, begin = [], 0.0
     while engine.has_work:
@@ -305,22 +301,21 @@ def compare_taught(options: argparse.Namespace) -> None:
     print(f"{'again':>8}{'HF':>8}{'HF look-up':>12}")
     for kind, of_kind in texts.items():
         for batch in (1, NUM_TEXTS):
-            for constrained in (False, True) if of_kind[0].schema else (False,):
-                groups = [of_kind[first : first + batch] for first in range(0, NUM_TEXTS, batch)]
-                if batch == 1:
-                    groups = groups[: options.singles]
-                runs: dict[str, Callable[[], Run]] = {
-                    name: lambda name=name, groups=groups, c=constrained: total(  # type: ignore[misc]  # defaults bind
-                        run_engine(engines[name], teachers[name], group, constrained=c) for group in groups
+            groups = [of_kind[first : first + batch] for first in range(0, NUM_TEXTS, batch)]
+            if batch == 1:
+                groups = groups[: options.singles]
+            runs: dict[str, Callable[[], Run]] = {
+                name: lambda name=name, groups=groups: total(  # type: ignore[misc]  # defaults bind
+                    run_engine(engines[name], teachers[name], group) for group in groups
+                )
+                for name in WAYS
+            }
+            if batch == 1 and not options.skip_transformers:
+                for name, number in (("HF", None), ("HF look-up", 10)):
+                    runs[name] = lambda groups=groups, number=number: total(  # type: ignore[misc]  # defaults bind
+                        run_transformers(model, group, number) for group in groups
                     )
-                    for name in WAYS
-                }
-                if batch == 1 and not constrained and not options.skip_transformers:
-                    for name, number in (("HF", None), ("HF look-up", 10)):
-                        runs[name] = lambda groups=groups, number=number: total(  # type: ignore[misc]  # defaults bind
-                            run_transformers(model, group, number) for group in groups
-                        )
-                show(kind + ", schema" * constrained, batch, in_turns(runs, options.rounds))
+            show(f"{kind:24}", batch, in_turns(runs, options.rounds))
 
 
 def show(kind: str, batch: int, found: dict[str, Run]) -> None:
@@ -329,7 +324,7 @@ def show(kind: str, batch: int, found: dict[str, Run]) -> None:
     right = f"{run.num_accepted / run.num_drafted:.0%}" if run.num_drafted else "-"
     others = [f"{rates[name]:.1f}" if name in rates else "" for name in ("again", "HF", "HF look-up")]
     print(
-        f"{kind:24}{batch:>6}{rates['with']:>8.1f}{rates['without']:>9.1f}{rates['with'] / rates['without']:>7.3f}"
+        f"{kind}{batch:>6}{rates['with']:>8.1f}{rates['without']:>9.1f}{rates['with'] / rates['without']:>7.3f}"
         f"{run.num_drafted / run.num_tokens:>9.0%}{right:>7}{others[0]:>8}{others[1]:>8}{others[2]:>12}",
         flush=True,
     )
@@ -341,19 +336,21 @@ def show(kind: str, batch: int, found: dict[str, Run]) -> None:
 def compare_nano(options: argparse.Namespace) -> None:
     engines = {on: ph.Engine("nano", device="cpu", num_threads=1, lookup_drafts=on) for on in (True, False)}
     tokenizer = engines[True].tokenizer
-    asked = []
-    for document in documents(seed=2, count=48):
-        system = {"role": "system", "content": SYSTEM_PROMPT}
-        question = f"{document.text}\n\nExtract the {document.kind.name} as JSON."
-        asked.append(
-            (tokenizer.apply_chat_template([system, {"role": "user", "content": question}]), document.kind.schema)
-        )
+    system = {"role": "system", "content": SYSTEM_PROMPT}
+
+    def asked(seed: int) -> Iterator[tuple[list[int], dict[str, object]]]:
+        for document in documents(seed=seed, count=48):
+            question = f"{document.text}\n\nExtract the {document.kind.name} as JSON."
+            yield tokenizer.apply_chat_template([system, {"role": "user", "content": question}]), document.kind.schema
+
+    num_runs = Counter[bool]()
 
     def run(on: bool, batch: int, constrained: bool, temperature: float) -> Run:
         engine, done = engines[on], []
         engine.flush_cache()
         params = ph.SamplingParams(max_tokens=192, temperature=temperature, seed=5)
-        waiting = list(asked)
+        num_runs[on] += 1
+        waiting = list(asked(num_runs[on]))
         begin, num_open = time.process_time(), 0
         while waiting or num_open:  # each that ends makes place for another
             while waiting and num_open < batch:
