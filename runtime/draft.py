@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 
 from ..fsm.guess import CERTAIN
 from .batch import Batch
+from .cache.prefix_cache import PrefixCache
 from .config import JumpMode
 from .lookup.lookup import Lookups
 from .odds import MARGIN, Allowance, Attempt, Experience, Odds
@@ -38,7 +39,7 @@ class Drafter:
 
     Args:
         lookups: finds what texts repeat; None: nobody looks.
-        continuation: what followed the tokens of a request when others wrote it.
+        prefix_cache: knows what followed the tokens of a request when others wrote them.
         max_draft_tokens: of one draft.
         stopwatch: seconds; what steps and guesses take is measured by it.
 
@@ -50,14 +51,14 @@ class Drafter:
         self,
         jump: JumpMode,
         lookups: Lookups | None,
-        continuation: Callable[[Request], Sequence[int]],
+        prefix_cache: PrefixCache,
         max_draft_tokens: int,
         device_type: str,
         stopwatch: Callable[[], float],
     ) -> None:
         self._jump = jump
         self._lookups = lookups
-        self._continuation = continuation
+        self._prefix_cache = prefix_cache
         self._measures = jump == "verified" or lookups is not None
         self._max_draft_tokens = max_draft_tokens
         self._stopwatch = stopwatch
@@ -159,7 +160,7 @@ class Drafter:
             if request.prediction:
                 lookup = self._lookups.begin(request.num_prompt_tokens, request.prediction)
             else:
-                lookup = self._lookups.begin(len(request.token_ids), self._continuation(request))
+                lookup = self._lookups.begin(len(request.token_ids), self._prefix_cache.continuation(request))
             request.lookup = lookup
         elif len(request.token_ids) < lookup.due:
             return []

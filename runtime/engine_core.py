@@ -110,12 +110,7 @@ class EngineCore:
             self.prefix_cache,
             loaded.tokenizer,
             drafter=Drafter(
-                config.jump,
-                lookups,
-                self.prefix_cache.continuation,
-                config.max_draft_tokens,
-                loaded.device.type,
-                stopwatch,
+                config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type, stopwatch
             ),
             on_finish=self._settle,
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,

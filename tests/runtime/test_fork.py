@@ -205,7 +205,12 @@ def test_forks_anywhere_within_json_stay_valid_and_end_as_an_unforked_request_do
     nano: LoadedModel, jump: str
 ) -> None:
     """Forks inside keys, strings and numbers. Greedy ones repeat the parent; sampled ones are valid."""
-    config = EngineConfig(device="cpu", check_invariants=True, jump=jump)  # type: ignore[arg-type]
+    config = EngineConfig(
+        device="cpu",
+        check_invariants=True,
+        jump=jump,  # type: ignore[arg-type]
+        lookup_drafts=False,  # that it takes its steps
+    )
     engine = Engine.from_loaded(config, nano, stopwatch=lambda: 0.0)
     prompt = nano.tokenizer.apply_chat_template([{"role": "user", "content": "Extract the item as JSON."}])
     greedy = SamplingParams(max_tokens=60, temperature=0.0)
@@ -250,7 +255,7 @@ def test_a_character_begun_before_the_fork_is_completed_behind_it() -> None:
 
 def test_penalties_log_probabilities_and_least_lengths_go_on_counting_from_the_beginning() -> None:
     params = SamplingParams(max_tokens=20, temperature=0.0, frequency_penalty=1.5, logprobs=2, min_tokens=10)
-    engine = fake_engine()
+    engine = fake_engine(lookup_drafts=False)
     expected = engine.generate([3, 1], params)
     listener = Listener(engine)
     parent = engine.add([3, 1], params)
