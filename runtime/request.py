@@ -309,7 +309,7 @@ class Request:
         blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
         draft: tokens proposed to follow token_ids; dropped freely.
-        num_predicted: how many of the draft's tokens, from the first on, are of the prediction, or more.
+        num_predicted: how many of the draft's tokens are of the prediction: all, or none; it may say more.
         odds: how often drafted tokens were right; None if only what is certain is drafted.
         attempt: at the draft, until it is known what became of it.
         lookup: what its text repeats; None: nobody has looked yet.

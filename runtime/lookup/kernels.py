@@ -36,6 +36,7 @@ from .layout import (
     NUM_GROUNDS,
     NUM_SEEN,
     NUM_TOKENS,
+    SOURCE_END,
     TABLES,
 )
 
@@ -184,7 +185,7 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
     text, links, heads, singles, folds = tables_of(head)
     own = carray(pointer(address + 8 * HEAD_LEN), (LUCK + 2,), np.float64)
     common = carray(pointer(head[COMMON]), (2 * NUM_GROUNDS,), np.float64)
-    at, length = head[AT], head[LENGTH]
+    at, length, source_end = head[AT], head[LENGTH], head[SOURCE_END]
     num_right = np.int64(0)
     for index in range(seen, num_tokens):
         token = given[index]
@@ -206,12 +207,16 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
             if folds[text[at]] == folds[token]:
                 at += 1
                 length = after(length)
-                continue
-            lost = length
+                if at != source_end:
+                    continue
+            else:
+                lost = length
         resumed = at + 1
         at, length = search(text, links, folds, end, latest, latest_single)
         if length < 2 and lost >= LEAST_RESUMED:
             at, length = resumed, np.int64(0)
+        if at == source_end:
+            at, length = np.int64(-1), np.int64(0)
     head[NUM_TOKENS], head[NUM_SEEN] = end, num_tokens
     head[AT], head[LENGTH] = at, length
     if at < 0:
@@ -221,9 +226,9 @@ def follow(address: Any, token_ids: Any, num_tokens: Any, num_silent: Any, floor
     chance, count = 1.0, np.int64(0)
     while count < limit:
         chance *= luck * chance_of(own, common, ground_of(length))
-        if chance < floor:
-            break
         place = at + count
+        if chance < floor or place == source_end:
+            break
         draft[count] = text[place] if place < end else draft[place - end]  # a run that reaches into itself
         length = after(length)
         count += 1

@@ -11,9 +11,9 @@ from __future__ import annotations
 # The fields of the head. Addresses: of the tables, of what tokens are compared as, of the counts of all texts.
 TABLES, FOLDS, COMMON = range(3)
 # Room for tokens; bits of a hash; tokens of the text; how many of the request's are in it or were; where what is
-# expected stands (or -1), and how many tokens before it agree.
-CAPACITY, HASH_MASK, NUM_TOKENS, NUM_SEEN, AT, LENGTH = range(3, 9)
-HEAD_LEN = 9
+# expected stands (or -1), and how many tokens before it agree; where the source ends.
+CAPACITY, HASH_MASK, NUM_TOKENS, NUM_SEEN, AT, LENGTH, SOURCE_END = range(3, 10)
+HEAD_LEN = 10
 
 # Grounds: how many tokens before agree; 0: none, since the last one took the place of another within a long run.
 # How likely a token was right, by ground, before any was: of no great weight, since finding out costs nothing.

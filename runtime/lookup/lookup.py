@@ -38,6 +38,7 @@ from .layout import (
     LENGTH,
     NUM_SEEN,
     NUM_TOKENS,
+    SOURCE_END,
     tables_len,
 )
 
@@ -123,7 +124,7 @@ class Lookup:
 
     __slots__ = (
         "_address", "_common", "_draft", "_eos_ids", "_folds", "_follow", "_idle", "_max_draft_tokens", "_num_silent",
-        "_num_source", "_pause", "_state", "_tables", "due", "num_predicted", "pays",
+        "_pause", "_state", "_tables", "due", "num_predicted", "pays",
     )  # fmt: skip
 
     def __init__(
@@ -143,9 +144,10 @@ class Lookup:
         self._address: int = self._state.ctypes.data
         self._draft = self._state[DRAFT:].view(np.int32)
         self._tables = np.array(source[: MAX_TOKENS // 2], np.int32)  # no room for more yet, and nothing entered
-        self._num_source = num_tokens = len(self._tables)
+        num_tokens = len(self._tables)
         at, length = (0, SOURCE_LENGTH) if num_tokens else (-1, 0)
-        self._state[:HEAD_LEN] = (0, folds.ctypes.data, common.ctypes.data, num_tokens, 0, num_tokens, 0, at, length)
+        head = (0, folds.ctypes.data, common.ctypes.data, num_tokens, 0, num_tokens, 0, at, length, num_tokens)
+        self._state[:HEAD_LEN] = head
         self._idle, self._pause = 0, 1
         self.due, self.num_predicted, self.pays = 0, 0, False
 
@@ -177,7 +179,7 @@ class Lookup:
         self.due = num_tokens + self._pause
         if found < 2:
             return []
-        self.num_predicted = max(0, self._num_source - int(self._state[AT])) if self._num_source else 0
+        self.num_predicted = found >> 1 if self._state[AT] < self._state[SOURCE_END] else 0
         draft: list[int] = self._draft[: found >> 1].tolist()
         for index, token_id in enumerate(draft):
             if token_id in self._eos_ids:
@@ -199,7 +201,7 @@ class Lookup:
         tables[:kept] = self._tables[held - kept : held]
         self._tables = tables
         state[:AT] = (tables.ctypes.data, *state[1:3], capacity, hash_size - 1, kept, state[NUM_SEEN])
-        self._num_source = max(0, self._num_source - (held - kept))
+        state[SOURCE_END] = max(0, state[SOURCE_END] - (held - kept))
         state[AT] -= held - kept
         if state[AT] < 0:
             state[AT], state[LENGTH] = -1, 0

@@ -108,6 +108,16 @@ def test_a_source_is_expected_from_its_beginning_and_anywhere_later() -> None:
     assert looked_up.expect(text, 0.0, 4) == [22, 23, 24, 25]
 
 
+def test_behind_the_end_of_a_source_the_text_does_not_begin_again() -> None:
+    looked_up = lookups().begin(3, source=[10, 11, 12])
+    text = array("i", [1, 2, 3])
+    assert looked_up.expect(text, 0.0, 8) == [10, 11, 12]
+    text.extend([10, 11])
+    assert looked_up.expect(text, 0.0, 8) == [12]
+    text.append(12)
+    assert looked_up.expect(text, 0.0, 8) == []
+
+
 def test_a_text_that_repeats_nothing_drafts_nothing_and_is_hardly_looked_at() -> None:
     looked_up, source = lookups().begin(0), random.Random(1)
     text = array("i", source.choices(range(60), k=100))
