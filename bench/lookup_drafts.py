@@ -301,6 +301,8 @@ def compare_taught(options: argparse.Namespace) -> None:
     print(f"{'':24}{'batch':>6}{'with':>8}{'without':>9}{'x':>7}{'drafted':>9}{'right':>7}", end="")
     print(f"{'again':>8}{'HF':>8}{'HF look-up':>12}")
     for kind, of_kind in texts.items():
+        if options.kinds and kind not in options.kinds.split(","):
+            continue
         for batch in (1, NUM_TEXTS):
             groups = [of_kind[first : first + batch] for first in range(0, NUM_TEXTS, batch)]
             if batch == 1:
@@ -387,6 +389,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--prompt", type=int, default=320)
+    parser.add_argument("--kinds", default="", help="only these kinds of texts, by comma")
     parser.add_argument("--singles", type=int, default=4, help="texts of a kind that are written one at a time")
     parser.add_argument("--skip-transformers", action="store_true")
     parser.add_argument("--skip-teacher", action="store_true")
