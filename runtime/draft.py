@@ -8,8 +8,8 @@ decided the same are kept::
     accepted         2
 
 The sources are the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
-retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint. The law of
-the output does not depend on either.
+retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint; and with
+or without a constraint what followed the same tokens before (`lookup`). The law of the output does not depend on any.
 
 A drafted token costs a row of the forward, and finding it costs time as well. What both cost is measured (`step_cost`),
 what they bring is learnt (`odds`), and drafts are made only where they are expected to save more than they cost. This
