@@ -33,8 +33,8 @@ from nano_text import SYSTEM_PROMPT, documents  # noqa: E402
 CONFIGURATIONS = {
     "phloem": {"prefix_cache": True, "jump": "verified"},
     "phloem, cache off": {"prefix_cache": False, "jump": "verified"},
-    "phloem, jump off": {"prefix_cache": True, "jump": "off"},
-    "phloem, both off": {"prefix_cache": False, "jump": "off"},
+    "phloem, jump off": {"prefix_cache": True, "jump": "off", "lookup_drafts": False},
+    "phloem, both off": {"prefix_cache": False, "jump": "off", "lookup_drafts": False},
 }
 
 

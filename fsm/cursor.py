@@ -14,6 +14,7 @@ A cursor never changes the text: it says what may come next. It knows no logits,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Self
 
 import numpy as np
@@ -273,11 +274,7 @@ class Cursor:
         """The beginning of some tokens that repeats no key and leaves enough of `remaining` tokens."""
         if self._distinct is None and (self._repeats is None or len(draft) < (2 if self._written is None else 1)):
             return draft
-        ahead = self.fork()
-        for index, token_id in enumerate(draft):
-            if not ahead.advance(token_id) or not ahead.is_within(remaining - index - 1):
-                return draft[:index]
-        return draft
+        return draft[: self.count_allowed(draft, remaining)]
 
     def _typed(self) -> bytes:
         """What was written since the last quote that opened a string, the cursor being in that string."""
@@ -361,6 +358,19 @@ class Cursor:
         guess = guesses.find(self.state, self._trail, remaining, limit, chances, floor, looks=looks)
         num_allowed = len(self._unrepeated_draft(guess.token_ids, remaining))
         return guess if num_allowed == len(guess.token_ids) else guess.until(num_allowed)
+
+    def count_allowed(self, token_ids: Sequence[int], remaining: int) -> int:
+        """How many of some tokens, one after the other, are allowed and leave enough of `remaining` tokens.
+
+        Fewer, perhaps, where there is no room to find that out.
+        """
+        ahead, index = self.fork(), 0
+        with suppress(ConstraintTooLarge):
+            for token_id in token_ids:
+                if not ahead.advance(token_id) or not ahead.is_within(remaining - index - 1):
+                    break
+                index += 1
+        return index
 
     def last_tokens(self, count: int) -> list[int]:
         """The last `count` tokens taken, or all if there are fewer."""

@@ -20,6 +20,7 @@ class Operations(NamedTuple):
 
     find: Callable[[int, int, bytes, float], tuple[int, int, int, int, int]]
     look: Callable[[int, int, bytes], tuple[int, int, int, int]]
+    find_way: Callable[[int, int, bytes], tuple[int, int]]
     insert: Callable[[int, int, int, bytes, Int32s, int, float], tuple[int, int, bytes]]
     lease: Callable[[int, int], int]
     release: Callable[[int, int], int]
@@ -44,6 +45,7 @@ def compile_operations() -> Operations:
     return Operations(
         find=entry(tree_kernels.find, NUMBER, NUMBER, PACKED, SECONDS),
         look=entry(tree_kernels.look, NUMBER, NUMBER, PACKED),
+        find_way=entry(tree_kernels.find_way, NUMBER, NUMBER, PACKED),
         insert=entry(tree_kernels.insert, NUMBER, NUMBER, NUMBER, PACKED, INT32S, NUMBER, SECONDS),
         lease=entry(tree_kernels.lease, NUMBER, NUMBER),
         release=entry(tree_kernels.release, NUMBER, NUMBER),

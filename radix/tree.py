@@ -208,6 +208,14 @@ class RadixTree:
         num_tokens, _, _, num_partial = self._operations.look(self._address, self._roots.get(namespace, 0), tokens)
         return num_tokens + num_partial
 
+    def continuation(self, tokens: bytes, namespace: str, count: int) -> bytes:
+        """At most `count` tokens that follow `tokens` in the tree, as far as they can be followed in one way only.
+
+        Changes and counts nothing.
+        """
+        node, num_before = self._operations.find_way(self._address, self._roots.get(namespace, 0), tokens)
+        return self._view.way_on(node, num_before, count)
+
     def insert(
         self,
         tokens: bytes,

@@ -83,6 +83,19 @@ def look(address: Any, root: Any, packed: Any) -> Any:
     return offset + num_agreeing - num_partial, node, offset, num_partial
 
 
+def find_way(address: Any, root: Any, packed: Any) -> Any:
+    """Where the tree goes on behind some tokens: (node, tokens of its run before that); (0, 0) if nowhere, or in
+    several ways."""
+    head = head_at(address)
+    tokens = unpacked(packed)
+    node, offset, child, num_agreeing = walk(head, root, tokens)
+    if offset == len(tokens):
+        child = nodes_of(head)[node].children
+    elif offset + num_agreeing < len(tokens):
+        child = 0
+    return max(child, 0), num_agreeing
+
+
 def insert(address: Any, root: Any, after: Any, packed: Any, blocks: Any, priority: Any, now: Any) -> Any:
     """Puts a prefix into the tree; see `RadixTree.insert`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .memory import NUMBER_BITS, Memory
 from .operations import Int32s, Operations
+from .tokens import without_padding
 
 
 class View:
@@ -63,6 +64,16 @@ class View:
         """The packed tokens of one run."""
         cells = self.run_cells(node)
         return self.memory.tokens[cells.start : cells.stop].tobytes()
+
+    def way_on(self, node: int, num_before: int, count: int) -> bytes:
+        """At most `count` packed tokens from within the run of a node on, while there is one child only."""
+        runs: list[bytes] = []
+        num_tokens = -num_before
+        while node > 0 and num_tokens < count:
+            runs.append(self.run_tokens(node))
+            num_tokens += len(runs[-1]) >> 2
+            node = self.field(node, "children")  # a fork's number is negative
+        return without_padding(b"".join(runs)[4 * num_before : 4 * (num_before + count)])
 
     def run_blocks(self, node: int) -> list[int]:
         """The ids of one run."""

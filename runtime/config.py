@@ -58,6 +58,8 @@ class EngineConfig:
             tokens that were generated; 0: replies are tokenised anew.
         jump: what to do with text that the constraint forces. "verified": draft it, and likely text, and keep what the
             model would have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
+        lookup_drafts: draft what followed the same tokens before, where that pays: in the prompt, in the output, in the
+            prefix tree, in a request's `prediction`. The output is the same with and without.
         max_draft_tokens: longest draft in tokens.
         max_compile_seconds: CPU time that compiling one constraint may take; None: only its work is bounded, by
             counting it. Constraints are compiled on the thread that brings the request, never on the one that steps.
@@ -100,6 +102,7 @@ class EngineConfig:
     disk_cache_bytes: int = 16 << 30
     reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
+    lookup_drafts: bool = True
     max_draft_tokens: int = 64
     max_compile_seconds: float | None = 0.8
     max_constraint_bytes: int = 64 << 20

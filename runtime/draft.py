@@ -8,8 +8,8 @@ decided the same are kept::
     accepted         2
 
 The sources are the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
-retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint. The law of
-the output does not depend on either.
+retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint; and with
+or without a constraint what followed the same tokens before (`lookup`). The law of the output does not depend on any.
 
 A drafted token costs a row of the forward, and finding it costs time as well. What both cost is measured (`step_cost`),
 what they bring is learnt (`odds`), and drafts are made only where they are expected to save more than they cost. This
@@ -22,11 +22,15 @@ from collections.abc import Callable, Sequence
 
 from ..fsm.guess import CERTAIN
 from .batch import Batch
+from .cache.prefix_cache import PrefixCache
 from .config import JumpMode
+from .lookup.lookup import Lookups
 from .odds import MARGIN, Allowance, Attempt, Experience, Odds
 from .request import Request
 from .step_cost import StepCost
 
+# As `MARGIN`; that a draft looked worth it is more often luck here, and the first row more may cost more than the next.
+LOOKUP_MARGIN = 2.0
 MAX_TRIAL_TOKENS = 2  # drafted to find out how they fare
 
 
@@ -34,6 +38,8 @@ class Drafter:
     """Proposes drafts for all requests of an engine, and learns from what becomes of them.
 
     Args:
+        lookups: finds what texts repeat; None: nobody looks.
+        prefix_cache: knows what followed the tokens of a request when others wrote them.
         max_draft_tokens: of one draft.
         stopwatch: seconds; what steps and guesses take is measured by it.
 
@@ -41,8 +47,19 @@ class Drafter:
         seconds: that guesses have taken in the step under way.
     """
 
-    def __init__(self, jump: JumpMode, max_draft_tokens: int, device_type: str, stopwatch: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        jump: JumpMode,
+        lookups: Lookups | None,
+        prefix_cache: PrefixCache,
+        max_draft_tokens: int,
+        device_type: str,
+        stopwatch: Callable[[], float],
+    ) -> None:
         self._jump = jump
+        self._lookups = lookups
+        self._prefix_cache = prefix_cache
+        self._measures = jump == "verified" or lookups is not None
         self._max_draft_tokens = max_draft_tokens
         self._stopwatch = stopwatch
         self._cost = StepCost(device_type)
@@ -56,18 +73,35 @@ class Drafter:
         """Readies a request that is new, and drafts for its first step."""
         if self._jump == "verified" and request.cursor is not None and request.odds is None:
             request.odds = Odds(self._experience)
-        self.draft(request)
+        self._force(request)  # a look-up would take up memory while the request waits
 
     def may_draft(self, request: Request) -> bool:
-        """Whether there may be drafts for the request, now or later."""
-        return self._jump != "off" and request.cursor is not None
+        """Whether there may be drafts for the request, now or soon."""
+        if self._jump != "off" and request.cursor is not None:
+            return True
+        return request.lookup is not None and request.lookup.pays
 
     def draft(self, request: Request) -> None:
-        """Sets what to verify in the request's next forward.
+        """Sets what to verify in the request's next forward: what its constraint says, or what its text repeats."""
+        self._force(request)
+        request.num_predicted = 0
+        expected = self._expected(request)
+        draft = request.draft
+        if len(expected) > len(draft) and expected[: len(draft)] == draft:
+            if request.cursor is not None:
+                expected = expected[: request.cursor.count_allowed(expected, request.remaining_tokens)]
+            if len(expected) > len(draft):
+                request.draft = expected
+                if request.prediction and request.lookup is not None:
+                    request.num_predicted = request.lookup.num_predicted
+
+    def _force(self, request: Request) -> None:
+        """Sets what the request's constraint says that is to be verified.
 
         Canonical forced text joins the output at once instead, unseen. But stop strings, `min_tokens` and
         log-probabilities need every token decided, so with them it goes the verified way.
         """
+        request.draft = []
         if self._jump == "off":
             return
         if self._jump == "verified":
@@ -81,6 +115,7 @@ class Drafter:
     def drop(self, request: Request) -> None:
         """Proposes nothing for the request's next forward."""
         request.draft, request.attempt = [], None
+        self._expected(request)
 
     def settle(self, request: Request, decided: Sequence[int], num_new: int) -> None:
         """Learns from a step of the request: `decided` is what follows, and `num_new` tokens joined the output."""
@@ -95,12 +130,12 @@ class Drafter:
 
     def begin_step(self) -> None:
         """From here on time counts as a step's."""
-        if self._jump == "verified":
+        if self._measures:
             self._begin, self.seconds = self._stopwatch(), 0.0
 
     def end_step(self, batch: Batch) -> None:
         """Learns what the step cost that ends here, with the drafts for the next one apart."""
-        if self._jump != "verified":
+        if not self._measures:
             return
         num_requests = len(batch.extends)
         if batch.only_decodes:
@@ -112,8 +147,24 @@ class Drafter:
         """What a drafted token costs and, if it is right, saves in steps of so many requests."""
         self._row, self._saving = self._cost.row, self._cost.saving(num_requests)
         experience = self._experience
+        self._row_price = LOOKUP_MARGIN * self._row / self._saving
         self._price = MARGIN * (self._row + experience.seconds / experience.drafted) / self._saving
         self._allowance.begin_step(self._saving)
+
+    def _expected(self, request: Request) -> list[int]:
+        """What may follow since it did before, as far as that is worth it. Learns from what has joined the text."""
+        lookup = request.lookup
+        if lookup is None:
+            if self._lookups is None or request.remaining_tokens < 2:
+                return []
+            if request.prediction:
+                lookup = self._lookups.begin(request.num_prompt_tokens, request.prediction)
+            else:
+                lookup = self._lookups.begin(len(request.token_ids), self._prefix_cache.continuation(request))
+            request.lookup = lookup
+        elif len(request.token_ids) < lookup.due:
+            return []
+        return lookup.expect(request.token_ids, self._row_price, request.remaining_tokens - 1)
 
     def _guess(self, request: Request) -> list[int]:
         """Likely tokens, as far as they are worth it."""

@@ -25,6 +25,7 @@ from .decode_graphs import CudaRecorder
 from .draft import Drafter
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
+from .lookup.lookup import Lookups
 from .model_runner import ModelRunner
 from .rehearsal import Rehearsal
 from .request import Delta, FinishReason, Phase, Request, RequestOptions, SamplingParams
@@ -100,6 +101,9 @@ class EngineCore:
             loaded.decoder, kv_cache, loaded.device, recorder, deterministic=config.deterministic
         )
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
+        lookups = None
+        if config.lookup_drafts and config.max_draft_tokens:
+            lookups = Lookups(self.compiler.vocabulary, model.vocab_size, config.max_draft_tokens)
         if stopwatch is None:
             stopwatch = time.thread_time if loaded.device.type == "cpu" else time.monotonic
         self._stepper = Stepper(
@@ -108,7 +112,9 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            drafter=Drafter(config.jump, config.max_draft_tokens, loaded.device.type, stopwatch),
+            drafter=Drafter(
+                config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type, stopwatch
+            ),
             on_finish=self._settle,
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
             stopwatch=stopwatch,

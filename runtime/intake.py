@@ -87,6 +87,9 @@ class Intake:
         shows_special = own.pop("shows_special", False)
         new_guard = own.pop("stop_guard", None)
         shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
+        prediction = own.pop("prediction", ())
+        if prediction:
+            own["prediction"] = self._predicted(prediction)
         seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
         requests: list[Request] = []
         for index in range(sampling.n):
@@ -152,6 +155,7 @@ class Intake:
             rules=self._rules(sampling, parent.cursor is not None),
             max_tokens=max_tokens,
             namespace=parent.namespace,
+            prediction=parent.prediction,
             priority=parent.priority,
             conversation=parent.conversation,
             deadline_seconds=parent.deadline_seconds,
@@ -216,7 +220,13 @@ class Intake:
             raise RequestError("prompt: it is empty; give at least one token", param="prompt")
         return token_ids
 
-    def _checked(self, prompt: Sequence[int]) -> array[int]:
+    def _predicted(self, prediction: Prompt) -> array[int]:
+        """As `token_ids`, but of a text that stands behind another."""
+        if isinstance(prediction, str):
+            return array("i", self._tokenizer.encode(prediction))
+        return self._checked(_as_sequence(prediction, "prediction"), "prediction")
+
+    def _checked(self, prompt: Sequence[int], param: str = "prompt") -> array[int]:
         size = self._vocab_size
         is_array = isinstance(prompt, array) and prompt.typecode == "i"
         # The usual cases in C; the loop finds out which id is wrong.
@@ -229,7 +239,7 @@ class Intake:
         for position, token_id in enumerate(prompt):
             if isinstance(token_id, bool) or not isinstance(token_id, Integral) or not 0 <= token_id < size:
                 raise RequestError(
-                    f"prompt: {token_id!r} at position {position} is not a token id in [0, {size})", param="prompt"
+                    f"{param}: {token_id!r} at position {position} is not a token id in [0, {size})", param=param
                 )
         return array("i", prompt)
 
@@ -246,7 +256,7 @@ class Intake:
         return room if sampling.max_tokens is None else min(sampling.max_tokens, room)
 
 
-def _as_sequence(prompt: object) -> Sequence[int]:
+def _as_sequence(prompt: object, param: str = "prompt") -> Sequence[int]:
     """Ids as a sequence: those of a NumPy array or a tensor as Python's integers.
 
     Raises:
@@ -255,7 +265,7 @@ def _as_sequence(prompt: object) -> Sequence[int]:
     if not isinstance(prompt, Sequence) and hasattr(prompt, "tolist"):
         prompt = prompt.tolist()
     if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Sequence):
-        raise RequestError(f"prompt: expected text or token ids, got {type(prompt).__name__}", param="prompt")
+        raise RequestError(f"{param}: expected text or token ids, got {type(prompt).__name__}", param=param)
     return prompt
 
 

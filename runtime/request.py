@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..fsm import Cursor
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
+    from .lookup.lookup import Lookup
     from .odds import Attempt, Odds
     from .output import OutputText, StopGuard
     from .token_rules import TokenRules
@@ -180,6 +181,8 @@ class RequestOptions(TypedDict, total=False):
         priority: higher ones are admitted first.
         pin_ttl: seconds for which its prompt stays cached once it is computed, as far as the budget of pins reaches
             (`usage.pinned_tokens` tells); 0: not pinned.
+        prediction: what its output will mostly be: text, or token ids. It is drafted from as from the prompt, from its
+            beginning on, and changes no token.
         conversation: that of `encode_chat`, if it is a chat whose reply is to be remembered.
         explain_cache: whether `usage.cache_explanation` shall say where the longest cached prefix ended and why.
         deadline_seconds: still waiting so long after it was queued, it fails with `DeadlineExceeded`; None: it waits.
@@ -191,6 +194,7 @@ class RequestOptions(TypedDict, total=False):
     namespace: str
     priority: int
     pin_ttl: float
+    prediction: str | Sequence[int]
     conversation: str
     explain_cache: bool
     deadline_seconds: float | None
@@ -211,6 +215,8 @@ class Usage:
             not in `completion_tokens`.
         drafted_tokens: tokens proposed by drafts.
         jumped_tokens: drafted tokens that were accepted: each saved a forward step.
+        accepted_prediction_tokens, rejected_prediction_tokens: those of them that were drafted from the request's
+            prediction, and what became of them.
         pinned_tokens: prompt tokens that were pinned on its behalf.
         num_steps: engine steps in which this request took part.
         num_preemptions: how often it gave its blocks back before it was done.
@@ -224,6 +230,8 @@ class Usage:
     forked_tokens: int = 0
     drafted_tokens: int = 0
     jumped_tokens: int = 0
+    accepted_prediction_tokens: int = 0
+    rejected_prediction_tokens: int = 0
     pinned_tokens: int = 0
     num_steps: int = 0
     num_preemptions: int = 0
@@ -330,8 +338,11 @@ class Request:
         blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
         draft: tokens proposed to follow token_ids; dropped freely.
+        num_predicted: how many of the draft's tokens are of the prediction: all, or none; it may say more.
         odds: how often drafted tokens were right; None if only what is certain is drafted.
         attempt: at the draft, until it is known what became of it.
+        lookup: what its text repeats; None: nobody has looked yet.
+        prediction: token ids.
         num_delivered: output tokens that a delta has reported.
         queued_at: seconds of the scheduler's clock.
         found: what the tree said about the prompt just before the request was admitted.
@@ -356,8 +367,10 @@ class Request:
     blocks: array[int] = field(default_factory=lambda: array("i"))
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)
+    num_predicted: int = 0
     odds: Odds | None = None
     attempt: Attempt | None = None
+    lookup: Lookup | None = None
     usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
@@ -365,6 +378,7 @@ class Request:
     num_delivered: int = 0
     admitted_before: bool = False
     pin_ttl: float = 0.0
+    prediction: Sequence[int] = ()
     conversation: str = ""
     deadline_seconds: float | None = None
     queued_at: float = 0.0

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..errors import RequestError
+from ..errors import ConstraintTooLarge, RequestError
 from ..fsm import Cursor
 from ..kernels import LogitEdits, Logprobs, ops, send
 from .batch import Batch, Extend
@@ -254,6 +254,8 @@ class Sampler:
                 if num_before_end > num_advanced:
                     row = _without_end(cursor, row)
                 slots.append(self._masks.slot(row))
+        except ConstraintTooLarge:  # behind tokens that may never be written
+            pass
         finally:
             if num_advanced:
                 cursor.rollback(num_advanced)

@@ -162,7 +162,7 @@ class Stepper:
         request.finish_reason = reason
         request.draft = []
         self._scheduler.remove(request, keep=keeps)
-        request.cursor = None  # a constraint is kept alive by those who still need it
+        request.cursor = request.lookup = None  # a constraint is kept alive by those who still need it
         try:
             if keeps:
                 self._pin_prompt(request)
@@ -257,6 +257,8 @@ class Stepper:
         request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
+        if draft and request.num_predicted:
+            _count_predicted(request, len(draft), num_new - 1)
         if choice.logprobs:
             request.logprobs += choice.logprobs[:num_new]
         self._drafter.settle(request, decided, num_new)
@@ -314,6 +316,14 @@ class Stepper:
 
 def _cause(what: str, error: Exception) -> RequestError:
     return error if isinstance(error, RequestError) else RequestError(f"{what} failed: {type(error).__name__}: {error}")
+
+
+def _count_predicted(request: Request, num_drafted: int, num_accepted: int) -> None:
+    """Says what became of the drafted tokens that are of the request's prediction."""
+    num_predicted = min(num_drafted, request.num_predicted)
+    num_right = max(0, min(num_predicted, num_accepted))
+    request.usage.accepted_prediction_tokens += num_right
+    request.usage.rejected_prediction_tokens += num_predicted - num_right
 
 
 def _count_jumped(batch: Batch) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack
+from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
 from ..request import Lease, Request, TokenLogprob
 from .kv_cache import KVCache
 from .lower_tiers import LowerTiers
@@ -118,6 +118,13 @@ class PrefixCache:
                 if num_shared > num_donated:
                     donor, num_donated = other.blocks[len(request.blocks)], num_shared
         return Donor(donor, num_donated) if num_donated else None
+
+    def continuation(self, request: Request) -> list[int]:
+        """What has followed the same tokens in the same namespace before, as far as there is room for it."""
+        if not self.enabled:
+            return []
+        known = self.tree.continuation(pack(request.token_ids), request.namespace, request.remaining_tokens)
+        return unpack(known)
 
     def copy(self, request: Request, donor: Donor) -> None:
         """Copies what a donor has behind the leased blocks, if there is room: so hits are exact to the token."""

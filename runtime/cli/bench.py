@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 CONFIGURATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("cache and jump", {"prefix_cache": True, "jump": "verified"}),
-    ("cache only", {"prefix_cache": True, "jump": "off"}),
+    ("cache only", {"prefix_cache": True, "jump": "off", "lookup_drafts": False}),
     ("jump only", {"prefix_cache": False, "jump": "verified"}),
-    ("neither", {"prefix_cache": False, "jump": "off"}),
+    ("neither", {"prefix_cache": False, "jump": "off", "lookup_drafts": False}),
 )
 NAMES = ("Tarvin Ledmo", "Quila Marst", "Odo Feringa", "Lune Abarro", "Pim Castrel", "Sava Noorden", "Ilko Dray")
 CITIES = ("Quolsat", "Hembry", "Vesterlo", "Aldin", "Torvik")
@@ -70,7 +70,7 @@ def bench(
     max_tokens: Annotated[int, option("--max-tokens", help="Longest answer.", env="MAX_TOKENS", min=40)] = 128,
     as_json: Annotated[bool, option("--output-json", help="Print JSON instead of a table.", env="OUTPUT_JSON")] = False,
 ) -> None:
-    """Measures extraction under a shared system prompt; --jump and --prefix-cache are varied, other options hold."""
+    """Measures extraction under a shared system prompt; --jump, --lookup-drafts and --prefix-cache are varied."""
     from ..config import EngineConfig
     from ..engine import Engine
     from ..loading import load

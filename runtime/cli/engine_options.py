@@ -255,10 +255,20 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = Jump.verified,
+    lookup_drafts: Annotated[
+        bool,
+        option(
+            "--lookup-drafts/--no-lookup-drafts",
+            help="Draft what followed the same tokens earlier in the prompt or the output, where that pays.",
+            env="LOOKUP_DRAFTS",
+            panel=PANEL,
+        ),
+    ] = True,
     max_draft_tokens: Annotated[
         int,
         option(
             "--max-draft-tokens",
+            "--speculative-num-draft-tokens",
             help="Longest run of tokens that is drafted and verified in one step.",
             env="MAX_DRAFT_TOKENS",
             panel=PANEL,

@@ -118,6 +118,8 @@ def prepare_chat(
     if reader is not None and body.stop and (plan is not None or is_harmony):
         new_reader = reader
         call.options["stop_guard"] = lambda: TextOnly(new_reader())
+    if body.prediction is not None:
+        call.options["prediction"] = body.prediction.content
     if reader is not None and wanted is None and (is_harmony or BEGIN in special_texts or END in special_texts):
         call.options["shows_special"] = True
     return PreparedChat(call, plan, reader, _counter(engine.tokenizer, reader, thought, is_harmony=is_harmony))

@@ -88,6 +88,13 @@ class ToolCall(Body):
     function: FunctionCall
 
 
+class Prediction(Body):
+    """What the answer will mostly be (OpenAI's predicted outputs)."""
+
+    type: Literal["content"]
+    content: Content
+
+
 class Message(Body):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content | None = None
@@ -176,6 +183,7 @@ class Generation(Body):
 
 class ChatRequest(Generation):
     messages: list[Message] = Field(min_length=1)
+    prediction: Prediction | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool = False

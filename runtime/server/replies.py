@@ -1,7 +1,7 @@
 """Bodies of answers, as plain dicts in OpenAI's shapes. Knows tokens and usage, no HTTP and no engine.
 
-Beyond OpenAI's fields, `usage.completion_tokens_details` says how the tokens came about: `jumped_tokens` (forced by
-the constraint and taken in a step they did not need), `drafted_tokens` and `sampled_tokens`.
+Beyond OpenAI's fields, `usage.completion_tokens_details` says how the tokens came about: `jumped_tokens` (foreseen,
+and taken in a step they did not need), `drafted_tokens` and `sampled_tokens`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def usage_body(usages: Iterable[Sequence[Usage]], *, reasoning_tokens: int = 0) 
             total.completion_tokens += usage.completion_tokens
             total.drafted_tokens += usage.drafted_tokens
             total.jumped_tokens += usage.jumped_tokens
+            total.accepted_prediction_tokens += usage.accepted_prediction_tokens
+            total.rejected_prediction_tokens += usage.rejected_prediction_tokens
     return {
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
@@ -76,6 +78,8 @@ def usage_body(usages: Iterable[Sequence[Usage]], *, reasoning_tokens: int = 0) 
             "jumped_tokens": total.jumped_tokens,
             "drafted_tokens": total.drafted_tokens,
             "sampled_tokens": total.sampled_tokens,
+            "accepted_prediction_tokens": total.accepted_prediction_tokens,
+            "rejected_prediction_tokens": total.rejected_prediction_tokens,
         },
     }
 

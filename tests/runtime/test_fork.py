@@ -62,7 +62,7 @@ class Listener:
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 @pytest.mark.parametrize("num_steps", [1, 2, 5, 6, 7, 8, 20])
 def test_a_fork_computes_nothing_and_says_what_its_seed_says(block_size: int, num_steps: int) -> None:
-    engine = fake_engine(block_size=block_size, num_blocks=160 // block_size)
+    engine = fake_engine(block_size=block_size, num_blocks=160 // block_size, lookup_drafts=False)
     listener = Listener(engine)
     prompt = tuple(range(9))
     parent = engine.add(list(prompt), law(1))
@@ -159,7 +159,7 @@ def test_a_fork_survives_its_parent_and_the_parent_its_forks() -> None:
 
 def test_a_fork_that_finds_no_room_waits_and_still_computes_nothing_twice() -> None:
     """Ten forks over a pool for three: they come one after the other, from what the parent left in the tree."""
-    engine = fake_engine(num_blocks=26, max_running_requests=3)
+    engine = fake_engine(num_blocks=26, max_running_requests=3, lookup_drafts=False)
     listener = Listener(engine)
     parent = engine.add(list(range(30)), law(1))
     for _ in range(10):
@@ -205,7 +205,12 @@ def test_forks_anywhere_within_json_stay_valid_and_end_as_an_unforked_request_do
     nano: LoadedModel, jump: str
 ) -> None:
     """Forks inside keys, strings and numbers. Greedy ones repeat the parent; sampled ones are valid."""
-    config = EngineConfig(device="cpu", check_invariants=True, jump=jump)  # type: ignore[arg-type]
+    config = EngineConfig(
+        device="cpu",
+        check_invariants=True,
+        jump=jump,  # type: ignore[arg-type]
+        lookup_drafts=False,  # that it takes its steps
+    )
     engine = Engine.from_loaded(config, nano, stopwatch=lambda: 0.0)
     prompt = nano.tokenizer.apply_chat_template([{"role": "user", "content": "Extract the item as JSON."}])
     greedy = SamplingParams(max_tokens=60, temperature=0.0)
@@ -250,7 +255,7 @@ def test_a_character_begun_before_the_fork_is_completed_behind_it() -> None:
 
 def test_penalties_log_probabilities_and_least_lengths_go_on_counting_from_the_beginning() -> None:
     params = SamplingParams(max_tokens=20, temperature=0.0, frequency_penalty=1.5, logprobs=2, min_tokens=10)
-    engine = fake_engine()
+    engine = fake_engine(lookup_drafts=False)
     expected = engine.generate([3, 1], params)
     listener = Listener(engine)
     parent = engine.add([3, 1], params)

@@ -91,7 +91,8 @@ def test_logprobs_are_the_models_for_every_token(jump: str) -> None:
 def test_drafts_change_no_token_and_save_steps(temperature: float) -> None:
     params = SamplingParams(max_tokens=40, temperature=temperature, seed=3)
     spec = regex("name: [a-c]{3}, age: [0-9]{2}, city: (Oslo|Bergen)")
-    runs = {jump: fake_engine(jump=jump).generate(PROMPT, params, spec) for jump in ("off", "verified", "canonical")}
+    engines = {jump: fake_engine(jump=jump, lookup_drafts=False) for jump in ("off", "verified", "canonical")}
+    runs = {jump: engine.generate(PROMPT, params, spec) for jump, engine in engines.items()}
     assert runs["off"].token_ids == runs["verified"].token_ids == runs["canonical"].token_ids
     assert runs["off"].usage.num_steps == len(runs["off"].token_ids)
     assert runs["verified"].usage.num_steps < len(runs["off"].token_ids) / 2
@@ -147,7 +148,8 @@ def test_a_heavy_constraint_holds_up_nobody_but_itself(bomb: str) -> None:
         for index in range(16):
             engine.add([index + 1, 7, 9], params, specs[index % len(specs)], request_id=f"ordinary {index}")
 
-    alone, beside = fake_engine(jump="off", num_blocks=512), fake_engine(jump="off", num_blocks=512)
+    without_drafts: dict[str, object] = {"jump": "off", "lookup_drafts": False, "num_blocks": 512}
+    alone, beside = fake_engine(**without_drafts), fake_engine(**without_drafts)
     beside.add(PROMPT, SamplingParams(max_tokens=100, temperature=1.0, seed=1), regex(BOMBS[bomb]), request_id="bomb")
     add_ordinary(alone)
     add_ordinary(beside)

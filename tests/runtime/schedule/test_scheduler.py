@@ -169,7 +169,7 @@ def test_a_long_prompt_does_not_stop_others_from_decoding() -> None:
 def test_a_cold_engine_takes_in_no_more_than_it_can_bring_to_an_end(num_blocks: int, ends: dict[str, object]) -> None:
     """It has seen nobody end yet: whether their length is known or not, nobody is preempted."""
     params = SamplingParams(max_tokens=30, temperature=0.0, logit_bias={EOS: -100.0}, **ends)  # type: ignore[arg-type]
-    engine = fake_engine(num_blocks=num_blocks)
+    engine = fake_engine(num_blocks=num_blocks, lookup_drafts=False)
     for number in range(8):
         engine.add([number, *range(10)], params)
     most = 0

@@ -132,6 +132,22 @@ def test_forced_text_is_jumped_over(openai_client: OpenAI) -> None:
     assert details["sampled_tokens"] + details["jumped_tokens"] == answer.usage.completion_tokens
 
 
+def test_a_predicted_answer_is_the_same_in_fewer_steps(openai_client: OpenAI) -> None:
+    question = [{"role": "user", "content": f"{DOCUMENT}\n\nExtract the person as JSON."}]
+    ask = {"model": "nano", "messages": question, "temperature": 0, "max_tokens": 60}
+    salts = [{"extra_body": {"cache_salt": f"predicted {number}"}} for number in range(3)]
+    plain = openai_client.chat.completions.create(**ask, **salts[0])
+    content = plain.choices[0].message.content or ""
+    for shown, salt in ((content, salts[1]), ([{"type": "text", "text": content}], salts[2])):
+        answer = openai_client.chat.completions.create(**ask, **salt, prediction={"type": "content", "content": shown})
+        assert answer.choices[0].message.content == content
+        assert answer.usage is not None and plain.usage is not None
+        details = answer.usage.completion_tokens_details
+        assert details is not None and details.accepted_prediction_tokens > answer.usage.completion_tokens / 2
+        before = plain.usage.completion_tokens_details
+        assert before is not None and before.accepted_prediction_tokens == before.rejected_prediction_tokens == 0
+
+
 def test_a_required_tool_is_called_with_valid_arguments(openai_client: OpenAI) -> None:
     tools = [openai.pydantic_function_tool(Person, name="person"), openai.pydantic_function_tool(Person, name="other")]
     messages = [{"role": "user", "content": DOCUMENT}]

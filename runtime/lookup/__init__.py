@@ -1,0 +1,1 @@
+"""Drafts that are copied from what was written before."""

@@ -1,0 +1,293 @@
+"""With look-ups every request says what it says without, whatever else is asked of it, in fewer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import RequestError
+from phloem.kernels import AttentionPlan
+from phloem.radix import RadixTree
+from phloem.runtime.cache.kv_cache import KVCache
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.constraint_spec import ConstraintSpec, json_schema, regex
+from phloem.runtime.engine import Engine
+from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.request import Completion, SamplingParams
+
+from ..fakes import EOS, FakeDecoder, fake_engine
+from ..test_run_ahead import Said, Whim, step
+
+PROSE = b"to be or not to be, that is the question"
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "maxLength": 12}, "b": {"type": "array", "items": {"enum": ["to", "be"]}}},
+    "required": ["a", "b"],
+}
+CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-e ]{0,30}(be|is)"), json_schema(SCHEMA)]
+LAWS: list[dict[str, Any]] = [
+    {"temperature": 0.0, "ignore_eos": True},
+    {"temperature": 0.3, "top_p": 0.9},
+    {"temperature": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1, "min_tokens": 9},
+    {"temperature": 0.0, "logprobs": 2, "stop": ("e t", "\x07\x07", "q")},
+    {"temperature": 0.3, "top_k": 3, "logit_bias": {EOS: 4.0, 101: 2.0}, "logprobs": 0},
+    {"temperature": 0.0, "prompt_logprobs_from": 1, "logprobs": 1},
+    {"temperature": 0.2, "stop_token_ids": (113, 40, 7), "min_p": 0.1},
+]
+PROMPTS = [tuple(PROSE), tuple(PROSE[3:20]), tuple(PROSE[:7] * 3), tuple(range(20))]
+Asked = tuple[int, int, int, int, int]  # prompt, law, constraint, max_tokens, seed
+
+
+class LoopingDecoder(FakeDecoder):
+    """Believes in what its last two tokens suggest, so that it repeats itself and its prompt."""
+
+    def forward(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        kv_cache: KVCache,
+        plan: AttentionPlan,
+        slots: torch.Tensor,
+        logits_rows: torch.Tensor | None,
+    ) -> torch.Tensor:
+        logits = super().forward(token_ids, positions, kv_cache, plan, slots, logits_rows).clone()
+        rows = range(len(token_ids)) if logits_rows is None else logits_rows.tolist()
+        for index, row in enumerate(rows):
+            at = PROSE.find(bytes([int(token_ids[row]) % 256])) + 1
+            logits[index, PROSE[at % len(PROSE)]] += 6.0  # as if it had learnt it by heart
+        return logits
+
+    def _read(self, kv_cache: KVCache, plan: AttentionPlan, request: int, end: int) -> list[int]:
+        return super()._read(kv_cache, plan, request, end)[-2:]
+
+
+def looping_engine(**settings: Any) -> Engine:
+    return fake_engine(decoder=LoopingDecoder(), **settings)
+
+
+def law(which: int, max_tokens: int, seed: int) -> SamplingParams:
+    params = LAWS[which]
+    at_least = min(params.get("min_tokens", 0), max_tokens)
+    return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
+
+
+@cache
+def truth(asked: Asked) -> Said:
+    """What a request says alone, one token after the other, without a cache."""
+    prompt, which, constraint, max_tokens, seed = asked
+    engine = looping_engine(prefix_cache=False, jump="off", lookup_drafts=False)
+    engine.add(list(PROMPTS[prompt]), law(which, max_tokens, seed), CONSTRAINTS[constraint])
+    said: dict[str, Said] = {}
+    while engine.has_work:
+        step(engine, said)
+    assert engine.statistics().drafted_tokens == 0
+    (one,) = said.values()
+    return one
+
+
+def ask(engine: Engine, asked: Asked) -> str:
+    prompt, which, constraint, max_tokens, seed = asked
+    return engine.add(list(PROMPTS[prompt]), law(which, max_tokens, seed), CONSTRAINTS[constraint])
+
+
+@pytest.mark.parametrize("jump", ["off", "verified", "canonical"])
+def test_all_laws_say_the_same_together_and_most_of_it_unasked(jump: str) -> None:
+    every = [(p, w, c, 40, 0) for p in range(len(PROMPTS)) for w in range(len(LAWS)) for c in range(len(CONSTRAINTS))]
+    if jump == "canonical":  # which says forced text in other words
+        every = [asked for asked in every if asked[2] == 0]
+    engine = looping_engine(jump=jump, num_blocks=512, max_running_requests=8)
+    names = {ask(engine, asked): asked for asked in every}
+    said: dict[str, Said] = {}
+    while engine.has_work:
+        step(engine, said)
+    for name, asked in names.items():
+        assert said[name] == truth(asked)
+    statistics = engine.statistics()
+    assert statistics.jumped_tokens > statistics.completion_tokens / 4
+    assert statistics.num_held_blocks == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObject) -> None:
+    """Over a pool that may be too small for all, so that some are preempted; in turn, and now and then ahead."""
+    engine = looping_engine(
+        jump=data.draw(st.sampled_from(["off", "verified"])),
+        run_ahead=data.draw(st.booleans()),
+        block_size=data.draw(st.sampled_from([1, 4])),
+        num_blocks=data.draw(st.sampled_from([96, 120, 256])),
+        max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
+        max_draft_tokens=data.draw(st.sampled_from([1, 5, 64])),
+        max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
+    )
+    engine._stepper._pace = Whim(data.draw(st.integers(0, 9)))
+    asked: dict[str, Asked] = {}
+    said: dict[str, Said] = {}
+    for _ in range(data.draw(st.integers(1, 25))):
+        what = data.draw(st.sampled_from(["add", "add", "step", "step", "step", "abort", "fork", "flush"]))
+        if what == "add":
+            one = (
+                data.draw(st.integers(0, len(PROMPTS) - 1)),
+                data.draw(st.integers(0, len(LAWS) - 1)),
+                data.draw(st.sampled_from([0, 0, 1, 2])),
+                data.draw(st.integers(30, 50)),
+                data.draw(st.integers(0, 3)),
+            )
+            asked[ask(engine, one)] = one
+        elif what == "flush":
+            engine.flush_cache()
+        elif what == "step":
+            step(engine, said)
+        else:
+            open_ids = [name for name in asked if said.get(name) is None or said[name].reason is None]
+            if open_ids:
+                name = data.draw(st.sampled_from(open_ids))
+                if what == "abort":
+                    engine.abort(name)
+                    del asked[name]
+                else:
+                    _, which, _, max_tokens, seed = asked[name]
+                    (child,) = engine.fork(name, sampling=law(which, max_tokens, seed))
+                    asked[child] = asked[name]
+    while engine.has_work:
+        step(engine, said)
+    for name, one in asked.items():
+        assert said[name] == truth(one)
+    assert engine.statistics().num_held_blocks == 0
+
+
+def test_samples_of_one_prompt_say_what_each_says_alone() -> None:
+    params = SamplingParams(max_tokens=60, temperature=0.3, seed=5, n=4)
+    with_lookups, without = looping_engine(num_blocks=256), looping_engine(num_blocks=256, lookup_drafts=False)
+    found = [engine.generate([list(PROMPTS[0])], params) for engine in (with_lookups, without)]
+    assert [c.token_ids for c in found[0]] == [c.token_ids for c in found[1]]
+    assert sum(c.usage.jumped_tokens for c in found[0]) > 0 == sum(c.usage.drafted_tokens for c in found[1])
+
+
+def test_a_draft_that_reaches_the_budget_or_the_end_stops_there() -> None:
+    for max_tokens in range(1, 40):
+        asked = (0, 0, 0, max_tokens, 0)
+        engine = looping_engine()
+        name = ask(engine, asked)
+        said: dict[str, Said] = {}
+        while engine.has_work:
+            step(engine, said)
+        assert said[name] == truth(asked) and len(said[name].token_ids) == max_tokens
+
+
+def test_where_rows_cost_as_much_as_steps_nothing_is_drafted() -> None:
+    engine = looping_engine(num_blocks=256)
+    cost = engine._stepper._drafter._cost
+    cost.fixed, cost.host, cost.row = 1e-6, 1e-6, 1e-3
+    engine._stepper._drafter._set_prices(1)
+    completion = engine.generate(list(PROMPTS[0]), law(0, 60, 0))
+    assert completion.usage.drafted_tokens == 0
+
+
+def test_a_text_that_repeats_nothing_does_not_keep_steps_from_running_ahead() -> None:
+    ahead = {}
+    for lookup_drafts in (False, True):
+        engine = fake_engine(run_ahead=True, num_blocks=256, lookup_drafts=lookup_drafts)
+        for number in range(4):
+            engine.add([number, 7, 9], SamplingParams(max_tokens=150, temperature=1.0, seed=number, ignore_eos=True))
+        while engine.has_work:
+            engine.step()
+        ahead[lookup_drafts] = engine.statistics().num_ahead
+    assert ahead[False] > 140
+    assert ahead[True] > 0.8 * ahead[False]
+
+
+def test_texts_that_repeat_much_are_drafted_instead_of_running_ahead() -> None:
+    """By a stopwatch that stands still a step in turn takes no longer, and brings more."""
+    engine = looping_engine(run_ahead=True, num_blocks=256)
+    completion = engine.generate(list(PROMPTS[0]), law(0, 300, 0))
+    assert completion.usage.jumped_tokens > 100
+
+
+def predicted(engine: Engine, prediction: list[int] | str, max_tokens: int = 60) -> Completion:
+    return engine.generate(list(PROMPTS[0]), law(1, max_tokens, 3), prediction=prediction)
+
+
+def test_a_prediction_that_is_right_is_taken_in_one_step_and_one_that_is_wrong_changes_nothing() -> None:
+    plain = looping_engine(lookup_drafts=False).generate(list(PROMPTS[0]), law(1, 60, 3))
+    said = list(plain.token_ids)
+    right = predicted(looping_engine(), said)
+    assert right.token_ids == plain.token_ids
+    assert right.usage.num_steps <= 5
+    assert right.usage.accepted_prediction_tokens == right.usage.jumped_tokens >= len(said) - 5
+    assert right.usage.rejected_prediction_tokens == 0
+    wrong = predicted(looping_engine(), [7] * 50)
+    assert wrong.token_ids == plain.token_ids
+    assert wrong.usage.accepted_prediction_tokens == 0 < wrong.usage.rejected_prediction_tokens
+    half = predicted(looping_engine(), [*said[:20], 7, 7, 7, *said[23:]])
+    assert half.token_ids == plain.token_ids
+    assert half.usage.accepted_prediction_tokens > 20 and half.usage.rejected_prediction_tokens > 0
+    assert half.usage.num_steps < 20
+    without = predicted(looping_engine(lookup_drafts=False), said)
+    assert without.token_ids == plain.token_ids and without.usage.drafted_tokens == 0
+
+
+def test_a_prediction_is_text_or_ids() -> None:
+    (request,) = looping_engine().prepare([1], prediction="to be")
+    assert list(request.prediction) == list(b"to be")
+    for wrong, param in (([1, 9999], "prediction"), (b"x", "prediction")):
+        with pytest.raises(RequestError) as error:
+            looping_engine().generate([1], law(0, 5, 0), prediction=wrong)  # type: ignore[arg-type]
+        assert error.value.param == param
+
+
+def test_what_was_answered_before_is_drafted_where_it_may_be_known() -> None:
+    asked = (3, 5, 0, 60, 1)
+    params, engine = law(asked[1], asked[3], asked[4]), looping_engine(num_blocks=256)
+    first, again, elsewhere = (
+        engine.generate(list(PROMPTS[3]), params, namespace=namespace) for namespace in ("a", "a", "b")
+    )
+    assert first.token_ids == again.token_ids == elsewhere.token_ids == tuple(truth(asked).token_ids)
+    assert again.usage.num_steps < min(elsewhere.usage.num_steps, 6)
+    assert again.usage.accepted_prediction_tokens == again.usage.rejected_prediction_tokens == 0
+
+
+def test_nothing_is_asked_of_the_tree_about_another_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = looping_engine(num_blocks=256)
+    engine.generate(list(PROMPTS[3]), law(0, 60, 0), namespace="a")
+    tree, found = engine.prefix_cache.tree, []
+    plain = RadixTree.continuation
+    monkeypatch.setattr(RadixTree, "continuation", lambda *asked: found.append(plain(*asked)) or found[-1])
+    for namespace in ("b", "", "a"):
+        engine.generate(list(PROMPTS[3]), law(0, 60, 0), namespace=namespace)
+    assert tree.statistics.num_namespaces == 3
+    assert found[:2] == [b"", b""] and len(found[2]) > 4 * 40
+
+
+@pytest.fixture(scope="module")
+def nano() -> Iterator[LoadedModel]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield load(EngineConfig(device="cpu"))
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_bundled_model_says_the_same_to_the_bit(nano: LoadedModel, temperature: float) -> None:
+    params = SamplingParams(max_tokens=80, temperature=temperature, seed=1, logprobs=3)
+    document = "Tolva Brenrik, a baker, is 34 years old and lives in Marvost."
+    prompts = [
+        nano.tokenizer.apply_chat_template([{"role": "user", "content": text}])
+        for text in (f"Repeat: {document}", f"{document}\n\nExtract the person as JSON.", "Hello", document * 3)
+    ]
+    found = {}
+    for lookup_drafts in (False, True):
+        config = EngineConfig(device="cpu", check_invariants=True, lookup_drafts=lookup_drafts)
+        engine = Engine.from_loaded(config, nano, stopwatch=lambda: 0.0)
+        found[lookup_drafts] = engine.generate(prompts, params)
+    assert [(c.token_ids, c.text, c.logprobs) for c in found[True]] == [
+        (c.token_ids, c.text, c.logprobs) for c in found[False]
+    ]
+    assert sum(c.usage.jumped_tokens for c in found[True]) > 5
+    assert sum(c.usage.drafted_tokens for c in found[False]) == 0
