@@ -105,6 +105,7 @@ class LayerStack:
         return (
             all(weight is not None and (weight.is_packed or weight.is_int8) for weight in linears)
             and all(weight.num_inputs % 8 == 0 for weight in linears)
+            and all(weight.groups is None or weight.groups.order is None for weight in linears)
             and all(norm is None or (norm.dtype is torch.float32 and norm.is_contiguous()) for norm in norms)
             and all(rope is None or (rope.shape[1] % 16 == 0 and rope.is_contiguous()) for rope in rope_tables)
             and head_dim % 8 == 0

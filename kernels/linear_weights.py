@@ -9,13 +9,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .linear_weight import LinearWeight, pack_linear, pack_mxfp4
+from .grouped import Grouped
+from .linear_weight import LinearWeight, pack_grouped, pack_linear, pack_mxfp4
 from .mxfp4 import BLOCK, widen
 
 
@@ -75,6 +77,13 @@ def pack_linears(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 
         maps = zip(weight, biases, strict=True)
         return LinearWeights(tuple(pack_linear(matrix.contiguous(), own, int8=int8) for matrix, own in maps), None)
     return LinearWeights((), weight.contiguous(), row_tile, bias)
+
+
+def pack_grouped_each(weights: Sequence[Grouped], dtype: torch.dtype, row_tile: int = 0) -> LinearWeights | None:
+    """Weights of few bits, one per map, as `pack_grouped` lays them out; None: the device has no kernel for them."""
+    if weights[0].numbers.device.type == "cpu":
+        return LinearWeights(tuple(pack_grouped(weight, dtype=dtype) for weight in weights), None)
+    return None
 
 
 def keep_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None, *, row_tile: int = 0) -> LinearWeights:

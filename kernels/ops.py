@@ -79,6 +79,13 @@ def _has_bytes(k_cache: Tensor, v_cache: Tensor, k_scales: Tensor, v_scales: Ten
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`. Packed, int8 or tiled, a row's bits do not depend on T."""
+    if weight.groups is not None:
+        if weight.groups.order is not None:
+            x = x[:, weight.groups.order]
+        if x.is_cuda:
+            from . import triton_grouped
+
+            return triton_grouped.linear(x, weight)
     if weight.is_int8:
         return cpu_linear_int8(x, weight)
     if weight.is_packed:

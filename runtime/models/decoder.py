@@ -132,7 +132,7 @@ class Decoder:
             final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size) * config.width_scale
             lm_head = embedding
             if not config.tie_word_embeddings:
-                lm_head = reader.matrix("lm_head.weight", config.vocab_size, config.hidden_size)
+                lm_head = reader.linear("", ("lm_head",), [config.vocab_size], config.hidden_size, False)
             reader.refuse_unread()
         return Decoder(
             config,
