@@ -92,15 +92,14 @@ class Groups:
         size: inputs of a group.
         dtype: of inputs and outputs.
         order: as in `Grouped`; the product takes its inputs in this order.
-        scales, zeros: `[K / size, N]` beside the bytes on a GPU; None on the CPU, whose bytes hold them.
+        factors: scales and zeros beside the bytes on a GPU (`device_grouped`); None on the CPU, whose bytes hold them.
     """
 
     element: Element
     size: int
     dtype: torch.dtype
     order: Tensor | None = None
-    scales: Tensor | None = None
-    zeros: Tensor | None = None
+    factors: Tensor | None = None
 
 
 def stack(parts: Sequence[Grouped]) -> Grouped | None:

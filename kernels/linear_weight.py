@@ -111,14 +111,14 @@ class LinearWeight:
         num_bytes = self.num_outputs * (
             self.num_inputs * BITS[groups.element] // 8 + self.has_bias * self.dtype.itemsize
         )
-        if groups.scales is None:
+        if groups.factors is None:
             num_bytes += self.num_outputs * (self.num_inputs // groups.size) * cpu_grouped.FACTOR_BYTES
-        return num_bytes + sum(p.nbytes for p in (groups.scales, groups.zeros, groups.order) if p is not None)
+        return num_bytes + sum(p.nbytes for p in (groups.factors, groups.order) if p is not None)
 
     def matrix(self) -> Tensor:
-        """`[N, K]`: a view where plain, a copy where packed or grouped, times the scales where int8."""
+        """`[N, K]`: a view where plain, a copy where packed, times the scales where int8; of a grouped one fp32."""
         if self.groups is not None:
-            return self._taken_apart(self.groups).widen(self.dtype)[: self.num_outputs]
+            return self._taken_apart(self.groups).widen(torch.float32)[: self.num_outputs]
         if self.scales is not None:
             rows = self.stored.transpose(1, 2).flatten(2).flatten(0, 1).float() * self.scales[:, None]
             return rows[: self.num_outputs, : self.num_inputs].contiguous()
@@ -132,7 +132,7 @@ class LinearWeight:
         return panels.flatten(0, 1)[: self.num_outputs].to(self.dtype).contiguous()
 
     def _taken_apart(self, groups: Groups) -> Grouped:
-        if groups.scales is not None:
+        if groups.factors is not None:
             apart = device_grouped.take_apart(self.stored, groups)
         else:
             apart = cpu_grouped.take_apart(self.stored, groups.element, groups.size, self.num_inputs)

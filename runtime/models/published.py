@@ -113,6 +113,8 @@ def _grouped(
     """numbers `[N, K]`, scales and zeros `[N, G]`, of groups of which the last may be smaller."""
     num_inputs = numbers.shape[1]
     size = stored.size or num_inputs
+    if zeros is not None and not zeros.any():  # they are stored where the middle is meant, too
+        zeros = None
     if num_inputs % size:
         part = math.gcd(num_inputs, size)
         group = torch.arange(0, num_inputs, part, device=scales.device) // size
