@@ -9,11 +9,12 @@
 A word's first input lies in its lowest bits. So a line is loaded once for 8 inputs, and each of them costs a shift, a
 look-up in a register (AVX-512) and one multiply-add that subtracts the zero and applies the scale. With scales of 16
 bits that is exact, with others rounded once where there is no zero, so that products have the bits of those with the
-same numbers in fp32. Knows no tiles and no sums.
+same numbers in fp32. `cpu_linear_grouped` reads the same lines, and widens nothing. Knows no tiles and no sums.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -29,7 +30,8 @@ from .kv_format import FP8
 LINE = 64
 FACTOR_BYTES = 5  # of a group of one output: scale and zero
 ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3")
-FIRST_KIND = 3  # of these in `LinearWeight.packing`
+FIRST_KIND, FIRST_ROUNDING = 3, 6  # of these in `LinearWeight.packing`, and of those that round inputs
+_MOST_INPUTS, _LEAST_INPUTS = 128, 32  # of a group that has one step for its inputs
 _WIDEST_E4M3 = 2.0**7  # scales are stored 2 ** 120 times as large
 
 _FLOAT, _INT, _BYTE, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(8), ir.IntType(64)
@@ -41,6 +43,18 @@ def fits(weight: Grouped) -> bool:
     if weight.size % words_of(weight.element):
         return False
     return weight.element != "e4m3" or bool((weight.scales.abs() < _WIDEST_E4M3).all())
+
+
+def size_for_rounding(size: int) -> int:
+    """Inputs of a group where inputs are rounded by groups: wide ones are cut, for their largest input's sake."""
+    part = math.gcd(size, _MOST_INPUTS)
+    return part if size > _MOST_INPUTS and part >= _LEAST_INPUTS else size
+
+
+def may_round(weight: Grouped) -> bool:
+    """Whether `cpu_linear_grouped` can read it: whole numbers, eight inputs at a time, steps that are not too wide."""
+    size = size_for_rounding(weight.size)
+    return weight.element != "e4m3" and size % 8 == 0 and size <= 8 * _MOST_INPUTS
 
 
 def words_of(element: Element) -> int:

@@ -24,10 +24,11 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from . import cpu_linear, cpu_linear_int8, simd
+from . import cpu_linear, cpu_linear_grouped, cpu_linear_int8, simd
 from .compiled import compiled
 from .cpu_attention import KINDS, NO_SINKS, run_serial
 from .cpu_elementwise import gate_rows, norm_rows, rotate_heads, scatter_bytes, scatter_heads
+from .cpu_grouped import FIRST_ROUNDING
 from .cpu_threads import WORTH_THREADS, is_single
 from .kv_format import FP8, KV_LIMITS
 from .linear_weight import PANEL, LinearWeight, input_range
@@ -193,6 +194,8 @@ def _apply(layer, first, x, x_stride, out, num_rows):  # type: ignore[no-untyped
     depth, num_panels, limit = layer[first + 4], layer[first + 5], layer[first + 6]
     if scales != 0:
         cpu_linear_int8.all_panels(x, x_stride, stored, scales, bias, out, num_rows, depth, num_panels, limit)
+    elif packing & 7 >= FIRST_ROUNDING:
+        cpu_linear_grouped.all_panels(x, x_stride, stored, packing, bias, out, num_rows, depth, num_panels)
     else:
         cpu_linear.all_panels(x, x_stride, stored, packing, bias, out, num_rows, depth, num_panels)
 

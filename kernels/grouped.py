@@ -92,6 +92,7 @@ class Groups:
         size: inputs of a group.
         dtype: of inputs and outputs.
         order: as in `Grouped`; the product takes its inputs in this order.
+        rounds_inputs: the product rounds its inputs to 16 bits (`cpu_linear_grouped`).
         factors: scales and zeros beside the bytes on a GPU (`device_grouped`); None on the CPU, whose bytes hold them.
     """
 
@@ -100,6 +101,7 @@ class Groups:
     dtype: torch.dtype
     order: Tensor | None = None
     factors: Tensor | None = None
+    rounds_inputs: bool = False
 
 
 def stack(parts: Sequence[Grouped]) -> Grouped | None:

@@ -88,11 +88,12 @@ class LinearWeight:
     def packing(self) -> int:
         """What it is packed in, for the compiled loops.
 
-        0: fp32 (and int8, which has its own), 1: bf16, 2: MXFP4; grouped ones count from 3, and have the size of their
-        groups above the lowest three bits.
+        0: fp32 (and int8, which has its own), 1: bf16, 2: MXFP4; grouped ones count from 3, or from 6 where they round
+        inputs, and have the size of their groups above the lowest three bits.
         """
         if self.groups is not None:
-            kind = cpu_grouped.FIRST_KIND + cpu_grouped.ELEMENTS.index(self.groups.element)
+            first = cpu_grouped.FIRST_ROUNDING if self.groups.rounds_inputs else cpu_grouped.FIRST_KIND
+            kind = first + cpu_grouped.ELEMENTS.index(self.groups.element)
             return kind | self.groups.size << 3
         return _PACKINGS.get(self.stored.dtype, 0)
 
@@ -199,22 +200,31 @@ def pack_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None) -> Li
 
 
 def pack_grouped(
-    weight: Grouped, bias: Tensor | None = None, *, dtype: torch.dtype = torch.float32, row_tile: int = 0
+    weight: Grouped,
+    bias: Tensor | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+    row_tile: int = 0,
+    rounds_inputs: bool = False,
 ) -> LinearWeight:
     """Lays a weight of few bits out for its device, the very numbers, if `can_keep` says that its kernels read it.
 
-    bias `[N]`; dtype: of the product's rows. row_tile: as in `pack_linear`.
+    bias `[N]`; dtype: of the product's rows. row_tile: as in `pack_linear`. rounds_inputs: on the CPU inputs may be
+    rounded to 16 bits, which is faster (`cpu_linear_grouped`), where the weight is one of whole numbers.
     """
     (num_outputs, num_inputs), has_bias = weight.numbers.shape, bias is not None
-    if weight.numbers.device.type == "cpu":
-        stored = cpu_grouped.lay_out(weight)
-        filled = torch.zeros(len(stored) * PANEL)
-        if bias is not None:
-            filled[:num_outputs] = bias
-        groups = Groups(weight.element, weight.size, dtype, weight.order)
-        return LinearWeight(stored, filled, num_outputs, num_inputs, has_bias, groups=groups)
-    stored, groups = device_grouped.lay_out(weight, dtype)
-    return LinearWeight(stored, bias, num_outputs, num_inputs, has_bias, row_tile, groups=groups)
+    if weight.numbers.device.type != "cpu":
+        stored, groups = device_grouped.lay_out(weight, dtype)
+        return LinearWeight(stored, bias, num_outputs, num_inputs, has_bias, row_tile, groups=groups)
+    rounds_inputs = rounds_inputs and cpu_grouped.may_round(weight)
+    if rounds_inputs:
+        weight = weight.regrouped(cpu_grouped.size_for_rounding(weight.size))
+    stored = cpu_grouped.lay_out(weight)
+    filled = torch.zeros(len(stored) * PANEL)
+    if bias is not None:
+        filled[:num_outputs] = bias
+    groups = Groups(weight.element, weight.size, dtype, weight.order, rounds_inputs=rounds_inputs)
+    return LinearWeight(stored, filled, num_outputs, num_inputs, has_bias, groups=groups)
 
 
 def can_keep(weight: Grouped, dtype: torch.dtype) -> bool:

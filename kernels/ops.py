@@ -18,6 +18,7 @@ from .automata import Automata
 from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
+from .cpu_linear_grouped import cpu_linear_grouped
 from .cpu_linear_int8 import cpu_linear_int8
 from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
@@ -86,6 +87,8 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
             from . import triton_grouped
 
             return triton_grouped.linear(x, weight)
+        if weight.groups.rounds_inputs:
+            return cpu_linear_grouped(x, weight)
     if weight.is_int8:
         return cpu_linear_int8(x, weight)
     if weight.is_packed:
