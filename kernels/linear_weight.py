@@ -20,7 +20,9 @@ which is why outputs stand in that order.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -30,8 +32,11 @@ from . import cpu_grouped, device_grouped
 from .cpu_mxfp4 import PANEL as PANEL
 from .cpu_mxfp4 import lay_out, take_apart
 from .cpu_rows import cpu_int4_rows, cpu_rows
-from .grouped import BITS, Grouped, Groups
+from .grouped import BITS, Grouped, Groups, round_to_int4
 from .mxfp4 import BLOCK, widen
+
+Quantise = Literal["none", "int8", "int4"]
+INT4_SIZE = 32  # inputs of a group that is rounded to four bits
 
 _PACKINGS = {torch.float32: 0, torch.bfloat16: 1, torch.uint8: 2}
 
@@ -160,24 +165,31 @@ def input_range(num_inputs: int) -> int:
     return min(32767, (2**31 - 1) // (127 * max(1, num_inputs)))
 
 
-def pack_linear(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, int8: bool = False) -> LinearWeight:
+def pack_linear(
+    weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, quantise: Quantise = "none"
+) -> LinearWeight:
     """Lays weight `[N, K]` and bias `[N]` out for their device and type; plain ones are kept, not copied.
 
     row_tile > 0 makes the bits of a row independent of the other rows where a library computes the product: it picks
-    its kernel by the shape, so every product gets the same shape. Packed weights need none. int8: round the weight to
-    255 levels, spread evenly over the range of each output's weights; fp32 on the CPU only.
+    its kernel by the shape, so every product gets the same shape. Packed weights need none. quantise: "int8" rounds the
+    weight to 255 levels, spread evenly over the range of each output's weights, "int4" to 16, over that of groups of
+    `INT4_SIZE` inputs (fewer where they do not divide the inputs; int8 where these are no multiple of 8); fp32 on the
+    CPU only.
     """
     num_outputs, num_inputs = weight.shape
     shape = (num_outputs, num_inputs, bias is not None)
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
-        if int8:
-            raise ValueError(f"int8 weights are made of fp32 on the CPU, not of {weight.dtype} on {weight.device.type}")
+        if quantise != "none":
+            place = f"{weight.dtype} on {weight.device.type}"
+            raise ValueError(f"{quantise} weights are made of fp32 on the CPU, not of {place}")
         return LinearWeight(weight, bias, *shape, row_tile)
+    if quantise == "int4" and num_inputs % 8 == 0:
+        return pack_grouped(round_to_int4(weight, math.gcd(num_inputs, INT4_SIZE)), bias, rounds_inputs=True)
     missing = -num_outputs % PANEL
     filled = weight.new_zeros(num_outputs + missing)
     if bias is not None:
         filled[:num_outputs] = bias
-    if int8:
+    if quantise != "none":
         scales = F.pad(weight.abs().amax(1) / 127, (0, missing))
         levels = (weight / scales[:num_outputs, None].clamp(min=1e-38)).round().to(torch.int8)
         levels = F.pad(levels, (0, num_inputs % 2, 0, missing)).view(-1, PANEL, -(-num_inputs // 2), 2)

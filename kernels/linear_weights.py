@@ -19,7 +19,7 @@ from torch import Tensor
 
 from . import device_grouped
 from .grouped import Grouped, Groups, stack
-from .linear_weight import LinearWeight, pack_grouped, pack_linear, pack_mxfp4
+from .linear_weight import LinearWeight, Quantise, pack_grouped, pack_linear, pack_mxfp4
 from .mxfp4 import BLOCK, widen
 
 
@@ -85,22 +85,29 @@ class LinearWeights:
         return torch.stack([weight.matrix() for weight in self.packed])
 
 
-def pack_linears(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, int8: bool = False) -> LinearWeights:
+def pack_linears(
+    weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, quantise: Quantise = "none"
+) -> LinearWeights:
     """Lays `[num_maps, N, K]` and `[num_maps, N]` out for their device and type; the rest as in `pack_linear`."""
     if weight.device.type == "cpu" and weight.dtype == torch.float32:
         biases = [None] * len(weight) if bias is None else list(bias)
         maps = zip(weight, biases, strict=True)
-        return LinearWeights(tuple(pack_linear(matrix.contiguous(), own, int8=int8) for matrix, own in maps), None)
+        return LinearWeights(
+            tuple(pack_linear(matrix.contiguous(), own, quantise=quantise) for matrix, own in maps), None
+        )
     return LinearWeights((), weight.contiguous(), row_tile, bias)
 
 
-def pack_grouped_each(weights: Sequence[Grouped], dtype: torch.dtype, row_tile: int = 0) -> LinearWeights | None:
+def pack_grouped_each(
+    weights: Sequence[Grouped], dtype: torch.dtype, row_tile: int = 0, *, rounds_inputs: bool = False
+) -> LinearWeights | None:
     """Weights of few bits, one per map, as `pack_grouped` lays them out; None: the device's kernel cannot read them.
 
     On a GPU all have one form, and none an order of inputs: a row would have to be put in order for each map.
     """
     if weights[0].numbers.device.type == "cpu":
-        return LinearWeights(tuple(pack_grouped(weight, dtype=dtype) for weight in weights), None)
+        packed = [pack_grouped(weight, dtype=dtype, rounds_inputs=rounds_inputs) for weight in weights]
+        return LinearWeights(tuple(packed), None)
     whole = stack(weights)
     if whole is None or whole.order is not None:
         return None

@@ -24,6 +24,7 @@ from ...kernels import (
     pack_mxfp4s,
 )
 from ...kernels.grouped import stack
+from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
 from .published import is_published, read_published
 from .weights import Checkpoint
@@ -37,7 +38,7 @@ class Reader:
 
     Args:
         prefix: of all names but the output projection's.
-        row_tile, int8: as in `pack_linear`.
+        row_tile, quantise: as in `pack_linear`; rounding lets products with published few bits round their inputs.
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class Reader:
         prefix: str,
         device: torch.device,
         row_tile: int,
-        int8: bool,
+        quantise: Quantise,
     ) -> None:
         self.config = config
         self.prefix = prefix
         self.device = device
         self._checkpoint = checkpoint
         self._row_tile = row_tile
-        self._int8 = int8
+        self._quantise = quantise
 
     def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
         return self.packed(self.tensor([name], [num_rows], [num_columns]))
@@ -102,8 +103,9 @@ class Reader:
 
     def packed(self, weight: Tensor | Grouped, bias: Tensor | None = None) -> LinearWeight:
         if isinstance(weight, Grouped):
-            return pack_grouped(weight, bias, dtype=self.dtype, row_tile=self._row_tile)
-        return pack_linear(weight, bias, row_tile=self._row_tile, int8=self._int8)
+            rounds = self._quantise != "none"
+            return pack_grouped(weight, bias, dtype=self.dtype, row_tile=self._row_tile, rounds_inputs=rounds)
+        return pack_linear(weight, bias, row_tile=self._row_tile, quantise=self._quantise)
 
     def exact(self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool) -> LinearWeight:
         """As `linear`, but kept and computed in fp32, whatever becomes of the others."""
@@ -112,7 +114,7 @@ class Reader:
         return pack_linear(weight, bias, row_tile=self._row_tile)
 
     def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
-        return pack_linears(weight, bias, row_tile=self._row_tile, int8=self._int8)
+        return pack_linears(weight, bias, row_tile=self._row_tile, quantise=self._quantise)
 
     def weights(self, modules: Sequence[str], rows: Sequence[int], columns: int, num_maps: int) -> LinearWeights:
         """Several linear maps of one shape, each the stack of as many of the modules."""
@@ -123,8 +125,11 @@ class Reader:
         starts = range(0, len(modules), each)
         maps = [self.weight(modules[start : start + each], rows[start : start + each], columns) for start in starts]
         grouped = [matrix for matrix in maps if isinstance(matrix, Grouped)]
-        if len(grouped) == num_maps and (kept := pack_grouped_each(grouped, self.dtype, self._row_tile)) is not None:
-            return kept
+        if len(grouped) == num_maps:
+            rounds = self._quantise != "none"
+            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, rounds_inputs=rounds)
+            if kept is not None:
+                return kept
         wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
         return self.packed_each(torch.stack(wide))
 
