@@ -78,8 +78,8 @@ def report_quality(num_documents: int) -> None:
         print(f"{names[0]:>10}{names[1]:>6}{found:>12.4f}{found / whole - 1:>+10.3%}{same:>17.2%}", flush=True)
 
 
-def write_gguf(folder: Path, path: Path) -> None:
-    """The checkpoint as Q8_0 (norms fp32), without a tokenizer. Query and key rows keep their order: same work."""
+def write_gguf(folder: Path, path: Path, form: str = "Q8_0") -> None:
+    """The checkpoint in `form` (norms fp32), without a tokenizer. Query and key rows keep their order: same work."""
     import gguf
     from safetensors.torch import load_file
 
@@ -111,8 +111,8 @@ def write_gguf(folder: Path, path: Path) -> None:
             continue
         data = tensor.float().numpy()
         if data.ndim == 2:
-            data = gguf.quants.quantize(data, gguf.GGMLQuantizationType.Q8_0)
-            writer.add_tensor(target, data, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+            kind = gguf.GGMLQuantizationType[form]
+            writer.add_tensor(target, gguf.quants.quantize(data, kind), raw_dtype=kind)
         else:
             writer.add_tensor(target, data)
     writer.write_header_to_file()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .device_grouped import span_of
 from .gate import Gate
-from .launch import ExpertsConfig, experts_config, grouped_experts_config, mxfp4_config
+from .launch import ExpertsConfig, experts_config, grouped_experts_config, most_registers, mxfp4_config
 from .linear_weights import LinearWeights
 from .triton_gate import gated
 from .triton_grouped import multiply_grouped_tiles
@@ -134,6 +134,7 @@ def mix_experts(
             kernel, stored = multiply_grouped_tiles, [weights.stored, factors.view(torch.int32)]
             sizes = [weights.stored.shape[2], weights.groups.size]
             constants = {"ELEMENT": weights.groups.element, "HAS_ZEROS": factors.dtype is torch.int32}
+            constants["maxnreg"] = most_registers(config.num_warps)  # or the compiler may spill, to fit another program
         kernel[(num_tiles, triton.cdiv(num_outputs, config.block_outputs))](
             rows,
             *stored,

@@ -361,6 +361,7 @@ def grouped_cases(subset: bool) -> Iterator[Case]:
                 experts.num_stages,
                 (experts.block_outputs, tile_depth, 1),
                 frozenset({"num_experts"}),
+                max_registers=most_registers(experts.num_warps),
                 tiles=1,
                 streamed="weights",
             )

@@ -17,6 +17,8 @@ from ...kernels.grouped import BITS
 from ...kernels.linear_weight import INT4_SIZE, Quantise
 from ..models import ModelConfig
 
+PLAIN = ("",)  # the name of what is never in few bits
+
 
 def matrix_bytes(
     config: ModelConfig, dtype: torch.dtype, held: torch.dtype, *, on_cpu: bool, quantise: Quantise = "none"
@@ -49,7 +51,7 @@ def matrix_bytes(
 def _kept_size(config: ModelConfig, inputs: int, modules: tuple[str, ...], dtype: torch.dtype, *, on_cpu: bool) -> int:
     """Inputs of a group of a matrix that is kept in few bits; 0: it is not."""
     stored = config.weight_format
-    if stored is None or not modules or any(stored.excludes(module) for module in modules):
+    if stored is None or modules in (PLAIN, ()) or any(stored.excludes(module) for module in modules):
         return 0
     size = math.gcd(inputs, stored.size or inputs)
     if on_cpu:
@@ -61,9 +63,6 @@ def _is_published(config: ModelConfig, modules: tuple[str, ...]) -> bool:
     """Whether the numbers are made from few bits; those of an absorbed projection, which no module names, are."""
     stored = config.weight_format
     return stored is not None and modules != PLAIN and not all(stored.excludes(module) for module in modules)
-
-
-PLAIN = ("",)  # the name of what is never in few bits
 
 
 def _matrices(config: ModelConfig) -> Iterator[tuple[int, int, tuple[str, ...]]]:

@@ -54,15 +54,14 @@ def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
     return kind
 
 
-@pytest.mark.parametrize("zeros", [False, True], ids=["symmetric", "zeros"])
-@pytest.mark.parametrize("num_rows", [0, 1, 17, 70])
+@pytest.mark.parametrize("num_rows", [0, 5, 70])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize(
+    ("element", "zeros"), [("int4", False), ("int4", True), ("int8", True), ("int8", False), ("e4m3", False)]
+)
 def test_equals_the_dequantised_weights(
     element: Element, shape: str, num_rows: int, zeros: bool, dtype: torch.dtype, device: torch.device
 ) -> None:
-    if zeros and element == "e4m3":
-        zeros = False
     torch.manual_seed(num_rows)
     weight = random_weight(element, SHAPES[shape], zeros=zeros)
     kept = laid_out(weight, dtype, device)

@@ -64,7 +64,7 @@ def test_on_a_gpu_few_bits_are_counted_as_its_kernel_keeps_them(tmp_path: Path) 
     capacity = plan(ModelConfig.from_folder(tmp_path), device_memory_bytes=24 << 30)
     numbers, plain = 32 * (4096 * (6144 + 4096 + 3 * 14336)), 2 * 128256 * 4096 + 65 * 4096 * 2
     assert capacity.weight_bytes == numbers // 2 + numbers // 128 * 4 + 2 * plain
-    assert capacity.weight_bytes < 0.36 * 2 * capacity.num_parameters
+    assert capacity.weight_bytes < 0.37 * 2 * capacity.num_parameters
 
 
 LLAMA_8B = {
