@@ -4,10 +4,11 @@
 
 * **quality**: as in `cpu_int8.py`, the bundled model on documents it has never seen, its weights rounded to the nearest
   of 16 levels in groups of 32 inputs. Every checkpoint that is published in four bits was rounded with more care.
-* **speed**: random checkpoints of SmolLM-135M's shape, one thread, tokens per CPU-second, the columns taking turns, best
-  of several repeats: fp32; bf16, as it is published; int8 and int4, rounded while loading; "kept", layers in four bits
-  as GPTQ publishes them (groups of 64, the embedding in bf16), whose inputs stay in fp32, and "kept, 16" the same with
-  inputs of 16 bits, which `quantise` allows. llama.cpp's Q4_0 if `llama_cpp` and `gguf` can be imported.
+* **speed**: random checkpoints of SmolLM-135M's shape, one thread, tokens per CPU-second, the columns taking turns,
+  best of several repeats: fp32; bf16, as it is published; int8 and int4, rounded while loading; "kept", layers in four
+  bits as GPTQ publishes them (groups of 64, the embedding in bf16), whose inputs stay in fp32, and "kept, 16" the same
+  with inputs of 16 bits and the embedding in int8, as `quantise="int8"` has it. llama.cpp's Q4_0 if `llama_cpp` and
+  `gguf` can be imported.
 """
 
 from __future__ import annotations

@@ -57,6 +57,12 @@ PARTS = {
         "attention_gpu.txt", 100, ("bench/attention.py",), ("bench/attention.py", "--device", "cpu", "--quick")
     ),
     "decode_step": Part("decode_step.txt", 150, ("bench/decode_step.py",), ("bench/decode_step.py", "--tiny")),
+    "decode_few_bits": Part(
+        "decode_few_bits.txt",
+        90,
+        ("bench/decode_step.py", "--weights", "bf16", "int4", "fp8"),
+        ("bench/decode_step.py", "--tiny"),
+    ),
     "tests": Part("gpu_tests.txt", 200, (*PYTEST, *SPREAD, *GPU_TESTS), (*PYTEST, *GPU_TESTS, "--collect-only", "-q")),
     "run_ahead": Part(
         "run_ahead_gpu.txt", 60, ("bench/run_ahead.py",), ("bench/run_ahead.py", "--simulated", "--steps", "5")
