@@ -28,6 +28,7 @@ from .grouped import BITS, Element, Grouped
 from .kv_format import FP8
 
 LINE = 64
+_AT_A_TIME = 64  # panels that are laid out together
 FACTOR_BYTES = 5  # of a group of one output: scale and zero
 ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3")
 FIRST_KIND, FIRST_ROUNDING = 3, 6  # of these in `LinearWeight.packing`, and of those that round inputs
@@ -69,7 +70,16 @@ def panel_bytes(element: Element, size: int, num_inputs: int) -> int:
 
 
 def lay_out(weight: Grouped) -> Tensor:
-    """`[ceil(N / 16), 1, bytes of a panel]` uint8."""
+    """`[ceil(N / 16), 1, bytes of a panel]` uint8; takes little memory beside that."""
+    num_outputs, num_inputs = weight.numbers.shape
+    num_bytes = panel_bytes(weight.element, weight.size, num_inputs)
+    stored = torch.empty((-(-num_outputs // PANEL), 1, num_bytes), dtype=torch.uint8)
+    for panel in range(0, len(stored), _AT_A_TIME):
+        stored[panel : panel + _AT_A_TIME] = _panels(weight[slice(PANEL * panel, PANEL * (panel + _AT_A_TIME))])
+    return stored
+
+
+def _panels(weight: Grouped) -> Tensor:
     num_outputs, num_inputs = weight.numbers.shape
     per_word, num_groups, missing = words_of(weight.element), weight.scales.shape[1], -num_outputs % PANEL
     numbers = F.pad(weight.numbers.view(torch.uint8), (0, 0, 0, missing)).view(-1, PANEL, num_inputs)

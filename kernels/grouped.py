@@ -53,8 +53,8 @@ class Grouped:
         """Inputs of a group."""
         return self.numbers.shape[1] // self.scales.shape[1]
 
-    def __getitem__(self, rows: Tensor) -> Grouped:
-        """These outputs of it, by index."""
+    def __getitem__(self, rows: Tensor | slice) -> Grouped:
+        """These outputs of it."""
         zeros = None if self.zeros is None else self.zeros[rows]
         numbers = self.numbers.view(torch.int8)[rows].view(self.numbers.dtype)
         return replace(self, numbers=numbers, scales=self.scales[rows], zeros=zeros)
