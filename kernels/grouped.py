@@ -14,7 +14,7 @@ scale for a whole output, or a whole tensor, is a group as wide as the inputs. `
 group do not lie side by side (GPTQ with `desc_act`); then numbers are in the order of the groups.
 
 Widening is what the formats define: exact in float64, rounded once in fp32 (with scales of 16 bits exact there too).
-Knows no layouts; those of the kernels are `cpu_grouped` and `triton_grouped`.
+Knows no layouts; those of the kernels are `cpu_grouped` and `device_grouped`.
 """
 
 from __future__ import annotations

@@ -126,7 +126,8 @@ def mix_experts(
         num_outputs = weights.stored.shape[1]
         # tiles of as many rows, whatever the form of the weights
         config = _config(weights, num_pairs, itemsize, deterministic=deterministic)
-        kernel, stored, sizes, constants = multiply_tiles, [weights.stored], [], {}
+        kernel, stored, sizes = multiply_tiles, [weights.stored], list[int]()
+        constants: dict[str, object] = {}
         if weights.scales is not None:
             kernel, stored = multiply_mxfp4_tiles, [weights.stored, weights.scales]
         elif weights.groups is not None and weights.groups.factors is not None:
