@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, prange, types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 from torch import Tensor
 
@@ -41,7 +41,10 @@ _INTS, _SHORTS = ir.VectorType(_INT, PANEL), ir.VectorType(_SHORT, 2 * PANEL)
 _FLOATS = ir.VectorType(ir.FloatType(), PANEL)
 _BYTES, _EIGHT = ir.VectorType(ir.IntType(8), PANEL), ir.VectorType(_INT, 8)
 _FEATURES = binding.get_host_cpu_features()
-_HAS_AVX2, _HAS_AVX512 = bool(_FEATURES.get("avx2")), bool(_FEATURES.get("avx512bw"))
+_SETTINGS: Any = config  # its attributes are set as numba starts
+# what is compiled is for this very machine, and not for one that the environment names
+_IS_HERE = _SETTINGS.CPU_NAME is None and _SETTINGS.CPU_FEATURES is None
+_HAS_AVX2, _HAS_AVX512 = bool(_FEATURES.get("avx2")), bool(_FEATURES.get("avx512bw")) and _IS_HERE
 _MOST_ROWS = 8 if _HAS_AVX512 else 3  # of a tile: two registers for each of its sums
 _AT_ONCE = np.array([1, 8, 4, 2, 2, 1, 1, 1, 1] if _HAS_AVX512 else [1, 2, 1, 1])  # panels, by rows of a tile
 _ASKING_ROWS = 3  # as in `cpu_linear`
