@@ -37,9 +37,9 @@ def laid_out(weight: Grouped, dtype: torch.dtype, device: torch.device, *, row_t
     stored, groups = device_grouped.lay_out(weight, dtype)
     bias = torch.randn(len(stored)).to(dtype).to(device)
     assert groups.factors is not None
-    moved = replace(groups, factors=groups.factors.to(device))
+    groups = replace(groups, factors=groups.factors.to(device))
     num_outputs, num_inputs = weight.numbers.shape
-    return LinearWeight(stored.to(device), bias, num_outputs, num_inputs, True, row_tile, groups=moved)
+    return LinearWeight(stored.to(device), bias, num_outputs, num_inputs, True, row_tile, groups=groups)
 
 
 def device_linear(x: Tensor, weight: LinearWeight) -> Tensor:
@@ -93,19 +93,23 @@ def test_experts_equal_the_twin(element: Element, num_tokens: int, device: torch
     torch.manual_seed(num_tokens)
     num_experts, hidden, inner = 5, 128, 64
     has_zeros = element != "e4m3"
-    maps = []
+    kept: list[LinearWeights] = []
     for shape in ((2 * inner, hidden, 128), (hidden, inner, 32)):
         whole = stack([random_weight(element, shape, zeros=has_zeros) for _ in range(num_experts)])
         assert whole is not None
         stored, groups = device_grouped.lay_out(whole, torch.float16)
-        assert groups.factors is not None
-        groups = replace(groups, factors=groups.factors.to(device))
-        stored = stored.view(num_experts, shape[0], -1).to(device)
-        maps.append(LinearWeights((), stored, groups=groups))
-    gate_up, down = maps
-    x = torch.randn(num_tokens, hidden).half().to(device)
-    chosen = torch.stack([torch.randperm(num_experts)[:2] for _ in range(num_tokens)]).int().to(device)
-    shares = torch.rand(num_tokens, 2, device=device)
-    found = triton_experts.mix_experts(x, chosen, shares, gate_up, down, gate=Gate("silu"))
-    expected = reference.mix_experts(x, chosen.long(), shares, gate_up, down, gate=Gate("silu"))
-    torch.testing.assert_close(found.float(), expected.float(), atol=4e-3, rtol=4e-3)
+        kept.append(LinearWeights((), stored.view(num_experts, shape[0], -1), groups=groups))
+    x, shares = torch.randn(num_tokens, hidden).half(), torch.rand(num_tokens, 2)
+    chosen = torch.stack([torch.randperm(num_experts)[:2] for _ in range(num_tokens)])
+    expected = reference.mix_experts(x, chosen, shares, *kept, gate=Gate("silu"))
+    rows = (x.to(device), chosen.int().to(device), shares.to(device))
+    found = triton_experts.mix_experts(*rows, *(moved(weights, device) for weights in kept), gate=Gate("silu"))
+    torch.testing.assert_close(found.cpu().float(), expected.float(), atol=4e-3, rtol=4e-3)
+
+
+def moved(weights: LinearWeights, device: torch.device) -> LinearWeights:
+    groups = weights.groups
+    assert weights.stored is not None
+    assert groups is not None
+    assert groups.factors is not None
+    return replace(weights, stored=weights.stored.to(device), groups=replace(groups, factors=groups.factors.to(device)))
