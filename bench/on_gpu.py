@@ -33,7 +33,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("-P", "-m", "pytest", "-v", "--tb=short", "--timeout=400", "-p", "no:cacheprovider", "-W", "default")
 HAS_XDIST = importlib.util.find_spec("xdist") is not None
 SPREAD = ("-n", str(max(1, min(14, (os.cpu_count() or 1) - 2)))) if HAS_XDIST else ()
-GPU_TESTS = ("tests/kernels", "tests/runtime/test_on_gpu.py", "-m", "gpu")
+GPU_TESTS = (
+    *("tests/kernels", "tests/runtime/test_on_gpu.py", "tests/runtime/test_published_models.py"),
+    *("-m", "gpu"),
+)
 WARM_UP = (
     "-P",
     "-m",

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from phloem.kernels import device_grouped
+from phloem.kernels import device_grouped, ops
 from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.schedule.planner import plan
@@ -147,3 +147,23 @@ def test_products_that_round_inputs_are_nearly_those_that_do_not(form: str, tmp_
     assert layer.o.groups is not None
     assert layer.o.groups.rounds_inputs
     assert not torch.equal(found, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", ["gptq", "gptq, one group", "packed", "fp8, blocks", "int8, channels"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_on_a_gpu_the_very_numbers_are_kept_and_multiplied(form: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    publish(tmp_path, FORMATS[form], "LlamaForCausalLM", {**LLAMA, "hidden_size": 128, "intermediate_size": 256})
+    here, there = (
+        Decoder.from_folder(tmp_path, device=device, dtype=kind)
+        for device, kind in (("cpu", torch.float32), ("cuda", dtype))
+    )
+    for (_, expected), (_, found) in zip(here._layers, there._layers, strict=True):
+        for name in ("qkv", "o", "gate_up", "down"):
+            kept, weight = getattr(expected, name), getattr(found, name)
+            assert weight.groups is not None
+            assert torch.equal(weight.matrix().cpu(), kept.matrix())
+            x = torch.randn(5, weight.num_inputs).to(dtype)
+            product = x.double() @ kept.matrix().double().T
+            close = {"atol": 1e-4, "rtol": torch.finfo(dtype).eps}
+            torch.testing.assert_close(ops.linear(x.cuda(), weight).cpu().double(), product, **close)
