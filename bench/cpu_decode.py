@@ -191,7 +191,12 @@ def compare_sharing(args: argparse.Namespace) -> None:
         torch.manual_seed(0)
         LlamaForCausalLM(LlamaConfig(**SMOLLM_135M)).save_pretrained(folder)
         decoders = {
-            name: Decoder.from_folder(folder, dtype=torch.float32, int8=name == "int8", max_positions=args.shared + 64)
+            name: Decoder.from_folder(
+                folder,
+                dtype=torch.float32,
+                quantise="int8" if name == "int8" else "none",
+                max_positions=args.shared + 64,
+            )
             for name in ("fp32", "int8")
         }
     print(

@@ -67,7 +67,7 @@ def report_quality(num_documents: int) -> None:
     tokenizer = Tokenizer.from_folder(folder)
     texts = [tokenizer.encode(document.text) for document in documents(2026, num_documents)]
     print(f"nano on {num_documents} unseen documents, {sum(map(len, texts)):,} tokens")
-    plain, rounded = (Decoder.from_folder(folder, dtype=torch.float32, int8=int8) for int8 in (False, True))
+    plain, rounded = (Decoder.from_folder(folder, dtype=torch.float32, quantise=q) for q in ("none", "int8"))
     whole, tops = quality(plain, texts, torch.float32)
     print(f"{'weights':>10}{'KV':>6}{'perplexity':>12}{'change':>10}{'same best token':>17}")
     print(f"{'fp32':>10}{'fp32':>6}{whole:>12.4f}")
@@ -78,8 +78,8 @@ def report_quality(num_documents: int) -> None:
         print(f"{names[0]:>10}{names[1]:>6}{found:>12.4f}{found / whole - 1:>+10.3%}{same:>17.2%}", flush=True)
 
 
-def write_gguf(folder: Path, path: Path) -> None:
-    """The checkpoint as Q8_0 (norms fp32), without a tokenizer. Query and key rows keep their order: same work."""
+def write_gguf(folder: Path, path: Path, form: str = "Q8_0") -> None:
+    """The checkpoint in `form` (norms fp32), without a tokenizer. Query and key rows keep their order: same work."""
     import gguf
     from safetensors.torch import load_file
 
@@ -111,8 +111,8 @@ def write_gguf(folder: Path, path: Path) -> None:
             continue
         data = tensor.float().numpy()
         if data.ndim == 2:
-            data = gguf.quants.quantize(data, gguf.GGMLQuantizationType.Q8_0)
-            writer.add_tensor(target, data, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+            kind = gguf.GGMLQuantizationType[form]
+            writer.add_tensor(target, gguf.quants.quantize(data, kind), raw_dtype=kind)
         else:
             writer.add_tensor(target, data)
     writer.write_header_to_file()
@@ -177,7 +177,10 @@ def report_speed(args: argparse.Namespace) -> None:
         folder = Path(name)
         torch.manual_seed(0)
         transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMOLLM_135M)).save_pretrained(folder)
-        decoders = {q: Decoder.from_folder(folder, dtype=torch.float32, int8=q == "int8") for q in ("fp32", "int8")}
+        decoders = {
+            name: Decoder.from_folder(folder, dtype=torch.float32, quantise=quantise)
+            for name, quantise in (("fp32", "none"), ("int8", "int8"))
+        }
         sizes = ", ".join(f"{q} {d.num_weight_bytes / 1e6:.0f} MB" for q, d in decoders.items())
         has_peer = False
         with contextlib.suppress(ImportError):

@@ -2,10 +2,14 @@
 
     python bench/decode_step.py                the table, and the small model beside transformers' compiled generate
     python bench/decode_step.py --quick        batch 1 and 32 only, at 1k
+    python bench/decode_step.py --weights int4 fp8       the large model alone, its layers in few bits
     python bench/decode_step.py --tiny         a tiny model on the CPU: shows that the script runs, measures nothing
 
 Models have the shapes of Llama-3-8B and Qwen3-0.6B and random weights in bf16. A step reads every weight once (of the
 embedding only the rows looked up, unless it is the output projection too) and the keys and values of every context.
+
+int4 has groups of 128 inputs, as GPTQ and AWQ publish them, fp8 a scale for 128, as Qwen3 and DeepSeek-V3 have it;
+embedding and projection to the vocabulary stay in bf16.
 
     graph    the step's CUDA graph alone, by events: what the device takes
     step     plan, upload, replay and greedy choice, until the tokens are on the host: what a server pays
@@ -32,7 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from phloem.kernels import pack_linear
+from phloem.kernels import Grouped, pack_grouped, pack_linear
 from phloem.runtime.batch import Batch
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.decode_graphs import CudaRecorder, Recorder
@@ -42,6 +46,8 @@ from phloem.runtime.models.decoder import ROW_TILE, LayerWeights
 from phloem.runtime.models.experts import ExpertsWeights
 
 BLOCK_SIZE = 16
+GROUP = 128  # inputs that share a scale in few bits
+WEIGHTS = ("bf16", "int4", "fp8")
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
     "vocab_size": 128256,
@@ -99,10 +105,11 @@ def random_decoder(
     *,
     deterministic: bool = False,
     experts: Callable[[ModelConfig], ExpertsWeights] | None = None,
+    weights: str = "bf16",
 ) -> Decoder:
     """A decoder of this configuration with small random weights, made on the device.
 
-    experts: makes those of a layer, which take the place of its MLP.
+    experts: makes those of a layer, which take the place of its MLP. weights: of the layers, of `WEIGHTS`.
     """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(values | {"eos_token_id": 0}))
@@ -113,21 +120,28 @@ def random_decoder(
         bias = torch.zeros(rows, device=device, dtype=dtype) if has_bias else None
         return pack_linear(weight, bias, row_tile=ROW_TILE if deterministic else 0)
 
+    def linear(rows: int, columns: int, has_bias: bool = False) -> Any:
+        if weights == "bf16":
+            return matrix(rows, columns, has_bias)
+        bias = torch.zeros(rows, device=device, dtype=dtype) if has_bias else None
+        few = few_bits(weights, rows, columns, device)
+        return pack_grouped(few, bias, dtype=dtype, row_tile=ROW_TILE if deterministic else 0)
+
     hidden, inner, size = config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim
     ones = torch.ones(hidden, device=device)
     head_norm = torch.ones(config.head_dim, device=device) if config.options.qk_norm else None
     layers = [
         LayerWeights(
             input_norm=ones,
-            qkv=matrix(config.qkv_size, hidden, config.qkv_bias),
+            qkv=linear(config.qkv_size, hidden, config.qkv_bias),
             q_norm=head_norm,
             k_norm=head_norm,
             sinks=torch.zeros(config.num_heads, device=device) if config.options.has_sinks else None,
-            o=matrix(hidden, size, config.o_bias),
+            o=linear(hidden, size, config.o_bias),
             post_attention_norm=None,
             mlp_norm=ones,
-            gate_up=matrix(2 * inner, hidden) if experts is None else None,
-            down=matrix(hidden, inner) if experts is None else None,
+            gate_up=linear(2 * inner, hidden) if experts is None else None,
+            down=linear(hidden, inner) if experts is None else None,
             post_mlp_norm=None,
             experts=experts(config) if experts is not None else None,
         )
@@ -137,6 +151,17 @@ def random_decoder(
     lm_head = embedding if config.tie_word_embeddings else matrix(config.vocab_size, hidden)
     parts = {"embedding": embedding, "layers": layers, "final_norm": ones, "lm_head": lm_head}
     return Decoder(config, **parts, max_positions=config.max_position_embeddings)
+
+
+def few_bits(weights: str, rows: int, columns: int, device: torch.device) -> Grouped:
+    """A random weight in "int4" or "fp8"."""
+    size = min(GROUP, columns)
+    scales = torch.full((rows, columns // size), 0.004, dtype=torch.float16, device=device)
+    if weights == "int4":
+        numbers = torch.randint(-8, 8, (rows, columns), dtype=torch.int8, device=device)
+        return Grouped("int4", numbers, scales)
+    numbers = torch.randn(rows, columns, device=device).to(torch.float8_e4m3fn)
+    return Grouped("e4m3", numbers, scales.float())
 
 
 class Decoding:
@@ -335,16 +360,20 @@ def beside_transformers(decoder: Decoder, values: dict[str, Any], context_len: i
 
 def run_tiny() -> None:
     """Every part that a CPU can run, on numbers too small to mean anything."""
-    decoder = random_decoder(TINY, torch.device("cpu"), torch.float32)
-    decoding = Decoding(decoder, None, 2, 40, 16)
-    took = median_step(decoding, 8)
-    size = bytes_of_step(decoder, 2, 40)
-    print(f"tiny model on the CPU, batch 2, 40 keys: {took:.0f} us a step, {size} bytes; no roofline without a GPU")
+    for weights in WEIGHTS:
+        decoder = random_decoder(TINY, torch.device("cpu"), torch.float32, weights=weights)
+        decoding = Decoding(decoder, None, 2, 40, 16)
+        took = median_step(decoding, 8)
+        size = bytes_of_step(decoder, 2, 40)
+        print(
+            f"tiny model on the CPU, {weights}, batch 2, 40 keys: {took:.0f} us a step, {size} bytes; no roofline here"
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few cases")
+    parser.add_argument("--weights", nargs="+", choices=WEIGHTS, help="the large model alone, in these")
     parser.add_argument("--tiny", action="store_true", help="a tiny model on the CPU, to try the script")
     parser.add_argument("--count", type=int, default=100, help="steps per case")
     arguments = parser.parse_args()
@@ -356,7 +385,14 @@ def main() -> None:
     torch.manual_seed(0)
     device, bandwidth = torch.device("cuda"), copy_bandwidth()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; copy {bandwidth / 1e6:.2f} TB/s; microseconds")
-    for name, values in (("8B", LLAMA_8B), ("0.6B", QWEN3_0_6B)):
+    for weights in arguments.weights or ():
+        decoder = random_decoder(LLAMA_8B, device, torch.bfloat16, weights=weights)
+        cases = [case for case in CASES["8B"] if case[1] == 1024]
+        report(f"8B, {weights}", decoder, cases, bandwidth, arguments.count)
+        del decoder
+        gc.collect()
+        torch.cuda.empty_cache()
+    for name, values in () if arguments.weights else (("8B", LLAMA_8B), ("0.6B", QWEN3_0_6B)):
         decoder = random_decoder(values, device, torch.bfloat16)
         cases = [case for case in CASES[name] if not arguments.quick or (case[0] < 128 and case[1] == 1024)]
         report(name, decoder, cases, bandwidth, arguments.count)

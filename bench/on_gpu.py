@@ -33,7 +33,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("-P", "-m", "pytest", "-v", "--tb=short", "--timeout=400", "-p", "no:cacheprovider", "-W", "default")
 HAS_XDIST = importlib.util.find_spec("xdist") is not None
 SPREAD = ("-n", str(max(1, min(14, (os.cpu_count() or 1) - 2)))) if HAS_XDIST else ()
-GPU_TESTS = ("tests/kernels", "tests/runtime/test_on_gpu.py", "-m", "gpu")
+GPU_TESTS = (
+    *("tests/kernels", "tests/runtime/test_on_gpu.py", "tests/runtime/test_published_models.py"),
+    *("-m", "gpu"),
+)
 WARM_UP = (
     "-P",
     "-m",
@@ -57,6 +60,12 @@ PARTS = {
         "attention_gpu.txt", 100, ("bench/attention.py",), ("bench/attention.py", "--device", "cpu", "--quick")
     ),
     "decode_step": Part("decode_step.txt", 150, ("bench/decode_step.py",), ("bench/decode_step.py", "--tiny")),
+    "decode_few_bits": Part(
+        "decode_few_bits.txt",
+        90,
+        ("bench/decode_step.py", "--weights", "bf16", "int4", "fp8"),
+        ("bench/decode_step.py", "--tiny"),
+    ),
     "tests": Part("gpu_tests.txt", 200, (*PYTEST, *SPREAD, *GPU_TESTS), (*PYTEST, *GPU_TESTS, "--collect-only", "-q")),
     "run_ahead": Part(
         "run_ahead_gpu.txt", 60, ("bench/run_ahead.py",), ("bench/run_ahead.py", "--simulated", "--steps", "5")

@@ -4,9 +4,11 @@ from .automata import Automata, lay_out_automata
 from .cpu_layers import LayerStack
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
+from .grouped import Grouped
 from .kv_format import FP8, bytes_per_head, is_quantised
 from .launch import SPLIT_SIZE
-from .linear_weights import keep_mxfp4, pack_mxfp4s
+from .linear_weight import can_keep, pack_grouped
+from .linear_weights import keep_mxfp4, pack_grouped_each, pack_mxfp4s
 from .mxfp4 import BLOCK as MXFP4_BLOCK
 from .mxfp4 import widen as widen_mxfp4
 from .ops import (
@@ -49,6 +51,7 @@ __all__ = [
     "ExpertChoice",
     "FixedBuffer",
     "Gate",
+    "Grouped",
     "LayerStack",
     "LinearWeight",
     "LinearWeights",
@@ -60,6 +63,7 @@ __all__ = [
     "apply_rope",
     "attention",
     "bytes_per_head",
+    "can_keep",
     "choose_experts",
     "gated",
     "is_quantised",
@@ -71,6 +75,8 @@ __all__ = [
     "logprobs",
     "mix_experts",
     "num_programs_at_once",
+    "pack_grouped",
+    "pack_grouped_each",
     "pack_linear",
     "pack_linears",
     "pack_mxfp4s",

@@ -24,10 +24,11 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from . import cpu_linear, cpu_linear_int8, simd
+from . import cpu_linear, cpu_linear_grouped, cpu_linear_int8, simd
 from .compiled import compiled
 from .cpu_attention import CHAINS, KINDS, NO_SINKS, run_serial, share_chains
 from .cpu_elementwise import gate_rows, norm_rows, rotate_heads, scatter_bytes, scatter_heads
+from .cpu_grouped import FIRST_ROUNDING
 from .cpu_threads import WORTH_SHARING, thread_team
 from .kv_format import FP8, KV_LIMITS
 from .linear_weight import PANEL, LinearWeight, input_range
@@ -93,9 +94,12 @@ class LayerStack:
         self._heads, self._eps, self._is_gelu = heads, eps, is_gelu
         self._factors = (factors[0] * simd.LOG2_E, factors[1] * simd.LOG2_E)
         self._sizes = [max(int(row[first + 5]) * PANEL for row in self._table) for first in (_QKV, _O, _GATE_UP, _DOWN)]
-        self._int8 = (
-            cpu_linear_int8.PANELS if self._table[:, [_QKV + 2, _O + 2, _GATE_UP + 2, _DOWN + 2]].any() else None
-        )
+        first = np.array([_QKV, _O, _GATE_UP, _DOWN])
+        has_int8 = bool(self._table[:, first + 2].any())
+        has_grouped = bool((self._table[:, first + 3] & 7 >= FIRST_ROUNDING).any())
+        self._tasks = (
+            (cpu_linear.PANELS, True), (cpu_linear_int8.PANELS, has_int8), (cpu_linear_grouped.PANELS, has_grouped)
+        )  # fmt: skip
         self._most_work = max(
             int(row[first + 4] * row[first + 5]) * PANEL for row in self._table for first in (_QKV, _O, _GATE_UP, _DOWN)
         )
@@ -108,6 +112,7 @@ class LayerStack:
         return (
             all(weight is not None and (weight.is_packed or weight.is_int8) for weight in linears)
             and all(weight.num_inputs % 8 == 0 for weight in linears)
+            and all(weight.groups is None or weight.groups.order is None for weight in linears)
             and all(norm is None or (norm.dtype is torch.float32 and norm.is_contiguous()) for norm in norms)
             and all(rope is None or (rope.shape[1] % 16 == 0 and rope.is_contiguous()) for rope in rope_tables)
             and head_dim % 8 == 0
@@ -172,7 +177,8 @@ class LayerStack:
         is_fp8 = cache.dtype == FP8
         rest = (NO_SINKS, numbers, self._factors, self._eps, limit, is_fp8, self._is_gelu)
         with thread_team(self._most_work * num_tokens) as team:
-            tasks = (cpu_linear.PANELS.address, self._int8.address if self._int8 else 0, CHAINS.address if team else 0)
+            wanted = (*self._tasks, (CHAINS, team != 0))
+            tasks = tuple(task.address if is_wanted else 0 for task, is_wanted in wanted)
             _run_layers(team, tasks, self._table, kv, *lists, *rest)
         return memory[0], memory[1]
 
@@ -197,6 +203,9 @@ def _apply(team, tasks, layer, first, x, x_stride, out, num_rows):  # type: igno
     if scales != 0:
         shape = (num_rows, depth, num_panels, limit)
         cpu_linear_int8.all_panels(ours, tasks[1], x, x_stride, stored, scales, bias, out, *shape)
+    elif packing & 7 >= FIRST_ROUNDING:
+        sizes = (num_rows, depth, num_panels)
+        cpu_linear_grouped.all_panels(ours, tasks[2], x, x_stride, stored, packing, bias, out, *sizes)
     else:
         cpu_linear.all_panels(ours, tasks[0], x, x_stride, stored, packing, bias, out, num_rows, depth, num_panels)
 
@@ -267,7 +276,7 @@ def _run_layers(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         if team != 0 and is_attention_shared:
             share_chains(
-                team, tasks[2], chain_starts, items, rows, row_positions, block_tables, sinks, attention, factors
+                team, tasks[3], chain_starts, items, rows, row_positions, block_tables, sinks, attention, factors
             )
         else:
             run_serial(chain_starts, items, rows, row_positions, block_tables, sinks, attention, factors)

@@ -35,6 +35,7 @@ from numba.core import cgutils, config
 from numba.extending import intrinsic
 from torch import Tensor
 
+from . import cpu_grouped
 from .compiled import Task, compiled
 from .cpu_mxfp4 import GROUP_BYTES, emit_numbers, emit_scales
 from .cpu_team import argument, share
@@ -52,6 +53,8 @@ _MAY_LOOK_UP = _HAS_AVX512 and _SETTINGS.CPU_NAME is None and _SETTINGS.CPU_FEAT
 _MOST_ROWS = 12 if _HAS_AVX512 else 6  # of a tile: 12 registers of sums; AVX2 has 16, and two of them make a panel
 _AT_ONCE = np.array([1, 8, 4, 2, 2, *[1] * 8] if _HAS_AVX512 else [1, 4, 2, *[1] * 4])  # panels, by rows of a tile
 RUN = 4  # panels that stay together in a task
+# with a scale and an offset to each panel
+_AT_ONCE_GROUPED = np.array([1, 4, 4, 2, 2, *[1] * 8] if _HAS_AVX512 else [1, 2, *[1] * 5])
 _ASKING_ROWS = 3  # from so many on the weights to come are asked for: fewer rows are no work to do it beside
 _INPUT_BYTES = 1 << 18  # inputs of a block of rows, which stay in the second-level cache while the weights pass
 
@@ -87,16 +90,17 @@ def _tile(
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         done = builder.append_basic_block("done")
-        key = builder.add(builder.add(builder.mul(values[0], _LONG(256)), builder.mul(values[1], _LONG(16))), values[2])
+        kind, group = builder.and_(values[0], _LONG(7)), builder.lshr(values[0], _LONG(3))
+        key = builder.add(builder.add(builder.mul(kind, _LONG(256)), builder.mul(values[1], _LONG(16))), values[2])
         jump = builder.switch(key, done)
-        kinds = [(rows, panels) for rows in range(1, _MOST_ROWS + 1) for panels in {1, int(_AT_ONCE[rows])}]
-        kinds += [(1, RUN)] if _AT_ONCE[1] != RUN else []
-        for packing, (rows, panels) in product(range(3), kinds):
-            block = builder.append_basic_block(f"rows{rows}x{panels}")
-            jump.add_case(_LONG(256 * packing + 16 * rows + panels), block)
-            builder.position_at_end(block)
-            _emit_tile(builder, packing, rows, panels, *values[3:])
-            builder.branch(done)
+        for packing, rows in product(range(6), range(1, _MOST_ROWS + 1)):
+            at_once = _AT_ONCE if packing < cpu_grouped.FIRST_KIND else _AT_ONCE_GROUPED
+            for panels in {1, int(at_once[rows]), *([RUN] if rows == 1 and at_once[1] > RUN else [])}:
+                block = builder.append_basic_block(f"rows{rows}x{panels}")
+                jump.add_case(_LONG(256 * packing + 16 * rows + panels), block)
+                builder.position_at_end(block)
+                _emit_tile(builder, packing, group, rows, panels, *values[3:])
+                builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
 
@@ -104,8 +108,8 @@ def _tile(
 
 
 def _emit_tile(
-    builder: Any, packing: int, num_rows: int, num_panels: int, x: Any, x_stride: Any, weight: Any, bias: Any,
-    out: Any, out_stride: Any, depth: Any, ahead: Any, share: Any,
+    builder: Any, packing: int, group: Any, num_rows: int, num_panels: int, x: Any, x_stride: Any, weight: Any,
+    bias: Any, out: Any, out_stride: Any, depth: Any, ahead: Any, share: Any,
 ) -> None:  # fmt: skip
     """The LLVM code of one tile. The sums are stack slots here; LLVM turns them into registers."""
 
@@ -138,11 +142,16 @@ def _emit_tile(
     if packing == 2:
         panel_bytes = builder.mul(builder.lshr(depth, _LONG(5)), _LONG(GROUP_BYTES))
 
-    def multiply(index: Any, weights: list[Any]) -> None:
-        """One input of each row with its weights; on the way a line of what will be wanted next."""
+    def ask(index: Any) -> None:
+        """A line of what will be wanted next."""
         with builder.if_then(builder.icmp_signed("!=", ahead, _LONG(0))):
             line = builder.shl(builder.lshr(builder.mul(index, share), _LONG(16)), _LONG(6))
             _ask_for_line(builder, builder.add(ahead, line))
+
+    def multiply(index: Any, weights: list[Any], *, asks: bool = True) -> None:
+        """One input of each row with its weights."""
+        if asks:
+            ask(index)
         column = builder.add(x, builder.mul(index, _LONG(4)))
         for row in range(num_rows):
             one = spread(builder.load(address(column, builder.mul(x_stride, _LONG(row)), _FLOAT), align=4))
@@ -150,8 +159,36 @@ def _emit_tile(
                 total = sums[row, panel]
                 builder.store(builder.call(fma, [one, weights[panel], builder.load(total)]), total)
 
+    if packing >= cpu_grouped.FIRST_KIND:
+        element = cpu_grouped.ELEMENTS[packing - cpu_grouped.FIRST_KIND]
+        per_word, num_groups = cpu_grouped.words_of(element), builder.udiv(depth, group)
+        words = builder.udiv(group, _LONG(per_word))
+        group_bytes = builder.shl(builder.add(words, _LONG(1)), _LONG(6))
+        zeros_begin = builder.mul(num_groups, group_bytes)
+        zeros_end = builder.and_(builder.add(builder.shl(num_groups, _LONG(4)), _LONG(63)), _LONG(-64))
+        panel_bytes = builder.add(zeros_begin, zeros_end)
     panels = [builder.add(weight, builder.mul(panel_bytes, _LONG(panel))) for panel in range(num_panels)]
-    if packing == 2:
+    if packing >= cpu_grouped.FIRST_KIND:
+        with cgutils.for_range(builder, num_groups, intp=_LONG) as groups:
+            begins = [builder.add(panel, builder.mul(groups.index, group_bytes)) for panel in panels]
+            zero = builder.add(zeros_begin, builder.shl(groups.index, _LONG(4)))
+            factors = [
+                cpu_grouped.emit_factors(builder, begin, builder.add(panel, zero))
+                for begin, panel in zip(begins, panels, strict=True)
+            ]
+            first = builder.mul(groups.index, group)
+            with cgutils.for_range(builder, words, intp=_LONG) as loop:
+                at = builder.shl(builder.add(loop.index, _LONG(1)), _LONG(6))
+                lines = [cpu_grouped.emit_line(builder, builder.add(begin, at)) for begin in begins]
+                index = builder.add(first, builder.mul(loop.index, _LONG(per_word)))
+                ask(index)
+                for which in range(per_word):
+                    weights = []
+                    for line, (scale, offset) in zip(lines, factors, strict=True):
+                        number = cpu_grouped.emit_numbers(builder, element, line, which, has_avx512=_MAY_LOOK_UP)
+                        weights.append(builder.call(fma, [number, scale, offset]))
+                    multiply(builder.add(index, _LONG(which)), weights, asks=False)
+    elif packing == 2:
         with cgutils.for_range(builder, builder.lshr(depth, _LONG(5)), intp=_LONG) as groups:
             begins = [builder.add(panel, builder.mul(groups.index, _LONG(GROUP_BYTES))) for panel in panels]
             scales = [emit_scales(builder, begin) for begin in begins]
@@ -182,17 +219,27 @@ def _ask_for_line(builder: Any, address: Any) -> None:
     builder.call(function, [builder.inttoptr(address, byte), _INT(0), _INT(3), _INT(1)])
 
 
+@njit
+def _panel_bytes(packing, depth):  # type: ignore[no-untyped-def]  # numba infers
+    """packing: as in `LinearWeight`, with the size of a group above the lowest three bits."""
+    kind, group = packing & 7, packing >> 3
+    if kind >= 3:
+        num_groups = depth // group
+        return num_groups * (64 + group * (8 if kind == 3 else 16)) + (num_groups * 16 + 63) // 64 * 64
+    return depth // 32 * GROUP_BYTES if kind == 2 else (2 if kind == 1 else 4) * PANEL * depth
+
+
 @compiled()
 def _panels(x, x_stride, weight, packing, bias, out, out_stride, num_rows, depth, begin, end):  # type: ignore[no-untyped-def]  # numba infers
     """Panels begin … end - 1 of all rows, block of rows by block; a block's rows are dealt evenly to tiles."""
-    panel_bytes = depth // 32 * GROUP_BYTES if packing == 2 else (2 if packing == 1 else 4) * PANEL * depth
+    panel_bytes, most = _panel_bytes(packing, depth), _AT_ONCE if packing < 8 else _AT_ONCE_GROUPED
     block_rows = max(_MOST_ROWS, _INPUT_BYTES // (4 * depth) // _MOST_ROWS * _MOST_ROWS)
     for first in range(0, num_rows, block_rows):
         count = min(num_rows - first, block_rows)
         num_tiles = (count + _MOST_ROWS - 1) // _MOST_ROWS
         panel = begin
         while panel < end:
-            at_once = _AT_ONCE[count] if num_tiles == 1 else 1
+            at_once = most[count] if num_tiles == 1 else 1
             if panel + at_once > end:
                 at_once = RUN if count == 1 and panel + RUN <= end else 1
             w, b = weight + panel * panel_bytes, bias + 4 * PANEL * panel

@@ -28,6 +28,38 @@ def cpu_rows(stored: Tensor, indices: Tensor, num_inputs: int) -> Tensor:
     return out
 
 
+def cpu_int4_rows(stored: Tensor, indices: Tensor, num_inputs: int, size: int) -> Tensor:
+    """Rows `[T]` int64 of panels of four bits in groups of `size` inputs (`cpu_grouped`) as `[T, K]` fp32.
+
+    Raises:
+        IndexError: a row that there is not.
+    """
+    out = torch.empty(len(indices), num_inputs)
+    if not unpack_int4_rows(stored.flatten(1).numpy(), indices.numpy(), out.numpy(), size):
+        raise IndexError(f"a row of {indices.tolist()} is not among {len(stored) * PANEL}")
+    return out
+
+
+@compiled()
+def unpack_int4_rows(panels, indices, out, size):  # type: ignore[no-untyped-def]  # numba infers
+    """False, and nothing more, at the first row that there is not."""
+    group_bytes, num_groups = 64 + 8 * size, out.shape[1] // size
+    for t in range(len(indices)):
+        row = indices[t]
+        if row < 0 or row >= 16 * len(panels):
+            return False
+        panel, lane = panels[row // 16], row % 16
+        for group in range(num_groups):
+            begin = group * group_bytes
+            scale = panel[begin + 4 * lane : begin + 4 * lane + 4].view(np.float32)[0]
+            zero = np.float32(np.int8(panel[num_groups * group_bytes + 16 * group + lane]) + 8)
+            for k in range(size):
+                byte = panel[begin + 64 + k // 8 * 64 + 4 * lane + k % 8 // 2]
+                number = np.float32(byte & 15 if k % 2 == 0 else byte >> 4)
+                out[t, group * size + k] = (number - zero) * scale
+    return True
+
+
 @compiled()
 def unpack_rows(panels, indices, out):  # type: ignore[no-untyped-def]  # numba infers
     """False, and nothing more, at the first row that there is not. bf16 comes and goes as bits."""

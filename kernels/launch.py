@@ -97,6 +97,9 @@ def latent_config(block_rows: int, itemsize: int) -> AttentionConfig:
     return AttentionConfig(block_rows, 32 if itemsize == 2 and block_rows == 16 else 16, 8, 5)
 
 
+GROUPED_STAGES = {128: 4, 64: 5, 32: 6}  # short steps take more of them in flight
+
+
 @dataclass(frozen=True, slots=True)
 class ExpertsConfig:
     """One launch of the product of rows with their experts' weights: outputs and inputs of a tile."""
@@ -128,6 +131,13 @@ def mxfp4_config(num_pairs: int, num_experts: int, *, deterministic: bool) -> Ex
     return ExpertsConfig(16, 64, 128, 4, 4)
 
 
+def grouped_experts_config(num_pairs: int, num_experts: int, step: int, *, deterministic: bool) -> ExpertsConfig:
+    """How to multiply num_pairs rows with the weights of so many experts in few bits, in steps of so many inputs."""
+    if deterministic or num_pairs > 16 * num_experts:
+        return ExpertsConfig(64, 128, step, 8, GROUPED_STAGES[step])
+    return ExpertsConfig(16, 64, step, 4, GROUPED_STAGES[step])
+
+
 MANY_PROGRAMS = 264  # what a large device runs at once: two programs on each of 132 multiprocessors
 LEAST_SPLIT = 256  # inputs
 
@@ -155,6 +165,19 @@ def linear_config(num_rows: int, itemsize: int) -> LinearConfig:
     if num_rows <= 64:
         return LinearConfig(64, 128, 64, 4, 4, splits=True)
     return LinearConfig(128, 128, 64, 8, 3, splits=False)
+
+
+def grouped_config(num_rows: int, step: int, *, deterministic: bool) -> LinearConfig:
+    """How to multiply so many rows with a weight of few bits, in steps of so many inputs.
+
+    Rows are the right side of the product, whose width is part of the instruction: deterministic launches have one.
+    """
+    num_stages = GROUPED_STAGES[step]
+    if deterministic:
+        return LinearConfig(64, 128, step, 8, num_stages, splits=num_rows <= 64)
+    if num_rows <= 16:
+        return LinearConfig(16, 64, step, 4, num_stages, splits=True)
+    return LinearConfig(64, 128, step, 8, num_stages, splits=num_rows <= 64)
 
 
 def linear_splits(num_outputs: int, depth: int) -> int:

@@ -7,6 +7,8 @@
     short    [ceil(N/16), K, 16]  the same in bf16, output 16p+i beside 16p+i+8             fp32 on the CPU
     mxfp4    [ceil(N/16), K/32, 272]         the same in four bits and scales (`cpu_mxfp4`)    fp32 on the CPU
     int8     [ceil(N/16), ceil(K/2), 16, 2]  the same, inputs in pairs; one scale per output   int8 on the CPU
+    grouped  [ceil(N/16), 1, bytes]          four or eight bits and scales of groups (`cpu_grouped`)   fp32 on the CPU
+             [N, bytes]                      the same for a GPU's kernel (`device_grouped`)          half types on CUDA
 
 In a panel the 16 weights that meet input k lie together, step after step, so that the CPU kernel reads it from front
 to back. Outputs beyond N, and an odd last input's neighbour, are zeros that nobody reads.
@@ -18,16 +20,23 @@ which is why outputs stand in that order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import cpu_grouped, device_grouped
 from .cpu_mxfp4 import PANEL as PANEL
 from .cpu_mxfp4 import lay_out, take_apart
-from .cpu_rows import cpu_rows
+from .cpu_rows import cpu_int4_rows, cpu_rows
+from .grouped import BITS, Grouped, Groups, round_to_int4
 from .mxfp4 import BLOCK, widen
+
+Quantise = Literal["none", "int8", "int4"]
+INT4_SIZE = 32  # inputs of a group that is rounded to four bits
 
 _PACKINGS = {torch.float32: 0, torch.bfloat16: 1, torch.uint8: 2}
 
@@ -43,6 +52,7 @@ class LinearWeight:
         has_bias: whether the bias is the model's.
         row_tile: rows of every single product, the last one filled up (0: all rows at once).
         scales: fp32, one per output up to whole panels, where the weight is int8: `weight = stored * scale`.
+        groups: what the bytes mean where the weight is grouped.
     """
 
     stored: Tensor
@@ -52,10 +62,13 @@ class LinearWeight:
     has_bias: bool
     row_tile: int = 0
     scales: Tensor | None = None
+    groups: Groups | None = None
 
     @property
     def dtype(self) -> torch.dtype:
         """Of inputs and outputs."""
+        if self.groups is not None:
+            return self.groups.dtype
         return torch.float32 if self.is_packed or self.is_int8 else self.stored.dtype
 
     @property
@@ -74,24 +87,44 @@ class LinearWeight:
     @property
     def is_mxfp4(self) -> bool:
         """Whether it is packed in four bits a number."""
-        return self.is_packed and self.stored.dtype is torch.uint8
+        return self.is_packed and self.stored.dtype is torch.uint8 and self.groups is None
 
     @property
     def packing(self) -> int:
-        """What it is packed in, for the compiled loops: 0: fp32 (and int8, which has its own), 1: bf16, 2: MXFP4."""
+        """What it is packed in, for the compiled loops.
+
+        0: fp32 (and int8, which has its own), 1: bf16, 2: MXFP4; grouped ones count from 3, or from 6 where they round
+        inputs, and have the size of their groups above the lowest three bits.
+        """
+        if self.groups is not None:
+            first = cpu_grouped.FIRST_ROUNDING if self.groups.rounds_inputs else cpu_grouped.FIRST_KIND
+            kind = first + cpu_grouped.ELEMENTS.index(self.groups.element)
+            return kind | self.groups.size << 3
         return _PACKINGS.get(self.stored.dtype, 0)
 
     @property
     def num_bytes(self) -> int:
         """Bytes of weight, scales and bias, without what fills the last panel up."""
+        if self.groups is not None:
+            return self._num_grouped_bytes(self.groups)
         if self.is_mxfp4:
             return self.num_outputs * (self.num_inputs // 2 + self.num_inputs // BLOCK + 4 * self.has_bias)
         if self.is_int8:
             return self.num_outputs * (self.num_inputs + 4 + 4 * self.has_bias)
         return self.num_outputs * (self.num_inputs * self.stored.element_size() + self.has_bias * self.dtype.itemsize)
 
+    def _num_grouped_bytes(self, groups: Groups) -> int:
+        num_bytes = self.num_outputs * (
+            self.num_inputs * BITS[groups.element] // 8 + self.has_bias * self.dtype.itemsize
+        )
+        if groups.factors is None:
+            num_bytes += self.num_outputs * (self.num_inputs // groups.size) * cpu_grouped.FACTOR_BYTES
+        return num_bytes + sum(p.nbytes for p in (groups.factors, groups.order) if p is not None)
+
     def matrix(self) -> Tensor:
-        """`[N, K]`: a view where plain, a copy where packed, times the scales where int8."""
+        """`[N, K]`: a view where plain, a copy where packed, times the scales where int8; of a grouped one fp32."""
+        if self.groups is not None:
+            return self._taken_apart(self.groups).widen(torch.float32)[: self.num_outputs]
         if self.scales is not None:
             rows = self.stored.transpose(1, 2).flatten(2).flatten(0, 1).float() * self.scales[:, None]
             return rows[: self.num_outputs, : self.num_inputs].contiguous()
@@ -104,8 +137,19 @@ class LinearWeight:
             panels = panels.reshape(-1, PANEL // 2, 2, self.num_inputs).transpose(1, 2).flatten(1, 2)
         return panels.flatten(0, 1)[: self.num_outputs].to(self.dtype).contiguous()
 
+    def _taken_apart(self, groups: Groups) -> Grouped:
+        if groups.factors is not None:
+            apart = device_grouped.take_apart(self.stored, groups)
+        else:
+            apart = cpu_grouped.take_apart(self.stored, groups.element, groups.size, self.num_inputs)
+        return replace(apart, order=groups.order)
+
     def rows(self, indices: Tensor) -> Tensor:
         """Rows `[T]` of the matrix as `[T, K]`: an embedding look-up in the weight of the output projection."""
+        if self.groups is not None and self.is_packed and self.groups.element == "int4" and self.groups.order is None:
+            return cpu_int4_rows(self.stored, indices, self.num_inputs, self.groups.size)
+        if self.groups is not None:
+            return self.matrix()[indices]
         if self.scales is not None:
             row = self.stored[indices // PANEL, :, indices % PANEL].flatten(1)[:, : self.num_inputs]
             return row.float() * self.scales[indices, None]
@@ -121,24 +165,31 @@ def input_range(num_inputs: int) -> int:
     return min(32767, (2**31 - 1) // (127 * max(1, num_inputs)))
 
 
-def pack_linear(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, int8: bool = False) -> LinearWeight:
+def pack_linear(
+    weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, quantise: Quantise = "none"
+) -> LinearWeight:
     """Lays weight `[N, K]` and bias `[N]` out for their device and type; plain ones are kept, not copied.
 
     row_tile > 0 makes the bits of a row independent of the other rows where a library computes the product: it picks
-    its kernel by the shape, so every product gets the same shape. Packed weights need none. int8: round the weight to
-    255 levels, spread evenly over the range of each output's weights; fp32 on the CPU only.
+    its kernel by the shape, so every product gets the same shape. Packed weights need none. quantise: "int8" rounds the
+    weight to 255 levels, spread evenly over the range of each output's weights, "int4" to 16, over that of groups of
+    `INT4_SIZE` inputs (fewer where they do not divide the inputs; int8 where these are no multiple of 8); fp32 on the
+    CPU only.
     """
     num_outputs, num_inputs = weight.shape
     shape = (num_outputs, num_inputs, bias is not None)
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
-        if int8:
-            raise ValueError(f"int8 weights are made of fp32 on the CPU, not of {weight.dtype} on {weight.device.type}")
+        if quantise != "none":
+            place = f"{weight.dtype} on {weight.device.type}"
+            raise ValueError(f"{quantise} weights are made of fp32 on the CPU, not of {place}")
         return LinearWeight(weight, bias, *shape, row_tile)
+    if quantise == "int4" and num_inputs % 8 == 0:
+        return pack_grouped(round_to_int4(weight, math.gcd(num_inputs, INT4_SIZE)), bias, rounds_inputs=True)
     missing = -num_outputs % PANEL
     filled = weight.new_zeros(num_outputs + missing)
     if bias is not None:
         filled[:num_outputs] = bias
-    if int8:
+    if quantise != "none":
         scales = F.pad(weight.abs().amax(1) / 127, (0, missing))
         levels = (weight / scales[:num_outputs, None].clamp(min=1e-38)).round().to(torch.int8)
         levels = F.pad(levels, (0, num_inputs % 2, 0, missing)).view(-1, PANEL, -(-num_inputs // 2), 2)
@@ -158,6 +209,41 @@ def pack_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None) -> Li
     if bias is not None:
         filled[:num_outputs] = bias
     return LinearWeight(stored, filled, num_outputs, num_groups * BLOCK, bias is not None)
+
+
+def pack_grouped(
+    weight: Grouped,
+    bias: Tensor | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+    row_tile: int = 0,
+    rounds_inputs: bool = False,
+) -> LinearWeight:
+    """Lays a weight of few bits out for its device, the very numbers, if `can_keep` says that its kernels read it.
+
+    bias `[N]`; dtype: of the product's rows. row_tile: as in `pack_linear`. rounds_inputs: on the CPU inputs may be
+    rounded to 16 bits, which is faster (`cpu_linear_grouped`), where the weight is one of whole numbers.
+    """
+    (num_outputs, num_inputs), has_bias = weight.numbers.shape, bias is not None
+    if weight.numbers.device.type != "cpu":
+        stored, groups = device_grouped.lay_out(weight, dtype)
+        return LinearWeight(stored, bias, num_outputs, num_inputs, has_bias, row_tile, groups=groups)
+    rounds_inputs = rounds_inputs and cpu_grouped.may_round(weight)
+    if rounds_inputs:
+        weight = weight.regrouped(cpu_grouped.size_for_rounding(weight.size))
+    stored = cpu_grouped.lay_out(weight)
+    filled = torch.zeros(len(stored) * PANEL)
+    if bias is not None:
+        filled[:num_outputs] = bias
+    groups = Groups(weight.element, weight.size, dtype, weight.order, rounds_inputs=rounds_inputs)
+    return LinearWeight(stored, filled, num_outputs, num_inputs, has_bias, groups=groups)
+
+
+def can_keep(weight: Grouped, dtype: torch.dtype) -> bool:
+    """Whether the kernels of the weight's device read it in its few bits beside rows of dtype."""
+    if weight.numbers.device.type == "cpu":
+        return dtype is torch.float32 and cpu_grouped.fits(weight)
+    return dtype.itemsize == 2 and device_grouped.fits(weight)
 
 
 def tiled_linear(x: Tensor, weight: LinearWeight) -> Tensor:

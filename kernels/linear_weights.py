@@ -5,17 +5,21 @@
     packed   a `LinearWeight` per map      fp32 on the CPU: a row's bits do not depend on the other rows
     plain    [num_maps, N, K]              CUDA, and half types on the CPU
     mxfp4    [num_maps, N, K / 2] bytes    experts beside bf16 on CUDA: four bits a number, and scales (`mxfp4.py`)
+    grouped  [num_maps, N, bytes]          experts beside half types on CUDA, and factors (`device_grouped.py`)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .linear_weight import LinearWeight, pack_linear, pack_mxfp4
+from . import device_grouped
+from .grouped import Grouped, Groups, stack
+from .linear_weight import LinearWeight, Quantise, pack_grouped, pack_linear, pack_mxfp4
 from .mxfp4 import BLOCK, widen
 
 
@@ -30,6 +34,7 @@ class LinearWeights:
         bias: `[num_maps, N]` beside `stored`; None if there is none, and where packed, for there each map has its own;
             heads (`linear_heads`) have none.
         scales: `[num_maps, N, K / 32]` uint8 where `stored` is MXFP4; else None.
+        groups: what the bytes mean where `stored` is grouped, with the factors of all maps, `[K / size, num_maps * N]`.
     """
 
     packed: tuple[LinearWeight, ...]
@@ -37,6 +42,7 @@ class LinearWeights:
     row_tile: int = 0
     bias: Tensor | None = None
     scales: Tensor | None = None
+    groups: Groups | None = None
 
     @property
     def num_maps(self) -> int:
@@ -46,7 +52,8 @@ class LinearWeights:
     def num_bytes(self) -> int:
         """Bytes of weights and biases, without what fills panels up."""
         if self.stored is not None:
-            return sum(part.nbytes for part in (self.stored, self.bias, self.scales) if part is not None)
+            factors = None if self.groups is None else self.groups.factors
+            return sum(part.nbytes for part in (self.stored, self.bias, self.scales, factors) if part is not None)
         return sum(weight.num_bytes for weight in self.packed)
 
     def one(self, index: int) -> LinearWeight:
@@ -54,27 +61,58 @@ class LinearWeights:
         if self.stored is None:
             return self.packed[index]
         matrix, bias = self.stored[index], None if self.bias is None else self.bias[index]
+        if self.groups is not None:
+            return self._one_grouped(matrix, bias, self.groups, index)
         if self.scales is not None:
             matrix = widen(matrix.view(len(matrix), -1, BLOCK // 2), self.scales[index], torch.bfloat16)
         num_outputs, num_inputs = matrix.shape
         return LinearWeight(matrix, bias, num_outputs, num_inputs, bias is not None, self.row_tile)
 
+    def _one_grouped(self, matrix: Tensor, bias: Tensor | None, groups: Groups, index: int) -> LinearWeight:
+        assert groups.factors is not None
+        num_outputs = len(matrix)
+        factors = groups.factors[:, num_outputs * index : num_outputs * (index + 1)].contiguous()
+        num_inputs = groups.size * len(factors)
+        own = replace(groups, factors=factors)
+        return LinearWeight(matrix, bias, num_outputs, num_inputs, bias is not None, self.row_tile, groups=own)
+
     def matrices(self) -> Tensor:
         """`[num_maps, N, K]`: as stored where plain, else a copy."""
-        if self.stored is not None and self.scales is None:
+        if self.stored is not None and self.scales is None and self.groups is None:
             return self.stored
         if self.stored is not None:
-            return torch.stack([self.one(index).stored for index in range(len(self.stored))])
+            return torch.stack([self.one(index).matrix() for index in range(len(self.stored))])
         return torch.stack([weight.matrix() for weight in self.packed])
 
 
-def pack_linears(weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, int8: bool = False) -> LinearWeights:
+def pack_linears(
+    weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, quantise: Quantise = "none"
+) -> LinearWeights:
     """Lays `[num_maps, N, K]` and `[num_maps, N]` out for their device and type; the rest as in `pack_linear`."""
     if weight.device.type == "cpu" and weight.dtype == torch.float32:
         biases = [None] * len(weight) if bias is None else list(bias)
         maps = zip(weight, biases, strict=True)
-        return LinearWeights(tuple(pack_linear(matrix.contiguous(), own, int8=int8) for matrix, own in maps), None)
+        return LinearWeights(
+            tuple(pack_linear(matrix.contiguous(), own, quantise=quantise) for matrix, own in maps), None
+        )
     return LinearWeights((), weight.contiguous(), row_tile, bias)
+
+
+def pack_grouped_each(
+    weights: Sequence[Grouped], dtype: torch.dtype, row_tile: int = 0, *, rounds_inputs: bool = False
+) -> LinearWeights | None:
+    """Weights of few bits, one per map, as `pack_grouped` lays them out; None: the device's kernel cannot read them.
+
+    On a GPU all have one form, and none an order of inputs: a row would have to be put in order for each map.
+    """
+    if weights[0].numbers.device.type == "cpu":
+        packed = [pack_grouped(weight, dtype=dtype, rounds_inputs=rounds_inputs) for weight in weights]
+        return LinearWeights(tuple(packed), None)
+    whole = stack(weights)
+    if whole is None or whole.order is not None:
+        return None
+    stored, groups = device_grouped.lay_out(whole, dtype)
+    return LinearWeights((), stored.view(len(weights), -1, stored.shape[1]), row_tile, groups=groups)
 
 
 def keep_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None, *, row_tile: int = 0) -> LinearWeights:

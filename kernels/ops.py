@@ -18,6 +18,7 @@ from .automata import Automata
 from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
+from .cpu_linear_grouped import cpu_linear_grouped
 from .cpu_linear_int8 import cpu_linear_int8
 from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
@@ -79,6 +80,15 @@ def _has_bytes(k_cache: Tensor, v_cache: Tensor, k_scales: Tensor, v_scales: Ten
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`. Packed, int8 or tiled, a row's bits do not depend on T."""
+    if weight.groups is not None:
+        if weight.groups.order is not None:
+            x = x[:, weight.groups.order]
+        if x.is_cuda:
+            from . import triton_grouped
+
+            return triton_grouped.linear(x, weight)
+        if weight.groups.rounds_inputs:
+            return cpu_linear_grouped(x, weight)
     if weight.is_int8:
         return cpu_linear_int8(x, weight)
     if weight.is_packed:

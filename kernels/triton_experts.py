@@ -15,10 +15,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .device_grouped import span_of
 from .gate import Gate
-from .launch import experts_config, mxfp4_config
+from .launch import ExpertsConfig, experts_config, grouped_experts_config, most_registers, mxfp4_config
 from .linear_weights import LinearWeights
 from .triton_gate import gated
+from .triton_grouped import multiply_grouped_tiles
 from .triton_mxfp4 import multiply_mxfp4_tiles
 from .triton_route import sorted_pairs
 from .triton_tiles import take_tile
@@ -91,6 +93,15 @@ def sum_choices(
     tl.store(out_ptr + token * width + c, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
+def _config(weights: LinearWeights, num_pairs: int, itemsize: int, *, deterministic: bool) -> ExpertsConfig:
+    if weights.groups is not None:
+        step = span_of(weights.groups.size)
+        return grouped_experts_config(num_pairs, weights.num_maps, step, deterministic=deterministic)
+    if weights.scales is not None:
+        return mxfp4_config(num_pairs, weights.num_maps, deterministic=deterministic)
+    return experts_config(num_pairs, weights.num_maps, itemsize, deterministic=deterministic)
+
+
 def mix_experts(
     x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate
 ) -> Tensor:
@@ -103,11 +114,8 @@ def mix_experts(
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     if not num_pairs:
         return out
-    deterministic = gate_up.row_tile > 0
-    if gate_up.scales is not None:
-        config = mxfp4_config(num_pairs, num_experts, deterministic=deterministic)
-    else:
-        config = experts_config(num_pairs, num_experts, x.element_size(), deterministic=deterministic)
+    itemsize, deterministic = x.element_size(), gate_up.row_tile > 0
+    config = _config(gate_up, num_pairs, itemsize, deterministic=deterministic)
     order, starts, tiles = sorted_pairs(chosen, num_experts, config.block_rows)
     num_tiles = num_pairs // config.block_rows + min(num_pairs, num_experts)
     inner = torch.empty((num_pairs, num_inner), dtype=x.dtype, device=x.device)
@@ -116,8 +124,18 @@ def mix_experts(
     def multiply(rows: Tensor, weights: LinearWeights, to: Tensor, *, in_order: bool) -> None:
         assert weights.stored is not None
         num_outputs = weights.stored.shape[1]
-        stored = [each for each in (weights.stored, weights.scales) if each is not None]
-        kernel = multiply_tiles if weights.scales is None else multiply_mxfp4_tiles
+        # tiles of as many rows, whatever the form of the weights
+        config = _config(weights, num_pairs, itemsize, deterministic=deterministic)
+        kernel, stored, sizes = multiply_tiles, [weights.stored], list[int]()
+        constants: dict[str, object] = {}
+        if weights.scales is not None:
+            kernel, stored = multiply_mxfp4_tiles, [weights.stored, weights.scales]
+        elif weights.groups is not None and weights.groups.factors is not None:
+            factors = weights.groups.factors
+            kernel, stored = multiply_grouped_tiles, [weights.stored, factors.view(torch.int32)]
+            sizes = [weights.stored.shape[2], weights.groups.size]
+            constants = {"ELEMENT": weights.groups.element, "HAS_ZEROS": factors.dtype is torch.int32}
+            constants["maxnreg"] = most_registers(config.num_warps)  # or the compiler may spill, to fit another program
         kernel[(num_tiles, triton.cdiv(num_outputs, config.block_outputs))](
             rows,
             *stored,
@@ -130,6 +148,8 @@ def mix_experts(
             num_experts,
             num_outputs,
             rows.shape[1],
+            *sizes,
+            **constants,
             NUM_CHOSEN=num_chosen,
             IN_ORDER=in_order,
             HAS_BIAS=weights.bias is not None,

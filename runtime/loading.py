@@ -55,12 +55,11 @@ def load(config: EngineConfig) -> LoadedModel:
     check_kv_dtype(model, kv_dtype)
     if kv_dtype == FP8 and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 9):
         raise ConfigError('kv_dtype: "fp8" needs a GPU of compute capability 8.9 or above; use "int8"')
-    int8 = config.quantise == "int8"
-    if int8 and (device.type, dtype) != ("cpu", torch.float32):
+    if config.quantise != "none" and (device.type, dtype) != ("cpu", torch.float32):
         where = f"{str(dtype).removeprefix('torch.')} on {device.type}"
         raise ConfigError(
-            f'quantise: "int8" works in float32 on the CPU, not in {where}; leave it "none", or give device="cpu" and '
-            'dtype="float32"'
+            f'quantise: "{config.quantise}" works in float32 on the CPU, not in {where}; leave it "none", or give '
+            'device="cpu" and dtype="float32"'
         )
     decoder = Decoder.from_folder(
         folder,
@@ -68,7 +67,7 @@ def load(config: EngineConfig) -> LoadedModel:
         dtype=dtype,
         max_positions=config.max_model_len,
         deterministic=config.deterministic,
-        int8=int8,
+        quantise=config.quantise,
     )
     if device.type == "cpu":
         num_threads = config.num_threads

@@ -14,6 +14,8 @@ is::
 
 Linear maps have a launch for few rows and one for many: their loops must hold the same products and nothing else.
 
+Those with weights in few bits hold, besides, the same instructions that widen and scale.
+
 Anything else is a fault, and the exit status 1. All of them take about five minutes of CPU.
 """
 
@@ -32,7 +34,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from check_kernels import SHARED_KIB, compile_case
-from kernel_cases import Case, attention_cases, linear_cases
+from kernel_cases import Case, attention_cases, grouped_cases, linear_cases
 
 ARITHMETIC = re.compile(r"FFMA|FMUL|FADD|FMNMX|MUFU|F2F|HFMA|HMUL|HADD")
 PACKED = re.compile(r"(FFMA|FMUL|FADD)2\b")  # two fp32 at once, on sm_100
@@ -108,6 +110,25 @@ def linear_pairs() -> Iterator[tuple[Case, Case]]:
         yield few, many
 
 
+def grouped_pairs() -> Iterator[tuple[Case, Case]]:
+    """The same with weights in few bits, in deterministic mode."""
+    for element in ("int4", "int8", "e4m3"):
+        name = f"linear {element} in 128s, bf16, rows64"
+        few, many = (case for case in grouped_cases(subset=False) if case.name.startswith(name))
+        yield few, many
+
+
+def check_same(few: Case, many: Case, arch: int) -> str:
+    """What is wrong; empty if nothing is."""
+    with tempfile.TemporaryDirectory() as folder:
+        one, other = (key_loop(instructions(case, arch, Path(folder))) for case in (few, many))
+    for loop in (one, other):
+        del loop["F2FP"]  # zeros become bf16, which is exact, in the loop or before it
+    if one == other and any(TENSOR_CORE.match(name) for name in one):
+        return ""
+    return f"not the same: {dict(one - other)} more, {dict(other - one)} less"
+
+
 def check_products(few: Case, many: Case, arch: int) -> str:
     """What is wrong; empty if nothing is."""
     with tempfile.TemporaryDirectory() as folder:
@@ -147,6 +168,7 @@ def report(archs: list[int], subset: bool) -> int:
     for arch in archs:
         found = [(pair[1], check(*pair, arch)) for pair in pairs(subset) if arch >= pair[1].oldest]
         found += [(pair[1], check_products(*pair, arch)) for pair in linear_pairs()]
+        found += [(pair[1], check_same(*pair, arch)) for pair in grouped_pairs() if not subset]
         for folding, fault in found:
             num_faults += bool(fault)
             print(f"{'FAIL' if fault else 'ok  '} sm_{arch:<3} {folding.name} {fault}".rstrip(), flush=True)

@@ -295,6 +295,81 @@ def linear_cases(subset: bool) -> Iterator[Case]:
         yield Case(f"linear {element} fold", fold_splits, types, constants)
 
 
+def grouped_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import grouped_config, grouped_experts_config, most_registers
+    from phloem.kernels.triton_grouped import multiply_grouped_rows, multiply_grouped_tiles
+
+    shapes = [
+        # element, step, zeros, activations
+        ("int4", 128, True, "bf16"),
+        ("e4m3", 128, False, "bf16"),
+        ("int4", 128, True, "fp16"),
+        ("int4", 64, False, "bf16"),
+        ("int4", 32, True, "bf16"),
+        ("int8", 128, False, "bf16"),
+        ("int8", 32, True, "fp16"),
+        ("e4m3", 128, False, "fp16"),
+    ]
+    ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
+    for element, step, has_zeros, rows in shapes[:2] if subset else shapes:
+        kept = {"weight_ptr": "*u8", "factors_ptr": "*i32"}
+        common = {"ELEMENT": element, "HAS_ZEROS": has_zeros, "BLOCK_DEPTH": step}
+        tile_depth = step // 2 if element == "int4" else step
+        configs = {
+            grouped_config(num_rows, step, deterministic=det) for num_rows in (1, 64, 65) for det in (False, True)
+        }
+        ordered = sorted(configs, key=lambda config: (config.block_rows, not config.splits))
+        for config in ordered[:1] if subset else ordered:
+            constants = {
+                **common,
+                "HAS_BIAS": not config.splits,
+                "FOLDS": not config.splits,
+                "BLOCK_ROWS": config.block_rows,
+                "BLOCK_OUTPUTS": config.block_outputs,
+                "STAGES": config.num_stages,
+            }
+            sums = "*fp32" if config.splits else f"*{rows}"
+            yield Case(
+                f"linear {element} in {step}s, {rows}, rows{config.block_rows} {'split' if config.splits else 'walks'}",
+                multiply_grouped_rows,
+                _pointers(multiply_grouped_rows, rows, {**kept, "out_ptr": sums}, constants),
+                constants,
+                config.num_warps,
+                config.num_stages,
+                (config.block_outputs, tile_depth, 1),
+                max_registers=most_registers(config.num_warps),
+                tiles=1,
+                streamed="weights",
+            )
+        few, many = (grouped_experts_config(num_pairs, 128, step, deterministic=False) for num_pairs in (1, 1 << 20))
+        if subset and element != "int4":
+            continue
+        for experts, in_order in ((few, True),) if subset else ((few, True), (few, False), (many, True)):
+            constants = {
+                **common,
+                "NUM_CHOSEN": 8,
+                "IN_ORDER": in_order,
+                "HAS_BIAS": False,
+                "BLOCK_EXPERTS": 128,
+                "BLOCK_ROWS": experts.block_rows,
+                "BLOCK_OUTPUTS": experts.block_outputs,
+                "STAGES": experts.num_stages,
+            }
+            yield Case(
+                f"experts {element} in {step}s, {rows}, rows{experts.block_rows} {'gate, up' if in_order else 'down'}",
+                multiply_grouped_tiles,
+                _pointers(multiply_grouped_tiles, rows, {**kept, **ints}, constants),
+                constants,
+                experts.num_warps,
+                experts.num_stages,
+                (experts.block_outputs, tile_depth, 1),
+                frozenset({"num_experts"}),
+                max_registers=most_registers(experts.num_warps),
+                tiles=1,
+                streamed="weights",
+            )
+
+
 def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
     from phloem.kernels.triton_advance import LANES, walk_tokens
@@ -370,5 +445,14 @@ def other_cases(subset: bool) -> Iterator[Case]:
 
 
 def all_cases(subset: bool) -> list[Case]:
-    groups = (attention_cases, latent_cases, expert_cases, route_cases, mxfp4_cases, linear_cases, other_cases)
+    groups = (
+        attention_cases,
+        latent_cases,
+        expert_cases,
+        route_cases,
+        mxfp4_cases,
+        linear_cases,
+        grouped_cases,
+        other_cases,
+    )
     return list(chain(*(cases(subset) for cases in groups)))

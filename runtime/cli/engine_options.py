@@ -30,6 +30,7 @@ class Jump(StrEnum):
 class Quantise(StrEnum):
     none = "none"
     int8 = "int8"
+    int4 = "int4"
 
 
 class KVType(StrEnum):
@@ -48,7 +49,7 @@ def _engine_options(
         option(
             "--quantise",
             "--quantization",
-            help="Round the weights while loading: int8 (CPU only).",
+            help="Round the weights while loading: int8 or int4 (CPU only).",
             env="QUANTISE",
             panel=PANEL,
         ),

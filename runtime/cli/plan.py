@@ -29,7 +29,7 @@ def plan(
     dtype: Annotated[str | None, option("--dtype", help="Type of the weights.", env="DTYPE")] = None,
     kv_dtype: Annotated[str | None, option("--kv-dtype", help="Type of the KV cache.", env="KV_DTYPE")] = None,
     quantise: Annotated[
-        Quantise, option("--quantise", help="Round the weights: int8, a scale per output.", env="QUANTISE")
+        Quantise, option("--quantise", help="Round the weights: int8 or int4, with their scales.", env="QUANTISE")
     ] = Quantise.none,
     device: Annotated[
         str, option("--device", help="cpu: count as the engine keeps a model there.", env="DEVICE")

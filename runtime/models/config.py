@@ -20,6 +20,7 @@ from .experts_config import ExpertsConfig
 from .json_file import Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
 from .rope import RopeConfig
+from .weight_format import WeightFormat, read_weight_format
 
 Activation = Literal["silu", "gelu_tanh"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -63,6 +64,7 @@ class ModelConfig:
         eos_ids: tokens that end a generation, from `generation_config.json` or else `config.json`; may be empty.
         bos_id: -1: none is named.
         dtype: of the stored weights, where they are not in fewer bits.
+        weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
     """
 
     architecture: str
@@ -93,6 +95,7 @@ class ModelConfig:
     eos_ids: tuple[int, ...]
     bos_id: int
     dtype: torch.dtype
+    weight_format: WeightFormat | None = None
 
     @property
     def num_layers(self) -> int:
@@ -141,7 +144,12 @@ class ModelConfig:
 def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:
     architecture = _architecture(fields)
     options = ARCHITECTURES[architecture]
-    is_mxfp4 = _is_mxfp4(fields, options)
+    is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
+    if weight_format is not None and options.experts is not None and options.experts.names.stacked:
+        raise ModelError(
+            f"{fields.place}: quantization_config ({weight_format.method}): experts that are single tensors "
+            f"({options.experts.names.stacked}) are read in MXFP4 and in plain numbers; use the original weights"
+        )
     if options.clip_key and options.clip_key in fields:
         raise ModelError(f"{fields.place}: {options.clip_key}: queries, keys and values are not clipped here")
     num_layers = fields.integer("num_hidden_layers")
@@ -189,7 +197,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         max_position_embeddings=max_positions,
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
-        dtype=_dtype(fields, "bfloat16" if is_mxfp4 else "float32"),
+        dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
+        weight_format=weight_format,
     )
 
 
@@ -289,13 +298,13 @@ def _bias(fields: Fields, options: Architecture, option: bool | str) -> bool:
 
 
 def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
-    """Whether experts are stored in 4 bits a number; weights in any other form than plain numbers are refused."""
+    """Whether experts are stored in 4 bits a number, as gpt-oss' are, the only ones that are."""
     if "quantization_config" not in fields:
         return False
-    method = fields.section("quantization_config").values.get("quant_method", "unknown method")
-    if method == "mxfp4" and options.experts is not None and options.experts.names.stacked:
-        return True
-    raise ModelError(f"{fields.place}: quantization_config ({method}) is not supported; use the original weights")
+    method = fields.section("quantization_config").values.get("quant_method")
+    if method == "mxfp4" and not (options.experts is not None and options.experts.names.stacked):
+        raise ModelError(f"{fields.place}: quantization_config (mxfp4) is not supported; use the original weights")
+    return method == "mxfp4"
 
 
 def _activation(fields: Fields, options: Architecture) -> Activation:

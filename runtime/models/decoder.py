@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from ...kernels import Gate, LayerStack, LinearWeight, ops
+from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
 from .experts import ExpertsWeights, mixture, read_experts
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
@@ -109,15 +110,16 @@ class Decoder:
         dtype: torch.dtype | None = None,
         max_positions: int | None = None,
         deterministic: bool = False,
-        int8: bool = False,
+        quantise: Quantise = "none",
     ) -> Decoder:
         """Loads a checkpoint folder (Hugging Face layout, safetensors).
 
         dtype: None takes the stored one. max_positions: longest sequence that will be served; None takes the model's
         own `max_position_embeddings`. deterministic: projections whose bits do not depend on the batch on a GPU too
         (`triton_linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU they
-        never do, at no cost. int8: round all matrices, the embedding included, to int8 while loading (fp32 on the CPU
-        only); norms and biases stay.
+        never do, at no cost. quantise: round all matrices, the embedding included, to "int8" or "int4" while loading
+        (fp32 on the CPU only); norms and biases stay, and so do matrices that are published in few bits, but that their
+        products may round inputs then, which is faster.
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.
@@ -126,13 +128,13 @@ class Decoder:
         config = ModelConfig.from_folder(folder)
         with open_checkpoint(folder, dtype or config.dtype) as checkpoint:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
-            reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, int8)
+            reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.matrix(f"{prefix}embed_tokens.weight", config.vocab_size, config.hidden_size)
             layers = [_read_layer(reader, f"{prefix}layers.{index}.", index) for index in range(config.num_layers)]
             final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size) * config.width_scale
             lm_head = embedding
             if not config.tie_word_embeddings:
-                lm_head = reader.matrix("lm_head.weight", config.vocab_size, config.hidden_size)
+                lm_head = reader.linear("", ("lm_head",), [config.vocab_size], config.hidden_size, False)
             reader.refuse_unread()
         return Decoder(
             config,

@@ -67,11 +67,12 @@ def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Linea
     """Gate and up, and down, of experts that have tensors of their own."""
     names, hidden, inner = experts.options.names, reader.config.hidden_size, experts.inner_size
     prefixes = [f"{base}{names.expert.format(index)}." for index in range(experts.num_experts)]
-    gate_up = [f"{prefix}{name}.weight" for prefix in prefixes for name in (names.gate, names.up)]
-    down = [f"{prefix}{names.down}.weight" for prefix in prefixes]
-    stacked = reader.tensor(gate_up, [inner] * len(gate_up), [hidden]).view(experts.num_experts, 2 * inner, hidden)
-    gathered = reader.tensor(down, [hidden] * len(down), [inner]).view(experts.num_experts, hidden, inner)
-    return reader.packed_each(stacked), reader.packed_each(gathered)
+    gate_up = [f"{prefix}{name}" for prefix in prefixes for name in (names.gate, names.up)]
+    down = [f"{prefix}{names.down}" for prefix in prefixes]
+    return (
+        reader.weights(gate_up, [inner] * len(gate_up), hidden, experts.num_experts),
+        reader.weights(down, [hidden] * len(down), inner, experts.num_experts),
+    )
 
 
 def mixture(normed: Tensor, weights: ExpertsWeights, experts: ExpertsConfig, slots: Tensor | None) -> Tensor:

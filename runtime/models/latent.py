@@ -56,19 +56,19 @@ def read_latent_weights(reader: Reader, base: str, latent: LatentConfig) -> Late
     query_size, rank = num_heads * latent.query_dim, latent.query_rank
     first, num_first = ("q_a_proj", rank) if rank else ("q_proj", query_size)
     names, rows = [f"{base}{first}", f"{base}kv_a_proj_with_mqa"], [num_first, latent.width]
-    matrix = reader.tensor([f"{name}.weight" for name in names], rows, [hidden])
+    matrix = reader.weight(names, rows, hidden)
     bias = None
     if latent.has_bias:  # queries that are projected at once have none
         named = [f"{name}.bias" for name in names[0 if rank else 1 :]]
         bias = reader.tensor(named, rows[0 if rank else 1 :], [])
         bias = torch.cat([bias.new_zeros(sum(rows) - len(bias)), bias])
-    keys = _halves(torch.arange(latent.width).view(1, -1), latent)[0].to(matrix.device) + num_first
-    queries = _halves(torch.arange(query_size).view(num_heads, -1), latent).flatten().to(matrix.device)
+    keys = _halves(torch.arange(latent.width).view(1, -1), latent)[0].to(reader.device) + num_first
+    queries = _halves(torch.arange(query_size).view(num_heads, -1), latent).flatten().to(reader.device)
     order = torch.cat([torch.arange(num_first, device=keys.device) if rank else queries, keys])
-    query_up = reader.tensor([f"{base}q_b_proj.weight"], [query_size], [rank])[queries] if rank else None
-    up = reader.tensor(
-        [f"{base}kv_b_proj.weight"], [num_heads * (latent.plain_dim + latent.value_dim)], [latent.rank]
-    ).view(num_heads, -1, latent.rank)
+    query_up = reader.weight([f"{base}q_b_proj"], [query_size], rank)[queries] if rank else None
+    # absorbed, a projection meets its outputs as inputs, which have no groups
+    up = reader.wide([f"{base}kv_b_proj"], [num_heads * (latent.plain_dim + latent.value_dim)], latent.rank)
+    up = up.view(num_heads, -1, latent.rank)
     return LatentWeights(
         down=reader.packed(matrix[order], None if bias is None else bias[order]),
         query_norm=reader.norm(f"{base}q_a_layernorm.weight", rank) if rank else None,

@@ -11,9 +11,26 @@ import torch
 from torch import Tensor
 
 from ...errors import ModelError
-from ...kernels import LinearWeight, LinearWeights, keep_mxfp4, pack_linear, pack_linears, pack_mxfp4s
+from ...kernels import (
+    Grouped,
+    LinearWeight,
+    LinearWeights,
+    can_keep,
+    keep_mxfp4,
+    pack_grouped,
+    pack_grouped_each,
+    pack_linear,
+    pack_linears,
+    pack_mxfp4s,
+)
+from ...kernels.grouped import stack
+from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
+from .published import is_published, read_published
 from .weights import Checkpoint
+
+# activations are left as they are, and keys and values are kept as the engine is told
+ACTIVATION_SCALES = [f".{which}_scale" for which in ("input", "output", "q", "k", "v")]
 
 
 class Reader:
@@ -21,7 +38,7 @@ class Reader:
 
     Args:
         prefix: of all names but the output projection's.
-        row_tile, int8: as in `pack_linear`.
+        row_tile, quantise: as in `pack_linear`; rounding lets products with published few bits round their inputs.
     """
 
     def __init__(
@@ -31,14 +48,14 @@ class Reader:
         prefix: str,
         device: torch.device,
         row_tile: int,
-        int8: bool,
+        quantise: Quantise,
     ) -> None:
         self.config = config
         self.prefix = prefix
         self.device = device
         self._checkpoint = checkpoint
         self._row_tile = row_tile
-        self._int8 = int8
+        self._quantise = quantise
 
     def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
         return self.packed(self.tensor([name], [num_rows], [num_columns]))
@@ -51,25 +68,70 @@ class Reader:
         self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool
     ) -> LinearWeight:
         """The projections `names` stacked into one."""
-        weight = self.tensor([f"{base}{name}.weight" for name in names], rows, [columns])
+        weight = self.weight([f"{base}{name}" for name in names], rows, columns)
         bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []) if has_bias else None
         return self.packed(weight, bias)
+
+    def weight(self, modules: Sequence[str], rows: Sequence[int], columns: int) -> Tensor | Grouped:
+        """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else widened."""
+        if not any(self._is_published(module) for module in modules):
+            return self.tensor([f"{module}.weight" for module in modules], rows, [columns])
+        parts = [self._part(*part, columns) for part in zip(modules, rows, strict=True)]
+        kept = [part for part in parts if isinstance(part, Grouped)]
+        whole = stack(kept) if len(kept) == len(parts) else None
+        if whole is not None and can_keep(whole, self.dtype):
+            return whole
+        return torch.cat([part.widen(self.dtype) if isinstance(part, Grouped) else part for part in parts])
+
+    def wide(self, modules: Sequence[str], rows: Sequence[int], columns: int) -> Tensor:
+        """As `weight`, in plain numbers."""
+        weight = self.weight(modules, rows, columns)
+        return weight.widen(self.dtype) if isinstance(weight, Grouped) else weight
+
+    def _is_published(self, module: str) -> bool:
+        return is_published(self._checkpoint, self.config.weight_format, module)
+
+    def _part(self, module: str, num_rows: int, num_columns: int) -> Tensor | Grouped:
+        stored = self.config.weight_format
+        if stored is None or not self._is_published(module):
+            return self.tensor([f"{module}.weight"], [num_rows], [num_columns])
+        return read_published(self._checkpoint, stored, module, num_rows, num_columns, self.device)
 
     def tensor(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
         """Tensors of shape `[rows[i], *tail]` stacked along the first axis."""
         return self._checkpoint.read_stacked(names, rows, tail, device=self.device)
 
-    def packed(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeight:
-        return pack_linear(weight, bias, row_tile=self._row_tile, int8=self._int8)
+    def packed(self, weight: Tensor | Grouped, bias: Tensor | None = None) -> LinearWeight:
+        if isinstance(weight, Grouped):
+            rounds = self._quantise != "none"
+            return pack_grouped(weight, bias, dtype=self.dtype, row_tile=self._row_tile, rounds_inputs=rounds)
+        return pack_linear(weight, bias, row_tile=self._row_tile, quantise=self._quantise)
 
     def exact(self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool) -> LinearWeight:
         """As `linear`, but kept and computed in fp32, whatever becomes of the others."""
-        weight = self.tensor([f"{base}{name}.weight" for name in names], rows, [columns]).float()
+        weight = self.wide([f"{base}{name}" for name in names], rows, columns).float()
         bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []).float() if has_bias else None
         return pack_linear(weight, bias, row_tile=self._row_tile)
 
     def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
-        return pack_linears(weight, bias, row_tile=self._row_tile, int8=self._int8)
+        return pack_linears(weight, bias, row_tile=self._row_tile, quantise=self._quantise)
+
+    def weights(self, modules: Sequence[str], rows: Sequence[int], columns: int, num_maps: int) -> LinearWeights:
+        """Several linear maps of one shape, each the stack of as many of the modules."""
+        each = len(modules) // num_maps
+        if not any(self._is_published(module) for module in modules):
+            stacked = self.tensor([f"{module}.weight" for module in modules], rows, [columns])
+            return self.packed_each(stacked.view(num_maps, -1, columns))
+        starts = range(0, len(modules), each)
+        maps = [self.weight(modules[start : start + each], rows[start : start + each], columns) for start in starts]
+        grouped = [matrix for matrix in maps if isinstance(matrix, Grouped)]
+        if len(grouped) == num_maps:
+            rounds = self._quantise != "none"
+            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, rounds_inputs=rounds)
+            if kept is not None:
+                return kept
+        wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
+        return self.packed_each(torch.stack(wide))
 
     def bytes(self, name: str, shape: Sequence[int]) -> Tensor:
         """A tensor of plain bytes."""
@@ -97,6 +159,8 @@ class Reader:
     def refuse_unread(self) -> None:
         """An overlooked tensor would make a model that runs and answers nonsense."""
         ignored = ["rotary_emb."] + (["lm_head.weight"] if self.config.tie_word_embeddings else [])
+        if self.config.weight_format is not None:
+            ignored += ACTIVATION_SCALES
         unread = self._checkpoint.unread(ignored)
         if unread:
             raise ModelError(

@@ -16,10 +16,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ...errors import ModelError
+from ...kernels import FP8
 from .json_file import read_json_object
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf")
 STORED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F8_E4M3": FP8, "I8": torch.int8}
 
 
 class Checkpoint:
@@ -63,6 +65,20 @@ class Checkpoint:
         stored = self._stored(name, list(shape), (torch.uint8,))
         return torch.empty_like(stored, device=device).copy_(stored)
 
+    def read_kept(
+        self, name: str, shape: Sequence[int], dtypes: tuple[torch.dtype, ...], *, device: torch.device
+    ) -> Tensor:
+        """One tensor on `device` as it is stored, in one of `dtypes`. Raises ModelError as `read_stacked` does."""
+        return self._stored(name, list(shape), dtypes).to(device)
+
+    def dtype_of(self, name: str) -> torch.dtype | None:
+        """The type that a tensor is stored in, unread; None: one that torch has not."""
+        return _DTYPES.get(self._files[self._file_of[name]].get_slice(name).get_dtype())
+
+    def shape_of(self, name: str) -> list[int]:
+        """The shape of a tensor, unread."""
+        return list(self._files[self._file_of[name]].get_slice(name).get_shape())
+
     def unread(self, ignored: Iterable[str]) -> list[str]:
         """Names that were never read, without those that contain one of `ignored`."""
         ignored = tuple(ignored)
@@ -83,7 +99,8 @@ class Checkpoint:
         except SafetensorError as error:
             raise ModelError(f"{self.place(name)}: cannot be read ({error}); download the file again") from None
         if tensor.dtype not in dtypes:
-            known = "only fp32, bf16 and fp16 are supported" if dtypes is STORED_DTYPES else "expected uint8"
+            names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+            known = "only fp32, bf16 and fp16 are supported" if dtypes is STORED_DTYPES else f"expected {names}"
             raise ModelError(f"{self.place(name)}: stored as {tensor.dtype}; {known}")
         self._read.add(name)
         return tensor

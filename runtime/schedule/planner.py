@@ -22,6 +22,7 @@ from ..cache.kv_cache import KVCache
 from ..config import KV_MEMORY_SHARE, Quantisation
 from ..loading import check_kv_dtype
 from ..models import ModelConfig
+from .matrix_bytes import matrix_bytes
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 
@@ -88,7 +89,7 @@ def plan(
 ) -> CapacityPlan:
     """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
 
-    quantise: "int8" counts weights as the engine's setting of that name keeps them, with a scale per output. Types
+    quantise: "int8" and "int4" count weights as the engine's setting of that name keeps them, with their scales. Types
     default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
     (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do beside bf16 on a GPU; context_lens to powers
     of two up to the model's own context; prefix_len is the prefix that requests are assumed to share (0: none). A model
@@ -106,24 +107,27 @@ def plan(
     if min(sizes) < 1 or prefix_len < 0:
         raise ConfigError("plan: sizes and lengths must be at least 1, and prefix_len at least 0")
     num_norms, num_routers, num_others = count_parameters(config)
-    num_outputs, num_biases = count_outputs(config)
+    num_biases = count_outputs(config)[1]
     weight_dtype = weight_dtype or (torch.float32 if on_cpu else config.dtype)
     kv_dtype = kv_dtype or (weight_dtype if on_cpu else config.dtype)
     check_kv_dtype(config, kv_dtype)
     held = weight_dtype
     if on_cpu and weight_dtype is torch.float32 and config.dtype is torch.bfloat16:
         held = config.dtype
-    is_on_cpu = on_cpu or quantise == "int8"
-    dtype = torch.float32 if quantise == "int8" else weight_dtype
+    is_on_cpu = on_cpu or quantise != "none"
+    dtype = torch.float32 if quantise != "none" else weight_dtype
     keeps_mxfp4 = dtype is (torch.float32 if is_on_cpu else torch.bfloat16)
-    num_kept, num_kept_outputs = _count_mxfp4(config) if keeps_mxfp4 else (0, 0)
-    num_rounded = num_others - num_biases - num_kept
-    matrix_bytes = num_rounded * held.itemsize
-    if quantise == "int8":
-        matrix_bytes, weight_dtype = num_rounded + 4 * (num_outputs - num_kept_outputs), dtype
+    num_mxfp4 = _count_mxfp4(config)
+    matrices = matrix_bytes(config, dtype, held, on_cpu=is_on_cpu, quantise=quantise)
+    if keeps_mxfp4:
+        matrices += num_mxfp4 // 2 + num_mxfp4 // 32
+    else:
+        matrices += num_mxfp4 * held.itemsize
+    if quantise != "none":
+        weight_dtype = dtype
     is_short = is_on_cpu and torch.bfloat16 in (config.dtype, weight_dtype)
     weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
-    weight_bytes += matrix_bytes + num_kept // 2 + num_kept // 32 + num_biases * weight_dtype.itemsize
+    weight_bytes += matrices + num_biases * weight_dtype.itemsize
     if device_memory_bytes is not None:
         pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * KV_MEMORY_SHARE)
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
@@ -177,13 +181,14 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (2 * inner + hidden) * config.mlp_bias
 
 
-def _count_mxfp4(config: ModelConfig) -> tuple[int, int]:
-    """Numbers that are published in four bits, with a scale for 32 of them, and the rows that they are in."""
+def _count_mxfp4(config: ModelConfig) -> int:
+    """Numbers that are published in four bits, with a scale for 32 of them."""
     experts = config.experts
     if experts is None or not experts.is_mxfp4:
-        return 0, 0
-    shapes = experts.shapes(config.hidden_size, experts.num_experts) * sum(experts.has_experts)
-    return sum(outputs * inputs for outputs, inputs in shapes), sum(outputs for outputs, _ in shapes)
+        return 0
+    shapes = [(2 * experts.inner_size, config.hidden_size), (config.hidden_size, experts.inner_size)]
+    each = sum(outputs * inputs for outputs, inputs in shapes)
+    return each * experts.num_experts * sum(experts.has_experts)
 
 
 def count_multiplications(config: ModelConfig) -> int:

@@ -123,7 +123,7 @@ def test_the_op_and_its_twin_agree_with_float64(op: Any, shape: Shape) -> None:
 @pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 def test_the_op_equals_its_twin_in_what_a_weight_is_kept_as(int8: bool) -> None:
     problem = Problem.random((11, 5, 2, 48, 32, CLAMPED, True))
-    weights = problem.weights(int8=int8)
+    weights = problem.weights(quantise="int8" if int8 else "none")
     found, expected = (problem.run(op, weights) for op in (mix_experts, reference.mix_experts))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
@@ -139,7 +139,7 @@ def test_half_types_on_the_cpu_agree_with_float64(has_bias: bool) -> None:
 @pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 def test_a_rows_bits_do_not_depend_on_who_chose_the_same_experts(int8: bool) -> None:
     problem = Problem.random((40, 5, 3, 48, 32, CLAMPED, True))
-    weights = problem.weights(int8=int8)
+    weights = problem.weights(quantise="int8" if int8 else "none")
     together = problem.run(mix_experts, weights)
     for rows in (slice(0, 1), slice(7, 9), slice(3, 30), slice(39, 40)):
         assert torch.equal(problem.run(mix_experts, weights, rows), together[rows])

@@ -17,7 +17,7 @@ from phloem.kernels import ops, reference
 from phloem.kernels.cpu_linear import _MAY_LOOK_UP
 from phloem.kernels.cpu_mxfp4 import emit_numbers, emit_scales, lay_out, take_apart
 from phloem.kernels.cpu_threads import ONE_TEAM, thread_team
-from phloem.kernels.linear_weight import input_range, pack_mxfp4
+from phloem.kernels.linear_weight import Quantise, input_range, pack_mxfp4
 from phloem.kernels.mxfp4 import widen
 
 SHAPES = {
@@ -141,7 +141,7 @@ def test_matrix_rows_and_bytes_are_those_of_the_weight(dtype: torch.dtype) -> No
 @pytest.mark.parametrize("shape", SHAPES)
 def test_int8_equals_the_twin_for_every_number_of_rows(shape: str, bias: bool) -> None:
     plain = weight_of(*SHAPES[shape], bias=bias)
-    weight = ops.pack_linear(plain.matrix(), plain.bias[: plain.num_outputs] if bias else None, int8=True)
+    weight = ops.pack_linear(plain.matrix(), plain.bias[: plain.num_outputs] if bias else None, quantise="int8")
     x = torch.randn(50, weight.num_inputs)
     x[7] = 0.0
     together = ops.linear(x, weight)
@@ -158,14 +158,14 @@ def test_int8_equals_the_twin_for_every_number_of_rows(shape: str, bias: bool) -
 
 
 def test_int8_sums_do_not_leave_int32() -> None:
-    weight = ops.pack_linear(torch.ones(16, 70_001), int8=True)
+    weight = ops.pack_linear(torch.ones(16, 70_001), quantise="int8")
     out = ops.linear(torch.full((1, 70_001), -3.0), weight)
     torch.testing.assert_close(out, torch.full((1, 16), -210_003.0), atol=0.0, rtol=1e-6)
 
 
 @pytest.mark.usefixtures("two_threads")
 def test_threads_do_not_change_a_bit_of_int8() -> None:
-    weight = ops.pack_linear(torch.randn(1000, 300), int8=True)
+    weight = ops.pack_linear(torch.randn(1000, 300), quantise="int8")
     x = torch.randn(40, 300)
     with ONE_TEAM.lock:
         alone = ops.linear(x, weight)
@@ -175,7 +175,7 @@ def test_threads_do_not_change_a_bit_of_int8() -> None:
 def test_int8_rows_and_bytes() -> None:
     matrix = torch.randn(131, 37)
     matrix[5] = 0.0
-    weight = ops.pack_linear(matrix, torch.randn(131), int8=True)
+    weight = ops.pack_linear(matrix, torch.randn(131), quantise="int8")
     ids = torch.tensor([0, 130, 16, 5, 0])
     assert torch.equal(weight.rows(ids), weight.matrix()[ids])
     assert (weight.matrix() - matrix).abs().max() <= 0.51 * matrix.abs().max() / 127
@@ -186,18 +186,19 @@ def test_int8_rows_and_bytes() -> None:
 
 def test_int8_is_refused_where_nothing_computes_it() -> None:
     with pytest.raises(ValueError, match=r"int8 weights are made of fp32 on the CPU, not of torch\.bfloat16"):
-        ops.pack_linear(torch.randn(16, 16).to(torch.bfloat16), int8=True)
+        ops.pack_linear(torch.randn(16, 16).to(torch.bfloat16), quantise="int8")
 
 
 @pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 def test_a_map_per_head_is_the_linear_op_of_every_head(int8: bool) -> None:
     matrices, x = torch.randn(3, 21, 40), torch.randn(7, 3, 56)[..., 8:48]  # beside what else a head has
-    weight = ops.pack_linears(matrices, int8=int8)
+    quantise: Quantise = "int8" if int8 else "none"
+    weight = ops.pack_linears(matrices, quantise=quantise)
     found = ops.linear_heads(x, weight)
     torch.testing.assert_close(found, reference.linear_heads(x, weight), atol=1e-5, rtol=1e-5)
     for head, matrix in enumerate(matrices):
-        assert torch.equal(found[:, head], ops.linear(x[:, head], ops.pack_linear(matrix, int8=int8)))
-    assert weight.num_bytes == sum(ops.pack_linear(matrix, int8=int8).num_bytes for matrix in matrices)
+        assert torch.equal(found[:, head], ops.linear(x[:, head], ops.pack_linear(matrix, quantise=quantise)))
+    assert weight.num_bytes == sum(ops.pack_linear(matrix, quantise=quantise).num_bytes for matrix in matrices)
 
 
 @pytest.mark.parametrize("row_tile", [0, 4])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from phloem.kernels import FP8, ops
+from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.models import Decoder
 
@@ -57,12 +58,12 @@ def run(decoder: Decoder, kv_dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("kv_dtype", [torch.float32, torch.int8, FP8], ids=str)
-@pytest.mark.parametrize("int8", [False, True], ids=["fp32", "int8"])
+@pytest.mark.parametrize("quantise", ["none", "int8", "int4"])
 @pytest.mark.parametrize("name", MODELS)
-def test_one_call_gives_the_bits_of_many(tmp_path: Path, name: str, int8: bool, kv_dtype: torch.dtype) -> None:
+def test_one_call_gives_the_bits_of_many(tmp_path: Path, name: str, quantise: Quantise, kv_dtype: torch.dtype) -> None:
     class_name, options = MODELS[name]
     save_random_model(tmp_path, class_name, {**options, **WIDE})
-    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, int8=int8)
+    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, quantise=quantise)
     assert decoder.stack is not None
     at_once = run(decoder, kv_dtype)
     decoder.stack = None

@@ -68,16 +68,16 @@ def test_what_names_no_type_is_bfloat16(published: Oracle) -> None:
     assert config.dtype is torch.bfloat16
 
 
-@pytest.mark.parametrize("settings", [{}, {"int8": True}, {"dtype": torch.bfloat16}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"quantise": "int8"}, {"dtype": torch.bfloat16}], ids=str)
 def test_weight_bytes_are_what_loading_takes(published: Oracle, settings: dict[str, Any]) -> None:
     """Beside fp32 the CPU keeps four bits; half types it widens. Experts that are in four bits are not made int8."""
     settings = {"dtype": torch.float32, **settings}
     decoder = Decoder.from_folder(published.folder, **settings)
-    options = {"on_cpu": True, "weight_dtype": settings["dtype"], "quantise": "int8" if "int8" in settings else "none"}
+    options = {"on_cpu": True, "weight_dtype": settings["dtype"], "quantise": settings.get("quantise", "none")}
     capacity = plan(decoder.config, pool_bytes=1 << 20, **options)
     assert capacity.num_parameters == sum(p.numel() for p in published.model.parameters())
     # all but the experts is in fp32 in this checkpoint, which would be kept in bf16 if it were
-    not_short = 0 if settings["dtype"] is torch.bfloat16 else _num_not_in_bf16(decoder, "int8" in settings)
+    not_short = 0 if settings["dtype"] is torch.bfloat16 else _num_not_in_bf16(decoder, "quantise" in settings)
     assert capacity.weight_bytes == decoder.num_weight_bytes - not_short
     for layer in (weights for _, weights in decoder._layers):
         assert layer.experts is not None

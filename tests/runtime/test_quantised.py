@@ -41,10 +41,11 @@ def test_int8_weights_write_nearly_the_text_of_fp32(plain: list[tuple[int, ...]]
     assert agreement(found, plain) >= 0.5
 
 
-def test_int8_text_does_not_depend_on_batch_or_chunks() -> None:
-    together = texts(PROMPTS, quantise="int8")
-    assert texts(PROMPTS, quantise="int8", max_batch_tokens=5) == together
-    assert texts(PROMPTS, quantise="int8", max_running_requests=1) == together
+@pytest.mark.parametrize("quantise", ["int8", "int4"])
+def test_text_does_not_depend_on_batch_or_chunks(quantise: str) -> None:
+    together = texts(PROMPTS, quantise=quantise)
+    assert texts(PROMPTS, quantise=quantise, max_batch_tokens=5) == together
+    assert texts(PROMPTS, quantise=quantise, max_running_requests=1) == together
 
 
 @pytest.mark.parametrize("kv_dtype", ["int8", "fp8"])

@@ -203,7 +203,10 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "odd head": (_config(head_dim=7, rope_parameters=None), "head_dim 7"),
     "activation": (_config(hidden_act="relu"), "hidden_act: expected silu, found 'relu'"),
     "dtype": (_config(dtype="float8_e4m3fn"), "dtype: expected one of float32, bfloat16, float16"),
-    "quantized": (_config(quantization_config={"quant_method": "gptq"}), r"quantization_config \(gptq\) is not"),
+    "quantized": (
+        _config(quantization_config={"quant_method": "bitsandbytes"}),
+        r"quantization_config \(bitsandbytes\) is not",
+    ),
     "four bits without experts": (
         _config(quantization_config={"quant_method": "mxfp4"}),
         r"\(mxfp4\) is not supported",

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from phloem.errors import ConfigError
+from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.loading import allocate_pool, load
@@ -56,8 +57,10 @@ def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
         assert capacity.weight_bytes == decoder.num_weight_bytes
     decoder = Decoder.from_folder(tmp_path, dtype=torch.float32)
     assert plan(decoder.config, pool_bytes=1 << 20, on_cpu=True).weight_bytes == decoder.num_weight_bytes
-    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, int8=True)
-    assert plan(decoder.config, pool_bytes=1 << 20, quantise="int8").weight_bytes == decoder.num_weight_bytes
+    roundings: tuple[Quantise, ...] = ("int8", "int4")
+    for quantise in roundings:
+        decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, quantise=quantise)
+        assert plan(decoder.config, pool_bytes=1 << 20, quantise=quantise).weight_bytes == decoder.num_weight_bytes
 
 
 def test_on_a_cpu_a_model_is_counted_as_the_engine_keeps_it() -> None:

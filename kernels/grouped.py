@@ -1,0 +1,145 @@
+"""Weights of few bits with a scale for every group of inputs: the one form of GPTQ, AWQ, compressed-tensors and fp8.
+
+::
+
+    weight[n, order[k]] = (number[n, k] - zero[n, k // size]) * scale[n, k // size]
+
+    int4    whole numbers -8 … 7         zeros too
+    int8    whole numbers -128 … 127     zeros too
+    e4m3    floats of one byte, no NaN   zeros are 0
+
+Publishers count from 0 and pack in orders of their own; who reads a checkpoint brings it into this form
+(`runtime/models/published.py`). A block of fp8 shares its scale over several outputs, and here each of them has it; a
+scale for a whole output, or a whole tensor, is a group as wide as the inputs. `order` is there where the inputs of a
+group do not lie side by side (GPTQ with `desc_act`); then numbers are in the order of the groups.
+
+Widening is what the formats define: exact in float64, rounded once in fp32 (with scales of 16 bits exact there too).
+Knows no layouts; those of the kernels are `cpu_grouped` and `device_grouped`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Element = Literal["int4", "int8", "e4m3"]
+BITS: dict[Element, int] = {"int4": 4, "int8": 8, "e4m3": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A weight `[N, K]`, not laid out yet.
+
+    Attributes:
+        numbers: `[N, K]` int8, of e4m3 float8_e4m3fn.
+        scales: `[N, K / size]`, a float type.
+        zeros: `[N, K / size]` int8; None: all are 0.
+        order: `[K]` int64, which input each column meets; None: its own.
+    """
+
+    element: Element
+    numbers: Tensor
+    scales: Tensor
+    zeros: Tensor | None = None
+    order: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """Inputs of a group."""
+        return self.numbers.shape[1] // self.scales.shape[1]
+
+    def __getitem__(self, rows: Tensor | slice) -> Grouped:
+        """These outputs of it."""
+        zeros = None if self.zeros is None else self.zeros[rows]
+        numbers = self.numbers.view(torch.int8)[rows].view(self.numbers.dtype)
+        return replace(self, numbers=numbers, scales=self.scales[rows], zeros=zeros)
+
+    def widen(self, dtype: torch.dtype) -> Tensor:
+        """`[N, K]` of dtype, inputs in their own order, computed in fp32."""
+        return self._widen(torch.float32).to(dtype)
+
+    def exact(self) -> Tensor:
+        """`[N, K]` float64."""
+        return self._widen(torch.float64)
+
+    def _widen(self, dtype: torch.dtype) -> Tensor:
+        numbers = self.numbers.to(dtype).reshape(len(self.scales), -1, self.size)
+        if self.zeros is not None:
+            numbers -= self.zeros[..., None]
+        numbers *= self.scales.to(dtype)[..., None]
+        matrix = numbers.flatten(1)
+        if self.order is None:
+            return matrix
+        return torch.empty_like(matrix).index_copy_(1, self.order, matrix)
+
+    def regrouped(self, size: int) -> Grouped:
+        """The same weight in groups of `size`, which divides this one's."""
+        times = self.size // size
+        zeros = None if self.zeros is None else self.zeros.repeat_interleave(times, 1)
+        return replace(self, scales=self.scales.repeat_interleave(times, 1), zeros=zeros)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What a laid out weight's bytes mean.
+
+    Attributes:
+        size: inputs of a group.
+        dtype: of inputs and outputs.
+        order: as in `Grouped`; the product takes its inputs in this order.
+        rounds_inputs: the product rounds its inputs to 16 bits (`cpu_linear_grouped`).
+        factors: scales and zeros beside the bytes on a GPU (`device_grouped`); None on the CPU, whose bytes hold them.
+    """
+
+    element: Element
+    size: int
+    dtype: torch.dtype
+    order: Tensor | None = None
+    factors: Tensor | None = None
+    rounds_inputs: bool = False
+
+
+def stack(parts: Sequence[Grouped]) -> Grouped | None:
+    """The rows of all parts below each other; None where they have not the same form and the same inputs in order."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if any(part.element != first.element or part.numbers.shape[1] != first.numbers.shape[1] for part in parts):
+        return None
+    if any((part.order is None) != (first.order is None) for part in parts):
+        return None
+    if first.order is not None and any(
+        part.order is None or not torch.equal(part.order, first.order) for part in parts
+    ):
+        return None
+    size = math.gcd(*(part.size for part in parts))
+    parts = [part.regrouped(size) for part in parts]
+    zeros = None
+    if any(part.zeros is not None for part in parts):
+        zeros = torch.cat([_zeros_of(part) for part in parts])
+    numbers = torch.cat([part.numbers.view(torch.int8) for part in parts]).view(first.numbers.dtype)
+    scales = torch.cat([part.scales for part in parts])
+    return replace(first, numbers=numbers, scales=scales, zeros=zeros)
+
+
+def _zeros_of(part: Grouped) -> Tensor:
+    return part.scales.new_zeros(part.scales.shape, dtype=torch.int8) if part.zeros is None else part.zeros
+
+
+def round_to_int4(weight: Tensor, size: int) -> Grouped:
+    """Rounds `[N, K]` to 16 levels, spread evenly over each group of `size` inputs, none of them asymmetric.
+
+    The end of the range that is farther from 0 becomes -8, which no other level mirrors, as in llama.cpp's Q4_0: it
+    makes the steps a fifteenth smaller than -7 … 7 would be.
+    """
+    groups = weight.float().view(len(weight), -1, size)
+    place = groups.abs().argmax(-1, keepdim=True)
+    scales = groups.gather(-1, place) / -8
+    factors = torch.where(scales == 0, 0, 1 / scales)
+    numbers = (groups * factors).round().clamp(-8, 7).to(torch.int8)
+    return Grouped("int4", numbers.flatten(1), scales.squeeze(-1))

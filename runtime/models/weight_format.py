@@ -1,0 +1,231 @@
+"""How a checkpoint stores the matrices of linear maps, from `quantization_config` in its `config.json`.
+
+::
+
+    quant_method         kind       tensors of a linear map, instead of `weight` alone
+    gptq                 gptq       qweight, qzeros, scales, g_idx                       4 or 8 bits
+    awq                  awq        qweight, qzeros, scales                              4 bits, version gemm
+    compressed-tensors   packed     weight_packed, weight_scale, weight_zero_point       4 or 8 bits
+    compressed-tensors   bytes      weight (int8, e4m3), weight_scale, weight_zero_point
+    fp8                  bytes      weight (e4m3), weight_scale_inv or weight_scale
+
+What these configurations say of activations is left aside: they stay as they are, and weights alone are in few bits.
+Whatever else is named is refused here, before a tensor is opened. Knows no tensors; `published` reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...errors import ModelError
+from ...kernels.grouped import Element
+from .json_file import Fields
+
+Kind = Literal["gptq", "awq", "packed", "bytes"]
+REMEDY = "use the original weights, or a checkpoint in GPTQ, AWQ, compressed-tensors (4 or 8 bits) or fp8"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """The form of all linear maps but those that are excluded or stored plainly all the same.
+
+    Attributes:
+        element: what a number becomes (`kernels.grouped`).
+        size: inputs that share a scale; 0: all of an output's.
+        block_rows: outputs that share a scale; 0: each has its own, or all have one.
+        has_order: the inputs of a group need not be neighbours.
+        counts_from_one: zeros are stored less one (GPTQ's first format).
+        has_zeros: zeros are stored (compressed-tensors only; GPTQ and AWQ always have them).
+        scale: name of the scales' tensor.
+        excluded: modules that are stored plainly: names, parts of them, or patterns beginning with "re:".
+    """
+
+    method: str
+    kind: Kind
+    element: Element
+    size: int
+    block_rows: int = 0
+    has_order: bool = False
+    counts_from_one: bool = False
+    has_zeros: bool = True
+    scale: str = "scales"
+    excluded: tuple[str, ...] = ()
+
+    def excludes(self, module: str) -> bool:
+        """Whether the linear map of this name is stored plainly.
+
+        An entry is a regular expression for the beginning of the name ("re:…"), or whole parts of it.
+        """
+        return any(
+            re.match(entry[3:], module) is not None if entry.startswith("re:") else f".{entry}." in f".{module}."
+            for entry in self.excluded
+        )
+
+
+def read_weight_format(fields: Fields) -> WeightFormat | None:
+    """What `config.json` says; None: all weights are plain numbers, or MXFP4.
+
+    Raises:
+        ModelError: a method or a setting that no reader here knows, named, with the remedy.
+    """
+    if "quantization_config" not in fields:
+        return None
+    section = fields.section("quantization_config")
+    method = section.values.get("quant_method", "unknown method")
+    if method == "mxfp4":
+        return None
+    reader = _READERS.get(method) if isinstance(method, str) else None
+    if reader is None:
+        raise ModelError(f"{fields.place}: quantization_config ({method}) is not supported; {REMEDY}")
+    return reader(section)
+
+
+def _gptq(section: Fields) -> WeightFormat:
+    form = section.text("checkpoint_format", section.text("format", "gptq"))
+    if form not in ("gptq", "gptq_v2") or section.boolean("is_marlin_format", False):
+        raise _unsupported(section, "checkpoint_format", form, "a kernel's own layout; gptq and gptq_v2 are read")
+    changed = section.section("dynamic").values
+    if any(not name.startswith("-:") for name in changed):
+        raise _unsupported(section, "dynamic", ", ".join(changed), "settings of single modules")
+    if section.text("pack_dtype", "int32") != "int32":
+        raise _unsupported(section, "pack_dtype", section.text("pack_dtype"), "numbers are packed in int32 here")
+    return WeightFormat(
+        "gptq",
+        "gptq",
+        _element(section, "bits"),
+        _size(section, "group_size"),
+        has_order=section.boolean("desc_act", False),
+        counts_from_one=form == "gptq",
+        excluded=_names(section, "modules_to_not_convert"),
+    )
+
+
+def _awq(section: Fields) -> WeightFormat:
+    bits, size = ("bits", "group_size") if "bits" in section else ("w_bit", "q_group_size")
+    version = section.text("version", section.text("format", "gemm")).lower()
+    if version != "gemm":
+        raise _unsupported(section, "version", version, "its order of numbers; gemm is read")
+    if _element(section, bits) != "int4":
+        raise _unsupported(section, bits, section.values[bits], "AWQ has 4")
+    excluded = _names(section, "modules_to_not_convert")
+    return WeightFormat("awq", "awq", "int4", _size(section, size), excluded=excluded)
+
+
+def _fp8(section: Fields) -> WeightFormat:
+    form = section.text("fmt", "e4m3")
+    if form != "e4m3":
+        raise _unsupported(section, "fmt", form, "e4m3 is read")
+    if section.text("expert_dtype", "fp8") != "fp8":
+        raise _unsupported(section, "expert_dtype", section.text("expert_dtype"), "experts in fp8 are read")
+    key = "modules_to_not_convert" if "modules_to_not_convert" in section else "ignored_layers"
+    excluded = _names(section, key)
+    if "weight_block_size" not in section:
+        return WeightFormat("fp8", "bytes", "e4m3", 0, has_zeros=False, scale="weight_scale", excluded=excluded)
+    rows, columns = _block(section, "weight_block_size")
+    return WeightFormat(
+        "fp8", "bytes", "e4m3", columns, rows, has_zeros=False, scale="weight_scale_inv", excluded=excluded
+    )
+
+
+def _compressed(section: Fields) -> WeightFormat:
+    groups = section.section("config_groups")
+    schemes = [groups.section(name) for name in groups.values]
+    if not schemes:
+        raise section.odd("config_groups", "at least one group")
+    for key in ("sparsity_config", "transform_config"):
+        given = section.section(key).values
+        if given and given.get("format") != "dense":
+            raise _unsupported(section, key, "given", "weights are dense here, and nothing is rotated")
+    found = {repr(sorted(_compressed_weights(scheme).items())) for scheme in schemes}
+    if len(found) > 1:
+        raise _unsupported(section, "config_groups", f"{len(schemes)} groups", "one form of weights for all is read")
+    form = schemes[0].text("format", section.text("format"))
+    kinds: dict[str, Kind] = {"pack-quantized": "packed"}
+    kinds |= dict.fromkeys(("naive-quantized", "int-quantized", "float-quantized"), "bytes")
+    if form not in kinds:
+        raise _unsupported(section, "format", form, f"{', '.join(kinds)} are read")
+    weights = schemes[0].section("weights")
+    element: Element = "e4m3"
+    if weights.text("type", "int") != "float":
+        element = _element(weights, "num_bits")
+    elif weights.integer("num_bits") != 8:
+        raise _unsupported(weights, "num_bits", weights.values["num_bits"], "floats have 8")
+    strategy, size, block_rows = weights.text("strategy"), 0, 0
+    if strategy == "group":
+        size = _size(weights, "group_size")
+    elif strategy == "block":
+        block_rows, size = _block(weights, "block_structure")
+    elif strategy not in ("channel", "tensor"):
+        raise _unsupported(weights, "strategy", strategy, "tensor, channel, group and block are read")
+    has_order = weights.values.get("actorder") in (True, "group")
+    has_zeros = not weights.boolean("symmetric", True)
+    excluded = _names(section, "ignore")
+    return WeightFormat(
+        "compressed-tensors",
+        kinds[form],
+        element,
+        size,
+        block_rows,
+        has_order,
+        False,
+        has_zeros,
+        "weight_scale",
+        excluded,
+    )
+
+
+def _compressed_weights(scheme: Fields) -> dict[str, Any]:
+    """What matters of how a group's weights are stored."""
+    weights = scheme.section("weights").values
+    if not weights:
+        raise scheme.odd("weights", "an object")
+    keys = ("num_bits", "type", "symmetric", "group_size", "strategy", "block_structure", "actorder")
+    return {key: weights.get(key) for key in keys} | {"format": scheme.values.get("format")}
+
+
+_READERS = {"gptq": _gptq, "awq": _awq, "fp8": _fp8, "compressed-tensors": _compressed}
+
+
+def _element(section: Fields, key: str) -> Element:
+    elements: dict[int, Element] = {4: "int4", 8: "int8"}
+    bits = section.integer(key)
+    if bits not in elements:
+        raise _unsupported(section, key, bits, "4 and 8 are read")
+    return elements[bits]
+
+
+def _size(section: Fields, key: str) -> int:
+    """Inputs of a group; -1, which stands for all, as 0."""
+    size = section.integer(key, -1, at_least=-1)
+    if size == -1:
+        return 0
+    if size == 0 or size % 8:
+        raise section.odd(key, "-1 or a multiple of 8")
+    return size
+
+
+def _block(section: Fields, key: str) -> tuple[int, int]:
+    value = section.values.get(key)
+    if not isinstance(value, list) or len(value) != 2 or not all(type(n) is int and n > 0 for n in value):
+        raise section.odd(key, "[rows, columns]")
+    rows, columns = value
+    return rows, columns
+
+
+def _names(section: Fields, key: str) -> tuple[str, ...]:
+    value = section.values.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise section.odd(key, "a list of names")
+    for name in value:
+        if name.startswith("re:"):
+            try:
+                re.compile(name[3:])
+            except re.error as error:
+                raise ModelError(f"{section.place}: {key}: {name!r} is no regular expression ({error})") from None
+    return tuple(value)
+
+
+def _unsupported(section: Fields, key: str, found: object, why: str) -> ModelError:
+    return ModelError(f"{section.place}: {key}: {found} is not supported ({why}); {REMEDY}")

@@ -1,0 +1,147 @@
+"""Weights of few bits in groups on the CPU: the very numbers in every layout, and the products that meet them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from phloem.kernels import Grouped, LinearWeight, device_grouped, ops, pack_grouped, pack_linear, reference
+from phloem.kernels.cpu_threads import WORTH_THREADS
+from phloem.kernels.grouped import Element, round_to_int4, stack
+
+# element, zeros, an order of inputs; outputs, inputs, size of a group
+KINDS: dict[str, tuple[Element, bool, bool]] = {
+    "int4": ("int4", False, False),
+    "int4, zeros": ("int4", True, False),
+    "int4, zeros, ordered": ("int4", True, True),
+    "int8, zeros": ("int8", True, False),
+    "e4m3": ("e4m3", False, False),
+}
+SHAPES = {"groups of 32": (40, 96, 32), "of 8": (33, 56, 8), "of 128": (131, 256, 128), "one": (17, 192, 192)}
+ROWS = [1, 2, 3, 4, 5, 7, 12, 13, 25]
+
+
+def random_weight(kind: str, shape: str) -> Grouped:
+    element, has_zeros, is_ordered = KINDS[kind]
+    num_outputs, num_inputs, size = SHAPES[shape]
+    middle = 8 if element == "int4" else 128
+    numbers = torch.randint(-middle, middle, (num_outputs, num_inputs)).to(torch.int8)
+    if element == "e4m3":
+        numbers = torch.arange(num_outputs * num_inputs).to(torch.uint8).view(num_outputs, -1)
+        numbers[numbers & 0x7F == 0x7F] = 0  # what is no number
+        numbers = numbers.view(torch.float8_e4m3fn)
+    scales = torch.rand(num_outputs, num_inputs // size) * 0.1
+    zeros = torch.randint(-middle, middle, scales.shape).to(torch.int8) if has_zeros else None
+    order = torch.randperm(num_inputs) if is_ordered else None
+    return Grouped(element, numbers, scales.half() if has_zeros else scales, zeros, order)
+
+
+@pytest.fixture(params=[(kind, shape) for kind in KINDS for shape in SHAPES], ids="-".join)
+def weight(request: pytest.FixtureRequest) -> Grouped:
+    torch.manual_seed(5)
+    return random_weight(*request.param)
+
+
+def test_every_layout_holds_the_very_numbers(weight: Grouped) -> None:
+    wide = weight.widen(torch.float32)
+    torch.testing.assert_close(wide.double(), weight.exact(), atol=0, rtol=6e-8)
+    rows = torch.randint(0, len(wide), (9,))
+    assert torch.equal(weight[rows].widen(torch.float32), wide[rows])
+    for rounds_inputs in (False, True):
+        packed = pack_grouped(weight, rounds_inputs=rounds_inputs)
+        assert torch.equal(packed.matrix(), wide)
+        assert torch.equal(packed.rows(rows), wide[rows])
+    if device_grouped.fits(weight):
+        apart = device_grouped.take_apart(*device_grouped.lay_out(weight, torch.bfloat16))
+        assert torch.equal(replace(apart, order=weight.order).widen(torch.float32), wide)
+
+
+def test_a_product_has_the_bits_of_the_same_numbers_in_fp32(weight: Grouped) -> None:
+    bias = torch.randn(len(weight.numbers))
+    wide, order = weight.widen(torch.float32), weight.order
+    packed = pack_grouped(weight, bias)
+    plain = pack_linear(wide if order is None else wide[:, order], bias)
+    assert packed.num_bytes < plain.num_bytes
+    for num_rows in ROWS:
+        x = torch.randn(num_rows, wide.shape[1])
+        assert torch.equal(ops.linear(x, packed), ops.linear(x if order is None else x[:, order], plain))
+
+
+def most_error(x: Tensor, weight: Grouped, size: int) -> Tensor:
+    """How far a product may be off, `[T, N]`: half a step for every input of a group, and rounding of the sums."""
+    order = torch.arange(x.shape[1]) if weight.order is None else weight.order
+    rows, matrix = x.double()[:, order], weight.exact()[:, order].abs()
+    steps = rows.abs().view(len(x), -1, size).amax(-1) / min(32767, (2**31 - 1) // (512 * size))
+    steps = steps.repeat_interleave(size, 1)
+    return (0.51 * steps) @ matrix.T + 1e-6 * rows.abs() @ matrix.T + 1e-6
+
+
+def test_inputs_that_are_rounded_change_a_product_by_half_a_step_each(weight: Grouped) -> None:
+    packed = pack_grouped(weight, torch.randn(len(weight.numbers)), rounds_inputs=True)
+    assert packed.groups is not None
+    if weight.element == "e4m3":
+        assert not packed.groups.rounds_inputs
+        return
+    x = torch.randn(25, packed.num_inputs) * torch.logspace(-3, 3, packed.num_inputs)
+    x[3] = 0
+    found, expected = ops.linear(x, packed), reference.linear(x.double(), packed)
+    assert ((found - expected).abs() <= most_error(x, weight, packed.groups.size)).all()
+    assert torch.equal(found[3], (packed.bias if packed.bias is not None else found)[: packed.num_outputs])
+    for num_rows in ROWS:
+        assert torch.equal(ops.linear(x[:num_rows], packed), found[:num_rows])
+
+
+@pytest.mark.parametrize("rounds_inputs", [False, True])
+def test_threads_change_no_bit(rounds_inputs: bool) -> None:
+    torch.manual_seed(6)
+    weight = pack_grouped(round_to_int4(torch.randn(1040, 512), 32), rounds_inputs=rounds_inputs)
+    x, threads = torch.randn(9, 512), torch.get_num_threads()
+    assert WORTH_THREADS < 1040 * 512 * 9
+    found = []
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        found.append(ops.linear(x, weight))
+    torch.set_num_threads(threads)
+    assert torch.equal(*found)
+
+
+def test_rounding_to_four_bits_is_off_by_half_a_step() -> None:
+    torch.manual_seed(7)
+    matrix = torch.randn(20, 96)
+    matrix[3] = 0
+    rounded = round_to_int4(matrix, 32)
+    steps = rounded.scales.abs().repeat_interleave(32, 1)
+    off = (rounded.widen(torch.float32) - matrix).abs()
+    farthest = matrix.view(20, 3, 32).abs().argmax(-1, keepdim=True)
+    # the end that is not the farther one may lie up to a whole step beyond 7
+    assert (off <= 1.001 * steps).all()
+    assert (off > 0.501 * steps).float().mean() < 0.02
+    assert off.view(20, 3, 32).gather(-1, farthest).amax() < 1e-6
+
+
+def test_what_differs_in_form_is_not_stacked() -> None:
+    torch.manual_seed(8)
+    plain, zeros, ordered = (
+        random_weight(kind, "groups of 32") for kind in ("int4", "int4, zeros", "int4, zeros, ordered")
+    )
+    eight = random_weight("int8, zeros", "groups of 32")
+    finer = plain.regrouped(8)
+    whole = stack([plain, zeros, finer])
+    assert whole is not None
+    assert (whole.size, whole.numbers.shape) == (8, (120, 96))
+    expected = torch.cat([part.widen(torch.float32) for part in (plain, zeros, plain)])
+    assert torch.equal(whole.widen(torch.float32), expected)
+    assert stack([plain, ordered]) is None
+    assert (
+        stack([ordered, replace(ordered, order=ordered.order.flip(0) if ordered.order is not None else None)]) is None
+    )
+    assert stack([plain, eight]) is None
+
+
+def test_an_embedding_of_four_bits_has_no_row_beyond_its_end() -> None:
+    weight: LinearWeight = pack_linear(torch.randn(20, 32), quantise="int4")
+    with pytest.raises(IndexError, match="is not among 32"):
+        weight.rows(torch.tensor([32]))

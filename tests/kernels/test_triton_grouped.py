@@ -1,0 +1,115 @@
+"""Products with weights of few bits on the device: what the dequantised weights give, and every row as it is alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from phloem.kernels import Gate, Grouped, LinearWeight, device_grouped, launch, reference
+from phloem.kernels.grouped import Element, stack
+from phloem.kernels.linear_weights import LinearWeights
+
+# outputs, inputs, size of a group, rows
+SHAPES = {
+    "groups of 32": (70, 96, 32),
+    "of 128": (48, 256, 128),
+    "one, cut": (40, 1024, 1024),
+    "of 192": (33, 384, 192),
+}
+ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3")
+
+
+def random_weight(element: Element, shape: tuple[int, int, int], *, zeros: bool) -> Grouped:
+    num_outputs, num_inputs, size = shape
+    middle = 8 if element == "int4" else 128
+    numbers = torch.randint(-middle, middle, (num_outputs, num_inputs)).to(torch.int8)
+    if element == "e4m3":
+        numbers = torch.randn(num_outputs, num_inputs).mul(60).to(torch.float8_e4m3fn)
+    scales = torch.rand(num_outputs, num_inputs // size).add(0.1).half() / num_inputs**0.5
+    offsets = torch.randint(-middle, middle, scales.shape).to(torch.int8) if zeros else None
+    return Grouped(element, numbers, scales / middle, offsets)
+
+
+def laid_out(weight: Grouped, dtype: torch.dtype, device: torch.device, *, row_tile: int = 0) -> LinearWeight:
+    stored, groups = device_grouped.lay_out(weight, dtype)
+    bias = torch.randn(len(stored)).to(dtype).to(device)
+    assert groups.factors is not None
+    groups = replace(groups, factors=groups.factors.to(device))
+    num_outputs, num_inputs = weight.numbers.shape
+    return LinearWeight(stored.to(device), bias, num_outputs, num_inputs, True, row_tile, groups=groups)
+
+
+def device_linear(x: Tensor, weight: LinearWeight) -> Tensor:
+    from phloem.kernels import triton_grouped
+
+    return triton_grouped.linear(x, weight)
+
+
+@pytest.fixture(params=[torch.float16, torch.bfloat16], ids=str)
+def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
+    kind: torch.dtype = request.param
+    return kind
+
+
+@pytest.mark.parametrize("num_rows", [0, 5, 70])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("element", "zeros"), [("int4", False), ("int4", True), ("int8", True), ("int8", False), ("e4m3", False)]
+)
+def test_equals_the_dequantised_weights(
+    element: Element, shape: str, num_rows: int, zeros: bool, dtype: torch.dtype, device: torch.device
+) -> None:
+    torch.manual_seed(num_rows)
+    weight = random_weight(element, SHAPES[shape], zeros=zeros)
+    kept = laid_out(weight, dtype, device)
+    x = torch.randn(num_rows, SHAPES[shape][1] + 16).to(dtype).to(device)[:, : SHAPES[shape][1]]
+    assert kept.bias is not None
+    expected = x.cpu().double() @ weight.exact().T + kept.bias.cpu().double()
+    found = device_linear(x, kept).cpu().double()
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_a_row_has_the_bits_that_it_has_alone(element: Element, device: torch.device, independent_rows: None) -> None:
+    """In deterministic mode: few rows, whose inputs are cut among programs, and many, which walk all of them."""
+    torch.manual_seed(3)
+    shape = (40, 1280, 128)
+    weight = laid_out(random_weight(element, shape, zeros=element != "e4m3"), torch.float16, device, row_tile=256)
+    assert launch.linear_splits(shape[0], shape[1]) > 1
+    x = torch.randn(70, shape[1]).half().to(device)
+    together = device_linear(x, weight)
+    for first, count in ((0, 1), (33, 1), (69, 1), (0, 64), (5, 65), (40, 7)):
+        assert torch.equal(device_linear(x[first : first + count], weight), together[first : first + count])
+
+
+@pytest.mark.parametrize("num_tokens", [1, 5, 40])
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_experts_equal_the_twin(element: Element, num_tokens: int, device: torch.device) -> None:
+    from phloem.kernels import triton_experts
+
+    torch.manual_seed(num_tokens)
+    num_experts, hidden, inner = 5, 128, 64
+    has_zeros = element != "e4m3"
+    kept: list[LinearWeights] = []
+    for shape in ((2 * inner, hidden, 128), (hidden, inner, 32)):
+        whole = stack([random_weight(element, shape, zeros=has_zeros) for _ in range(num_experts)])
+        assert whole is not None
+        stored, groups = device_grouped.lay_out(whole, torch.float16)
+        kept.append(LinearWeights((), stored.view(num_experts, shape[0], -1), groups=groups))
+    x, shares = torch.randn(num_tokens, hidden).half(), torch.rand(num_tokens, 2)
+    chosen = torch.stack([torch.randperm(num_experts)[:2] for _ in range(num_tokens)])
+    expected = reference.mix_experts(x, chosen, shares, *kept, gate=Gate("silu"))
+    rows = (x.to(device), chosen.int().to(device), shares.to(device))
+    found = triton_experts.mix_experts(*rows, *(moved(weights, device) for weights in kept), gate=Gate("silu"))
+    torch.testing.assert_close(found.cpu().float(), expected.float(), atol=4e-3, rtol=4e-3)
+
+
+def moved(weights: LinearWeights, device: torch.device) -> LinearWeights:
+    groups = weights.groups
+    assert weights.stored is not None
+    assert groups is not None
+    assert groups.factors is not None
+    return replace(weights, stored=weights.stored.to(device), groups=replace(groups, factors=groups.factors.to(device)))
