@@ -254,14 +254,14 @@ class Scheduler:
                 assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
                 continue
-            victim = self._victim(request)
+            victim = self._victim()
             self._preempt(victim)
             if victim is request:
                 return False
             extends[:] = [other for other in extends if other.request is not victim]
         return True
 
-    def _victim(self, in_need: Request) -> Request:
+    def _victim(self) -> Request:
         """The request that is cheapest to resume: of the lowest priority, the one with the fewest blocks of its own.
 
         The oldest running request is spared, and so is whoever gains nothing by going.
