@@ -23,7 +23,7 @@ from .automaton.automaton import END
 from .automaton.room import ENDLESS, OutOfWork
 from .change_over import EARLY, Renewable, change_at_last, change_early, surely
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
-from .habits import FREE, NEW
+from .habits import FREE
 from .jump import MAX_TAIL_TOKENS
 from .keys.distinct import Distinct, Place
 from .keys.items import NO_ITEMS, Address, Items
@@ -332,7 +332,7 @@ class Cursor:
         count = self.knowledge.habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor
-        if count == FREE or (count == NEW and not looks):
+        if count == FREE or not (looks or self.knowledge.drafts.is_known(self.state)):
             return False
         return max(chances[WORD], chances[MARK]) >= floor
 
