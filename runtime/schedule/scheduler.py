@@ -138,7 +138,7 @@ class Scheduler:
         self._let_go(child, keep=False)
         return False
 
-    def remove(self, request: Request, *, keep: bool = True) -> None:
+    def remove(self, request: Request, *, keep: bool) -> None:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
         if request.phase is Phase.RUNNING:
             self.running.remove(request)
@@ -223,10 +223,10 @@ class Scheduler:
 
     def _admit_into(self, extends: list[Extend], budget: int) -> Batch | None:
         """Plans those newly admitted behind the others; the whole batch, None if there is none."""
-        for request in self._admit(budget):
+        for request in self._admit() if budget > 0 else ():
             extend = share(request, budget)
             try:
-                if extend is None or not self._prefix_cache.reserve(request, extend.end):
+                if extend is None or not self._reserve(extend):
                     break
             except Exception as error:
                 self._failed.append((request, error))
@@ -239,6 +239,14 @@ class Scheduler:
             return None
         return Batch.from_extends(extends, self._prefix_cache.block_size)
 
+    def _reserve(self, extend: Extend) -> bool:
+        """Reserves the extend's blocks, giving up its draft if there is no room for that."""
+        request, cache = extend.request, self._prefix_cache
+        if cache.reserve(request, extend.end):
+            return True
+        extend.draft = []
+        return cache.reserve(request, extend.end)
+
     def _make_room(self, extend: Extend, extends: list[Extend]) -> bool:
         """Reserves the extend's blocks, giving up its draft first and other requests next.
 
@@ -246,10 +254,7 @@ class Scheduler:
         the one to go.
         """
         request = extend.request
-        if self._prefix_cache.reserve(request, extend.end):
-            return True
-        extend.draft = []
-        while not self._prefix_cache.reserve(request, extend.end):
+        while not self._reserve(extend):
             if len(self.running) == 1:
                 assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
@@ -295,13 +300,13 @@ class Scheduler:
 
     # -- admission ---------------------------------------------------------------------------------------------
 
-    def _admit(self, budget: int) -> Iterator[Request]:
-        """Yields newly running requests, their lease taken, while budget, seats and blocks last.
+    def _admit(self) -> Iterator[Request]:
+        """Yields newly running requests, their lease taken, while seats and blocks last.
 
         The caller plans each before it asks for the next, so a request sees what those before it will compute.
         """
         outlooks: list[Outlook] | None = None
-        while budget > 0 and len(self.running) < self._max_running_requests:
+        while len(self.running) < self._max_running_requests:
             candidate = self._next_candidate()
             if candidate is None:
                 return
@@ -324,8 +329,8 @@ class Scheduler:
                 self._let_go(request, keep=False)
                 return
             self._start(candidate)
-            budget -= min(budget, request.num_uncomputed_tokens)
             yield request
+            outlooks[-1] = self._outlook_of(candidate)  # it has the blocks now that were missing
 
     def _has_room(self, outlooks: list[Outlook]) -> bool:
         """Whether all of them can grow to their expected ends, and what detours have left behind can stay."""
@@ -380,9 +385,7 @@ class Scheduler:
         if self._preempted:
             return Candidate(self._preempted.first, None, [])
         prefilling = [
-            (request, pack(request.token_ids))
-            for request in self.running
-            if request.num_uncomputed_tokens > 1 or request.num_computed_tokens < request.num_prompt_tokens
+            (request, pack(request.token_ids)) for request in self.running if request.num_uncomputed_tokens > 1
         ]
         passed: list[Waiting] = []
         for entry in self._waiting.in_order():
