@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import DeadlineExceeded
 from ...radix import pack
@@ -30,26 +30,11 @@ from ..batch import Batch, Extend
 from ..cache.prefix_cache import PrefixCache
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
+from .candidate import Candidate, next_candidate
 from .detours import Detours
 from .preempted_line import PreemptedLine
 from .share import scores_prompt, share, share_behind
-from .waiting_line import Key, Waiting, WaitingLine
-
-MUCH = 0.5  # of its prompt: for so much, or for a block, a request waits while another computes the same
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Whom to admit next.
-
-    Attributes:
-        resume_at: where in the line to go on after that; None: it was preempted, and is in no line.
-        passed: those before it, who wait for a prefix that is being computed.
-    """
-
-    request: Request
-    resume_at: Key | None
-    passed: list[Waiting]
+from .waiting_line import Waiting, WaitingLine
 
 
 class Scheduler:
@@ -307,7 +292,7 @@ class Scheduler:
         """
         outlooks: list[Outlook] | None = None
         while len(self.running) < self._max_running_requests:
-            candidate = self._next_candidate()
+            candidate = next_candidate(self._waiting, self._preempted, self.running, self._prefix_cache)
             if candidate is None:
                 return
             request = candidate.request
@@ -377,29 +362,3 @@ class Scheduler:
         num_needed = max(waiting.count_needed(namespace, tokens), preempted.count_needed(namespace, tokens))
         block_size = self._prefix_cache.block_size
         return max(num_needed, (num_needed + block_size // 2) // block_size * block_size)
-
-    def _next_candidate(self) -> Candidate | None:
-        """The preempted, then the first who need not wait for a prefix that is being computed. The line goes on with
-        the first of those who must.
-        """
-        if self._preempted:
-            return Candidate(self._preempted.first, None, [])
-        prefilling = [
-            (request, pack(request.token_ids)) for request in self.running if request.num_uncomputed_tokens > 1
-        ]
-        passed: list[Waiting] = []
-        for entry in self._waiting.in_order():
-            if not any(self._waits_for(entry, other, tokens) for other, tokens in prefilling):
-                return Candidate(entry.request, (passed or [entry])[0].key, passed)
-            passed.append(entry)
-        return None
-
-    def _waits_for(self, entry: Waiting, other: Request, tokens: bytes) -> bool:
-        """Whether `other`, which has these packed tokens, is about to compute what a waiting request needs too: enough
-        of it to wait for.
-        """
-        if not self._prefix_cache.enabled or entry.request.namespace != other.namespace:
-            return False
-        most = entry.request.num_tokens - 1
-        end = other.num_computed_tokens + min(self._prefix_cache.block_size, int(MUCH * most) + 1)
-        return end <= min(most, other.num_tokens) and entry.tokens.startswith(tokens[: 4 * end])
