@@ -17,10 +17,8 @@ def requests(draw: st.DrawFn) -> Request:
     prompt_len, max_tokens = draw(st.sampled_from([1, 2, 9, 700])), draw(st.integers(1, 6))
     one = request(0, [7] * prompt_len)
     one.max_tokens = max_tokens
-    num_computed = draw(st.integers(0, prompt_len))
-    if num_computed == prompt_len:
-        one.token_ids.extend([8] * draw(st.integers(1, max_tokens)))
-    one.num_computed_tokens = min(one.num_tokens - 1, num_computed + draw(st.integers(0, max_tokens)))
+    one.token_ids.extend([8] * draw(st.integers(0, max_tokens - 1)))
+    one.num_computed_tokens = draw(st.integers(0, one.num_tokens - 1))
     one.draft = [9] * draw(st.integers(0, 8))
     wanted = draw(st.none() | st.integers(1, prompt_len))
     one.sampling = SamplingParams(prompt_logprobs_from=wanted)
