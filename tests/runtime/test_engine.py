@@ -147,6 +147,16 @@ def test_abort_at_any_step_leaves_nothing_behind() -> None:
     assert engine.statistics().num_free_blocks == 40
 
 
+def test_of_what_has_ended_nothing_but_its_cache_is_kept() -> None:
+    engine = fake_engine()
+    for number in range(2):
+        name = engine.add([1, 2], SamplingParams(n=2, max_tokens=3), request_id="same")
+        while engine.has_work:
+            engine.step()
+        assert not engine.abort(name)
+        assert engine.statistics().num_finished == 2 * (number + 1)
+
+
 def test_deltas_concatenate_to_the_completion() -> None:
     params = SamplingParams(max_tokens=30, temperature=1.0, seed=5)
     whole = fake_engine().generate("héllo", params)

@@ -70,7 +70,9 @@ def test_a_full_queue_refuses_and_keeps_what_it_has() -> None:
 
 def test_a_closed_engine_says_so() -> None:
     with fake_engine() as engine:
+        engine.generate([2] * 9, GREEDY, pin_ttl=99)
         engine.add([1], GREEDY)
+        engine.step()
     assert engine.statistics().num_free_blocks == 64
     with pytest.raises(EngineStopped):
         engine.add([1], GREEDY)
