@@ -1,4 +1,5 @@
-"""What a budget leaves, by its definition: tokens after which the rest suffices; drafts and guesses made of them."""
+"""What may be taken is what a row says; and what a budget leaves of it, by its definition: tokens after which the rest
+suffices; drafts and guesses made of them."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from .test_jump import sentencepiece_vocabulary
 from .vocabularies import allowed_ids
 
 VOCABULARY = sentencepiece_vocabulary()
+STRUCTURE = [i for i, token in enumerate(VOCABULARY.tokens) if token and not token.strip(b'{}[]",: ')]
+LIST_OF_BITS = {"type": "array", "items": {"enum": [0, 1]}, "minItems": 1, "maxItems": 2}
 NAME = {"type": "string", "maxLength": 5}
 OWED = "several items that differ"  # from a state on, not from each token, so fewer tokens are let through
 SCHEMAS: dict[str, dict[str, Any]] = {
@@ -36,8 +39,15 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "additionalProperties": False,
         "minProperties": 3,
     },
-    "items that differ": {"type": "array", "items": {"enum": ["active", "act", "age", 1, None]}, "uniqueItems": True},
-    OWED: {"type": "array", "items": {"type": "string", "pattern": "^total[a-c]$"}, "uniqueItems": True, "minItems": 2},
+    "few values that differ": {"type": "array", "items": {"enum": ["active", "act", 1, None]}, "uniqueItems": True},
+    "items that differ": {"type": "array", "items": LIST_OF_BITS, "uniqueItems": True},
+    "strings that differ": {"type": "array", "items": {"type": ["string", "null"]}, "uniqueItems": True},
+    OWED: {
+        "type": "array",
+        "items": {"anyOf": [{"type": "boolean"}, LIST_OF_BITS]},
+        "uniqueItems": True,
+        "minItems": 3,
+    },
     "counted strings": {"type": "array", "items": {"type": "string", "minLength": 9, "maxLength": 30}, "minItems": 2},
     "numbers": {"type": "array", "items": {"type": "number", "minimum": -1, "maximum": 100}, "minItems": 3},
 }
@@ -67,6 +77,9 @@ def check(cursor: Cursor, remaining: int, source: random.Random, *, is_exact: bo
     """All that a cursor says of a budget."""
     least = cursor.min_tokens_to_accept()
     assert [cursor.is_within(limit) for limit in range(least - 2, least + 3)] == [False, False, True, True, True]
+    allowed = {*allowed_ids(cursor.row())}
+    for token_id in (*STRUCTURE, *source.sample(range(VOCABULARY.size), 40)):
+        assert cursor.fork().advance(token_id) == (token_id in allowed)
     row, truth = allowed_ids(cursor.row_within(remaining)), within(cursor, remaining)
     assert row == truth if is_exact else row and {*row} <= {*truth}
     draft = cursor.draft()
