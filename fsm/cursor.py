@@ -328,7 +328,7 @@ class Cursor:
         return draft
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
-        """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for one look-up."""
+        """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for a look-up or two."""
         count = self.knowledge.habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor

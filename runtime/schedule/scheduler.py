@@ -10,8 +10,8 @@ last admission stood, so that neighbours follow one another while their prefix i
 * what was preempted comes back before anything new is admitted, oldest first;
 * the oldest running request is never preempted, so every step brings something nearer to its end.
 
-A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing); if the pool
-is large enough others are admitted meanwhile (see `detours`). Who is admitted is decided by a forecast of the pool (see
+A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing, see
+`candidate`); if the pool is large enough others are admitted meanwhile (see `detours`). Who is admitted is decided by a forecast of the pool (see
 `admission`). When blocks run out nevertheless, the running request that is cheapest to resume is preempted *into the
 tree*: resuming it is a hit unless its blocks were needed. What somebody waits for is evicted last.
 
