@@ -11,9 +11,10 @@ last admission stood, so that neighbours follow one another while their prefix i
 * the oldest running request is never preempted, so every step brings something nearer to its end.
 
 A request whose next uncached block is being computed by another waits for it and hits (in-batch sharing, see
-`candidate`); if the pool is large enough others are admitted meanwhile (see `detours`). Who is admitted is decided by a forecast of the pool (see
-`admission`). When blocks run out nevertheless, the running request that is cheapest to resume is preempted *into the
-tree*: resuming it is a hit unless its blocks were needed. What somebody waits for is evicted last.
+`candidate`); if the pool is large enough others are admitted meanwhile (see `detours`). Who is admitted is decided by a
+forecast of the pool (see `admission`). When blocks run out nevertheless, the running request that is cheapest to resume
+is preempted *into the tree*: resuming it is a hit unless its blocks were needed. What somebody waits for is evicted
+last.
 
 Knows requests and the prefix cache; it knows no tensors.
 """
@@ -290,15 +291,18 @@ class Scheduler:
 
         The caller plans each before it asks for the next, so a request sees what those before it will compute.
         """
-        outlooks: list[Outlook] | None = None
+        outlooks: list[Outlook] = []
+        admitted: Candidate | None = None
         while len(self.running) < self._max_running_requests:
             candidate = next_candidate(self._waiting, self._preempted, self.running, self._prefix_cache)
             if candidate is None:
                 return
             request = candidate.request
             try:
-                if outlooks is None:
+                if admitted is None:
                     outlooks = [self._outlook(other) for other in self.running]
+                else:
+                    outlooks[-1] = self._outlook_of(admitted)  # it has the blocks now that were missing
                 if request.explain_cache and not request.admitted_before:
                     request.found = self._prefix_cache.explain(request)
                 donor = self._prefix_cache.lease(request, self.running)
@@ -314,8 +318,8 @@ class Scheduler:
                 self._let_go(request, keep=False)
                 return
             self._start(candidate)
+            admitted = candidate
             yield request
-            outlooks[-1] = self._outlook_of(candidate)  # it has the blocks now that were missing
 
     def _has_room(self, outlooks: list[Outlook]) -> bool:
         """Whether all of them can grow to their expected ends, and what detours have left behind can stay."""
