@@ -21,11 +21,14 @@ from numba.extending import intrinsic
 
 from ..code_cache import CodeCache, hash_sources
 
-KERNELS_HASH = hash_sources(
-    path
-    for path in Path(__file__).parent.rglob("*.py")
-    if path.stem.endswith("kernels") or path.stem in ("memory", "trie")
-)
+
+def source_files() -> list[Path]:
+    """The files with all that is compiled, constants included."""
+    stems = ("memory", "trie", "expression", "compiled")
+    return [p for p in Path(__file__).parent.rglob("*.py") if p.stem.endswith("kernels") or p.stem in stems]
+
+
+KERNELS_HASH = hash_sources(source_files())
 
 
 def kernel(function: Callable[..., Any]) -> Any:

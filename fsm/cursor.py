@@ -24,7 +24,7 @@ from .automaton.automaton import END
 from .automaton.room import ENDLESS, OutOfWork
 from .change_over import EARLY, Renewable, change_at_last, change_early, surely
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
-from .habits import FREE, NEW
+from .habits import FREE
 from .jump import MAX_TAIL_TOKENS
 from .keys.distinct import Distinct, Place
 from .keys.items import NO_ITEMS, Address, Items
@@ -325,11 +325,11 @@ class Cursor:
         return draft
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
-        """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for one look-up."""
+        """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for a look-up or two."""
         count = self.knowledge.habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor
-        if count == FREE or (count == NEW and not looks):
+        if count == FREE or not (looks or self.knowledge.drafts.is_known(self.state)):
             return False
         return max(chances[WORD], chances[MARK]) >= floor
 

@@ -19,7 +19,6 @@ Cost: one look into a dictionary for each token learnt and each token guessed. A
 from __future__ import annotations
 
 MAX_KEPT = 1 << 14
-MAX_UNSURE = 4
 ENTRY_BYTES = 140  # of a dictionary, with two integers
 MAX_COUNT = 3
 LOSS = 2

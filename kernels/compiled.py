@@ -1,7 +1,8 @@
 """Compiling the CPU's loops with numba, and keeping the results on disk until one of their sources changes.
 
-Loops of one file are compiled into those of others (`simd` into all, the ops into `cpu_layers`), and numba itself looks
-at the file of the outer one only; the key of this cache holds them all (`code_cache`).
+Loops of one file are compiled into those of others (`simd` into all, the ops into `cpu_layers`), and so are constants
+of files without loops. Numba itself looks at the file of the outer one only; the key of this cache holds them all
+(`code_cache`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,16 @@ from numba.core.ccallback import CFunc
 
 from ..code_cache import CodeCache, hash_sources
 
-_SOURCES = hash_sources(
-    path for path in Path(__file__).parent.glob("*.py") if path.stem.startswith(("cpu_", "simd", "reference_sample"))
-)
+_LOOPS = ("cpu_", "simd", "reference_sample", "sharing", "cuda_work", "work_buffers")
+_CONSTANTS = ("launch", "linear_weight", "logit_edits")
+
+
+def source_files() -> list[Path]:
+    """The files with all that is compiled."""
+    return [path for path in Path(__file__).parent.glob("*.py") if path.stem.startswith((*_LOOPS, *_CONSTANTS))]
+
+
+_SOURCES = hash_sources(source_files())
 
 
 def compiled() -> Callable[[Callable[..., Any]], Any]:

@@ -94,9 +94,9 @@ class LayerStack:
         self._heads, self._eps, self._is_gelu = heads, eps, is_gelu
         self._factors = (factors[0] * simd.LOG2_E, factors[1] * simd.LOG2_E)
         self._sizes = [max(int(row[first + 5]) * PANEL for row in self._table) for first in (_QKV, _O, _GATE_UP, _DOWN)]
-        first = np.array([_QKV, _O, _GATE_UP, _DOWN])
-        has_int8 = bool(self._table[:, first + 2].any())
-        has_grouped = bool((self._table[:, first + 3] & 7 >= FIRST_ROUNDING).any())
+        begins = np.array([_QKV, _O, _GATE_UP, _DOWN])
+        has_int8 = bool(self._table[:, begins + 2].any())
+        has_grouped = bool((self._table[:, begins + 3] & 7 >= FIRST_ROUNDING).any())
         self._tasks = (
             (cpu_linear.PANELS, True), (cpu_linear_int8.PANELS, has_int8), (cpu_linear_grouped.PANELS, has_grouped)
         )  # fmt: skip

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from .compiled import compiled
 from .sharing import forest, order_by_prefix, shared_lens
 
 IntArray = npt.NDArray[np.int32]
@@ -52,10 +52,11 @@ def plan_cpu_work(
         shared = np.zeros(num_requests, np.int32)
     num_pairs = int(np.dot(q_lens, 2 * context_lens.astype(np.int64) - q_lens + 1)) // 2
     nodes = forest(shared, context_lens[order])
-    return CpuWork(*_lay_out(nodes, order, query_starts, context_lens), num_pairs)
+    items, chain_starts, rows, positions = _lay_out(nodes, order, query_starts, context_lens)
+    return CpuWork(items, chain_starts, rows, positions, num_pairs)
 
 
-@njit(cache=True)
+@compiled()
 def _lay_out(
     nodes: IntArray, order: IntArray, query_starts: IntArray, context_lens: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import torch
 from numba import njit
 
+from .compiled import compiled
 from .launch import SHARING_COSTS, SPLIT_SIZE, SharingCosts, folds_splits, tile_classes
 from .sharing import forest, order_by_prefix, shared_lens
 from .work_buffers import CudaWork, Launch, WorkBuffers, send_work
@@ -129,7 +130,7 @@ def _sharers(
     return order, shared
 
 
-@njit(cache=True)
+@compiled()
 def _drop_poor_sharing(
     shared: IntArray, context_lens: IntArray, packed_rows: IntArray, partial: float, launch: float
 ) -> None:
@@ -162,7 +163,7 @@ def _tile_class(num_rows, classes):  # type: ignore[no-untyped-def]  # numba inf
     return len(classes) - 1
 
 
-@njit(cache=True)
+@compiled()
 def _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes, num_processors):  # type: ignore[no-untyped-def]
     """By request: does it share splits, or walk further than a processor's fair share of the step?"""
     walks = np.zeros(len(order), np.int64)  # splits of each request alone; 0 if it shares
@@ -191,7 +192,7 @@ def _choose_cut(nodes, order, q_lens, context_lens, group, num_kv_heads, classes
     return is_cut
 
 
-@njit(cache=True)
+@compiled()
 def _place(order, query_starts, context_lens, is_cut, num_heads):  # type: ignore[no-untyped-def]
     """Where rows, tokens and partials lie: rows, row_starts (sorted requests), positions, slots, num_slots."""
     num_tokens = query_starts[-1]
@@ -213,7 +214,7 @@ def _place(order, query_starts, context_lens, is_cut, num_heads):  # type: ignor
     return rows, row_starts, positions, slots, num_slots
 
 
-@njit(cache=True)
+@compiled()
 def _list_items(  # type: ignore[no-untyped-def]
     nodes, order, rows, row_starts, positions, context_lens, is_cut, group, num_kv_heads, classes
 ):

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from .compiled import compiled
 
 IntArray = npt.NDArray[np.int32]
 
@@ -29,7 +30,7 @@ def order_by_prefix(block_tables: IntArray) -> IntArray:
     return np.argsort(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]).astype(np.int32)
 
 
-@njit(cache=True)
+@compiled()
 def shared_lens(
     order: IntArray, block_tables: IntArray, context_lens: IntArray, q_lens: IntArray, block_size: int, grid: int
 ) -> IntArray:
@@ -48,7 +49,7 @@ def shared_lens(
     return shared
 
 
-@njit(cache=True)
+@compiled()
 def forest(shared: IntArray, ends: IntArray) -> IntArray:
     """The nodes `[N, 5]` = (first request, end request, first key, end key, tree), each tree root to leaf.
 

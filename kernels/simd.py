@@ -107,16 +107,6 @@ def _larger(builder: Any, a: ir.Value, b: ir.Value) -> ir.Value:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def _sum_each(builder: Any, *v: ir.Value) -> ir.Value:
-    even, odd = [0, 2, 8, 10, 4, 6, 12, 14], [1, 3, 9, 11, 5, 7, 13, 15]
-    for low, high in ((even, odd), (even, odd), ([0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15])):
-        v = tuple(
-            builder.fadd(_pick(builder, a, b, low), _pick(builder, a, b, high))
-            for a, b in zip(v[::2], v[1::2], strict=True)
-        )
-    return v[0]
-
-
 # 2^f on [-1/2, 1/2]: minimax coefficients of degree 6, relative error of `exp2` 1.0e-7 (measured)
 _EXP2 = (1.0, 0.693147182464, 0.240226462484, 0.0555032879114, 0.00961847137660, 0.00133952707052, 0.000154003404)
 
@@ -307,12 +297,6 @@ def keep_bits(typing: Any, v: Any, bits: Any) -> Any:
 def first(typing: Any, v: Any) -> Any:
     """Lane 0 as fp32."""
     return _operation(types.float32(float32x8), lambda b, v: b.extract_element(v, _INT(0)))
-
-
-@_operation_of
-def sum_each(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
-    """Lane i is the sum over the lanes of the i-th argument, added pairwise as a tree."""
-    return _operation(float32x8(*[float32x8] * WIDTH), _sum_each)
 
 
 @_operation_of

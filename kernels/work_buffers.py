@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit
 from torch import Tensor
 
+from .compiled import compiled
 from .fixed_buffer import FixedBuffer
 from .launch import BLOCK_ROWS
 from .transfer import send
@@ -216,7 +216,7 @@ def send_work(
     return CudaWork(*work, buffers.num_programs, buffers.send(), partials)
 
 
-@njit(cache=True)
+@compiled()
 def _write_items_and_tables(host, begin, items, block_tables, num_blocks):  # type: ignore[no-untyped-def]
     places = np.empty(len(num_blocks), np.int64)
     place = begin + items.size

@@ -28,10 +28,15 @@ INNER: Any = {"no_cpython_wrapper": True}
 INT32S: Any = types.Array(types.int32, 1, "A")  # contiguous or not; who calls must see to it that it is one
 
 
+def source_files() -> list[Path]:
+    """The files with all that is compiled, constants included."""
+    stems = ("kernels", "memory", "eviction", "packed")
+    return [path for path in Path(__file__).parent.glob("*.py") if path.stem.endswith(stems)]
+
+
 @functools.cache
 def _hash_kernels() -> str:
-    paths = Path(__file__).parent.glob("*.py")
-    return hash_sources(path for path in paths if path.stem.endswith(("kernels", "memory", "eviction", "packed")))
+    return hash_sources(source_files())
 
 
 def kernel(function: Callable[..., Any]) -> Any:

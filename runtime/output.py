@@ -30,7 +30,7 @@ class OutputText:
     """The text of one output and how much of it was handed out.
 
     Invariant: what `take` has returned so far is a prefix of `text`, and no later token can take a character of it
-    back. Cost: O(characters × stop strings) per token over a window as long as the longest stop string.
+    back. Cost: O(characters × stop strings) per token over a window as long as each stop string.
     """
 
     def __init__(
@@ -81,20 +81,19 @@ class OutputText:
         """The text that became safe to show since the last call."""
         end = len(self.text) - (0 if self.stopped else self._held_back())
         fresh = self.text[self._num_taken : end]
-        self._num_taken = max(self._num_taken, end)
+        self._num_taken = end
         return fresh
 
     def _append(self, piece: str, check_stop: bool) -> bool:
-        if not piece:
-            return False
-        start = max(0, len(self.text) - self._window + 1)
+        num_before = len(self.text)
         self.text += piece
         if self._guard is not None:
             self._counts += self._guard.push(piece)
-        if not (self._stop and check_stop):
+        if not check_stop:
             return False
-        start = max(start, self._num_taken)
-        found = [(at, at + len(stop)) for stop in self._stop if (at := self._find(stop, start)) >= 0]
+        # what ended before was not to end the text, or belongs to the parent of a fork
+        begins = [(max(0, num_before - len(stop) + 1), stop) for stop in self._stop]
+        found = [(at, at + len(stop)) for begin, stop in begins if (at := self._find(stop, begin)) >= 0]
         if found:
             begin, end = min(found)
             self.stopped_by = self.text[begin:end]

@@ -13,7 +13,6 @@ This module knows nothing of models, tensors or scheduling; it imports types onl
 from __future__ import annotations
 
 import enum
-import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -361,7 +360,6 @@ class Request:
     priority: int = 0
     cursor: Cursor | None = None
     max_tokens: int = 0
-    arrived_at: float = field(default_factory=time.monotonic)
     phase: Phase = Phase.WAITING
     num_computed_tokens: int = 0
     blocks: array[int] = field(default_factory=lambda: array("i"))

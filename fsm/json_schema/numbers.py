@@ -48,7 +48,6 @@ _ONCE = regex_to_dfa(r"0|-?[1-9][0-9]*", search=False).union(
 """One text for every such number."""
 
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
-_ALL_SCIENTIFIC = 15
 
 ANY_NUMBER = Embed(any_number())
 ANY_INTEGER = Embed(_INTEGERS)

@@ -156,44 +156,28 @@ class Positions:
 
     def build(self, parts: Parts, count: int) -> None:
         """Puts parts before the node on top of `results`, from the last one to the first that needs a stack."""
-        kinds, args, nexts = self.kind, self.arg, self.next_node
         node = self.results[-1]
         while count:
             count -= 1
             part = parts[count]
-            if type(part) is Literal:
-                if not part.data:
-                    continue
-                self.literals.append(part.data)
-                kinds.append(BYTE)
-                args.append(0)
-            elif type(part) is Embed:
-                kinds.append(TEXT)
-                args.append(self.text_index(part))
-            elif type(part) is Rule:
-                kinds.append(CALL)
-                args.append(self.rule_number(part.name))
-            elif type(part) is ByteSet:
-                kinds.append(BYTES)
-                args.append(self.set_index(part))
+            if type(part) in _SIMPLE:
+                node = self.place(part, node)
+                continue
+            if count:
+                self.tasks += (parts, count)
+            if type(part) is Sequence:
+                parts = part.parts
+                count = len(parts)
+                continue
+            self.results[-1] = node
+            if type(part) is Alternation:
+                self.expand_alternation(part)
+            elif type(part) is AnyOrder:
+                self.expand_set(part)
             else:
-                if count:
-                    self.tasks += (parts, count)
-                if type(part) is Sequence:
-                    parts = part.parts
-                    count = len(parts)
-                    continue
-                self.results[-1] = node
-                if type(part) is Alternation:
-                    self.expand_alternation(part)
-                elif type(part) is AnyOrder:
-                    self.expand_set(part)
-                else:
-                    assert type(part) is Repeat, part
-                    self.expand_repeat(part)
-                return
-            nexts.append(node)
-            node = len(kinds) - 1
+                assert type(part) is Repeat, part
+                self.expand_repeat(part)
+            return
         self.results[-1] = node
 
     def place(self, part: Expression, end: int) -> int:

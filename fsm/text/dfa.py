@@ -140,10 +140,6 @@ class Dfa:
         """Whether no text at all belongs to the language."""
         return self.start_state == 0
 
-    def is_subset_of(self, other: Dfa) -> bool:
-        """Whether every text of `self` belongs to `other`."""
-        return self.difference(other).is_empty()
-
     def is_disjoint_from(self, other: Dfa) -> bool:
         """Whether no text belongs to both: no automaton is made to find that out."""
         if self.is_empty() or other.is_empty():

@@ -21,7 +21,6 @@ from ..constraint_spec import ConstraintSpec
 from .choices import ChoicesMethod
 
 Role = Literal["system", "user", "assistant"]
-ROLES: tuple[Role, ...] = ("system", "user", "assistant")
 
 
 class Expression:

@@ -10,11 +10,11 @@ last admission stood, so that neighbours follow one another while their prefix i
 * what was preempted comes back before anything new is admitted, oldest first;
 * the oldest running request is never preempted, so every step brings something nearer to its end.
 
-A request whose next uncached block is being computed by another (in-batch sharing), or read from a tier below the pool,
-waits for it and hits; if the pool is large enough others are admitted meanwhile (see `detours`). Who is admitted is
-decided by a forecast of the pool (see `admission`). When blocks run out nevertheless, the running request that is
-cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were needed. What somebody waits
-for is evicted last.
+A request whose next uncached block is being computed by another (in-batch sharing, see `candidate`), or read from a
+tier below the pool, waits for it and hits; if the pool is large enough others are admitted meanwhile (see `detours`).
+Who is admitted is decided by a forecast of the pool (see `admission`). When blocks run out nevertheless, the running
+request that is cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were needed.
+What somebody waits for is evicted last.
 
 Knows requests and the prefix cache; it knows no tensors.
 """
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import DeadlineExceeded
 from ...radix import pack
@@ -31,26 +31,11 @@ from ..batch import Batch, Extend
 from ..cache.prefix_cache import PrefixCache
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
+from .candidate import Candidate, next_candidate
 from .detours import Detours
 from .preempted_line import PreemptedLine
 from .share import scores_prompt, share, share_behind
-from .waiting_line import Key, Waiting, WaitingLine
-
-MUCH = 0.5  # of its prompt: for so much, or for a block, a request waits while another computes the same
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Whom to admit next.
-
-    Attributes:
-        resume_at: where in the line to go on after that; None: it was preempted, and is in no line.
-        passed: those before it, who wait for a prefix that is being computed.
-    """
-
-    request: Request
-    resume_at: Key | None
-    passed: list[Waiting]
+from .waiting_line import Waiting, WaitingLine
 
 
 class Scheduler:
@@ -140,7 +125,7 @@ class Scheduler:
         self._let_go(child, keep=False)
         return False
 
-    def remove(self, request: Request, *, keep: bool = True) -> None:
+    def remove(self, request: Request, *, keep: bool) -> None:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
         if self._loads is not None:
             self._loads.forget(request)
@@ -229,10 +214,10 @@ class Scheduler:
 
     def _admit_into(self, extends: list[Extend], budget: int) -> Batch | None:
         """Plans those newly admitted behind the others; the whole batch, None if there is none."""
-        for request in self._admit(budget):
+        for request in self._admit() if budget > 0 else ():
             extend = share(request, budget)
             try:
-                if extend is None or not self._prefix_cache.reserve(request, extend.end):
+                if extend is None or not self._reserve(extend):
                     break
             except Exception as error:
                 self._failed.append((request, error))
@@ -245,6 +230,14 @@ class Scheduler:
             return None
         return Batch.from_extends(extends, self._prefix_cache.block_size)
 
+    def _reserve(self, extend: Extend) -> bool:
+        """Reserves the extend's blocks, giving up its draft if there is no room for that."""
+        request, cache = extend.request, self._prefix_cache
+        if cache.reserve(request, extend.end):
+            return True
+        extend.draft = []
+        return cache.reserve(request, extend.end)
+
     def _make_room(self, extend: Extend, extends: list[Extend]) -> bool:
         """Reserves the extend's blocks, giving up its draft first and other requests next.
 
@@ -252,22 +245,19 @@ class Scheduler:
         the one to go.
         """
         request = extend.request
-        if self._prefix_cache.reserve(request, extend.end):
-            return True
-        extend.draft = []
-        while not self._prefix_cache.reserve(request, extend.end):
+        while not self._reserve(extend):
             if len(self.running) == 1:
                 assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
                 continue
-            victim = self._victim(request)
+            victim = self._victim()
             self._preempt(victim)
             if victim is request:
                 return False
             extends[:] = [other for other in extends if other.request is not victim]
         return True
 
-    def _victim(self, in_need: Request) -> Request:
+    def _victim(self) -> Request:
         """The request that is cheapest to resume: of the lowest priority, the one with the fewest blocks of its own.
 
         The oldest running request is spared, and so is whoever gains nothing by going.
@@ -301,20 +291,25 @@ class Scheduler:
 
     # -- admission ---------------------------------------------------------------------------------------------
 
-    def _admit(self, budget: int) -> Iterator[Request]:
-        """Yields newly running requests, their lease taken, while budget, seats and blocks last.
+    def _admit(self) -> Iterator[Request]:
+        """Yields newly running requests, their lease taken, while seats and blocks last.
 
         The caller plans each before it asks for the next, so a request sees what those before it will compute.
         """
-        outlooks: list[Outlook] | None = None
-        while budget > 0 and len(self.running) < self._max_running_requests:
-            candidate = self._next_candidate()
+        outlooks: list[Outlook] = []
+        admitted: Candidate | None = None
+        while len(self.running) < self._max_running_requests:
+            candidate = next_candidate(
+                self._waiting, self._preempted, self.running, self._prefix_cache, self._is_coming
+            )
             if candidate is None:
                 return
             request = candidate.request
             try:
-                if outlooks is None:
+                if admitted is None:
                     outlooks = [self._outlook(other) for other in self.running]
+                else:
+                    outlooks[-1] = self._outlook_of(admitted)  # it has the blocks now that were missing
                 if request.explain_cache and not request.admitted_before:
                     request.found = self._prefix_cache.explain(request)
                 donor = self._prefix_cache.lease(request, self.running)
@@ -330,7 +325,7 @@ class Scheduler:
                 self._let_go(request, keep=False)
                 return
             self._start(candidate)
-            budget -= min(budget, request.num_uncomputed_tokens)
+            admitted = candidate
             yield request
 
     def _has_room(self, outlooks: list[Outlook]) -> bool:
@@ -381,39 +376,9 @@ class Scheduler:
         block_size = self._prefix_cache.block_size
         return max(num_needed, (num_needed + block_size // 2) // block_size * block_size)
 
-    def _next_candidate(self) -> Candidate | None:
-        """The preempted, then the first who need not wait for a prefix that is being computed. The line goes on with
-        the first of those who must.
-        """
-        if self._preempted:
-            first = self._preempted.first
-            return None if self._is_coming(first) else Candidate(first, None, [])
-        prefilling = [
-            (request, pack(request.token_ids))
-            for request in self.running
-            if request.num_uncomputed_tokens > 1 or request.num_computed_tokens < request.num_prompt_tokens
-        ]
-        passed: list[Waiting] = []
-        for entry in self._waiting.in_order():
-            is_computed = any(self._waits_for(entry, other, tokens) for other, tokens in prefilling)
-            if not is_computed and not self._is_coming(entry.request):
-                return Candidate(entry.request, (passed or [entry])[0].key, passed)
-            passed.append(entry)
-        return None
-
     def _is_coming(self, request: Request) -> bool:
         """Whether some of what it needs is being read from a tier below the pool; begins that if it pays."""
         if self._loads is None:
             return False
         room = self._prefix_cache.num_available_blocks
         return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)
-
-    def _waits_for(self, entry: Waiting, other: Request, tokens: bytes) -> bool:
-        """Whether `other`, which has these packed tokens, is about to compute what a waiting request needs too: enough
-        of it to wait for.
-        """
-        if not self._prefix_cache.enabled or entry.request.namespace != other.namespace:
-            return False
-        most = entry.request.num_tokens - 1
-        end = other.num_computed_tokens + min(self._prefix_cache.block_size, int(MUCH * most) + 1)
-        return end <= min(most, other.num_tokens) and entry.tokens.startswith(tokens[: 4 * end])

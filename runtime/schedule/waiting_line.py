@@ -60,6 +60,8 @@ class Waiting:
 class WaitingLine:
     """The requests that have not been admitted yet.
 
+    A step is `begin_step`, then `in_order` and `admit` as often as somebody fits; `add` comes between steps.
+
     Args:
         max_overtakes: None: 256, or as many as have waited at a time since the oldest came, whichever is more.
         clock: seconds, for ages and deadlines.

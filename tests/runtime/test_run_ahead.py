@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import RequestError
+from phloem.runtime.batch import Batch
 from phloem.runtime.choice import Choice, UnreadChoices
 from phloem.runtime.constraint_spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.engine import Engine
 from phloem.runtime.pace import Pace
-from phloem.runtime.request import FinishReason, SamplingParams, TokenLogprob
+from phloem.runtime.request import FinishReason, Phase, SamplingParams, TokenLogprob
 
 from .fakes import EOS, NEVER, FakeDecoder, fake_engine
 
@@ -261,6 +262,22 @@ def test_choices_that_cannot_be_read_are_made_again_one_by_one(monkeypatch: pyte
     every = [(p, w, 0, 14) for p in range(4) for w in (0, 2, 3)]
     check_together(engine, every)
     assert num_reads > 30
+
+
+def test_a_step_that_fails_ahead_is_made_again_without_those_who_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake_engine(run_ahead=True)
+    launch, num_failed = engine._sampler.launch, 0
+
+    def failing(logits: torch.Tensor, batch: Batch) -> UnreadChoices:
+        nonlocal num_failed
+        if any(extend.request.phase is Phase.FINISHED for extend in batch.extends):
+            num_failed += 1
+            raise RuntimeError("lost on the way")
+        return launch(logits, batch)
+
+    monkeypatch.setattr(engine._sampler, "launch", failing)
+    check_together(engine, [(p, w, 0, 14) for p in range(4) for w in (0, 1)])
+    assert num_failed > 0
 
 
 def test_a_request_that_fails_while_the_next_step_is_under_way_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from phloem.fsm.look import Edge, Graph
 from phloem.fsm.look.exploring import explore
 from phloem.fsm.look.folding import fold
 from phloem.fsm.look.labels import columns, label, legend_of
-from phloem.fsm.look.layout import layout
+from phloem.fsm.look.layout import Box, layout
 from phloem.fsm.look.rules import entries, is_recursive, rule_graphs
 from phloem.fsm.look.svg import picture
 from phloem.fsm.look.terminal import draw
@@ -258,11 +258,14 @@ def test_svg_is_xml_with_every_label_and_no_overlap(name: str) -> None:
     assert "a note with <angles> & more" in texts
 
 
-def _check_boxes(boxes: list[object], width: float, height: float) -> None:
+def _check_boxes(boxes: list[Box], width: float, height: float) -> None:
     for index, box in enumerate(boxes):
-        assert hasattr(box, "left") and hasattr(box, "overlaps")
-        assert 0 <= box.left <= box.right <= width and 0 <= box.top <= box.bottom <= height  # type: ignore[attr-defined]
-        assert not any(box.overlaps(other) for other in boxes[index + 1 :])
+        assert 0 <= box.left <= box.right <= width and 0 <= box.top <= box.bottom <= height
+        assert not any(_overlap(box, other) for other in boxes[index + 1 :])
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one.left < other.right and other.left < one.right and one.top < other.bottom and other.top < one.bottom
 
 
 @settings(max_examples=80, deadline=None)

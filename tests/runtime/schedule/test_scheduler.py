@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from phloem.errors import DeadlineExceeded, RequestError
-from phloem.runtime.request import FinishReason, SamplingParams
+from phloem.runtime.request import FinishReason, Phase, SamplingParams
 
-from ..fakes import EOS, NEVER, expect_short_answers, fake_engine
+from ..fakes import EOS, NEVER, BlankDecoder, expect_short_answers, fake_engine
 
 ONE = SamplingParams(max_tokens=1, temperature=0.0)
 
@@ -196,6 +198,99 @@ def test_lengths_that_are_known_teach_nothing_about_those_that_are_not() -> None
         engine.step()
         most[teaches] = engine.statistics().num_running
     assert most[True] == most[False] > 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 40), st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 60), st.integers(1, 9))
+def test_while_prompts_are_left_every_step_is_full(num_known: int, rests: list[int], budget: int, num_hot: int) -> None:
+    """Whatever the tree has of them, and whoever decodes beside them."""
+    engine = fake_engine(num_blocks=1024, max_batch_tokens=budget, decoder=BlankDecoder())
+    known = list(range(num_known))
+    engine.generate([*known, 255], ONE)
+    hot = SamplingParams(max_tokens=400, temperature=0.0, ignore_eos=True)
+    for number in range(min(num_hot, budget - 1)):
+        engine.add([200 + number], hot)
+    engine.step()
+    for number, rest in enumerate(rests):
+        engine.add([*known, *[100 + number] * rest], ONE)
+    computed = []
+    while engine.statistics().num_finished <= len(rests):
+        before = engine.statistics().num_computed_tokens
+        engine.step()
+        computed.append(engine.statistics().num_computed_tokens - before)
+    assert computed[:-1] == [budget] * (len(computed) - 1)
+    assert sum(computed) == sum(rests) + len(computed) * min(num_hot, budget - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.lists(st.integers(1, 9), min_size=1, max_size=5), st.sampled_from([1, 4, 16]))
+def test_what_prompts_that_come_together_share_is_computed_once(shared: int, rests: list[int], block_size: int) -> None:
+    """If it is a block, or more than half of a prompt: for less nobody waits."""
+    engine = fake_engine(num_blocks=512, block_size=block_size, decoder=BlankDecoder())
+    prompts = [[*range(shared), *[100 + number] * rest] for number, rest in enumerate(rests)]
+    engine.generate(prompts, ONE)
+    if all(shared > min(block_size - 1, (len(prompt) - 1) // 2) for prompt in prompts):
+        assert engine.statistics().num_computed_tokens == shared + sum(rests)
+
+
+@pytest.mark.parametrize("settings_", [{}, {"prefix_cache": False}], ids=str)
+def test_nobody_waits_for_what_is_never_shared(settings_: dict[str, bool]) -> None:
+    """Of another namespace, or where nothing is."""
+    engine = fake_engine(**settings_)
+    for namespace in ("a", "b") if not settings_ else ("", ""):
+        engine.add([7] * 30, ONE, namespace=namespace)
+    assert len(engine.step()) == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_is_preempted_is_of_the_lowest_priority_and_never_the_oldest(seed: int) -> None:
+    """And in each step the oldest goes on."""
+    engine = fake_engine(num_blocks=24)
+    expect_short_answers(engine)
+    params = SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True, stop=NEVER)
+    source = random.Random(seed)
+    for number in range(8):
+        engine.add([number, *range(source.randrange(4, 12))], params, priority=source.randrange(3))
+    scheduler, num_preempted = engine._scheduler, 0
+    while engine.has_work:
+        running = {request: request.usage.num_preemptions for request in scheduler.running}
+        deltas = engine.step()
+        victims = [request for request, number in running.items() if request.usage.num_preemptions > number]
+        num_preempted += len(victims)
+        if running:
+            oldest, *others = running
+            assert oldest not in victims
+            assert oldest.request_id in [delta.request_id for delta in deltas]
+            spared = [request for request in others if request not in victims and request.phase is Phase.RUNNING]
+            assert max([0, *(victim.priority for victim in victims)]) <= min([9, *(one.priority for one in spared)])
+    assert num_preempted > 0
+
+
+def test_of_two_with_the_same_priority_the_one_with_fewer_blocks_goes() -> None:
+    engine = fake_engine(num_blocks=20)
+    expect_short_answers(engine)
+    params = SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True, stop=NEVER)
+    lengths = {engine.add([number] * length, params): length for number, length in enumerate((9, 20, 5, 14))}
+    preempted: list[str] = []
+    requests = {name: engine._requests[name][0] for name in lengths}
+    while not preempted:
+        engine.step()
+        preempted = [name for name, request in requests.items() if request.usage.num_preemptions]
+    assert [lengths[name] for name in preempted] == [5]
+
+
+def test_a_draft_that_finds_no_room_is_given_up_before_anybody_loses_his_place() -> None:
+    """The one runs while the other, which drafts all the rest of its text in every step, has not its later length."""
+    engine = fake_engine(num_blocks=12, jump="off")
+    short = engine.add([1] * 4, SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
+    long = engine.add([2] * 4, SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True))
+    drafting = engine._requests[long][0]
+    while engine.has_work:
+        drafting.draft = [7] * 40
+        deltas = engine.step()
+        assert long in [delta.request_id for delta in deltas]
+        assert engine.statistics().num_finished or short in [delta.request_id for delta in deltas]
+    assert engine.statistics().num_preemptions == 0 and engine.statistics().drafted_tokens > 40
 
 
 def test_preempted_requests_resume_from_the_tree() -> None:

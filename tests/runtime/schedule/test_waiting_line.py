@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.radix import common_prefix, pack
@@ -16,8 +16,9 @@ from phloem.runtime.request import Request, SamplingParams
 from phloem.runtime.schedule.waiting_line import WaitingLine
 
 from ..fakes import ByteDetokenizer
+from .plain_line import PlainLine
 
-TOKENS = st.lists(st.sampled_from([1, 2]), min_size=1, max_size=4)
+TOKENS = st.lists(st.sampled_from([1, 2, 256]), min_size=1, max_size=4)  # as bytes 256 comes before 1
 # True: a step begins; a number: the next in order, after so many that must wait; else one arrives
 HAPPENINGS = st.lists(st.one_of(st.just(True), st.integers(0, 2).map(float), TOKENS), max_size=60)
 
@@ -39,6 +40,46 @@ def request(ticket: int, token_ids: list[int], **options: object) -> Request:
     )
     found.ticket = ticket
     return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_it_is_the_line_of_its_description(data: st.DataObject) -> None:
+    """Arrivals, steps, time, admissions in and out of turn, removals, deadlines, against plain lists."""
+    bound = data.draw(st.sampled_from([None, 0, 1, 2, 5]))
+    now = 0.0
+    found = WaitingLine(max_overtakes=bound, max_wait_seconds=8.0, clock=lambda: now)
+    truth = PlainLine(bound, 8.0)
+    requests: dict[int, Request] = {}
+    for _ in range(data.draw(st.integers(0, 40))):
+        what = data.draw(st.sampled_from(["add", "add", "add", "step", "step", "remove"]))
+        if what == "add":
+            one = request(
+                len(requests),
+                data.draw(TOKENS),
+                priority=data.draw(st.sampled_from([0, 0, 0, 1, 2])),
+                namespace=data.draw(st.sampled_from(["", "", "b"])),
+                deadline_seconds=data.draw(st.sampled_from([None, None, 3.0, 12.0])),
+            )
+            requests[one.ticket] = one
+            found.add(one)
+            truth.add(one, now)
+        elif what == "remove" and len(found):
+            one = data.draw(st.sampled_from([*found]))
+            found.remove(one)
+            truth.remove(one)
+        elif what == "step":
+            now += data.draw(st.sampled_from([0.0, 0.0, 1.0, 4.0]))
+            assert {*map(id, found.begin_step())} == {*map(id, truth.begin_step(now))}
+            for _ in range(data.draw(st.integers(0, 3))):
+                entries = [*found.in_order()]
+                assert [entry.request.ticket for entry in entries] == [one.ticket for one in truth.order(now)]
+                if entries:
+                    index = data.draw(st.integers(0, min(2, len(entries) - 1)))
+                    found.admit(entries[index].request, entries[0].key)
+                    truth.admit(entries[index].request, entries[0].request)
+        assert {one.ticket for one in found} == {place.request.ticket for place in truth.places}
+        assert all((one in found) == any(place.request is one for place in truth.places) for one in requests.values())
 
 
 @given(HAPPENINGS, st.integers(0, 5))
@@ -103,27 +144,6 @@ def test_without_a_set_bound_it_is_256_or_as_many_as_have_waited_since_the_oldes
     assert worst > 400  # the long line lets more pass than the short one would
 
 
-@given(st.lists(TOKENS, min_size=1, max_size=12), st.data())
-def test_no_subtree_is_left_while_somebody_waits_in_it(token_lists: list[list[int]], data: st.DataObject) -> None:
-    """Wherever newcomers belong: next is one who shares as much as any with the last, those behind it first."""
-    waiting_line = line()
-    last: list[int] | None = None
-    for ticket, token_ids in enumerate(token_lists):
-        waiting_line.add(request(ticket, token_ids))
-        if data.draw(st.booleans()):
-            continue
-        order = list(waiting_line.in_order())
-        tokens = [list(entry.request.token_ids) for entry in order]
-        assert len(tokens) == len(waiting_line)
-        if last is not None:
-            shared = [common_prefix(pack(one), pack(last), 0) for one in tokens]
-            assert shared == sorted(shared, reverse=True)
-            place = [(-many, one < last, one) for many, one in zip(shared, tokens, strict=True)]
-            assert place == sorted(place)
-        waiting_line.admit(order[0].request, order[0].key)
-        last = tokens[0]
-
-
 @given(st.lists(TOKENS, max_size=12), st.lists(TOKENS, max_size=4))
 def test_those_who_arrived_together_go_in_the_order_of_their_tokens_whatever_the_bound(
     first: list[list[int]], later: list[list[int]]
@@ -151,60 +171,3 @@ def test_what_is_needed_of_a_prefix_is_what_the_closest_of_all_begins_with(
         waiting_line.add(request(ticket, tokens, priority=priority, namespace=namespace))
     wanted = [common_prefix(pack(tokens), pack(token_ids), 0) >> 2 for tokens, _, space in traffic if space == "b"]
     assert waiting_line.count_needed("b", pack(token_ids)) == max(wanted, default=0)
-
-
-def test_age_counts_more_than_priority_and_the_oldest_still_go_in_order() -> None:
-    now = [0.0]
-    waiting_line = line(clock=lambda: now[0])
-    old = [request(0, [9]), request(1, [3])]
-    for one in old:
-        waiting_line.add(one)
-    waiting_line.begin_step()
-    now[0] = 1.0
-    waiting_line.add(request(2, [1], priority=9))
-    assert [entry.request.ticket for entry in waiting_line.in_order()] == [2]
-    now[0] = 100.0
-    assert [entry.request.ticket for entry in waiting_line.in_order()] == [1, 0]
-
-
-def test_those_who_have_waited_too_long_go_together_and_nobody_joins_them() -> None:
-    now = [0.0]
-    waiting_line = line(clock=lambda: now[0])
-    for ticket, tokens in enumerate([[9], [3], [6]]):
-        waiting_line.add(request(ticket, tokens))
-        waiting_line.begin_step()
-        now[0] += 1.0
-    now[0] = 101.0  # the third has not waited for so long
-    served = []
-    for ticket in range(3, 5):
-        entry = next(waiting_line.in_order())
-        waiting_line.admit(entry.request, entry.key)
-        served.append(entry.request.ticket)
-        waiting_line.add(request(ticket, [4]))
-        waiting_line.begin_step()
-    assert served == [1, 0]
-    assert [entry.request.ticket for entry in waiting_line.in_order()] == [3, 4, 2]  # the walk as ever
-
-
-def test_the_oldest_is_not_overtaken_too_often_by_those_who_have_waited_too_long_with_it() -> None:
-    now = [0.0]
-    waiting_line = line(2, clock=lambda: now[0])
-    for ticket, tokens in enumerate([[9], [8], [7], [6], [5]]):
-        waiting_line.add(request(ticket, tokens))
-        waiting_line.begin_step()
-    now[0] = 200.0
-    assert [entry.request.ticket for entry in waiting_line.in_order()] == [2, 1, 0]
-
-
-def test_who_is_removed_is_overtaken_by_nobody_any_more() -> None:
-    waiting_line = line(max_overtakes=1)
-    old, new = request(0, [9]), [request(ticket, [ticket]) for ticket in range(1, 4)]
-    waiting_line.add(old)
-    waiting_line.begin_step()
-    for one in new:
-        waiting_line.add(one)
-    first = next(waiting_line.in_order())
-    waiting_line.admit(first.request, first.key)
-    assert [entry.request for entry in waiting_line.in_order()] == [old]
-    waiting_line.remove(old)
-    assert [entry.request for entry in waiting_line.in_order()] == new[1:]

@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import decoders, models, pre_tokenizers
 
 from phloem.errors import ConfigError, RequestError
-from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.server import ServerSettings
 from phloem.runtime.server.think import (
     BEGIN,
@@ -31,8 +26,6 @@ from phloem.runtime.server.think import (
 from phloem.runtime.server.thought_tokens import ThoughtTokens
 from phloem.runtime.server.tool_calls import ArgumentsReader, TagReader, deltas_of, gathered
 
-from ..test_models import save_random_model
-from .conftest import serving
 from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
 from .wire import Client, client
 
@@ -370,93 +363,3 @@ def test_a_broken_schema_is_pointed_at_as_it_was_sent() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "odd"}}}
     answer = client(engine).chat(response_format=form)
     assert (answer.status, answer.error["param"]) == (400, "response_format")
-
-
-# -- a model ---------------------------------------------------------------------------------------------------
-
-TEMPLATE = """\
-{%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}
-    {%- if thinking is defined %}{{ '<think>\\n' if thinking else '<think>\\n\\n</think>\\n\\n' }}{% endif %}
-{%- endif %}"""
-CONTROLS = ["<|im_end|>", "<|im_start|>"]
-
-
-def think_folder(folder: Path, *, marks: str) -> None:
-    """Bytes as tokens and a random model. `marks`: "special" tokens, "added" ones as in Qwen 3, or mere "text"."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = tokenizers.Tokenizer(models.BPE({piece: index for index, piece in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in CONTROLS])
-    if marks != "text":
-        is_special = marks == "special"
-        added = [tokenizers.AddedToken(text, special=is_special, normalized=False) for text in (BEGIN, END)]
-        (tokenizer.add_special_tokens if is_special else tokenizer.add_tokens)(added)
-    save_random_model(folder, "LlamaForCausalLM", {"vocab_size": tokenizer.get_vocab_size()})
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
-    (folder / "generation_config.json").write_text("{}")
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-
-
-@pytest.fixture(scope="module", params=["special", "added", "text"])
-def thinker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    folder = tmp_path_factory.mktemp(request.param)
-    think_folder(folder, marks=request.param)
-    return load(EngineConfig(model=str(folder), device="cpu", dtype="float32"))
-
-
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
-CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}
-
-
-def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> None:
-    """A random model, through the real engine and the official client."""
-    tool = {"type": "function", "function": {"name": "weather", "parameters": CITY}}
-    with serving(thinker, num_blocks=256, tool_call_format="hermes") as served, served.client() as http:
-        common: dict[str, Any] = {"model": http.models.list().data[0].id, "max_tokens": 150}
-        common["messages"] = [{"role": "user", "content": "Hi"}]
-        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
-        num_thoughts = 0
-        for seed in range(4):
-            for options in ({"thinking": True}, {"thinking": False}, {}):
-                common |= {"seed": seed, "extra_body": {"chat_template_kwargs": options}}
-                answer = http.chat.completions.create(**common, response_format=form)
-                message = answer.choices[0].message
-                assert isinstance(json.loads(message.content)["a"], int) and message.content[0] == "{"
-                thought = getattr(message, "reasoning_content", "")
-                num_thoughts += bool(thought)
-                chunks = list(http.chat.completions.create(**common, response_format=form, stream=True))
-                deltas = [chunk.choices[0].delta for chunk in chunks]
-                assert "".join(delta.content or "" for delta in deltas) == message.content
-                assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == thought
-                assert (answer.usage.completion_tokens_details.reasoning_tokens > 0) >= bool(thought)
-                body = {**common["extra_body"], "regex": "\\n*[0-9]{3}"}
-                message = http.chat.completions.create(**common | {"extra_body": body}).choices[0].message
-                assert re.fullmatch("\\n*[0-9]{3}", message.content)
-                choice = http.chat.completions.create(**common, tools=[tool], tool_choice="required").choices[0]
-                assert choice.finish_reason == "tool_calls"
-                maybe = http.chat.completions.create(**common, tools=[tool]).choices[0]
-                for call in [*choice.message.tool_calls, *(maybe.message.tool_calls or [])]:
-                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
-                either = http.chat.completions.create(**common, tools=[tool], response_format=form).choices[0].message
-                for call in either.tool_calls or []:
-                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome") and not either.content
-                assert either.tool_calls or isinstance(json.loads(either.content)["a"], int)
-                choice = http.chat.completions.create(
-                    **common, tools=[tool], tool_choice="required", stop=["city", "O", '"']
-                ).choices[0]
-                for call in choice.message.tool_calls or []:
-                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
-                free = http.chat.completions.create(**common)
-                response = http.responses.create(
-                    model=common["model"],
-                    input="Hi",
-                    max_output_tokens=150,
-                    extra_body={"seed": seed, **common["extra_body"]},
-                )
-                assert response.output_text == free.choices[0].message.content
-                assert response.usage.output_tokens == free.usage.completion_tokens
-        assert num_thoughts >= 4, "a prompt that opens the thought is answered with one"

@@ -14,6 +14,7 @@ from phloem.errors import RequestError
 from phloem.runtime.tokenizer import template_environment
 from phloem.runtime.tokenizer.chat_template import ChatTemplate
 from phloem.runtime.tokenizer.render_memory import RenderMemory
+from phloem.runtime.tokenizer.resumable_template import ResumableTemplate
 
 from .test_chat_template import SPECIALS, TEMPLATES, TOKENS, TOOLS
 from .test_chat_template import template as make
@@ -97,6 +98,7 @@ EDIT = st.one_of(
     st.tuples(st.just("go on"), st.lists(MESSAGE, min_size=1, max_size=3)),
     st.tuples(st.just("cut"), st.integers(1, 4)),
     st.tuples(st.just("replace"), st.tuples(st.integers(0, 9), MESSAGE)),
+    st.tuples(st.just("who says it"), st.tuples(st.integers(0, 2), st.sampled_from(["user", "assistant"]))),
     st.tuples(
         st.just("settings"), st.tuples(st.booleans(), st.sampled_from([None, TOOLS]), st.sampled_from(["", "b"]))
     ),
@@ -109,6 +111,8 @@ def edited(messages: list[dict[str, Any]], edit: tuple[str, Any]) -> list[dict[s
             return messages + more
         case "cut", count:
             return messages[:-count] or messages[:1]
+        case "who says it", (position, role):
+            return [other | {"role": role} if index == position else other for index, other in enumerate(messages)]
         case "replace", (position, message):
             return [message if index == position else other for index, other in enumerate(messages)]
     return messages
@@ -171,6 +175,22 @@ def num_rendered(name: str, num_turns: int) -> int:
 @pytest.mark.parametrize("name", LOCAL)
 def test_a_turn_renders_three_messages_however_long_the_conversation(name: str) -> None:
     assert [num_rendered(name, num_turns) for num_turns in (2, 5, 20)] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_the_memory_goes_on_where_the_last_turn_has_ended(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, render, rendered = RenderMemory(template(LOCAL[name])), ResumableTemplate.render, list[int]()
+
+    def watched(
+        self: ResumableTemplate, context: Any, messages: list[dict[str, Any]], start: int, *others: Any
+    ) -> tuple[str, Any]:
+        rendered.append(len(messages) - start)
+        return render(self, context, messages, start, *others)
+
+    monkeypatch.setattr(ResumableTemplate, "render", watched)
+    for num_turns in (2, 3, 4, 20, 3):
+        memory.render(growing(num_turns))
+    assert rendered == [3, 3, 3, 33, 1]  # of what is known as a whole the last message
 
 
 @pytest.mark.parametrize("name", FAR)

@@ -257,3 +257,11 @@ def test_broken_folders_are_refused_by_name(tmp_path: Path, case: str) -> None:
     with pytest.raises(ModelError, match=message) as caught:
         Tokenizer.from_folder(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_special_tokens_are_silent_or_shown_by_their_names_and_the_end_is_always_silent(tokenizer: Tokenizer) -> None:
+    assert tokenizer.special_ids
+    for text, token_id in tokenizer.special_ids.items():
+        assert tokenizer.detokenizer().push(token_id) == ""
+        shown = tokenizer.detokenizer(shows_special=True).push(token_id)
+        assert shown == ("" if token_id in tokenizer.eos_ids else text)
