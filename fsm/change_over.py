@@ -47,10 +47,11 @@ class Changing(Protocol):
     """Who changes over: a `Cursor`."""
 
     constraint: Renewable
+    circle: str
     patience: int
 
     @classmethod
-    def first(cls, constraint: Renewable) -> Self: ...
+    def first(cls, constraint: Renewable, circle: str) -> Self: ...
     @property
     def num_consumed(self) -> int: ...
     def last_tokens(self, count: int) -> list[int]: ...
@@ -122,7 +123,7 @@ def change_at_last(cursor: Changing, *, alone: bool = False) -> bool:
 
 def _change(cursor: Changing, constraint: Renewable, remaining: int, share: float) -> bool:
     """Reads the text again in another constraint; False, and nothing has changed, if that fills more than a share."""
-    moved = cursor.first(constraint)
+    moved = cursor.first(constraint, cursor.circle)
     moved.patience = NO_MORE
     try:
         if not all(map(moved.advance, cursor.last_tokens(cursor.num_consumed))) or not moved.is_within(remaining):

@@ -92,9 +92,12 @@ class Constraint:
         """What it was compiled from, for people to read; empty if that is nested too deeply."""
         return unpacked(self._source)
 
-    def cursor(self) -> Cursor:
-        """A new cursor at the beginning of the text; `renewed` is its constraint."""
-        return Cursor.first(self.renewed())
+    def cursor(self, circle: str = "") -> Cursor:
+        """A new cursor at the beginning of the text; `renewed` is its constraint.
+
+        circle: cursors of one circle learn from each other what is likely to come next (`Cursor.remember`).
+        """
+        return Cursor.first(self.renewed(), circle)
 
     def renewed(self) -> Constraint:
         """This constraint, or the one that has taken its place since its automaton was half full."""

@@ -45,18 +45,23 @@ class Cursor:
     Attributes:
         constraint: what it stands in; another one of the same texts once it has changed over.
         knowledge: of the constraint, where its states belong to.
+        circle: who learns from what it takes, and from whom it learns (`habits`).
         patience: when it changes over (see `change_over`).
     """
 
     __slots__ = (
-        "_distinct", "_is_plain", "_items", "_masks", "_moves", "_num_attempts", "_repeats", "_rows", "_size", "_steps",
-        "_trail", "_written", "constraint", "knowledge", "patience",
+        "_distinct", "_habits", "_is_plain", "_items", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
+        "_size", "_steps", "_trail", "_written", "circle", "constraint", "knowledge", "patience",
     )  # fmt: skip
 
-    def __init__(self, constraint: Renewable, trail: Trail, written: Written | None, items: Items | None) -> None:
+    def __init__(
+        self, constraint: Renewable, circle: str, trail: Trail, written: Written | None, items: Items | None
+    ) -> None:
         self.constraint = constraint
         self.knowledge = knowledge = constraint.knowledge
         self.patience = EARLY
+        self.circle = circle
+        self._habits = knowledge.circles.habits_of(circle)
         self._num_attempts = 0
         self._masks = knowledge.masks
         self._rows = knowledge.masks.rows
@@ -71,11 +76,11 @@ class Cursor:
         self._steps = self._moves.steps(trail.last_state(knowledge.automaton.start))
 
     @classmethod
-    def first(cls, constraint: Renewable) -> Self:
+    def first(cls, constraint: Renewable, circle: str = "") -> Self:
         """A cursor at the beginning of the text, in this very constraint, however full it is."""
         repeats, distinct = constraint.knowledge.repeats, constraint.knowledge.distinct
         written = None if repeats is None else repeats.at_first
-        return cls(constraint, Trail(), written, None if distinct is None else NO_ITEMS)
+        return cls(constraint, circle, Trail(), written, None if distinct is None else NO_ITEMS)
 
     def _take_up(self, written: Written | None) -> None:
         """Takes up a memory of keys, and the moves that change nothing in it; where the cursor stands comes after.
@@ -326,7 +331,7 @@ class Cursor:
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
         """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for a look-up or two."""
-        count = self.knowledge.habits.count(self.state)
+        count = self._habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor
         if count == FREE or not (looks or self.knowledge.drafts.is_known(self.state)):
@@ -355,7 +360,7 @@ class Cursor:
             looks: whether forced text is looked for also where nobody has looked yet, which costs far more.
         """
         guesses = self.knowledge.guesses
-        guess = guesses.find(self.state, self._trail, remaining, limit, chances, floor, looks=looks)
+        guess = guesses.find(self.state, self._habits, self._trail, remaining, limit, chances, floor, looks=looks)
         num_allowed = len(self._unrepeated_draft(guess.token_ids, remaining))
         return guess if num_allowed == len(guess.token_ids) else guess.until(num_allowed)
 
@@ -377,8 +382,8 @@ class Cursor:
         return self._trail.last_tokens(count)
 
     def remember(self, count: int) -> None:
-        """Makes habits of the last `count` tokens taken (since a fork), for all cursors of this constraint."""
-        states, tokens, habits = self._trail.states, self._trail.tokens, self.knowledge.habits
+        """Makes habits of the last `count` tokens taken (since a fork), for all of this constraint and circle."""
+        states, tokens, habits = self._trail.states, self._trail.tokens, self._habits
         if count == 1 and len(states) > 1:  # nearly always
             habits.learn(states[-2], tokens[-1], states[-1])
             return
@@ -475,7 +480,7 @@ class Cursor:
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""
-        other = Cursor(self.constraint, self._trail.fork(), self._written, self._items)
+        other = Cursor(self.constraint, self.circle, self._trail.fork(), self._written, self._items)
         other.patience = self.patience
         return other
 

@@ -54,7 +54,7 @@ NOTHING = Guess()
 class Guesses:
     """What is likely to come next at the states of one automaton. `chances` and `floor`: see `Cursor.guess_within`."""
 
-    __slots__ = ("_automaton", "_drafts", "_habits", "_liveness", "_moves", "_repeats")
+    __slots__ = ("_automaton", "_drafts", "_liveness", "_moves", "_repeats")
 
     def __init__(
         self,
@@ -63,18 +63,17 @@ class Guesses:
         moves: Moves,
         repeats: Repeats | None,
         drafts: Drafts,
-        habits: Habits,
     ) -> None:
         self._automaton = automaton
         self._liveness = liveness
         self._moves = moves
         self._repeats = repeats
         self._drafts = drafts
-        self._habits = habits
 
     def find(
         self,
         state: int,
+        habits: Habits,
         trail: Trail,
         remaining: int,
         limit: int,
@@ -86,9 +85,10 @@ class Guesses:
         """At most `limit` tokens that are likely to come next, of the `remaining` ones that complete the text.
 
         Args:
+            habits: of the circle.
             trail: what was taken up to the state.
         """
-        habits, drafts, tokens = self._habits, self._drafts, self._automaton.vocabulary.tokens
+        drafts, tokens = self._drafts, self._automaton.vocabulary.tokens
         is_within = self._liveness.is_within
         guess: list[int] = []
         grounds: list[int] = []

@@ -10,15 +10,17 @@ small count, as a processor predicts its branches::
     back to the same state      the inside of a text: nothing is forced there, and nothing guessed ever again
 
 A token is guessed while its count is at least 1. So what never repeats itself costs one wrong guess, a fork in the
-road one at times. Equal states have equal futures, so a habit of one request is one of all that share the constraint.
+road one at times. Equal states have equal futures, so a habit of one request is one of all that share the constraint
+and are of one circle: who sees how fast his text comes sees what was written before, which is not for everybody's eyes.
 It knows no probabilities and no model.
 
-Cost: one look into a dictionary for each token learnt and each token guessed. At most MAX_KEPT states.
+Cost: one look into a dictionary for each token learnt and each token guessed. At most MAX_KEPT states, and MAX_CIRCLES.
 """
 
 from __future__ import annotations
 
 MAX_KEPT = 1 << 14
+MAX_CIRCLES = 16
 ENTRY_BYTES = 140  # of a dictionary, with two integers
 MAX_COUNT = 3
 LOSS = 2
@@ -70,3 +72,26 @@ class Habits:
         """Whether another token was taken the last time."""
         known = self._kept.get(state, NEW)
         return known >= 0 and known >> 2 != token_id
+
+
+class Circles:
+    """The habits of each circle; those of the circle that came first are forgotten where there are many."""
+
+    __slots__ = ("_habits",)
+
+    def __init__(self) -> None:
+        self._habits: dict[str, Habits] = {}
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept, roughly."""
+        return sum(habits.num_bytes for habits in list(self._habits.values()))
+
+    def habits_of(self, circle: str) -> Habits:
+        """New ones if it has none. Any thread may call."""
+        found = self._habits.get(circle)
+        if found is None:
+            for first in list(self._habits)[: -(MAX_CIRCLES - 1)]:
+                self._habits.pop(first, None)
+            found = self._habits.setdefault(circle, Habits())
+        return found

@@ -2,7 +2,7 @@
 
     automaton      states and steps                      moves      steps taken before, as cursors take them
     liveness       whether, and how soon, a state ends   drafts     forced text
-    masks          the row of a state                    habits     what was taken before
+    masks          the row of a state                    circles    what was taken before
     budget         rows within a number of tokens        guesses    what is likely, from both
 
 and, where the language has keys or items that no state can know of (else None)
@@ -21,7 +21,7 @@ from functools import cached_property
 
 from .automaton.automaton import Automaton
 from .guess import Guesses
-from .habits import Habits
+from .habits import Circles
 from .jump import Drafts
 from .keys.distinct import Distinct
 from .keys.item_budget import ItemBudget
@@ -98,14 +98,14 @@ class Knowledge:
         return Drafts(self.automaton)
 
     @cached_property
-    def habits(self) -> Habits:
-        """What was taken before."""
-        return Habits()
+    def circles(self) -> Circles:
+        """What was taken before, and by whom."""
+        return Circles()
 
     @cached_property
     def guesses(self) -> Guesses:
         """What is likely to come next."""
-        return Guesses(self.automaton, self.liveness, self.moves, self.repeats, self.drafts, self.habits)
+        return Guesses(self.automaton, self.liveness, self.moves, self.repeats, self.drafts)
 
     # ---------------------------------------------------------------- of whole texts, and in all
 
@@ -122,7 +122,7 @@ class Knowledge:
         own = self.automaton.room.num_bytes + self.liveness.num_bytes
         for moves in {self.moves, self.key_moves, self.item_moves, self.rival_moves}:
             own += moves.num_bytes
-        for part in (self.repeats, self.distinct, *map(vars(self).get, ("budget", "key_budget", "drafts", "habits"))):
+        for part in (self.repeats, self.distinct, *map(vars(self).get, ("budget", "key_budget", "drafts", "circles"))):
             own += 0 if part is None else part.num_bytes
         return own
 

@@ -105,7 +105,7 @@ class Intake:
                     includes_stop=sampling.include_stop_str_in_output,
                     guard=new_guard() if new_guard is not None else None,
                 ),
-                cursor=compiled.cursor() if compiled is not None else None,
+                cursor=compiled.cursor(own.get("namespace", "")) if compiled is not None else None,
                 rules=rules,
                 max_tokens=max_tokens,
                 **own,
