@@ -132,9 +132,9 @@ FORKED = """
 AT_WORK = """
     import threading
     def work():
-        while True:
+        for _ in range(3000):
             ops.linear(x, weight)
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=work).start()
 """
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from phloem.kernels import Grouped, LinearWeight, device_grouped, ops, pack_grouped, pack_linear, reference
-from phloem.kernels.cpu_threads import WORTH_THREADS
+from phloem.kernels.cpu_threads import WORTH_SHARING
 from phloem.kernels.grouped import Element, round_to_int4, stack
 
 # element, zeros, an order of inputs; outputs, inputs, size of a group
@@ -99,7 +99,7 @@ def test_threads_change_no_bit(rounds_inputs: bool) -> None:
     torch.manual_seed(6)
     weight = pack_grouped(round_to_int4(torch.randn(1040, 512), 32), rounds_inputs=rounds_inputs)
     x, threads = torch.randn(9, 512), torch.get_num_threads()
-    assert WORTH_THREADS < 1040 * 512 * 9
+    assert WORTH_SHARING < 1040 * 512 * 9
     found = []
     for count in (1, 3):
         torch.set_num_threads(count)

@@ -71,12 +71,12 @@ def test_one_call_gives_the_bits_of_many(tmp_path: Path, name: str, quantise: Qu
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("int8", [False, True], ids=["fp32", "int8"])
+@pytest.mark.parametrize("quantise", ["none", "int8", "int4"])
 @pytest.mark.parametrize("name", ["norms of heads", "norms behind, caps, windows"])
-def test_a_team_of_threads_gives_the_bits_of_one(tmp_path: Path, name: str, int8: bool) -> None:
+def test_a_team_of_threads_gives_the_bits_of_one(tmp_path: Path, name: str, quantise: Any) -> None:
     class_name, options = MODELS[name]
     save_random_model(tmp_path, class_name, {**options, **WIDE, "intermediate_size": 400})
-    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, int8=int8)
+    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, quantise=quantise)
     alone = run(decoder, torch.float32)
     num_threads = torch.get_num_threads()
     torch.set_num_threads(3)

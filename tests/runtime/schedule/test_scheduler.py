@@ -204,7 +204,7 @@ def test_lengths_that_are_known_teach_nothing_about_those_that_are_not() -> None
 @given(st.integers(2, 40), st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 60), st.integers(1, 9))
 def test_while_prompts_are_left_every_step_is_full(num_known: int, rests: list[int], budget: int, num_hot: int) -> None:
     """Whatever the tree has of them, and whoever decodes beside them."""
-    engine = fake_engine(num_blocks=1024, max_batch_tokens=budget, decoder=BlankDecoder())
+    engine = fake_engine(num_blocks=1024, max_batch_tokens=budget, decoder=BlankDecoder(), lookup_drafts=False)
     known = list(range(num_known))
     engine.generate([*known, 255], ONE)
     hot = SamplingParams(max_tokens=400, temperature=0.0, ignore_eos=True)

@@ -200,7 +200,9 @@ def test_tools_leave_the_output_free_unless_one_is_required() -> None:
 def test_template_options_are_those_that_the_template_reads() -> None:
     asked = client()
     options = {"enable_thinking": False, "tokenize": True, "__class__": 1}
-    assert asked.chat(chat_template_kwargs=options, chat_template="{{ 1 / 0 }}").status == 200
+    assert asked.chat(chat_template_kwargs=options).status == 200
+    refused = asked.chat(chat_template="{{ 1 / 0 }}")
+    assert (refused.status, refused.error["param"]) == (400, "chat_template")
     assert asked.engine.calls[0]["prompt"] == "<user>Hi<enable_thinking=False><assistant>"
 
 
