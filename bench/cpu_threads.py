@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from cpu_decode import SMOLLM_135M, Sequences, machine
 
+from phloem.kernels import use_threads
 from phloem.runtime.models import Decoder
 
 
@@ -82,9 +83,10 @@ def compare(ours: Decoder, theirs: Any, args: argparse.Namespace, num_busy: int)
         took: dict[tuple[int, str, int], list[float]] = defaultdict(list)
         for _ in range(args.rounds):
             for number in threads:
-                torch.set_num_threads(number)
+                use_threads(number)
                 sides = (phloem_steps(ours, prompts, args.tokens), transformers_steps(theirs, prompts, args.tokens))
                 for side, steps in enumerate(sides):
+                    torch.set_num_threads(number if side else 1)  # where the team computes, torch's would be in its way
                     prefill, *decode = steps
                     took[number, "prefill", side].append(prefill)
                     took[number, "decode", side] += decode[1:]

@@ -67,7 +67,7 @@ def run_phloem(engine: ph.Engine, prompts: list[list[int]], schemas: list[dict[s
 
 
 def transformers_runner(
-    folder: Path, batch_size: int, lengths: list[int], prompts: list[list[int]]
+    folder: Path, num_threads: int, batch_size: int, lengths: list[int], prompts: list[list[int]]
 ) -> Callable[[], None]:
     """A call that generates `lengths[i]` tokens for prompt i, `batch_size` prompts at a time, left-padded."""
     from transformers import AutoModelForCausalLM
@@ -75,6 +75,7 @@ def transformers_runner(
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
     def run() -> None:
+        torch.set_num_threads(num_threads)
         for first in range(0, len(prompts), batch_size):
             group = prompts[first : first + batch_size]
             width = max(map(len, group))
@@ -90,6 +91,7 @@ def transformers_runner(
                     max_new_tokens=num_new,
                     pad_token_id=0,
                 )
+        torch.set_num_threads(1)
 
     return run
 
@@ -106,11 +108,16 @@ def main() -> None:
     options = parser.parse_args()
     memory = None if options.model == "nano" else 2 << 30  # of KV, for all prompts at once without a cache
     engines = {
-        name: ph.Engine(options.model, max_running_requests=options.running, kv_memory_bytes=memory, **settings)
+        name: ph.Engine(
+            options.model,
+            max_running_requests=options.running,
+            kv_memory_bytes=memory,
+            num_threads=options.threads,
+            **settings,
+        )
         for name, settings in CONFIGURATIONS.items()
     }
     prompts, schemas = build_prompts(engines["phloem"].tokenizer, options.requests, options.prefix_tokens)
-    torch.set_num_threads(options.threads)
     runs: dict[str, Callable[[], object]] = {}
     lengths: list[int] = []
     counts: dict[str, str] = {}
@@ -131,8 +138,8 @@ def main() -> None:
     assert all(answers == texts["phloem"] for answers in texts.values()), "a switch changed the text"
     if not options.skip_transformers:
         folder = resolve_model(options.model)
-        runs["transformers, one by one"] = transformers_runner(folder, 1, lengths, prompts)
-        runs["transformers, batches of 16"] = transformers_runner(folder, 16, lengths, prompts)
+        runs["transformers, one by one"] = transformers_runner(folder, options.threads, 1, lengths, prompts)
+        runs["transformers, batches of 16"] = transformers_runner(folder, options.threads, 16, lengths, prompts)
 
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(options.rounds):

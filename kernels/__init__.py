@@ -2,6 +2,7 @@
 
 from .automata import Automata, lay_out_automata
 from .cpu_layers import LayerStack
+from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .grouped import Grouped
@@ -85,6 +86,7 @@ __all__ = [
     "rms_norm",
     "sample",
     "send",
+    "use_threads",
     "widen_mxfp4",
     "write_kv",
     "write_latents",

@@ -25,7 +25,7 @@ MUTEX_BYTES = CONDITION_BYTES = 64  # at least what any POSIX system takes; zero
 
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()
-_CLOCK = getattr(time, "CLOCK_MONOTONIC", 0)
+_CLOCK, _OWN_CLOCK = getattr(time, "CLOCK_MONOTONIC", 0), getattr(time, "CLOCK_THREAD_CPUTIME_ID", 0)
 _PAUSE = "llvm.x86.sse2.pause" if platform.machine().lower() in ("x86_64", "amd64") else None
 _ORDER = "seq_cst"
 
@@ -127,15 +127,21 @@ def give_way(typing: Any) -> Any:
 @_intrinsic
 def nanoseconds(typing: Any) -> Any:
     """A clock that never goes back."""
+    return _operation(0, types.int64, lambda builder: _read_clock(builder, _CLOCK))
 
-    def emit(builder: Any) -> Any:
-        moment = cgutils.alloca_once(builder, ir.ArrayType(_LONG, 2))  # type: ignore[no-untyped-call]  # numba's
-        _call(builder, "clock_gettime", _INT, _INT(_CLOCK), builder.bitcast(moment, _POINTER))
-        both = builder.load(moment)
-        seconds, rest = builder.extract_value(both, 0), builder.extract_value(both, 1)
-        return builder.add(builder.mul(seconds, _LONG(1_000_000_000)), rest)
 
-    return _operation(0, types.int64, emit)
+@_intrinsic
+def own_nanoseconds(typing: Any) -> Any:
+    """What this thread has had of a processor. Some hundred nanoseconds to ask."""
+    return _operation(0, types.int64, lambda builder: _read_clock(builder, _OWN_CLOCK))
+
+
+def _read_clock(builder: Any, clock: int) -> Any:
+    moment = cgutils.alloca_once(builder, ir.ArrayType(_LONG, 2))  # type: ignore[no-untyped-call]  # numba's
+    _call(builder, "clock_gettime", _INT, _INT(clock), builder.bitcast(moment, _POINTER))
+    both = builder.load(moment)
+    seconds, rest = builder.extract_value(both, 0), builder.extract_value(both, 1)
+    return builder.add(builder.mul(seconds, _LONG(1_000_000_000)), rest)
 
 
 @_intrinsic

@@ -45,7 +45,8 @@ NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, STORED, NUM_TOKENS = 10, 11, 12, 14, 17  # th
 NUM_NUMBERS = 18
 # what a task is told besides: addresses, and the sizes of what lies there
 _STARTS_AT, _ITEMS_AT, _ROWS_AT, _POSITIONS_AT, _TABLES_AT, _SINKS_AT, _STATES_AT, _FACTORS_AT = range(18, 26)
-_NUM_STARTS, _NUM_SINKS, _NUM_TABLES, _WIDTH = range(26, 30)
+_NUM_STARTS, _NUM_SINKS, _NUM_TABLES, _WIDTH, _NUM_TASKS = range(26, 31)
+_MOST_TASKS = 16  # each takes memory anew, which costs as much as ten thousand pairs of a row and a key
 FEW_ROWS = 11  # up to so many it does not pay to pair the keys
 MAX_PACK = 192  # rows that pass over a tile together; their scores stay in the second-level cache
 _FP32, _INT8, _FP8 = range(3)
@@ -390,10 +391,10 @@ def run_serial(chain_starts, items, rows, positions, tables, sinks, numbers, fac
 
 @njit
 def share_chains(team, function, chain_starts, items, rows, positions, tables, sinks, numbers, factors):  # type: ignore[no-untyped-def]
-    """What `run_serial` does, with a team: a task for each chain and KV head. function: the address of `CHAINS`."""
+    """What `run_serial` does, with a team: chain by chain, head by head. function: the address of `CHAINS`."""
     states = np.empty((numbers[NUM_TOKENS] * numbers[NUM_HEADS], 2), np.float32)
     both = np.array(factors, np.float32)
-    words = np.empty(NUM_NUMBERS + 12, np.int64)
+    words = np.empty(_NUM_TASKS + 1, np.int64)
     for index in range(NUM_NUMBERS):
         words[index] = numbers[index]
     words[_STARTS_AT], words[_ITEMS_AT], words[_ROWS_AT] = chain_starts.ctypes.data, items.ctypes.data, rows.ctypes.data
@@ -401,7 +402,8 @@ def share_chains(team, function, chain_starts, items, rows, positions, tables, s
     words[_SINKS_AT], words[_STATES_AT], words[_FACTORS_AT] = sinks.ctypes.data, states.ctypes.data, both.ctypes.data
     words[_NUM_STARTS], words[_NUM_SINKS] = len(chain_starts), len(sinks)
     words[_NUM_TABLES], words[_WIDTH] = tables.shape
-    share(team, function, words, (len(chain_starts) - 1) * numbers[NUM_KV_HEADS])
+    words[_NUM_TASKS] = min(_MOST_TASKS, (len(chain_starts) - 1) * numbers[NUM_KV_HEADS])
+    share(team, function, words, words[_NUM_TASKS])
     states[0, 0], both[0] = 0.0, 0.0  # so that they are still there
 
 
@@ -421,7 +423,7 @@ def _numbers(at):  # type: ignore[no-untyped-def]
 
 @Task
 def CHAINS(at, index):  # type: ignore[no-untyped-def]
-    """A task of `share_chains`: one chain for one KV head."""
+    """A task of `share_chains`: a run of chains and KV heads."""
     numbers = _numbers(at)
     num_starts, num_states = argument(at, _NUM_STARTS), numbers[NUM_TOKENS] * numbers[NUM_HEADS]
     chain_starts = carray(pointer(argument(at, _STARTS_AT)), (num_starts,), np.int32)
@@ -433,8 +435,10 @@ def CHAINS(at, index):  # type: ignore[no-untyped-def]
     states = carray(pointer(argument(at, _STATES_AT)), (num_states, 2), np.float32)
     both = carray(pointer(argument(at, _FACTORS_AT)), (2,), np.float32)
     lists, floats = _workspace(numbers[HEAD_DIM], numbers[STORED])
-    chain, head = index // numbers[NUM_KV_HEADS], index % numbers[NUM_KV_HEADS]
-    begin, end = chain_starts[chain], chain_starts[chain + 1]
-    factors = (both[0], both[1])
-    _run_items(begin, end, head, items, rows, positions, tables, states, sinks, numbers, factors, lists, floats)
+    factors, num_kv_heads, num_tasks = (both[0], both[1]), numbers[NUM_KV_HEADS], argument(at, _NUM_TASKS)
+    num_pairs = (num_starts - 1) * num_kv_heads
+    for pair in range(num_pairs * index // num_tasks, num_pairs * (index + 1) // num_tasks):
+        chain, head = pair // num_kv_heads, pair % num_kv_heads
+        begin, end = chain_starts[chain], chain_starts[chain + 1]
+        _run_items(begin, end, head, items, rows, positions, tables, states, sinks, numbers, factors, lists, floats)
     lists[0, 0], floats[0] = 0, 0.0  # so that they are still there

@@ -13,8 +13,9 @@ each thread (OpenMP's, and with it numba's `prange`) wait at the end of every lo
 machine has often not even begun: a decode step of some hundred loops then takes ten times as long as alone.
 
 A helper that has nothing to do looks for a job for a while, some hundred microseconds, and then sleeps. Whether helpers
-are any help is measured all the time: what jobs took, beside what the caller would have taken alone at the pace of its
-own tasks. If they are none the caller works alone for so many jobs, twice as many each time, and then tries again.
+are any help is measured all the time: what jobs took, beside what the caller would have taken alone on a processor of
+its own, at the pace of its own tasks. If they are none it works alone for so many jobs, twice as many each time, and
+then tries again.
 
 The word: ``generation << 32 | tasks left``. Claiming is a compare-and-exchange of the whole word, so nobody takes a
 task of one job for one of the next; and the job is written before the word, and never while a task of the last is left.
@@ -78,7 +79,7 @@ def _is_resting(team):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _share(team, function, arguments, num_tasks):  # type: ignore[no-untyped-def]
-    begin = atomics.nanoseconds()
+    begin, own_begin = atomics.nanoseconds(), atomics.own_nanoseconds()
     atomics.store(team + _FUNCTION, function)
     atomics.store(team + _ARGUMENTS, arguments)
     atomics.store(team + _NUM_TASKS, num_tasks)
@@ -96,7 +97,7 @@ def _share(team, function, arguments, num_tasks):  # type: ignore[no-untyped-def
             break
         atomics.call(function, arguments, index)
         num_own += 1
-    worked = atomics.nanoseconds() - begin
+    worked = atomics.own_nanoseconds() - own_begin
     looks = 0
     while atomics.load(team + _DONE) < num_tasks - num_own:
         looks += 1

@@ -1,7 +1,11 @@
 """The threads of the CPU's loops: who may use them, decided per call.
 
-There is one team in a process, of as many threads as torch is set to use. It is lent to one caller at a time; a caller
-that finds it taken, by another engine say, computes alone. Results never depend on the answer.
+There is one team in a process. It is lent to one caller at a time; a caller that finds it taken, by another engine say,
+computes alone. Results never depend on the answer.
+
+It has as many threads as `use_threads` said, or as torch is set to use. Who leaves everything to these loops had better
+set torch to one: its threads wait for work by looking for it, on processors that the team could use, and on a busy
+machine each of its loops waits for the last of them.
 """
 
 from __future__ import annotations
@@ -28,9 +32,11 @@ class Team:
 
     Attributes:
         lock: held by whoever has the team.
+        num_threads: of the team, the caller among them; None: as torch.
     """
 
     def __init__(self) -> None:
+        self.num_threads: int | None = None
         self.forget()
         atexit.register(self.close)
         if hasattr(os, "register_at_fork"):
@@ -68,9 +74,14 @@ class Team:
 ONE_TEAM = Team()
 
 
+def use_threads(number: int | None) -> None:
+    """From now on loops may use so many threads, in the whole process; None: as many as torch."""
+    ONE_TEAM.num_threads = number
+
+
 def num_cpu_threads() -> int:
     """Threads that a loop may use."""
-    return torch.get_num_threads() if HAS_THREADS else 1
+    return (ONE_TEAM.num_threads or torch.get_num_threads()) if HAS_THREADS else 1
 
 
 @contextmanager

@@ -74,8 +74,9 @@ class EngineConfig:
         deterministic: on a GPU, the same bits for a request whoever shares its steps, however much of it was cached or
             computed in chunks: products and attention take one order of sums for all steps, which costs some speed. On
             the CPU in float32 it is always so.
-        num_threads: CPU threads of torch, set for the whole process; None: one for models so small that sharing a
-            step costs more than it saves, else torch's own choice. Of no effect on a GPU.
+        num_threads: CPU threads, set for the whole process; None: one for models so small that sharing a step costs
+            more than it saves, else torch's own choice. In float32 torch itself is left with one. Of no effect on a
+            GPU.
         check_invariants: audit the pool after every step (tests; costs time in proportion to the pool).
         seed: makes the seeds drawn for unseeded requests reproducible.
     """

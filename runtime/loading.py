@@ -8,13 +8,14 @@ from pathlib import Path
 import torch
 
 from ..errors import ConfigError
-from ..kernels import FP8, is_quantised
+from ..kernels import FP8, is_quantised, use_threads
 from .cache.kv_cache import KVCache
 from .config import EngineConfig
 from .device import find_device
 from .models import Decoder, ModelConfig, resolve_model
 from .tokenizer.tokenizer import Tokenizer
 
+TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loaded
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20
 CPU_POOL_BYTES = 256 << 20
@@ -70,11 +71,11 @@ def load(config: EngineConfig) -> LoadedModel:
         quantise=config.quantise,
     )
     if device.type == "cpu":
-        num_threads = config.num_threads
-        if num_threads is None and decoder.num_weight_bytes <= ONE_THREAD_BYTES:
-            num_threads = 1
-        if num_threads is not None:
-            torch.set_num_threads(num_threads)
+        is_small = decoder.num_weight_bytes <= ONE_THREAD_BYTES
+        num_threads = config.num_threads or (1 if is_small else TORCH_THREADS)
+        use_threads(num_threads)
+        # in fp32 nothing large is left to torch, whose threads would stand in the way of the team's
+        torch.set_num_threads(1 if dtype is torch.float32 else num_threads)
     return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, kv_dtype, folder)
 
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.kernels import attention, reference
+from phloem.kernels import attention, reference, use_threads
 
 Batches = Callable[..., Any]
 
@@ -101,13 +101,13 @@ def test_bits_do_not_depend_on_how_a_prompt_is_chunked(
 
 def test_bits_do_not_depend_on_the_number_of_threads(make_batch: Batches) -> None:
     batch = make_batch([600, 1], [600, 700], (6, 2, 64), 16)  # large enough for a team
+    use_threads(1)
     alone = attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(), scale=0.1)
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(4)
+    use_threads(4)
     try:
         together = attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(), scale=0.1)
     finally:
-        torch.set_num_threads(num_threads)
+        use_threads(None)
     assert torch.equal(alone, together)
 
 

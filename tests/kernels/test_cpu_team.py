@@ -88,10 +88,9 @@ def test_a_team_whose_helpers_never_come_is_no_trouble() -> None:
 
 @pytest.fixture
 def four_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
+    cpu_threads.use_threads(4)
     yield
-    torch.set_num_threads(before)
+    cpu_threads.use_threads(None)
 
 
 @pytest.mark.usefixtures("four_threads")
@@ -117,8 +116,8 @@ ALONE = """
     import os, sys, warnings
     import torch
     warnings.simplefilter("ignore")
-    torch.set_num_threads(3)
-    from phloem.kernels import ops
+    from phloem.kernels import ops, use_threads
+    use_threads(3)
     torch.manual_seed(0)
     weight, x = ops.pack_linear(torch.randn(600, 400)), torch.randn(9, 400)
     before = ops.linear(x, weight)

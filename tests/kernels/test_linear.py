@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from phloem.kernels import ops, reference
 from phloem.kernels.cpu_linear import _MAY_LOOK_UP
 from phloem.kernels.cpu_mxfp4 import emit_numbers, emit_scales, lay_out, take_apart
-from phloem.kernels.cpu_threads import ONE_TEAM, thread_team
+from phloem.kernels.cpu_threads import ONE_TEAM, thread_team, use_threads
 from phloem.kernels.linear_weight import Quantise, input_range, pack_mxfp4
 from phloem.kernels.mxfp4 import widen
 
@@ -85,10 +85,9 @@ def test_rows_may_have_gaps_between_them() -> None:
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
+    use_threads(2)
     yield
-    torch.set_num_threads(before)
+    use_threads(None)
 
 
 @pytest.mark.usefixtures("two_threads")

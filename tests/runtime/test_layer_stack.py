@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from phloem.kernels import FP8, ops
+from phloem.kernels import FP8, ops, use_threads
 from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.models import Decoder
@@ -77,13 +77,13 @@ def test_a_team_of_threads_gives_the_bits_of_one(tmp_path: Path, name: str, quan
     class_name, options = MODELS[name]
     save_random_model(tmp_path, class_name, {**options, **WIDE, "intermediate_size": 400})
     decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, quantise=quantise)
+    use_threads(1)
     alone = run(decoder, torch.float32)
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(3)
+    use_threads(3)
     try:
         together = run(decoder, torch.float32)
     finally:
-        torch.set_num_threads(num_threads)
+        use_threads(None)
     assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
 
 
