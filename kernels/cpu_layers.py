@@ -26,7 +26,8 @@ from torch import Tensor
 
 from . import cpu_linear, cpu_linear_grouped, cpu_linear_int8, simd
 from .compiled import compiled
-from .cpu_attention import CHAINS, KINDS, NO_SINKS, run_serial, share_chains
+from .cpu_attention import CHAINS, NO_SINKS, share_chains
+from .cpu_attention_loops import KINDS, run_serial
 from .cpu_elementwise import gate_rows, norm_rows, rotate_heads, scatter_bytes, scatter_heads
 from .cpu_grouped import FIRST_ROUNDING
 from .cpu_threads import WORTH_SHARING, thread_team
