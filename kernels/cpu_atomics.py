@@ -17,7 +17,8 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+from .cpu_emit import operation_of
 
 HAS_THREADS = os.name == "posix"
 WORD = 8  # bytes
@@ -43,11 +44,6 @@ def _operation(num_values: int, result: Any, emit: Emit) -> Any:
     return signature, generate
 
 
-def _intrinsic(function: Any) -> Any:
-    """`numba.extending.intrinsic`, whose annotations describe the generator instead of the operation."""
-    return intrinsic(function)
-
-
 def _word(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, _LONG.as_pointer())
 
@@ -58,13 +54,13 @@ def _call(builder: Any, name: str, result: Any, *values: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)  # type: ignore[no-untyped-call]  # numba's
 
 
-@_intrinsic
+@operation_of
 def load(typing: Any, address: Any) -> Any:
     """The word at an address."""
     return _operation(1, types.int64, lambda builder, at: builder.load_atomic(_word(builder, at), _ORDER, WORD))
 
 
-@_intrinsic
+@operation_of
 def store(typing: Any, address: Any, value: Any) -> Any:
     """Writes a word."""
     return _operation(
@@ -72,7 +68,7 @@ def store(typing: Any, address: Any, value: Any) -> Any:
     )
 
 
-@_intrinsic
+@operation_of
 def add(typing: Any, address: Any, value: Any) -> Any:
     """Adds to a word; what it was before."""
     return _operation(
@@ -80,7 +76,7 @@ def add(typing: Any, address: Any, value: Any) -> Any:
     )
 
 
-@_intrinsic
+@operation_of
 def replace(typing: Any, address: Any, expected: Any, value: Any) -> Any:
     """Writes a word if it is still what was expected; whether it was."""
 
@@ -90,7 +86,7 @@ def replace(typing: Any, address: Any, expected: Any, value: Any) -> Any:
     return _operation(3, types.boolean, emit)
 
 
-@_intrinsic
+@operation_of
 def call(typing: Any, function: Any, arguments: Any, index: Any) -> Any:
     """Calls the function of two int64 at an address."""
 
@@ -101,13 +97,13 @@ def call(typing: Any, function: Any, arguments: Any, index: Any) -> Any:
     return _operation(3, types.void, emit)
 
 
-@_intrinsic
+@operation_of
 def pointer(typing: Any, address: Any) -> Any:
     """An address as `numba.carray` takes it."""
     return _operation(1, types.voidptr, lambda builder, at: builder.inttoptr(at, _POINTER))
 
 
-@_intrinsic
+@operation_of
 def pause(typing: Any) -> Any:
     """A moment in a loop that waits for another thread: some ten nanoseconds."""
 
@@ -118,19 +114,19 @@ def pause(typing: Any) -> Any:
     return _operation(0, types.void, emit)
 
 
-@_intrinsic
+@operation_of
 def give_way(typing: Any) -> Any:
     """Lets another thread have this processor, if one waits for it."""
     return _operation(0, types.void, lambda builder: _call(builder, "sched_yield", _INT))
 
 
-@_intrinsic
+@operation_of
 def nanoseconds(typing: Any) -> Any:
     """A clock that never goes back."""
     return _operation(0, types.int64, lambda builder: _read_clock(builder, _CLOCK))
 
 
-@_intrinsic
+@operation_of
 def own_nanoseconds(typing: Any) -> Any:
     """What this thread has had of a processor. Some hundred nanoseconds to ask."""
     return _operation(0, types.int64, lambda builder: _read_clock(builder, _OWN_CLOCK))
@@ -144,7 +140,7 @@ def _read_clock(builder: Any, clock: int) -> Any:
     return builder.add(builder.mul(seconds, _LONG(1_000_000_000)), rest)
 
 
-@_intrinsic
+@operation_of
 def init(typing: Any, mutex: Any, condition: Any) -> Any:
     """Makes a mutex and a condition of the zeros at two addresses."""
 
@@ -156,25 +152,25 @@ def init(typing: Any, mutex: Any, condition: Any) -> Any:
     return _operation(2, types.void, emit)
 
 
-@_intrinsic
+@operation_of
 def lock(typing: Any, mutex: Any) -> Any:
     """Waits for a mutex and takes it."""
     return _operation(1, types.void, lambda builder, at: _of_mutex(builder, "pthread_mutex_lock", at))
 
 
-@_intrinsic
+@operation_of
 def unlock(typing: Any, mutex: Any) -> Any:
     """Gives a mutex back."""
     return _operation(1, types.void, lambda builder, at: _of_mutex(builder, "pthread_mutex_unlock", at))
 
 
-@_intrinsic
+@operation_of
 def wait(typing: Any, condition: Any, mutex: Any) -> Any:
     """Gives the mutex back and sleeps until woken, or for no reason; then takes it again."""
     return _operation(2, types.void, lambda builder, *at: _of_mutex(builder, "pthread_cond_wait", *at))
 
 
-@_intrinsic
+@operation_of
 def wake_all(typing: Any, condition: Any) -> Any:
     """Wakes whoever sleeps."""
     return _operation(1, types.void, lambda builder, at: _of_mutex(builder, "pthread_cond_broadcast", at))

@@ -21,8 +21,8 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from .cpu_emit import ask_for_line, operation_of
 from .cpu_work import TILE
 
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -30,11 +30,6 @@ _VECTOR = ir.VectorType(_FLOAT, 8)
 _FOUR = ir.VectorType(_FLOAT, 4)
 
 MAX_ROWS = 3
-
-
-def _operation_of(function: Any) -> Any:
-    """`numba.extending.intrinsic`, whose annotations describe the generator instead of the operation."""
-    return intrinsic(function)
 
 
 def _address(builder: Any, base: Any, offset: Any, kind: Any = _VECTOR) -> Any:
@@ -56,14 +51,6 @@ def _lanes(indices: Sequence[int]) -> Any:
 def _spread(builder: Any, value: Any) -> Any:
     one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _INT(0))
     return builder.shuffle_vector(one, one, _lanes([0] * 8))
-
-
-def _ask_for_line(builder: Any, address: Any) -> None:
-    """Prefetch the line of an address."""
-    byte = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]  # numba's
-    builder.call(function, [builder.inttoptr(address, byte), _INT(0), _INT(3), _INT(1)])
 
 
 def _is_given(builder: Any, address: Any) -> Any:
@@ -132,7 +119,7 @@ def _pairs_asking(builder: Any, keys: Sequence[Any], ahead: Any, d: Any) -> list
             line = builder.add(builder.lshr(d, _LONG(3)), _LONG(i))
             place = builder.add(ahead, builder.shl(builder.and_(line, _LONG(7)), _LONG(3)))
             key = builder.load(builder.inttoptr(place, _LONG.as_pointer()), align=8)
-            _ask_for_line(builder, builder.add(key, builder.shl(builder.lshr(line, _LONG(3)), _LONG(6))))
+            ask_for_line(builder, builder.add(key, builder.shl(builder.lshr(line, _LONG(3)), _LONG(6))))
     return _pairs(builder, keys, d)
 
 
@@ -149,7 +136,7 @@ def _for_each_row_count(builder: Any, num_rows: Any, emit: Callable[[int], None]
     builder.position_at_end(done)
 
 
-@_operation_of
+@operation_of
 def score_keys(
     typing: Any, num_rows: Any, q: Any, k: Any, offsets: Any, ahead: Any, out: Any, begin: Any, end: Any, depth: Any
 ) -> Any:
@@ -177,7 +164,7 @@ def score_keys(
     return types.void(*[types.int64] * 9), generate
 
 
-@_operation_of
+@operation_of
 def pair_keys(typing: Any, k: Any, offsets: Any, ahead: Any, paired: Any, begin: Any, end: Any, depth: Any) -> Any:
     """Write keys begin to end - 1, multiples of 8, as `score_pairs` reads them; offsets, ahead: as for `score_keys`."""
 
@@ -197,7 +184,7 @@ def pair_keys(typing: Any, k: Any, offsets: Any, ahead: Any, paired: Any, begin:
     return types.void(*[types.int64] * 7), generate
 
 
-@_operation_of
+@operation_of
 def score_pairs(typing: Any, num_rows: Any, q: Any, paired: Any, out: Any, begin: Any, end: Any, depth: Any) -> Any:
     """What `score_keys` does, from keys that `pair_keys` laid out: worth it for more than a dozen rows."""
 
@@ -240,7 +227,7 @@ def _emit_values(
         with builder.if_then(_is_given(builder, ahead)):
             there = _load_long(builder, ahead, builder.shl(n, _LONG(3)))
             for line in range(0, 32 * num_strips, 64):
-                _ask_for_line(builder, builder.add(builder.add(there, d), _LONG(line)))
+                ask_for_line(builder, builder.add(builder.add(there, d), _LONG(line)))
         at = builder.shl(n, _LONG(2))
         given = [_spread(builder, _load(builder, row, at, _FLOAT)) for row in scores]
         for s in range(num_strips):
@@ -253,7 +240,7 @@ def _emit_values(
             builder.store(builder.load(sums[r * num_strips + s]), _address(builder, rows[r], _LONG(32 * s)), align=4)
 
 
-@_operation_of
+@operation_of
 def weigh_values(
     typing: Any, num_rows: Any, out: Any, v: Any, offsets: Any, ahead: Any, weights: Any, decays: Any, begin: Any,
     end: Any, depth: Any,

@@ -24,6 +24,7 @@ Weights are packed once (`linear_weight`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -32,11 +33,11 @@ import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, types
 from numba.core import cgutils, config
-from numba.extending import intrinsic
 from torch import Tensor
 
 from . import cpu_grouped
 from .compiled import Task, compiled
+from .cpu_emit import ask_for_line, operation_of
 from .cpu_mxfp4 import GROUP_BYTES, emit_numbers, emit_scales
 from .cpu_team import argument, share
 from .cpu_threads import MAX_TASKS, thread_team
@@ -61,23 +62,23 @@ _INPUT_BYTES = 1 << 18  # inputs of a block of rows, which stay in the second-le
 
 def cpu_linear(x: Tensor, weight: LinearWeight) -> Tensor:
     """`linear` for fp32 x `[T, K]` (dense rows, any stride between them) and a packed weight."""
+    return multiply(_all_panels, PANELS, x, weight)
+
+
+def multiply(all_panels: Callable[..., None], panels: Task, x: Tensor, weight: LinearWeight) -> Tensor:
+    """The product by compiled loops that take a weight with a packing: `all_panels`, and `panels` for a team."""
     num_rows, depth = x.shape
-    panels, bias = weight.stored, weight.bias
+    stored, bias = weight.stored, weight.bias
     assert bias is not None
-    num_panels = panels.shape[0]
+    num_panels = stored.shape[0]
     out = torch.empty((num_rows, num_panels * PANEL))
-    pointers = (x.data_ptr(), 4 * x.stride(0), panels.data_ptr(), weight.packing, bias.data_ptr(), out.data_ptr())
+    pointers = (x.data_ptr(), 4 * x.stride(0), stored.data_ptr(), weight.packing, bias.data_ptr(), out.data_ptr())
     with thread_team(num_rows * depth * num_panels * PANEL) as team:
-        _all_panels(team, PANELS.address, *pointers, num_rows, depth, num_panels)
+        all_panels(team, panels.address, *pointers, num_rows, depth, num_panels)
     return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]
 
 
-def _operation_of(function: Any) -> Any:
-    """`numba.extending.intrinsic`, whose annotations describe the generator instead of the operation."""
-    return intrinsic(function)
-
-
-@_operation_of
+@operation_of
 def _tile(
     typing: Any, packing: Any, num_rows: Any, num_panels: Any, x: Any, x_stride: Any, weight: Any, bias: Any, out: Any,
     out_stride: Any, depth: Any, ahead: Any, share: Any,
@@ -146,7 +147,7 @@ def _emit_tile(
         """A line of what will be wanted next."""
         with builder.if_then(builder.icmp_signed("!=", ahead, _LONG(0))):
             line = builder.shl(builder.lshr(builder.mul(index, share), _LONG(16)), _LONG(6))
-            _ask_for_line(builder, builder.add(ahead, line))
+            ask_for_line(builder, builder.add(ahead, line))
 
     def multiply(index: Any, weights: list[Any], *, asks: bool = True) -> None:
         """One input of each row with its weights."""
@@ -210,13 +211,6 @@ def _emit_tile(
 
 def _slot(builder: Any) -> Any:
     return cgutils.alloca_once(builder, _VECTOR)  # type: ignore[no-untyped-call]  # numba's
-
-
-def _ask_for_line(builder: Any, address: Any) -> None:
-    byte = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]  # numba's
-    builder.call(function, [builder.inttoptr(address, byte), _INT(0), _INT(3), _INT(1)])
 
 
 @njit

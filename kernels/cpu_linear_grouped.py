@@ -22,19 +22,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, types
 from numba.core import cgutils, config
-from numba.extending import intrinsic
 from torch import Tensor
 
 from . import simd
 from .compiled import Task, compiled
+from .cpu_emit import ask_for_line, operation_of
 from .cpu_grouped import FIRST_ROUNDING
+from .cpu_linear import multiply
 from .cpu_mxfp4 import PANEL
 from .cpu_team import argument, share
-from .cpu_threads import MAX_TASKS, thread_team
+from .cpu_threads import MAX_TASKS
 from .linear_weight import LinearWeight
 
 _SHORT, _INT, _LONG = ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -56,24 +56,10 @@ _ORDERS = {4: [0, 4, 1, 5, 2, 6, 3, 7], 8: [0, 2, 1, 3, 4, 6, 5, 7]}  # of eight
 
 def cpu_linear_grouped(x: Tensor, weight: LinearWeight) -> Tensor:
     """`linear` for fp32 x `[T, K]` (dense rows, any stride between them) and an int4 or int8 weight in groups."""
-    num_rows, depth = x.shape
-    panels, bias, groups = weight.stored, weight.bias, weight.groups
-    assert bias is not None
-    assert groups is not None
-    num_panels = panels.shape[0]
-    out = torch.empty((num_rows, num_panels * PANEL))
-    pointers = (x.data_ptr(), 4 * x.stride(0), panels.data_ptr(), weight.packing, bias.data_ptr(), out.data_ptr())
-    with thread_team(num_rows * depth * num_panels * PANEL) as team:
-        _all_panels(team, PANELS.address, *pointers, num_rows, depth, num_panels)
-    return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]
+    return multiply(_all_panels, PANELS, x, weight)
 
 
-def _operation_of(function: Any) -> Any:
-    """`numba.extending.intrinsic`, whose annotations describe the generator instead of the operation."""
-    return intrinsic(function)
-
-
-@_operation_of
+@operation_of
 def _store_octet(typing: Any, address: Any, v: Any, is_int4: Any) -> Any:
     """Eight fp32, rounded to even, as int16 in the order of `_ORDERS`; returns their sum."""
 
@@ -96,7 +82,7 @@ def _store_octet(typing: Any, address: Any, v: Any, is_int4: Any) -> Any:
     return types.int64(types.int64, simd.float32x8, types.int64), generate
 
 
-@_operation_of
+@operation_of
 def _tile(
     typing: Any, kind: Any, num_rows: Any, num_panels: Any, x: Any, weight: Any, bias: Any, factors: Any, out: Any,
     out_stride: Any, depth: Any, ahead: Any, share: Any,
@@ -164,7 +150,7 @@ def _emit_tile(
             index = plus(first, builder.shl(loop.index, _LONG(3 if bits == 4 else 2)))
             with builder.if_then(builder.icmp_signed("!=", ahead, _LONG(0))):
                 line = builder.shl(builder.lshr(builder.mul(index, share), _LONG(16)), _LONG(6))
-                _ask_for_line(builder, plus(ahead, line))
+                ask_for_line(builder, plus(ahead, line))
             column = plus(x, builder.shl(index, _LONG(1)))
             for pair in range(4 if bits == 4 else 2):
                 numbers = [_emit_pair(builder, bits, word, pair) for word in words]
@@ -235,13 +221,6 @@ def _sum_pairs(builder: Any, a: Any, b: Any) -> Any:
 def _call(builder: Any, name: str, result: Any, *values: Any) -> Any:
     kind = ir.FunctionType(result, [value.type for value in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)  # type: ignore[no-untyped-call]  # numba's
-
-
-def _ask_for_line(builder: Any, address: Any) -> None:
-    byte = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]  # numba's
-    builder.call(function, [builder.inttoptr(address, byte), _INT(0), _INT(3), _INT(1)])
 
 
 @njit

@@ -26,11 +26,11 @@ import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from torch import Tensor
 
 from . import simd
 from .compiled import Task, compiled
+from .cpu_emit import operation_of
 from .cpu_team import argument, share
 from .cpu_threads import MAX_TASKS, thread_team
 from .linear_weight import PANEL, LinearWeight, input_range
@@ -67,12 +67,7 @@ def _store_whole(builder: Any, address: Any, v: Any) -> Any:
     return builder.store(short, builder.inttoptr(address, short.type.as_pointer()), align=2)
 
 
-def _operation_of(function: Any) -> Any:
-    """`numba.extending.intrinsic`, whose annotations describe the generator instead of the operation."""
-    return intrinsic(function)
-
-
-@_operation_of
+@operation_of
 def _store_int16(typing: Any, address: Any, v: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         _store_whole(builder, *values)
@@ -81,7 +76,7 @@ def _store_int16(typing: Any, address: Any, v: Any) -> Any:
     return types.void(types.int64, simd.float32x8), generate
 
 
-@_operation_of
+@operation_of
 def _tile(
     typing: Any, num_rows: Any, num_panels: Any, x: Any, weight: Any, scales: Any, bias: Any, steps: Any, out: Any,
     out_stride: Any, num_pairs: Any,

@@ -19,7 +19,9 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, types
 from numba.core.datamodel import models
-from numba.extending import intrinsic, register_model
+from numba.extending import register_model
+
+from .cpu_emit import operation_of
 
 WIDTH = 8
 
@@ -45,11 +47,6 @@ register_model(Float32x8)(_Model)
 float32x8: Any = Float32x8()
 
 Emit = Callable[..., ir.Value]
-
-
-def _operation_of(function: Any) -> Any:
-    """`numba.extending.intrinsic`, whose annotations describe the generator instead of the operation."""
-    return intrinsic(function)
 
 
 def _operation(signature: Any, emit: Emit) -> tuple[Any, Callable[..., Any]]:
@@ -181,49 +178,49 @@ def _store_fp8(builder: Any, address: ir.Value, v: ir.Value) -> ir.Value:
     return _store_bytes(builder, address, builder.or_(sign, builder.select(is_small, small, normal)))
 
 
-@_operation_of
+@operation_of
 def load_int8(typing: Any, address: Any) -> Any:
     """Eight int8 from an address as fp32."""
     return _operation(float32x8(types.int64), _load_int8)
 
 
-@_operation_of
+@operation_of
 def load_fp8(typing: Any, address: Any) -> Any:
     """Eight e4m3 from an address as fp32; NaN is not known and comes out as 480."""
     return _operation(float32x8(types.int64), _load_fp8)
 
 
-@_operation_of
+@operation_of
 def store_int8(typing: Any, address: Any, v: Any) -> Any:
     """Write eight fp32 of at most 127 as int8, rounded to nearest, ties to even."""
     return _operation(types.void(types.int64, float32x8), _store_int8)
 
 
-@_operation_of
+@operation_of
 def store_fp8(typing: Any, address: Any, v: Any) -> Any:
     """Write eight fp32 of at most 448 as e4m3, rounded to nearest, ties to even."""
     return _operation(types.void(types.int64, float32x8), _store_fp8)
 
 
-@_operation_of
+@operation_of
 def load(typing: Any, address: Any) -> Any:
     """Eight fp32 from an address (in bytes, aligned to 4)."""
     return _operation(float32x8(types.int64), lambda b, p: b.load(_pointer(b, p, _VECTOR), align=4))
 
 
-@_operation_of
+@operation_of
 def store(typing: Any, address: Any, v: Any) -> Any:
     """Write eight fp32 to an address (in bytes, aligned to 4)."""
     return _operation(types.void(types.int64, float32x8), lambda b, p, v: b.store(v, _pointer(b, p, _VECTOR), align=4))
 
 
-@_operation_of
+@operation_of
 def load_scalar(typing: Any, address: Any) -> Any:
     """One fp32 from an address."""
     return _operation(types.float32(types.int64), lambda b, p: b.load(_pointer(b, p, _FLOAT), align=4))
 
 
-@_operation_of
+@operation_of
 def store_scalar(typing: Any, address: Any, x: Any) -> Any:
     """Write one fp32 to an address."""
     return _operation(
@@ -231,81 +228,81 @@ def store_scalar(typing: Any, address: Any, x: Any) -> Any:
     )
 
 
-@_operation_of
+@operation_of
 def load_int64(typing: Any, address: Any) -> Any:
     """One int64 from an address."""
     return _operation(types.int64(types.int64), lambda b, p: b.load(_pointer(b, p, ir.IntType(64)), align=8))
 
 
-@_operation_of
+@operation_of
 def splat(typing: Any, x: Any) -> Any:
     """One fp32 in all lanes."""
     return _operation(float32x8(types.float32), _splat)
 
 
-@_operation_of
+@operation_of
 def add(typing: Any, a: Any, b: Any) -> Any:
     return _operation(float32x8(float32x8, float32x8), _add)
 
 
-@_operation_of
+@operation_of
 def sub(typing: Any, a: Any, b: Any) -> Any:
     return _operation(float32x8(float32x8, float32x8), lambda c, a, b: c.fsub(a, b))
 
 
-@_operation_of
+@operation_of
 def mul(typing: Any, a: Any, b: Any) -> Any:
     return _operation(float32x8(float32x8, float32x8), lambda c, a, b: c.fmul(a, b))
 
 
-@_operation_of
+@operation_of
 def div(typing: Any, a: Any, b: Any) -> Any:
     return _operation(float32x8(float32x8, float32x8), lambda c, a, b: c.fdiv(a, b))
 
 
-@_operation_of
+@operation_of
 def larger(typing: Any, a: Any, b: Any) -> Any:
     """Lane by lane the larger one; b where either is NaN."""
     return _operation(float32x8(float32x8, float32x8), _larger)
 
 
-@_operation_of
+@operation_of
 def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c, rounded once."""
     return _operation(float32x8(float32x8, float32x8, float32x8), lambda d, *v: _call(d, "fma", *v))
 
 
-@_operation_of
+@operation_of
 def exp2(typing: Any, x: Any) -> Any:
     """2 ** x to about 1 ulp; results below 2 ** -126 are 0, x must stay below 128."""
     return _operation(float32x8(float32x8), _exp2)
 
 
-@_operation_of
+@operation_of
 def keep(typing: Any, v: Any, begin: Any, end: Any) -> Any:
     """Lanes begin to end - 1 of v, -inf in the rest (begin, end: int64)."""
     return _operation(float32x8(float32x8, types.int64, types.int64), _keep)
 
 
-@_operation_of
+@operation_of
 def keep_bits(typing: Any, v: Any, bits: Any) -> Any:
     """Lane i of v where bit i of bits (int64) is set, -inf in the rest."""
     return _operation(float32x8(float32x8, types.int64), _keep_bits)
 
 
-@_operation_of
+@operation_of
 def first(typing: Any, v: Any) -> Any:
     """Lane 0 as fp32."""
     return _operation(types.float32(float32x8), lambda b, v: b.extract_element(v, _INT(0)))
 
 
-@_operation_of
+@operation_of
 def total(typing: Any, v: Any) -> Any:
     """The sum of the eight lanes as fp32, halves added first."""
     return _operation(types.float32(float32x8), lambda b, v: _fold(b, v, _add))
 
 
-@_operation_of
+@operation_of
 def largest(typing: Any, v: Any) -> Any:
     """The largest of the eight lanes as fp32."""
     return _operation(types.float32(float32x8), lambda b, v: _fold(b, v, _larger))

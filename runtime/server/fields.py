@@ -5,6 +5,7 @@ Each is a type: the wire's forms, which the schema in `/openapi.json` shows, are
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -20,6 +21,26 @@ MAX_LOGIT_BIAS = 1024
 def fault(kind: str, message: str) -> PydanticCustomError:
     """A validation error whose message is `message` as it stands (braces and all)."""
     return PydanticCustomError(kind, "{text}", {"text": message})
+
+
+def refuse(data: object, refused: Mapping[str, str]) -> object:
+    """The fields of a request as they came.
+
+    Raises:
+        PydanticCustomError: one of the `refused` says something; by name, why.
+    """
+    for name, text in refused.items():
+        if isinstance(data, dict) and data.get(name):
+            raise fault(name, text)
+    return data
+
+
+def check_one_answer(n: int, tool_names: Sequence[str]) -> None:
+    """What the faces with one answer ask of a request: a single output, and tools that differ."""
+    if n != 1:
+        raise fault("n", "'n' is not supported here; use /v1/chat/completions")
+    if len(set(tool_names)) < len(tool_names):
+        raise fault("tools", "Two tools have the same name")
 
 
 def _stop_strings(value: object) -> object:

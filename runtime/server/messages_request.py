@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from .fields import Content, Schema, StopStrings, fault
+from .fields import Content, Schema, StopStrings, check_one_answer, fault, refuse
 from .protocol import Body, ChatRequest, FunctionCall, FunctionTool, Generation, Message, ResponseFormat, Tool, ToolCall
 from .tool_choice import ToolChoice
 
@@ -167,18 +167,12 @@ class CountRequest(Generation):
     @model_validator(mode="before")
     @classmethod
     def _refuse_fields(cls, data: object) -> object:
-        for name, text in REFUSED.items():
-            if isinstance(data, dict) and data.get(name):
-                raise fault(name, text)
-        return data
+        return refuse(data, REFUSED)
 
     @model_validator(mode="after")
     def _fields_agree(self) -> CountRequest:
-        if self.n != 1:
-            raise fault("n", "'n' is not supported here; use /v1/chat/completions")
         names = [tool.name for tool in self.tools]
-        if len(set(names)) < len(names):
-            raise fault("tools", "Two tools have the same name")
+        check_one_answer(self.n, names)
         if self.tool_choice is not None:
             self.tool_choice.as_chat().check(names)
         return self

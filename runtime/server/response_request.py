@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from .fields import Content, Schema, fault
+from .fields import Content, Schema, check_one_answer, fault, refuse
 from .protocol import (
     Body,
     ChatRequest,
@@ -158,20 +158,14 @@ class ResponsesRequest(Generation):
     @model_validator(mode="before")
     @classmethod
     def _refuse_fields(cls, data: object) -> object:
-        for name, text in REFUSED.items():
-            if isinstance(data, dict) and data.get(name):
-                raise fault(name, text)
-        return data
+        return refuse(data, REFUSED)
 
     @model_validator(mode="after")
     def _supported(self) -> ResponsesRequest:
         if "message.output_text.logprobs" in self.include:
             raise fault("include", "Log-probabilities are not given here; use /v1/chat/completions")
-        if self.n != 1:
-            raise fault("n", "'n' is not supported here; use /v1/chat/completions")
         names = [tool.name for tool in self.tools]
-        if len(set(names)) < len(names):
-            raise fault("tools", "Two tools have the same name")
+        check_one_answer(self.n, names)
         self.tool_choice.check(names)
         return self
 
