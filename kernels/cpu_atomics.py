@@ -22,7 +22,6 @@ from .cpu_emit import operation_of
 
 HAS_THREADS = os.name == "posix"
 WORD = 8  # bytes
-MUTEX_BYTES = CONDITION_BYTES = 64  # at least what any POSIX system takes; zeros are a fresh one on Linux
 
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()

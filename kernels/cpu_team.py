@@ -38,7 +38,7 @@ _TASKS_LEFT = (1 << 32) - 1
 _JOB, _DONE, _FUNCTION, _ARGUMENTS, _NUM_TASKS, _NUM_HELPERS = 0, LINE, *(2 * LINE + 8 * i for i in range(4))
 _NUM_SLEEPING, _IS_OVER = 3 * LINE, 3 * LINE + 8
 _TOOK, _ALONE, _NUM_JOBS, _REST, _LAST_REST = (4 * LINE + 8 * i for i in range(5))  # the caller's own
-_MUTEX, _CONDITION = 5 * LINE, 6 * LINE
+_MUTEX, _CONDITION = 5 * LINE, 6 * LINE  # a line is at least what either takes on any POSIX system
 NUM_BYTES = 7 * LINE
 
 _LOOKS = 4000  # for a job, before a helper sleeps: 0.1 to 0.2 ms
