@@ -5,16 +5,19 @@
     panel p    for each group   16 fp32, the scales of outputs 16p … 16p+15
                                 then lines of 64 bytes: 16 words, one of each output, with 8 inputs (int4) or 4
                zeros            for each group 16 int8, filled up to whole lines
+            or offsets          for each group 16 fp32
 
-A word's first input lies in its lowest bits. So a line is loaded once for 8 inputs, and each of them costs a shift, a
-look-up in a register (AVX-512) and one multiply-add that subtracts the zero and applies the scale. With scales of 16
-bits that is exact, with others rounded once where there is no zero, so that products have the bits of those with the
-same numbers in fp32. `cpu_linear_grouped` reads the same lines, and widens nothing. Knows no tiles and no sums.
+A word's first input lies in its lowest bits; int4 counts from 0 there, as uint4 does. So a line is loaded once for 8
+inputs, and each of them costs a shift, a look-up in a register (AVX-512) and one multiply-add that subtracts the zero
+and applies the scale. With scales of 16 bits that is exact, with others rounded once where there is no zero, and with
+offsets rounded once, so that products have the bits of those with the same numbers in fp32. `cpu_linear_grouped` reads
+the same lines, and widens nothing. Knows no tiles and no sums.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,9 +32,12 @@ from .kv_format import FP8
 
 LINE = 64
 _AT_A_TIME = 64  # panels that are laid out together
-FACTOR_BYTES = 5  # of a group of one output: scale and zero
-ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3")
-FIRST_KIND, FIRST_ROUNDING = 3, 6  # of these in `LinearWeight.packing`, and of those that round inputs
+FACTOR_BYTES, OFFSET_BYTES = 5, 8  # of a group of one output: scale and zero, or scale and offset
+KINDS: tuple[tuple[Element, bool], ...] = (  # with offsets or without
+    ("int4", False), ("int8", False), ("e4m3", False), ("uint4", True), ("int8", True)
+)  # fmt: skip
+FIRST_KIND, FIRST_ROUNDING = 3, 8  # of these in `LinearWeight.packing`, and of those that round inputs
+KIND_BITS = 4  # of a packing; the rest of it is the size of a group
 _MOST_INPUTS, _LEAST_INPUTS = 128, 32  # of a group that has one step for its inputs
 _WIDEST_E4M3 = 2.0**7  # scales are stored 2 ** 120 times as large
 
@@ -63,16 +69,21 @@ def words_of(element: Element) -> int:
     return 32 // BITS[element]
 
 
-def panel_bytes(element: Element, size: int, num_inputs: int) -> int:
+def _end_bytes(num_groups: int, *, has_offsets: bool) -> int:
+    """Bytes of the zeros or offsets behind a panel's groups."""
+    return num_groups * LINE if has_offsets else -(-num_groups * PANEL // LINE) * LINE
+
+
+def panel_bytes(element: Element, size: int, num_inputs: int, *, has_offsets: bool) -> int:
     """Bytes of a panel of 16 outputs."""
     num_groups = num_inputs // size
-    return num_groups * (LINE + size // words_of(element) * LINE) + -(-num_groups * PANEL // LINE) * LINE
+    return num_groups * (LINE + size // words_of(element) * LINE) + _end_bytes(num_groups, has_offsets=has_offsets)
 
 
 def lay_out(weight: Grouped) -> Tensor:
     """`[ceil(N / 16), 1, bytes of a panel]` uint8; takes little memory beside that."""
     num_outputs, num_inputs = weight.numbers.shape
-    num_bytes = panel_bytes(weight.element, weight.size, num_inputs)
+    num_bytes = panel_bytes(weight.element, weight.size, num_inputs, has_offsets=weight.offsets is not None)
     stored = torch.empty((-(-num_outputs // PANEL), 1, num_bytes), dtype=torch.uint8)
     for panel in range(0, len(stored), _AT_A_TIME):
         stored[panel : panel + _AT_A_TIME] = _panels(weight[slice(PANEL * panel, PANEL * (panel + _AT_A_TIME))])
@@ -85,19 +96,22 @@ def _panels(weight: Grouped) -> Tensor:
     numbers = F.pad(weight.numbers.view(torch.uint8), (0, 0, 0, missing)).view(-1, PANEL, num_inputs)
     if weight.element == "int4":
         numbers = (numbers + 8) & 15  # the look-up counts from 0
+    if words_of(weight.element) == 8:
         numbers = numbers[..., ::2] | numbers[..., 1::2] << 4
     lines = numbers.view(len(numbers), PANEL, num_groups, weight.size // per_word, 4).permute(0, 2, 3, 1, 4)
     factor = 2.0**120 if weight.element == "e4m3" else 1.0
     scales = F.pad(weight.scales.float() * factor, (0, 0, 0, missing)).view(-1, PANEL, num_groups).transpose(1, 2)
     blobs = torch.cat([scales.contiguous().view(torch.uint8), lines.flatten(2)], 2).flatten(1)
-    end = blobs.new_zeros(len(blobs), -(-num_groups * PANEL // LINE) * LINE)
-    if weight.zeros is not None:
-        zeros = F.pad(weight.zeros, (0, 0, 0, missing)).view(-1, PANEL, num_groups).transpose(1, 2)
-        end[:, : num_groups * PANEL] = zeros.flatten(1).view(torch.uint8)
+    end = blobs.new_zeros(len(blobs), _end_bytes(num_groups, has_offsets=weight.offsets is not None))
+    behind = weight.zeros if weight.offsets is None else weight.offsets
+    if behind is not None:
+        behind = F.pad(behind, (0, 0, 0, missing)).view(-1, PANEL, num_groups).transpose(1, 2)
+        stored = behind.flatten(1).contiguous().view(torch.uint8)
+        end[:, : stored.shape[1]] = stored
     return torch.cat([blobs, end], 1)[:, None]
 
 
-def take_apart(stored: Tensor, element: Element, size: int, num_inputs: int) -> Grouped:
+def take_apart(stored: Tensor, element: Element, size: int, num_inputs: int, *, has_offsets: bool = False) -> Grouped:
     """The inverse of `lay_out`, with the outputs that fill the last panel up, and without an order."""
     num_groups, per_word, num_panels = num_inputs // size, words_of(element), len(stored)
     num_bytes = num_groups * (LINE + size // per_word * LINE)
@@ -106,21 +120,21 @@ def take_apart(stored: Tensor, element: Element, size: int, num_inputs: int) -> 
     scales = blobs[..., :LINE].contiguous().view(torch.float32).transpose(1, 2).reshape(-1, num_groups) * factor
     lines = blobs[..., LINE:].view(num_panels, num_groups, size // per_word, PANEL, 4)
     numbers = lines.permute(0, 3, 1, 2, 4).reshape(num_panels * PANEL, -1)
-    if element == "int4":
-        numbers = torch.stack([numbers & 15, numbers >> 4], -1).flatten(1) - 8
-    zeros = stored[:, 0, num_bytes : num_bytes + num_groups * PANEL].view(num_panels, num_groups, PANEL)
+    if per_word == 8:
+        numbers = torch.stack([numbers & 15, numbers >> 4], -1).flatten(1) - (8 if element == "int4" else 0)
     kind = FP8 if element == "e4m3" else torch.int8
-    return Grouped(
-        element,
-        numbers.view(torch.int8).view(kind),
-        scales,
-        zeros.transpose(1, 2).reshape(-1, num_groups).view(torch.int8),
-    )
+    behind = stored[:, 0, num_bytes : num_bytes + num_groups * PANEL * (4 if has_offsets else 1)].contiguous()
+    behind = behind.view(torch.float32 if has_offsets else torch.int8).view(num_panels, num_groups, PANEL)
+    behind = behind.transpose(1, 2).reshape(-1, num_groups)
+    whole = Grouped(element, numbers.view(torch.int8).view(kind), scales)
+    return replace(whole, offsets=behind) if has_offsets else replace(whole, zeros=behind)
 
 
-def emit_factors(builder: Any, scales_at: Any, zeros_at: Any) -> tuple[Any, Any]:
+def emit_factors(builder: Any, scales_at: Any, zeros_at: Any, *, has_offsets: bool) -> tuple[Any, Any]:
     """Scale and offset, `<16 x float>` each, of a group: a weight is its number times the scale, plus the offset."""
     scale = builder.load(builder.inttoptr(scales_at, _VECTOR.as_pointer()), align=4)
+    if has_offsets:
+        return scale, builder.load(builder.inttoptr(zeros_at, _VECTOR.as_pointer()), align=4)
     zeros = builder.load(builder.inttoptr(zeros_at, _BYTES.as_pointer()), align=1)
     zero = builder.sitofp(builder.sext(zeros, _INTS), _VECTOR)
     return scale, builder.fmul(builder.fsub(ir.Constant(_VECTOR, [_FLOAT(-0.0)] * PANEL), zero), scale)
@@ -133,15 +147,15 @@ def emit_line(builder: Any, address: Any) -> Any:
 
 def emit_numbers(builder: Any, element: Element, words: Any, index: int, *, has_avx512: bool) -> Any:
     """Input `index` of each word as `<16 x float>`; e4m3 times 2 ** -120."""
-    if element == "int4":
-        shifted = builder.lshr(words, _all(4 * index))
+    if words_of(element) == 8:
+        shifted, middle = builder.lshr(words, _all(4 * index)), 8 if element == "int4" else 0
         if has_avx512:  # the look-up takes the lowest four bits
-            table = ir.Constant(_VECTOR, [_FLOAT(float(number)) for number in range(-8, 8)])
+            table = ir.Constant(_VECTOR, [_FLOAT(float(number - middle)) for number in range(16)])
             kind = ir.FunctionType(_VECTOR, [_VECTOR, _INTS])
             name = "llvm.x86.avx512.permvar.sf.512"
             function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]  # numba's
             return builder.call(function, [table, shifted])
-        return builder.sitofp(builder.sub(builder.and_(shifted, _all(15)), _all(8)), _VECTOR)
+        return builder.sitofp(builder.sub(builder.and_(shifted, _all(15)), _all(middle)), _VECTOR)
     top = builder.shl(words, _all(24 - 8 * index))
     if element == "int8":
         return builder.sitofp(builder.ashr(top, _all(24)), _VECTOR)

@@ -91,10 +91,10 @@ def _tile(
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         done = builder.append_basic_block("done")
-        kind, group = builder.and_(values[0], _LONG(7)), builder.lshr(values[0], _LONG(3))
+        kind, group = builder.and_(values[0], _LONG(15)), builder.lshr(values[0], _LONG(cpu_grouped.KIND_BITS))
         key = builder.add(builder.add(builder.mul(kind, _LONG(256)), builder.mul(values[1], _LONG(16))), values[2])
         jump = builder.switch(key, done)
-        for packing, rows in product(range(6), range(1, _MOST_ROWS + 1)):
+        for packing, rows in product(range(cpu_grouped.FIRST_ROUNDING), range(1, _MOST_ROWS + 1)):
             at_once = _AT_ONCE if packing < cpu_grouped.FIRST_KIND else _AT_ONCE_GROUPED
             for panels in {1, int(at_once[rows]), *([RUN] if rows == 1 and at_once[1] > RUN else [])}:
                 block = builder.append_basic_block(f"rows{rows}x{panels}")
@@ -161,20 +161,21 @@ def _emit_tile(
                 builder.store(builder.call(fma, [one, weights[panel], builder.load(total)]), total)
 
     if packing >= cpu_grouped.FIRST_KIND:
-        element = cpu_grouped.ELEMENTS[packing - cpu_grouped.FIRST_KIND]
+        element, has_offsets = cpu_grouped.KINDS[packing - cpu_grouped.FIRST_KIND]
         per_word, num_groups = cpu_grouped.words_of(element), builder.udiv(depth, group)
         words = builder.udiv(group, _LONG(per_word))
         group_bytes = builder.shl(builder.add(words, _LONG(1)), _LONG(6))
         zeros_begin = builder.mul(num_groups, group_bytes)
-        zeros_end = builder.and_(builder.add(builder.shl(num_groups, _LONG(4)), _LONG(63)), _LONG(-64))
+        zeros_end = builder.shl(num_groups, _LONG(6 if has_offsets else 4))
+        zeros_end = builder.and_(builder.add(zeros_end, _LONG(63)), _LONG(-64))
         panel_bytes = builder.add(zeros_begin, zeros_end)
     panels = [builder.add(weight, builder.mul(panel_bytes, _LONG(panel))) for panel in range(num_panels)]
     if packing >= cpu_grouped.FIRST_KIND:
         with cgutils.for_range(builder, num_groups, intp=_LONG) as groups:
             begins = [builder.add(panel, builder.mul(groups.index, group_bytes)) for panel in panels]
-            zero = builder.add(zeros_begin, builder.shl(groups.index, _LONG(4)))
+            zero = builder.add(zeros_begin, builder.shl(groups.index, _LONG(6 if has_offsets else 4)))
             factors = [
-                cpu_grouped.emit_factors(builder, begin, builder.add(panel, zero))
+                cpu_grouped.emit_factors(builder, begin, builder.add(panel, zero), has_offsets=has_offsets)
                 for begin, panel in zip(begins, panels, strict=True)
             ]
             first = builder.mul(groups.index, group)
@@ -215,18 +216,19 @@ def _slot(builder: Any) -> Any:
 
 @njit
 def _panel_bytes(packing, depth):  # type: ignore[no-untyped-def]  # numba infers
-    """packing: as in `LinearWeight`, with the size of a group above the lowest three bits."""
-    kind, group = packing & 7, packing >> 3
+    """packing: as in `LinearWeight`, with the size of a group above the lowest four bits."""
+    kind, group = packing & 15, packing >> 4
     if kind >= 3:
         num_groups = depth // group
-        return num_groups * (64 + group * (8 if kind == 3 else 16)) + (num_groups * 16 + 63) // 64 * 64
+        behind = num_groups * 64 if kind >= 6 else (num_groups * 16 + 63) // 64 * 64
+        return num_groups * (64 + group * (8 if kind == 3 or kind == 6 else 16)) + behind
     return depth // 32 * GROUP_BYTES if kind == 2 else (2 if kind == 1 else 4) * PANEL * depth
 
 
 @compiled()
 def _panels(x, x_stride, weight, packing, bias, out, out_stride, num_rows, depth, begin, end):  # type: ignore[no-untyped-def]  # numba infers
     """Panels begin … end - 1 of all rows, block of rows by block; a block's rows are dealt evenly to tiles."""
-    panel_bytes, most = _panel_bytes(packing, depth), _AT_ONCE if packing < 8 else _AT_ONCE_GROUPED
+    panel_bytes, most = _panel_bytes(packing, depth), _AT_ONCE if packing < 16 else _AT_ONCE_GROUPED
     block_rows = max(_MOST_ROWS, _INPUT_BYTES // (4 * depth) // _MOST_ROWS * _MOST_ROWS)
     for first in range(0, num_rows, block_rows):
         count = min(num_rows - first, block_rows)

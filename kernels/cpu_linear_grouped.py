@@ -7,6 +7,7 @@
                                                                                            ▼
     out = bias + sum over groups in order of  (sum of q * n - z * sum of q)  * (step * scale)
                                                int32, exact                    one multiply-add for each group
+                 and, in place of z,          (sum of q) * (step * offset)     one more
 
 As in `cpu_linear_int8` two products of 16 bits and their sum are one instruction, so weights of four bits take the
 arithmetic of eight and half the reading. Sums of a group are exact and groups come in order: an output is one chain of
@@ -30,11 +31,12 @@ from torch import Tensor
 from . import simd
 from .compiled import Task, compiled
 from .cpu_emit import ask_for_line, operation_of
-from .cpu_grouped import FIRST_ROUNDING
+from .cpu_grouped import FIRST_ROUNDING, KIND_BITS, KINDS
 from .cpu_linear import multiply
 from .cpu_mxfp4 import PANEL
 from .cpu_team import argument, share
 from .cpu_threads import MAX_TASKS
+from .grouped import BITS
 from .linear_weight import LinearWeight
 
 _SHORT, _INT, _LONG = ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -95,16 +97,20 @@ def _tile(
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         done = builder.append_basic_block("done")
-        size = builder.lshr(values[0], _LONG(3))
-        key = builder.add(builder.mul(builder.and_(values[0], _LONG(7)), _LONG(256)), builder.mul(values[1], _LONG(16)))
+        size = builder.lshr(values[0], _LONG(KIND_BITS))
+        key = builder.add(
+            builder.mul(builder.and_(values[0], _LONG(15)), _LONG(256)), builder.mul(values[1], _LONG(16))
+        )
         jump = builder.switch(builder.add(key, values[2]), done)
-        for bits, packing in ((4, FIRST_ROUNDING), (8, FIRST_ROUNDING + 1)):
+        for packing, (element, has_offsets) in enumerate(KINDS, FIRST_ROUNDING):
+            if element == "e4m3":
+                continue
             for rows in range(1, _MOST_ROWS + 1):
                 for panels in {1, int(_AT_ONCE[rows]), *([RUN] if rows == 1 and _HAS_AVX512 else [])}:
                     block = builder.append_basic_block(f"rows{rows}x{panels}")
                     jump.add_case(_LONG(256 * packing + 16 * rows + panels), block)
                     builder.position_at_end(block)
-                    _emit_tile(builder, bits, size, rows, panels, *values[3:])
+                    _emit_tile(builder, BITS[element], has_offsets, size, rows, panels, *values[3:])
                     builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
@@ -113,8 +119,8 @@ def _tile(
 
 
 def _emit_tile(
-    builder: Any, bits: int, size: Any, num_rows: int, num_panels: int, x: Any, weight: Any, bias: Any, factors: Any,
-    out: Any, out_stride: Any, depth: Any, ahead: Any, share: Any,
+    builder: Any, bits: int, has_offsets: bool, size: Any, num_rows: int, num_panels: int, x: Any, weight: Any,
+    bias: Any, factors: Any, out: Any, out_stride: Any, depth: Any, ahead: Any, share: Any,
 ) -> None:  # fmt: skip
     """The LLVM code of one tile. The sums are stack slots here; LLVM turns them into registers."""
 
@@ -134,7 +140,8 @@ def _emit_tile(
     num_groups, lines = builder.udiv(depth, size), builder.lshr(size, _LONG(3 if bits == 4 else 2))
     group_bytes = builder.shl(builder.add(lines, _LONG(1)), _LONG(6))
     zeros_begin = builder.mul(num_groups, group_bytes)
-    zeros_end = builder.and_(plus(builder.shl(num_groups, _LONG(4)), _LONG(63)), _LONG(-64))
+    behind = _LONG(6 if has_offsets else 4)  # offsets are four bytes, and zeros one
+    zeros_end = builder.and_(plus(builder.shl(num_groups, behind), _LONG(63)), _LONG(-64))
     panels = [plus(weight, builder.mul(plus(zeros_begin, zeros_end), _LONG(p))) for p in range(num_panels)]
     row_bytes, factor_bytes = builder.shl(depth, _LONG(1)), builder.shl(num_groups, _LONG(3))
     fma_type = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
@@ -161,18 +168,25 @@ def _emit_tile(
                         slot = sums[row, panel]
                         product = _sum_pairs(builder, inputs, numbers[panel])
                         builder.store(builder.add(builder.load(slot), product), slot)
-        zero_at = plus(zeros_begin, builder.shl(groups.index, _LONG(4)))
+        zero_at = plus(zeros_begin, builder.shl(groups.index, behind))
         middle = ir.Constant(_INTS, [_INT(8 if bits == 4 else 0)] * PANEL)  # numbers of four bits count from 0 here
         for panel in range(num_panels):
-            zero = builder.add(builder.sext(load(plus(panels[panel], zero_at), _BYTES, 1), _INTS), middle)
+            if has_offsets:
+                offset = load(plus(panels[panel], zero_at), _FLOATS)
+            else:
+                zero = builder.add(builder.sext(load(plus(panels[panel], zero_at), _BYTES, 1), _INTS), middle)
             scale = load(begins[panel], _FLOATS)
             for row in range(num_rows):
                 own = plus(factors, builder.mul(factor_bytes, _LONG(row)), builder.shl(groups.index, _LONG(3)))
                 step = _spread(builder, load(own, ir.FloatType()), _FLOATS)
                 inputs = _spread(builder, load(plus(own, _LONG(4)), _INT), _INTS)
-                exact = builder.sub(builder.load(sums[row, panel]), builder.mul(zero, inputs))
+                exact, slot = builder.load(sums[row, panel]), totals[row, panel]
+                if has_offsets:
+                    factor = builder.fmul(step, builder.sitofp(inputs, _FLOATS))
+                    builder.store(builder.call(fma, [factor, offset, builder.load(slot)]), slot)
+                else:
+                    exact = builder.sub(exact, builder.mul(zero, inputs))
                 value = builder.sitofp(exact, _FLOATS)
-                slot = totals[row, panel]
                 builder.store(builder.call(fma, [value, builder.fmul(step, scale), builder.load(slot)]), slot)
     for row, panel in places:
         to = plus(out, builder.mul(out_stride, _LONG(row)), _LONG(4 * PANEL * panel))
@@ -252,7 +266,7 @@ def _round_rows(x, x_stride, num_rows, depth, size, bits):  # type: ignore[no-un
 @njit
 def _panels(whole, factors, weight, packing, num_bytes, bias, out, num_rows, depth, num_panels, begin, end):  # type: ignore[no-untyped-def]
     """Panels begin … end - 1 of all rows, block of rows by block; a block's rows are dealt evenly to tiles."""
-    out_stride, factor_bytes = 4 * PANEL * num_panels, 8 * (depth // (packing >> 3))
+    out_stride, factor_bytes = 4 * PANEL * num_panels, 8 * (depth // (packing >> KIND_BITS))
     block_rows = max(_MOST_ROWS, _INPUT_BYTES // (2 * depth) // _MOST_ROWS * _MOST_ROWS)
     for first in range(0, num_rows, block_rows):
         count = min(num_rows - first, block_rows)
@@ -279,9 +293,10 @@ def _panels(whole, factors, weight, packing, num_bytes, bias, out, num_rows, dep
 @njit
 def _bytes_of(packing, depth):  # type: ignore[no-untyped-def]
     """Bytes of a panel, and bits of a number."""
-    size, bits = packing >> 3, 4 if packing & 7 == 6 else 8
-    num_groups = depth // size
-    return num_groups * (64 + size * 2 * bits) + (num_groups * 16 + 63) // 64 * 64, bits
+    size, kind = packing >> KIND_BITS, (packing & 15) - FIRST_ROUNDING
+    num_groups, bits = depth // size, 4 if kind == 0 or kind == 3 else 8
+    behind = num_groups * 64 if kind >= 3 else (num_groups * 16 + 63) // 64 * 64
+    return num_groups * (64 + size * 2 * bits) + behind, bits
 
 
 @njit
@@ -291,7 +306,7 @@ def all_panels(team, function, x, x_stride, weight, packing, bias, out, num_rows
     function: the address of `PANELS`.
     """
     num_bytes, bits = _bytes_of(packing, depth)
-    whole, factors = _round_rows(x, x_stride, num_rows, depth, packing >> 3, bits)
+    whole, factors = _round_rows(x, x_stride, num_rows, depth, packing >> KIND_BITS, bits)
     num_tasks = 1 if team == 0 else min(MAX_TASKS, (num_panels + RUN - 1) // RUN)
     rows, steps = np.int64(whole.ctypes.data), np.int64(factors.ctypes.data)
     shape = (num_rows, depth, num_panels, num_tasks)

@@ -28,22 +28,25 @@ def cpu_rows(stored: Tensor, indices: Tensor, num_inputs: int) -> Tensor:
     return out
 
 
-def cpu_int4_rows(stored: Tensor, indices: Tensor, num_inputs: int, size: int) -> Tensor:
-    """Rows `[T]` int64 of panels of four bits in groups of `size` inputs (`cpu_grouped`) as `[T, K]` fp32.
+def cpu_grouped_rows(
+    stored: Tensor, indices: Tensor, num_inputs: int, size: int, bits: int, has_offsets: bool
+) -> Tensor:
+    """Rows `[T]` int64 of panels of whole numbers in groups of `size` inputs (`cpu_grouped`) as `[T, K]` fp32.
 
     Raises:
         IndexError: a row that there is not.
     """
     out = torch.empty(len(indices), num_inputs)
-    if not unpack_int4_rows(stored.flatten(1).numpy(), indices.numpy(), out.numpy(), size):
+    if not unpack_grouped_rows(stored.flatten(1).numpy(), indices.numpy(), out.numpy(), size, bits, has_offsets):
         raise IndexError(f"a row of {indices.tolist()} is not among {len(stored) * PANEL}")
     return out
 
 
 @compiled()
-def unpack_int4_rows(panels, indices, out, size):  # type: ignore[no-untyped-def]  # numba infers
+def unpack_grouped_rows(panels, indices, out, size, bits, has_offsets):  # type: ignore[no-untyped-def]  # numba infers
     """False, and nothing more, at the first row that there is not."""
-    group_bytes, num_groups = 64 + 8 * size, out.shape[1] // size
+    group_bytes, num_groups = 64 + 2 * bits * size, out.shape[1] // size
+    middle = 8 if bits == 4 and not has_offsets else 0
     for t in range(len(indices)):
         row = indices[t]
         if row < 0 or row >= 16 * len(panels):
@@ -52,11 +55,19 @@ def unpack_int4_rows(panels, indices, out, size):  # type: ignore[no-untyped-def
         for group in range(num_groups):
             begin = group * group_bytes
             scale = panel[begin + 4 * lane : begin + 4 * lane + 4].view(np.float32)[0]
-            zero = np.float32(np.int8(panel[num_groups * group_bytes + 16 * group + lane]) + 8)
+            behind = num_groups * group_bytes + (64 * group + 4 * lane if has_offsets else 16 * group + lane)
+            zero, offset = np.float32(0.0), np.float32(0.0)
+            if has_offsets:
+                offset = panel[behind : behind + 4].view(np.float32)[0]
+            else:
+                zero = np.float32(np.int8(panel[behind]) + middle)
             for k in range(size):
-                byte = panel[begin + 64 + k // 8 * 64 + 4 * lane + k % 8 // 2]
-                number = np.float32(byte & 15 if k % 2 == 0 else byte >> 4)
-                out[t, group * size + k] = (number - zero) * scale
+                if bits == 4:
+                    byte = panel[begin + 64 + k // 8 * 64 + 4 * lane + k % 8 // 2]
+                    number = np.float32(byte & 15 if k % 2 == 0 else byte >> 4)
+                else:
+                    number = np.float32(np.int8(panel[begin + 64 + k // 4 * 64 + 4 * lane + k % 4]))
+                out[t, group * size + k] = (number - zero) * scale + offset
     return True
 
 

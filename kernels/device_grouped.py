@@ -29,7 +29,7 @@ def span_of(size: int) -> int:
 
 def fits(weight: Grouped) -> bool:
     """Whether the kernel can read it: groups of whole steps, and scales that leave room for zeros, if there are any."""
-    if span_of(weight.size) < LEAST_SPAN:
+    if span_of(weight.size) < LEAST_SPAN or weight.offsets is not None:
         return False
     return weight.zeros is None or bool((weight.scales.float().view(torch.int32) & 0xFF == 0).all())
 

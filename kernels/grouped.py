@@ -1,19 +1,22 @@
-"""Weights of few bits with a scale for every group of inputs: the one form of GPTQ, AWQ, compressed-tensors and fp8.
+"""Weights of few bits with a scale for every group of inputs: the one form of GPTQ, AWQ, compressed-tensors, fp8, GGUF.
 
 ::
 
     weight[n, order[k]] = (number[n, k] - zero[n, k // size]) * scale[n, k // size]
+                       or  number[n, k] * scale[n, k // size] + offset[n, k // size]
 
-    int4    whole numbers -8 … 7         zeros too
-    int8    whole numbers -128 … 127     zeros too
-    e4m3    floats of one byte, no NaN   zeros are 0
+    int4     whole numbers -8 … 7         zeros too
+    int8     whole numbers -128 … 127     zeros too, or offsets
+    e4m3     floats of one byte, no NaN   neither
+    uint4    whole numbers 0 … 15         offsets
 
 Publishers count from 0 and pack in orders of their own; who reads a checkpoint brings it into this form
 (`runtime/models/published.py`). A block of fp8 shares its scale over several outputs, and here each of them has it; a
 scale for a whole output, or a whole tensor, is a group as wide as the inputs. `order` is there where the inputs of a
 group do not lie side by side (GPTQ with `desc_act`); then numbers are in the order of the groups.
 
-Widening is what the formats define: exact in float64, rounded once in fp32 (with scales of 16 bits exact there too).
+Widening is what the formats define: exact in float64, rounded once in fp32 (with scales of 16 bits exact there too, but
+that the sum with an offset is rounded). Offsets are fp32, for GGUF's are products of 16 bits and 6.
 Knows no layouts; those of the kernels are `cpu_grouped` and `device_grouped`.
 """
 
@@ -27,8 +30,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Element = Literal["int4", "int8", "e4m3"]
-BITS: dict[Element, int] = {"int4": 4, "int8": 8, "e4m3": 8}
+Element = Literal["int4", "int8", "e4m3", "uint4"]
+BITS: dict[Element, int] = {"int4": 4, "int8": 8, "e4m3": 8, "uint4": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Grouped:
         scales: `[N, K / size]`, a float type.
         zeros: `[N, K / size]` int8; None: all are 0.
         order: `[K]` int64, which input each column meets; None: its own.
+        offsets: `[N, K / size]` fp32, and no zeros then; None: all are 0.
     """
 
     element: Element
@@ -47,6 +51,7 @@ class Grouped:
     scales: Tensor
     zeros: Tensor | None = None
     order: Tensor | None = None
+    offsets: Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -55,9 +60,9 @@ class Grouped:
 
     def __getitem__(self, rows: Tensor | slice) -> Grouped:
         """These outputs of it."""
-        zeros = None if self.zeros is None else self.zeros[rows]
+        zeros, offsets = (None if part is None else part[rows] for part in (self.zeros, self.offsets))
         numbers = self.numbers.view(torch.int8)[rows].view(self.numbers.dtype)
-        return replace(self, numbers=numbers, scales=self.scales[rows], zeros=zeros)
+        return replace(self, numbers=numbers, scales=self.scales[rows], zeros=zeros, offsets=offsets)
 
     def widen(self, dtype: torch.dtype) -> Tensor:
         """`[N, K]` of dtype, inputs in their own order, computed in fp32."""
@@ -72,6 +77,8 @@ class Grouped:
         if self.zeros is not None:
             numbers -= self.zeros[..., None]
         numbers *= self.scales.to(dtype)[..., None]
+        if self.offsets is not None:
+            numbers += self.offsets.to(dtype)[..., None]
         matrix = numbers.flatten(1)
         if self.order is None:
             return matrix
@@ -80,8 +87,12 @@ class Grouped:
     def regrouped(self, size: int) -> Grouped:
         """The same weight in groups of `size`, which divides this one's."""
         times = self.size // size
-        zeros = None if self.zeros is None else self.zeros.repeat_interleave(times, 1)
-        return replace(self, scales=self.scales.repeat_interleave(times, 1), zeros=zeros)
+        if times == 1:
+            return self
+        zeros, offsets = (
+            None if part is None else part.repeat_interleave(times, 1) for part in (self.zeros, self.offsets)
+        )
+        return replace(self, scales=self.scales.repeat_interleave(times, 1), zeros=zeros, offsets=offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,7 @@ class Groups:
         dtype: of inputs and outputs.
         order: as in `Grouped`; the product takes its inputs in this order.
         rounds_inputs: the product rounds its inputs to 16 bits (`cpu_linear_grouped`).
+        has_offsets: each group has an offset and no zero.
         factors: scales and zeros beside the bytes on a GPU (`device_grouped`); None on the CPU, whose bytes hold them.
     """
 
@@ -102,14 +114,19 @@ class Groups:
     order: Tensor | None = None
     factors: Tensor | None = None
     rounds_inputs: bool = False
+    has_offsets: bool = False
 
 
 def stack(parts: Sequence[Grouped]) -> Grouped | None:
-    """The rows of all parts below each other; None where they have not the same form and the same inputs in order."""
+    """The rows of all parts below each other; None where they have not the same form and the same inputs in order.
+
+    Whole numbers of four bits beside such of eight become eight, and groups as small as the smallest.
+    """
     first = parts[0]
     if len(parts) == 1:
         return first
-    if any(part.element != first.element or part.numbers.shape[1] != first.numbers.shape[1] for part in parts):
+    element = common_element([part.element for part in parts])
+    if element is None or any(part.numbers.shape[1] != first.numbers.shape[1] for part in parts):
         return None
     if any((part.order is None) != (first.order is None) for part in parts):
         return None
@@ -119,16 +136,28 @@ def stack(parts: Sequence[Grouped]) -> Grouped | None:
         return None
     size = math.gcd(*(part.size for part in parts))
     parts = [part.regrouped(size) for part in parts]
-    zeros = None
+    zeros, offsets = None, None
     if any(part.zeros is not None for part in parts):
-        zeros = torch.cat([_zeros_of(part) for part in parts])
+        zeros = torch.cat([_filled(part.zeros, part.scales, torch.int8) for part in parts])
+    if any(part.offsets is not None for part in parts):
+        if zeros is not None:
+            return None
+        offsets = torch.cat([_filled(part.offsets, part.scales, torch.float32) for part in parts])
     numbers = torch.cat([part.numbers.view(torch.int8) for part in parts]).view(first.numbers.dtype)
     scales = torch.cat([part.scales for part in parts])
-    return replace(first, numbers=numbers, scales=scales, zeros=zeros)
+    return replace(first, element=element, numbers=numbers, scales=scales, zeros=zeros, offsets=offsets)
 
 
-def _zeros_of(part: Grouped) -> Tensor:
-    return part.scales.new_zeros(part.scales.shape, dtype=torch.int8) if part.zeros is None else part.zeros
+def common_element(elements: Sequence[Element]) -> Element | None:
+    """What parts of these elements are as one; None: they cannot be."""
+    found = set(elements)
+    if len(found) == 1:
+        return elements[0]
+    return None if "e4m3" in found else "int8"
+
+
+def _filled(part: Tensor | None, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    return scales.new_zeros(scales.shape, dtype=dtype) if part is None else part
 
 
 def round_to_int4(weight: Tensor, size: int) -> Grouped:

@@ -31,7 +31,7 @@ from torch import Tensor
 from . import cpu_grouped, device_grouped
 from .cpu_mxfp4 import PANEL as PANEL
 from .cpu_mxfp4 import lay_out, take_apart
-from .cpu_rows import cpu_int4_rows, cpu_rows
+from .cpu_rows import cpu_grouped_rows, cpu_rows
 from .grouped import BITS, Grouped, Groups, round_to_int4
 from .mxfp4 import BLOCK, widen
 
@@ -93,13 +93,13 @@ class LinearWeight:
     def packing(self) -> int:
         """What it is packed in, for the compiled loops.
 
-        0: fp32 (and int8, which has its own), 1: bf16, 2: MXFP4; grouped ones count from 3, or from 6 where they round
-        inputs, and have the size of their groups above the lowest three bits.
+        0: fp32 (and int8, which has its own), 1: bf16, 2: MXFP4; grouped ones count from `FIRST_KIND`, or from
+        `FIRST_ROUNDING` where they round inputs, and have the size of their groups above the lowest four bits.
         """
         if self.groups is not None:
             first = cpu_grouped.FIRST_ROUNDING if self.groups.rounds_inputs else cpu_grouped.FIRST_KIND
-            kind = first + cpu_grouped.ELEMENTS.index(self.groups.element)
-            return kind | self.groups.size << 3
+            kind = first + cpu_grouped.KINDS.index((self.groups.element, self.groups.has_offsets))
+            return kind | self.groups.size << cpu_grouped.KIND_BITS
         return _PACKINGS.get(self.stored.dtype, 0)
 
     @property
@@ -118,7 +118,8 @@ class LinearWeight:
             self.num_inputs * BITS[groups.element] // 8 + self.has_bias * self.dtype.itemsize
         )
         if groups.factors is None:
-            num_bytes += self.num_outputs * (self.num_inputs // groups.size) * cpu_grouped.FACTOR_BYTES
+            factors = cpu_grouped.OFFSET_BYTES if groups.has_offsets else cpu_grouped.FACTOR_BYTES
+            num_bytes += self.num_outputs * (self.num_inputs // groups.size) * factors
         return num_bytes + sum(p.nbytes for p in (groups.factors, groups.order) if p is not None)
 
     def matrix(self) -> Tensor:
@@ -141,14 +142,17 @@ class LinearWeight:
         if groups.factors is not None:
             apart = device_grouped.take_apart(self.stored, groups)
         else:
-            apart = cpu_grouped.take_apart(self.stored, groups.element, groups.size, self.num_inputs)
+            form = (groups.element, groups.size, self.num_inputs)
+            apart = cpu_grouped.take_apart(self.stored, *form, has_offsets=groups.has_offsets)
         return replace(apart, order=groups.order)
 
     def rows(self, indices: Tensor) -> Tensor:
         """Rows `[T]` of the matrix as `[T, K]`: an embedding look-up in the weight of the output projection."""
-        if self.groups is not None and self.is_packed and self.groups.element == "int4" and self.groups.order is None:
-            return cpu_int4_rows(self.stored, indices, self.num_inputs, self.groups.size)
-        if self.groups is not None:
+        groups = self.groups
+        if groups is not None and self.is_packed and groups.element != "e4m3" and groups.order is None:
+            form = (groups.size, BITS[groups.element], groups.has_offsets)
+            return cpu_grouped_rows(self.stored, indices, self.num_inputs, *form)
+        if groups is not None:
             return self.matrix()[indices]
         if self.scales is not None:
             row = self.stored[indices // PANEL, :, indices % PANEL].flatten(1)[:, : self.num_inputs]
@@ -235,7 +239,10 @@ def pack_grouped(
     filled = torch.zeros(len(stored) * PANEL)
     if bias is not None:
         filled[:num_outputs] = bias
-    groups = Groups(weight.element, weight.size, dtype, weight.order, rounds_inputs=rounds_inputs)
+    has_offsets = weight.offsets is not None
+    groups = Groups(
+        weight.element, weight.size, dtype, weight.order, rounds_inputs=rounds_inputs, has_offsets=has_offsets
+    )
     return LinearWeight(stored, filled, num_outputs, num_inputs, has_bias, groups=groups)
 
 

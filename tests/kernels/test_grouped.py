@@ -12,31 +12,36 @@ from phloem.kernels import Grouped, LinearWeight, device_grouped, ops, pack_grou
 from phloem.kernels.cpu_threads import WORTH_SHARING
 from phloem.kernels.grouped import Element, round_to_int4, stack
 
-# element, zeros, an order of inputs; outputs, inputs, size of a group
-KINDS: dict[str, tuple[Element, bool, bool]] = {
-    "int4": ("int4", False, False),
-    "int4, zeros": ("int4", True, False),
-    "int4, zeros, ordered": ("int4", True, True),
-    "int8, zeros": ("int8", True, False),
-    "e4m3": ("e4m3", False, False),
+# element, zeros or offsets, an order of inputs; outputs, inputs, size of a group
+KINDS: dict[str, tuple[Element, str, bool]] = {
+    "int4": ("int4", "", False),
+    "int4, zeros": ("int4", "zeros", False),
+    "int4, zeros, ordered": ("int4", "zeros", True),
+    "int8, zeros": ("int8", "zeros", False),
+    "e4m3": ("e4m3", "", False),
+    "uint4, offsets": ("uint4", "offsets", False),
+    "int8, offsets": ("int8", "offsets", False),
 }
 SHAPES = {"groups of 32": (40, 96, 32), "of 8": (33, 56, 8), "of 128": (131, 256, 128), "one": (17, 192, 192)}
 ROWS = [1, 2, 3, 4, 5, 7, 12, 13, 25]
 
 
 def random_weight(kind: str, shape: str) -> Grouped:
-    element, has_zeros, is_ordered = KINDS[kind]
+    element, besides, is_ordered = KINDS[kind]
     num_outputs, num_inputs, size = SHAPES[shape]
     middle = 8 if element == "int4" else 128
     numbers = torch.randint(-middle, middle, (num_outputs, num_inputs)).to(torch.int8)
+    if element == "uint4":
+        numbers = torch.randint(0, 16, (num_outputs, num_inputs)).to(torch.int8)
     if element == "e4m3":
         numbers = torch.arange(num_outputs * num_inputs).to(torch.uint8).view(num_outputs, -1)
         numbers[numbers & 0x7F == 0x7F] = 0  # what is no number
         numbers = numbers.view(torch.float8_e4m3fn)
     scales = torch.rand(num_outputs, num_inputs // size) * 0.1
-    zeros = torch.randint(-middle, middle, scales.shape).to(torch.int8) if has_zeros else None
+    zeros = torch.randint(-middle, middle, scales.shape).to(torch.int8) if besides == "zeros" else None
+    offsets = torch.randn(scales.shape) * 0.1 if besides == "offsets" else None
     order = torch.randperm(num_inputs) if is_ordered else None
-    return Grouped(element, numbers, scales.half() if has_zeros else scales, zeros, order)
+    return Grouped(element, numbers, scales.half() if besides else scales, zeros, order, offsets)
 
 
 @pytest.fixture(params=[(kind, shape) for kind in KINDS for shape in SHAPES], ids="-".join)
@@ -47,7 +52,9 @@ def weight(request: pytest.FixtureRequest) -> Grouped:
 
 def test_every_layout_holds_the_very_numbers(weight: Grouped) -> None:
     wide = weight.widen(torch.float32)
-    torch.testing.assert_close(wide.double(), weight.exact(), atol=0, rtol=6e-8)
+    # a sum with an offset is rounded as the larger of both is
+    most = 0.0 if weight.offsets is None else 6e-8 * float(weight.offsets.abs().max())
+    torch.testing.assert_close(wide.double(), weight.exact(), atol=most, rtol=6e-8)
     rows = torch.randint(0, len(wide), (9,))
     assert torch.equal(weight[rows].widen(torch.float32), wide[rows])
     for rounds_inputs in (False, True):
@@ -74,6 +81,9 @@ def most_error(x: Tensor, weight: Grouped, size: int) -> Tensor:
     """How far a product may be off, `[T, N]`: half a step for every input of a group, and rounding of the sums."""
     order = torch.arange(x.shape[1]) if weight.order is None else weight.order
     rows, matrix = x.double()[:, order], weight.exact()[:, order].abs()
+    if weight.offsets is not None:  # numbers and offsets are summed apart
+        apart = weight.offsets.double().abs().repeat_interleave(weight.size, 1)
+        matrix = 2 * apart + matrix
     steps = rows.abs().view(len(x), -1, size).amax(-1) / min(32767, (2**31 - 1) // (512 * size))
     steps = steps.repeat_interleave(size, 1)
     return (0.51 * steps) @ matrix.T + 1e-6 * rows.abs() @ matrix.T + 1e-6
@@ -138,7 +148,19 @@ def test_what_differs_in_form_is_not_stacked() -> None:
     assert (
         stack([ordered, replace(ordered, order=ordered.order.flip(0) if ordered.order is not None else None)]) is None
     )
-    assert stack([plain, eight]) is None
+    assert stack([plain, random_weight("e4m3", "groups of 32")]) is None
+    assert stack([eight, random_weight("int8, offsets", "groups of 32")]) is None
+
+
+def test_four_bits_beside_eight_become_eight() -> None:
+    torch.manual_seed(9)
+    four, offset, eight = (random_weight(kind, "groups of 32") for kind in ("int4", "uint4, offsets", "int8, offsets"))
+    whole = stack([four, offset, eight.regrouped(16)])
+    assert whole is not None
+    assert (whole.element, whole.size) == ("int8", 16)
+    assert torch.equal(
+        whole.widen(torch.float32), torch.cat([part.widen(torch.float32) for part in (four, offset, eight)])
+    )
 
 
 def test_an_embedding_of_four_bits_has_no_row_beyond_its_end() -> None:
