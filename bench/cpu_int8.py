@@ -124,10 +124,10 @@ def write_gguf(folder: Path, path: Path, form: str = "Q8_0") -> None:
 class LlamaCpp:
     """llama.cpp's greedy loop on one thread through its C interface."""
 
-    def __init__(self, path: Path, batch: int, num_keys: int) -> None:
+    def __init__(self, path: Path, batch: int, num_keys: int, vocab_size: int = int(SMOLLM_135M["vocab_size"])) -> None:
         import llama_cpp
 
-        self.api, self.batch = llama_cpp, batch
+        self.api, self.batch, self.vocab_size = llama_cpp, batch, vocab_size
         self.log = llama_cpp.llama_log_callback(lambda *_: None)  # held, for the library calls it
         llama_cpp.llama_log_set(self.log, ctypes.c_void_p())
         llama_cpp.llama_backend_init()
@@ -141,19 +141,30 @@ class LlamaCpp:
     def extend(self, token_ids: torch.Tensor, start: int) -> torch.Tensor:
         """Appends `[batch, n]` tokens at position `start`; the greedy next token of each, `[batch, 1]`."""
         count = token_ids.shape[1]
+        ends = [(row + 1) * count - 1 for row in range(self.batch)]
+        return torch.tensor([int(row.argmax()) for row in self._decode(token_ids, start, ends)])[:, None]
+
+    def all_logits(self, token_ids: list[int]) -> torch.Tensor:
+        """Logits `[n, vocab]` of every position of a text."""
+        self.api.llama_memory_clear(self.api.llama_get_memory(self.context), True)
+        found = self._decode(torch.tensor([token_ids]), 0, list(range(len(token_ids))))
+        return torch.from_numpy(np.stack(found))
+
+    def _decode(self, token_ids: torch.Tensor, start: int, wanted: list[int]) -> list[np.ndarray[Any, Any]]:
+        """Logits of the wanted ones of `[batch, n]` tokens."""
+        count = token_ids.shape[1]
         tokens = self.api.llama_batch_init(token_ids.numel(), 0, 1)
         tokens.n_tokens = token_ids.numel()
         for i, token in enumerate(token_ids.flatten().tolist()):
             tokens.token[i], tokens.pos[i] = token, start + i % count
             tokens.n_seq_id[i], tokens.seq_id[i][0] = 1, i // count
-            tokens.logits[i] = i % count == count - 1
+            tokens.logits[i] = i in wanted
         if self.api.llama_decode(self.context, tokens):
             raise RuntimeError("llama_decode failed")
-        size = SMOLLM_135M["vocab_size"]
-        rows = [self.api.llama_get_logits_ith(self.context, (b + 1) * count - 1) for b in range(self.batch)]
-        best = [int(np.ctypeslib.as_array(row, (size,)).argmax()) for row in rows]
+        rows = [self.api.llama_get_logits_ith(self.context, i) for i in wanted]
+        found = [np.ctypeslib.as_array(row, (self.vocab_size,)).copy() for row in rows]
         self.api.llama_batch_free(tokens)
-        return torch.tensor(best)[:, None]
+        return found
 
     def run(self, prompts: torch.Tensor, num_tokens: int) -> tuple[float, float, torch.Tensor]:
         """(CPU seconds of prefill, of decode, tokens `[batch, num_tokens]`)."""

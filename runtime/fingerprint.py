@@ -2,8 +2,8 @@
 
 KV that was computed by other weights is wrong text without any sign of it, so nothing here is sampled or guessed:
 
-* every byte of `config.json` and of all safetensors files of the checkpoint (SHA-256 of pieces, on several threads:
-  some gigabytes a second);
+* every byte of `config.json` and of all safetensors files of the checkpoint, or of its GGUF file (SHA-256 of pieces,
+  on several threads: some gigabytes a second);
 * the sources of what computes KV and lays it out (`kernels/`, `runtime/models/`, `kv_cache.py`), and torch's version;
 * the kind of device, the types of weights and KV, quantisation, `deterministic`, block size and shape of a block, and
   the longest position where that changes the rotary embedding.
@@ -33,6 +33,7 @@ from ..code_cache import hash_sources
 from ..errors import ConfigError
 from .config import EngineConfig
 from .loading import LoadedModel
+from .models.gguf.file import is_gguf
 
 PIECE_BYTES = 32 << 20
 SETTLED_SECONDS = 5.0  # a file that was changed later than so long ago may change again without a sign
@@ -72,7 +73,9 @@ def _hash_checkpoint(folder: Path, memory: Path) -> str:
     files = sorted(
         {*folder.glob("config.json"), *folder.glob("*.safetensors"), *folder.glob("*.safetensors.index.json")}
     )
-    if not any(path.suffix == ".safetensors" for path in files):
+    if is_gguf(folder):
+        files = [folder]
+    elif not any(path.suffix == ".safetensors" for path in files):
         raise ConfigError(f"disk_cache: {folder} has no safetensors files any more")
     state = _state(files)
     known = _recall(memory)

@@ -8,7 +8,7 @@ the whole model or one per layer type.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +17,11 @@ import torch
 from ...errors import ModelError
 from .architectures import ARCHITECTURES, BY_MODEL_TYPE, Architecture
 from .experts_config import ExpertsConfig
+from .gguf.families import module_forms
+from .gguf.file import GgufFile, is_gguf
+from .gguf.settings import config_values
+from .gguf.special_ids import end_ids, token_id
+from .gguf.tensor_types import Forms
 from .json_file import Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
 from .rope import RopeConfig
@@ -95,7 +100,7 @@ class ModelConfig:
     eos_ids: tuple[int, ...]
     bos_id: int
     dtype: torch.dtype
-    weight_format: WeightFormat | None = None
+    weight_format: WeightFormat | Forms | None = None
 
     @property
     def num_layers(self) -> int:
@@ -122,13 +127,15 @@ class ModelConfig:
 
     @staticmethod
     def from_folder(path: str | Path) -> ModelConfig:
-        """Reads `config.json` and, if there, `generation_config.json`.
+        """Reads `config.json` and, if there, `generation_config.json`; or a GGUF file, which says the same.
 
         Raises:
             ModelError: no folder, no file, broken JSON, an architecture or option that is not supported, a value
                 that is missing or odd. The message names file, key and found value.
         """
         folder = Path(path)
+        if is_gguf(folder) and folder.is_file():
+            return _from_gguf(GgufFile(folder))
         if not folder.is_dir():
             what = "is a file" if folder.exists() else "does not exist"
             raise ModelError(f"{folder}: {what}; expected a checkpoint folder with config.json")
@@ -139,6 +146,23 @@ class ModelConfig:
         generation = folder / "generation_config.json"
         eos = Fields(read_json_object(generation), str(generation)).ids("eos_token_id") if generation.exists() else ()
         return _from_fields(Fields(values, str(folder / "config.json")), eos)
+
+
+def _from_gguf(file: GgufFile) -> ModelConfig:
+    """What a GGUF file says of its model.
+
+    Raises:
+        ModelError: as `ModelConfig.from_folder` does.
+    """
+    values = config_values(file)
+    bos = token_id(file, "bos_token_id")
+    fields = Fields(values | ({"bos_token_id": bos} if bos >= 0 else {}), f"{file.path}, as config.json")
+    config = _from_fields(fields, end_ids(file))
+    # norms are stored with the offset added
+    options = replace(config.options, norm_offset=0.0)
+    num_experts = 0 if config.experts is None else config.experts.num_experts
+    forms = module_forms(file, config.architecture, config.num_layers, num_experts)
+    return replace(config, options=options, weight_format=forms)
 
 
 def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:

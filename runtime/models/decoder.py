@@ -18,6 +18,7 @@ lets a row's bits depend on the other rows: a token's logits are the same alone,
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -29,10 +30,12 @@ from ...kernels import Gate, LayerStack, LinearWeight, ops
 from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
 from .experts import ExpertsWeights, mixture, read_experts
+from .gguf.checkpoint import GgufCheckpoint
+from .gguf.file import GgufFile, is_gguf
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
 from .reader import Reader
 from .rope import rope_table
-from .weights import open_checkpoint
+from .weights import Checkpoint, open_checkpoint
 
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
@@ -112,7 +115,7 @@ class Decoder:
         deterministic: bool = False,
         quantise: Quantise = "none",
     ) -> Decoder:
-        """Loads a checkpoint folder (Hugging Face layout, safetensors).
+        """Loads a checkpoint folder (Hugging Face layout, safetensors), or a GGUF file.
 
         dtype: None takes the stored one. max_positions: longest sequence that will be served; None takes the model's
         own `max_position_embeddings`. deterministic: projections whose bits do not depend on the batch on a GPU too
@@ -126,10 +129,10 @@ class Decoder:
         """
         folder, device = Path(path), torch.device(device)
         config = ModelConfig.from_folder(folder)
-        with open_checkpoint(folder, dtype or config.dtype) as checkpoint:
+        with _open(folder, config, dtype or config.dtype) as checkpoint:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
             reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
-            embedding = reader.matrix(f"{prefix}embed_tokens.weight", config.vocab_size, config.hidden_size)
+            embedding = reader.linear(prefix, ("embed_tokens",), [config.vocab_size], config.hidden_size, False)
             layers = [_read_layer(reader, f"{prefix}layers.{index}.", index) for index in range(config.num_layers)]
             final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size) * config.width_scale
             lm_head = embedding
@@ -284,6 +287,14 @@ class Decoder:
         assert weights.gate_up is not None
         assert weights.down is not None
         return ops.linear(ops.gated(ops.linear(normed, weights.gate_up), self._gate), weights.down)
+
+
+def _open(
+    path: Path, config: ModelConfig, dtype: torch.dtype
+) -> AbstractContextManager[Checkpoint] | AbstractContextManager[GgufCheckpoint]:
+    if is_gguf(path):
+        return nullcontext(GgufCheckpoint(GgufFile(path), config, dtype))
+    return open_checkpoint(path, dtype)
 
 
 def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:

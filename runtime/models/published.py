@@ -25,6 +25,8 @@ from torch import Tensor
 from ...errors import ModelError
 from ...kernels import FP8
 from ...kernels.grouped import BITS, Grouped
+from .gguf.checkpoint import GgufCheckpoint
+from .gguf.tensor_types import Forms
 from .weight_format import WeightFormat
 from .weights import STORED_DTYPES, Checkpoint
 
@@ -33,12 +35,14 @@ _SCALE_DTYPES = (*STORED_DTYPES, torch.float8_e8m0fnu)
 _FIRST = {"gptq": "qweight", "awq": "qweight", "packed": "weight_packed", "bytes": "weight"}
 
 
-def is_published(checkpoint: Checkpoint, stored: WeightFormat | None, module: str) -> bool:
+def is_published(checkpoint: Checkpoint | GgufCheckpoint, stored: WeightFormat | Forms | None, module: str) -> bool:
     """Whether a linear map is in few bits; else it is read as plain numbers, or is not there at all.
 
     Lists of modules that are plain are obeyed. Others may be plain all the same, as projections to the vocabulary are.
     """
-    if stored is None or stored.excludes(module):
+    if isinstance(checkpoint, GgufCheckpoint):
+        return checkpoint.has_form(module)
+    if not isinstance(stored, WeightFormat) or stored.excludes(module):
         return False
     name = f"{module}.{_FIRST[stored.kind]}"
     if stored.kind == "bytes":
@@ -47,13 +51,21 @@ def is_published(checkpoint: Checkpoint, stored: WeightFormat | None, module: st
 
 
 def read_published(
-    checkpoint: Checkpoint, stored: WeightFormat, module: str, num_outputs: int, num_inputs: int, device: torch.device
+    checkpoint: Checkpoint | GgufCheckpoint,
+    stored: WeightFormat | Forms | None,
+    module: str,
+    num_outputs: int,
+    num_inputs: int,
+    device: torch.device,
 ) -> Grouped:
     """The matrix `[num_outputs, num_inputs]` of a linear map that `is_published`.
 
     Raises:
         ModelError: a tensor is missing or odd, or a scale is no number.
     """
+    if isinstance(checkpoint, GgufCheckpoint):
+        return checkpoint.read_grouped(module, num_outputs, num_inputs, device)
+    assert isinstance(stored, WeightFormat)
     reader = {"gptq": _read_gptq, "awq": _read_awq, "packed": _read_packed, "bytes": _read_bytes}[stored.kind]
     found = reader(_Tensors(checkpoint, module, device), stored, num_outputs, num_inputs)
     if not found.scales.isfinite().all():

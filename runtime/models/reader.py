@@ -26,6 +26,7 @@ from ...kernels import (
 from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
+from .gguf.checkpoint import GgufCheckpoint
 from .published import is_published, read_published
 from .weights import Checkpoint
 
@@ -44,7 +45,7 @@ class Reader:
     def __init__(
         self,
         config: ModelConfig,
-        checkpoint: Checkpoint,
+        checkpoint: Checkpoint | GgufCheckpoint,
         prefix: str,
         device: torch.device,
         row_tile: int,
@@ -57,12 +58,10 @@ class Reader:
         self._row_tile = row_tile
         self._quantise = quantise
 
-    def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
-        return self.packed(self.tensor([name], [num_rows], [num_columns]))
-
     def norm(self, name: str, size: int) -> Tensor:
         """fp32, with Gemma's offset added."""
-        return self.tensor([name], [size], []).float() + self.config.options.norm_offset
+        stored = self._checkpoint.read_stacked([name], [size], [], device=self.device, dtype=torch.float32)
+        return stored + self.config.options.norm_offset
 
     def linear(
         self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool
@@ -93,7 +92,7 @@ class Reader:
 
     def _part(self, module: str, num_rows: int, num_columns: int) -> Tensor | Grouped:
         stored = self.config.weight_format
-        if stored is None or not self._is_published(module):
+        if not self._is_published(module):
             return self.tensor([f"{module}.weight"], [num_rows], [num_columns])
         return read_published(self._checkpoint, stored, module, num_rows, num_columns, self.device)
 

@@ -46,14 +46,20 @@ class Checkpoint:
         return self.read_stacked([name], [shape[0]], shape[1:], device=device)
 
     def read_stacked(
-        self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int], *, device: torch.device
+        self,
+        names: Sequence[str],
+        rows: Sequence[int],
+        tail: Sequence[int],
+        *,
+        device: torch.device,
+        dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """Tensors of shape `[rows[i], *tail]` stacked along the first axis, in order.
+        """Tensors of shape `[rows[i], *tail]` stacked along the first axis, in order; dtype: None is the target's.
 
         Raises:
             ModelError: a tensor is missing, or has another shape or a dtype that is no plain float.
         """
-        stacked = torch.empty((sum(rows), *tail), dtype=self.dtype, device=device)
+        stacked = torch.empty((sum(rows), *tail), dtype=dtype or self.dtype, device=device)
         start = 0
         for name, num_rows in zip(names, rows, strict=True):
             stacked[start : start + num_rows].copy_(self._stored(name, [num_rows, *tail]))
@@ -133,6 +139,8 @@ def _weight_map(folder: Path) -> dict[str, str]:
         return {}
     if not index.exists():
         pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
+        if pickled and all(name.endswith(".gguf") for name in pickled):
+            raise ModelError(f"{folder}: has no safetensors; a GGUF file is given by its own path ({pickled[0]})")
         if pickled:
             raise ModelError(
                 f"{folder}: found {', '.join(pickled[:3])} but no safetensors; phloem never loads pickled or foreign "

@@ -2,7 +2,7 @@
 
 A matrix in few bits is counted with its scales and zeros where a kernel keeps it so, and else as the widened numbers
 that the reader makes of it. Which modules are published plainly is taken from the configuration's lists; projections to
-the vocabulary are counted as plain.
+the vocabulary are counted as plain. A GGUF file says it of every matrix.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from collections.abc import Iterator
 import torch
 
 from ...kernels import cpu_grouped, device_grouped
-from ...kernels.grouped import BITS
+from ...kernels.grouped import BITS, common_element
 from ...kernels.linear_weight import INT4_SIZE, Quantise
 from ..models import ModelConfig
+from ..models.gguf.tensor_types import Form, Forms
+from ..models.weight_format import WeightFormat
 
-PLAIN = ("",)  # the name of what is never in few bits
+EMBEDDING, PROJECTION = ("model.embed_tokens",), ("lm_head",)  # in few bits in GGUF files alone
+PLAIN = (EMBEDDING, PROJECTION)
 
 
 def matrix_bytes(
@@ -29,48 +32,76 @@ def matrix_bytes(
     """
     total = 0
     for outputs, inputs, modules in _matrices(config):
-        size = _kept_size(config, inputs, modules, dtype, on_cpu=on_cpu)
+        form = _kept_form(config, inputs, modules, dtype, on_cpu=on_cpu)
         is_published = _is_published(config, modules)
-        if size and config.weight_format is not None:
-            stored = config.weight_format
-            if on_cpu and quantise != "none" and stored.element != "e4m3":
+        if form is not None:
+            size = form.size
+            if on_cpu and quantise != "none" and form.element != "e4m3":
                 size = cpu_grouped.size_for_rounding(size)
             factors = cpu_grouped.FACTOR_BYTES if on_cpu else 4
-            total += outputs * (inputs * BITS[stored.element] // 8 + inputs // size * factors)
-            total += 8 * inputs * stored.has_order
+            if form.has_offsets:
+                factors = cpu_grouped.OFFSET_BYTES
+            total += outputs * (inputs * BITS[form.element] // 8 + inputs // size * factors)
+            total += 8 * inputs * (isinstance(config.weight_format, WeightFormat) and config.weight_format.has_order)
         elif quantise == "int4" and inputs % 8 == 0:
             groups = inputs // math.gcd(inputs, INT4_SIZE)
             total += outputs * (inputs // 2 + groups * cpu_grouped.FACTOR_BYTES)
         elif quantise != "none":
             total += outputs * (inputs + 4)
         else:
-            total += outputs * inputs * (dtype if is_published else held).itemsize
+            total += outputs * inputs * (dtype if is_published or _is_wide(config, modules) else held).itemsize
     return total
 
 
-def _kept_size(config: ModelConfig, inputs: int, modules: tuple[str, ...], dtype: torch.dtype, *, on_cpu: bool) -> int:
-    """Inputs of a group of a matrix that is kept in few bits; 0: it is not."""
-    stored = config.weight_format
-    if stored is None or modules in (PLAIN, ()) or any(stored.excludes(module) for module in modules):
-        return 0
-    size = math.gcd(inputs, stored.size or inputs)
+def _kept_form(
+    config: ModelConfig, inputs: int, modules: tuple[str, ...], dtype: torch.dtype, *, on_cpu: bool
+) -> Form | None:
+    """What a matrix is kept as, if it is kept in few bits."""
+    form = _form(config, inputs, modules)
+    if form is None:
+        return None
     if on_cpu:
-        return size if dtype is torch.float32 and size % cpu_grouped.words_of(stored.element) == 0 else 0
-    return size if dtype.itemsize == 2 and device_grouped.span_of(size) >= device_grouped.LEAST_SPAN else 0
+        return form if dtype is torch.float32 and form.size % cpu_grouped.words_of(form.element) == 0 else None
+    fits = dtype.itemsize == 2 and device_grouped.span_of(form.size) >= device_grouped.LEAST_SPAN
+    return form if fits and not form.has_offsets else None
+
+
+def _form(config: ModelConfig, inputs: int, modules: tuple[str, ...]) -> Form | None:
+    """What the parts of a matrix are as one (`grouped.stack`), if all of them are in few bits."""
+    stored = config.weight_format
+    if stored is None or not modules:
+        return None
+    if isinstance(stored, Forms):
+        forms = [stored.of_modules[module] for module in modules if module in stored.of_modules]
+        element = common_element([form.element for form in forms]) if len(forms) == len(modules) else None
+        if element is None:
+            return None
+        return Form(element, math.gcd(*(form.size for form in forms)), any(form.has_offsets for form in forms))
+    if modules in PLAIN or any(stored.excludes(module) for module in modules):
+        return None
+    return Form(stored.element, math.gcd(inputs, stored.size or inputs))
 
 
 def _is_published(config: ModelConfig, modules: tuple[str, ...]) -> bool:
     """Whether the numbers are made from few bits; those of an absorbed projection, which no module names, are."""
     stored = config.weight_format
-    return stored is not None and modules != PLAIN and not all(stored.excludes(module) for module in modules)
+    if isinstance(stored, Forms):
+        return any(module in stored.of_modules for module in modules)
+    return stored is not None and modules not in PLAIN and not all(stored.excludes(module) for module in modules)
+
+
+def _is_wide(config: ModelConfig, modules: tuple[str, ...]) -> bool:
+    """Whether a plain matrix is known to be in numbers that two bytes may not hold."""
+    stored = config.weight_format
+    return isinstance(stored, Forms) and any(module in stored.wide for module in modules)
 
 
 def _matrices(config: ModelConfig) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """(Outputs, inputs, modules that it is made of), a tied embedding once; no modules: absorbed."""
     for index in range(config.num_layers):
         yield from _layer_matrices(config, index)
-    for _ in range(1 if config.tie_word_embeddings else 2):
-        yield config.vocab_size, config.hidden_size, PLAIN
+    for modules in PLAIN[: 1 if config.tie_word_embeddings else 2]:
+        yield config.vocab_size, config.hidden_size, modules
 
 
 def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:

@@ -94,18 +94,20 @@ class ChatTemplate:
         if isinstance(source, list):  # several, by name
             source = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
             source = source.get("default", next(iter(source.values()), None))
-        is_default = source is None
-        if is_default:
-            source, place = CHATML, "the built-in ChatML template"
-        if not isinstance(source, str):
+        if not isinstance(source, str | None):
             raise settings.odd("chat_template", "a template, or a list of named templates")
-        return ChatTemplate(
-            source,
-            place,
-            token_texts={name: _token_text(settings.values.get(name)) for name in _TOKEN_NAMES},
-            special_texts=special_texts,
-            is_default=is_default,
-        )
+        token_texts = {name: _token_text(settings.values.get(name)) for name in _TOKEN_NAMES}
+        return ChatTemplate.or_default(source, place, token_texts=token_texts, special_texts=special_texts)
+
+    @staticmethod
+    def or_default(
+        source: str | None, place: str, *, token_texts: Mapping[str, str], special_texts: Iterable[str]
+    ) -> ChatTemplate:
+        """A template, or ChatML in place of None."""
+        is_default = source is None
+        if source is None:
+            source, place = CHATML, "the built-in ChatML template"
+        return ChatTemplate(source, place, token_texts=token_texts, special_texts=special_texts, is_default=is_default)
 
     def render(
         self,

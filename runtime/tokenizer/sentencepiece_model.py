@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
@@ -27,20 +26,21 @@ class SentencePieceModel:
         special_ids: text of every special token → id.
     """
 
-    def __init__(self, path: Path, added: Mapping[int, str]) -> None:
-        """added: special tokens that the folder's other files declare, by id; they may lie beyond the model's own.
+    def __init__(self, content: bytes, place: object, added: Mapping[int, str]) -> None:
+        """content: the file's; place: where it is from, for messages.
+
+        added: special tokens that the folder's other files declare, by id; they may lie beyond the model's own.
 
         Raises:
-            ModelError: the file is missing or no sentencepiece model, or `added` contradicts it.
+            ModelError: it is no sentencepiece model, or `added` contradicts it.
         """
         try:
-            content = path.read_bytes()
             self._at_start = SentencePieceProcessor(model_proto=content)
             self._inside = SentencePieceProcessor(model_proto=content + _NO_DUMMY_PREFIX)
-        except (OSError, RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-            raise ModelError(f"{path}: not a sentencepiece model ({reason}); download it again") from None
-        self._read_pieces(path, added)
+            raise ModelError(f"{place}: not a sentencepiece model ({reason}); download it again") from None
+        self._read_pieces(place, added)
         breakers = sorted(self.special_ids, key=len, reverse=True)
         alternatives = "|".join(map(re.escape, breakers)) or "(?!)"
         self._special_pattern = re.compile(alternatives)
@@ -85,7 +85,7 @@ class SentencePieceModel:
         ids: list[int] = (self._at_start if at_start else self._inside).encode(text)
         return ids
 
-    def _read_pieces(self, path: Path, added: Mapping[int, str]) -> None:
+    def _read_pieces(self, place: object, added: Mapping[int, str]) -> None:
         model = self._at_start
         size = max([model.get_piece_size(), *(token_id + 1 for token_id in added)])
         self.token_bytes: list[bytes] = [b""] * size
@@ -101,7 +101,7 @@ class SentencePieceModel:
         for token_id, text in added.items():
             if token_id < model.get_piece_size() and model.id_to_piece(token_id) != text:
                 piece = model.id_to_piece(token_id)
-                raise ModelError(f"{path}: token {token_id} is {piece!r}, but the folder declares it as {text!r}")
+                raise ModelError(f"{place}: token {token_id} is {piece!r}, but the folder declares it as {text!r}")
             self.token_bytes[token_id] = b""
             if not (token_id < model.get_piece_size() and model.is_unknown(token_id)):
                 self.special_ids[text] = token_id

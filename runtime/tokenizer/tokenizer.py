@@ -21,9 +21,11 @@ from typing import Any
 
 from ...errors import ModelError, RequestError
 from ...fsm.vocabulary.vocabulary import Vocabulary
+from ..models.gguf.file import is_gguf
 from ..models.json_file import Fields, read_json_object
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
+from .gguf_vocabulary import read_gguf_vocabulary
 from .sentencepiece_model import SentencePieceModel
 from .tokenizer_json import TokenizerJson
 
@@ -67,17 +69,24 @@ class Tokenizer:
     def from_folder(path: str | Path) -> Tokenizer:
         """Reads `tokenizer.json`, or else `tokenizer.model`, and the files beside it that name special tokens.
 
+        A GGUF file instead of a folder has all of that inside.
+
         Raises:
             ModelError: no tokenizer, one that is broken or of an unsupported kind, or one with more tokens than
                 the model's vocabulary.
         """
         folder = Path(path)
+        if is_gguf(folder):
+            return _from_gguf(folder)
         files = {name: _read_if_there(folder / name) for name in ("config.json", "generation_config.json")}
         settings = _read_if_there(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").exists():
-            backend: SentencePieceModel | TokenizerJson = TokenizerJson(folder / "tokenizer.json")
+            backend: SentencePieceModel | TokenizerJson = TokenizerJson(
+                read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json"
+            )
         elif (folder / "tokenizer.model").exists():
-            backend = SentencePieceModel(folder / "tokenizer.model", _added_tokens(folder, settings))
+            content = _read_bytes(folder / "tokenizer.model")
+            backend = SentencePieceModel(content, folder / "tokenizer.model", _added_tokens(folder, settings))
         else:
             raise ModelError(f"{folder}: has neither tokenizer.json nor tokenizer.model")
         ids = backend.special_ids
@@ -211,6 +220,28 @@ class Tokenizer:
             if token_id not in self.eos_ids:
                 token_bytes[token_id] = text.encode()
         return token_bytes
+
+
+def _from_gguf(path: Path) -> Tokenizer:
+    found = read_gguf_vocabulary(path)
+    special, texts = found.backend.special_ids, found.token_texts
+    return Tokenizer(
+        found.backend,
+        vocab_size=found.vocab_size,
+        eos_ids=found.eos_ids,
+        start_ids=found.start_ids,
+        bos_id=found.bos_id,
+        chat_template=ChatTemplate.or_default(
+            found.template, found.template_place, token_texts=texts, special_texts=special
+        ),
+    )
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from None
 
 
 def _check_utf8(text: str) -> None:

@@ -10,13 +10,11 @@ import copy
 import json
 import re
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import tokenizers
 
 from ...errors import ModelError
-from ..models.json_file import read_json_object
 from .token_pieces import SPACE, byte_alphabet, byte_level_bytes, byte_of_piece, looks_like_control
 
 
@@ -29,10 +27,14 @@ class TokenizerJson:
         start_ids: what the file's post-processor puts before a text (bos, usually).
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises ModelError: broken, of a kind whose tokens are not byte strings, or no tokenizer at all."""
-        self._path = path
-        self._spec = read_json_object(path)
+    def __init__(self, spec: dict[str, Any], place: object) -> None:
+        """spec: the file's object; place: where it is from, for messages.
+
+        Raises:
+            ModelError: broken, of a kind whose tokens are not byte strings, or no tokenizer at all.
+        """
+        self._place = place
+        self._spec = spec
         for token in self._added():
             token["special"] = token.get("special") is True or looks_like_control(token["content"])
         inside_spec = _without_prefix_space(self._spec)
@@ -95,7 +97,7 @@ class TokenizerJson:
         try:
             tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
         except Exception as error:  # the library raises bare Exception
-            raise ModelError(f"{self._path}: not a tokenizer ({str(error)[:200]}); download it again") from None
+            raise ModelError(f"{self._place}: not a tokenizer ({str(error)[:200]}); download it again") from None
         tokenizer.no_padding()
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = text_only
@@ -106,7 +108,7 @@ class TokenizerJson:
         if not isinstance(tokens, list) or not all(
             isinstance(t, dict) and isinstance(t.get("content"), str) and isinstance(t.get("id"), int) for t in tokens
         ):
-            raise ModelError(f"{self._path}: added_tokens: expected a list of objects with id and content")
+            raise ModelError(f"{self._place}: added_tokens: expected a list of objects with id and content")
         return tokens
 
     def _read_token_bytes(self) -> list[bytes]:
@@ -115,7 +117,7 @@ class TokenizerJson:
         is_byte_level = "ByteLevel" in _types(self._spec, "pre_tokenizer", "decoder")
         if not is_byte_level and not _types(self._spec, "pre_tokenizer", "decoder") & {"Metaspace", "ByteFallback"}:
             raise ModelError(
-                f"{self._path}: tokens are neither byte-level nor sentencepiece-like (▁), so that their exact bytes "
+                f"{self._place}: tokens are neither byte-level nor sentencepiece-like (▁), so that their exact bytes "
                 "are unknown; this kind of tokenizer is not supported"
             )
         has_byte_fallback = bool((self._spec.get("model") or {}).get("byte_fallback"))

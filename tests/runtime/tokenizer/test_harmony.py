@@ -14,6 +14,7 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phloem.runtime.models.json_file import read_json_object
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
 
@@ -44,7 +45,7 @@ def tokenizer(folder: Path) -> Tokenizer:
 @lru_cache(maxsize=1)
 def tiktoken_of(folder: Path) -> Any:
     """tiktoken's encoder over the same vocabulary: its own engine for patterns, its own merging by rank."""
-    backend = TokenizerJson(folder / "tokenizer.json")
+    backend = TokenizerJson(read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json")
     ranks = {token: index for index, token in enumerate(backend.token_bytes) if token}
     return tiktoken.Encoding("small", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens=backend.special_ids)
 
@@ -59,7 +60,7 @@ def test_texts_are_cut_where_the_pattern_says(folder: Path, text: str) -> None:
 
 @lru_cache(maxsize=1)
 def _backend(folder: Path) -> TokenizerJson:
-    return TokenizerJson(folder / "tokenizer.json")
+    return TokenizerJson(read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json")
 
 
 @settings(max_examples=200, deadline=None)

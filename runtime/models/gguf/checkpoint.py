@@ -1,0 +1,122 @@
+"""The tensors of a GGUF file under the names that the reader knows; the same face as `weights.Checkpoint`.
+
+Rows of queries and keys that lie as llama.cpp turns them (two that turn together, side by side) are put back in their
+order, packed as they are. Everything is read out of the mapping, tensor by tensor.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from ....errors import ModelError
+from ....kernels.grouped import Grouped
+from ..config import ModelConfig
+from .families import tensor_names
+from .file import GgufFile, TensorInfo
+from .settings import family_of
+
+ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight")  # `settings` has them
+
+
+class GgufCheckpoint:
+    """The tensors of one file, by our names."""
+
+    def __init__(self, file: GgufFile, config: ModelConfig, dtype: torch.dtype) -> None:
+        """config: what the file says; tensors read from it are converted to `dtype`."""
+        self.file = file
+        self.dtype = dtype
+        self._family = family_of(file)
+        self._head_dim = config.head_dim
+        num_experts = 0 if config.experts is None else config.experts.num_experts
+        self._names = tensor_names(config.architecture, config.num_layers, num_experts)
+        self._read = set(ROPE_TENSORS)
+
+    def __contains__(self, name: str) -> bool:
+        return self._info(name) is not None
+
+    def read_stacked(
+        self,
+        names: Sequence[str],
+        rows: Sequence[int],
+        tail: Sequence[int],
+        *,
+        device: torch.device,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """As `Checkpoint.read_stacked` does; numbers in few bits are widened."""
+        stacked = torch.empty((sum(rows), *tail), dtype=dtype or self.dtype, device=device)
+        start = 0
+        for name, num_rows in zip(names, rows, strict=True):
+            info, raw = self._raw(name, [num_rows, *tail])
+            if info.type.dtype is not None:
+                part = raw.view(info.type.dtype).view(num_rows, *tail)
+            else:
+                part = info.type.grouped(raw).widen(torch.float32).view(num_rows, *tail)
+            stacked[start : start + num_rows].copy_(part)
+            start += num_rows
+        return stacked
+
+    def has_form(self, module: str) -> bool:
+        """Whether a linear map is in few bits; else its numbers are plain, or it is not there."""
+        info = self._info(f"{module}.weight")
+        return info is not None and info.type.form is not None
+
+    def read_grouped(self, module: str, num_outputs: int, num_inputs: int, device: torch.device) -> Grouped:
+        """The matrix `[num_outputs, num_inputs]` of a linear map that has a form.
+
+        Raises:
+            ModelError: it has another shape, or a scale that is no number.
+        """
+        info, raw = self._raw(f"{module}.weight", [num_outputs, num_inputs])
+        found = info.type.grouped(raw.to(device))
+        if not found.scales.isfinite().all() or not (found.offsets is None or found.offsets.isfinite().all()):
+            raise ModelError(f"{self.file.place(info.name)}: has a scale that is no number; download it again")
+        return found
+
+    def read_bytes(self, name: str, shape: Sequence[int], *, device: torch.device) -> Tensor:
+        raise ModelError(f"{self.place(name)}: is not read from GGUF")
+
+    def unread(self, ignored: Iterable[str]) -> list[str]:
+        """Tensors of the file that were never read."""
+        return sorted(self.file.tensors.keys() - self._read)
+
+    def place(self, name: str) -> str:
+        info = self._info(name)
+        return self.file.place(name if info is None else info.name)
+
+    def _found(self, name: str) -> tuple[str, int | None]:
+        module, _, what = name.rpartition(".")
+        there, index = self._names.get(module, (module, None))
+        return f"{there}.{what}", index
+
+    def _info(self, name: str) -> TensorInfo | None:
+        return self.file.tensors.get(self._found(name)[0])
+
+    def _raw(self, name: str, shape: list[int]) -> tuple[TensorInfo, Tensor]:
+        """What is known of a tensor, and its rows as bytes `[shape[0], .]`, in our order."""
+        there, index = self._found(name)
+        info = self.file.tensors.get(there)
+        if info is None:
+            raise ModelError(f"{self.file.path}: tensor {there!r} of shape {shape} is missing")
+        found = list(info.shape if index is None else info.shape[1:])
+        if found != shape and [1, *found] != shape:
+            raise ModelError(f"{self.file.place(there)}: expected shape {shape}, found {found}; are its keys its own?")
+        self._read.add(there)
+        raw = self.file.raw(info)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)  # nor is it written
+            rows = torch.from_numpy(raw if index is None else raw[index])
+        rows = rows.reshape(shape[0], -1)
+        return info, rows[self._order(shape[0])] if self._is_permuted(there) else rows
+
+    def _is_permuted(self, there: str) -> bool:
+        return self._family.is_permuted and there.split(".")[-2] in ("attn_q", "attn_k")
+
+    def _order(self, num_rows: int) -> Tensor:
+        """Where each row lies: pairs that turn together were put side by side, head by head."""
+        pairs = torch.arange(num_rows).view(-1, self._head_dim // 2, 2)
+        return pairs.transpose(1, 2).flatten()

@@ -1,0 +1,245 @@
+"""What a GGUF file's keys say of a model, in the words of a `config.json`.
+
+Every key of the architecture is read, or known to change nothing, or refused by name: a setting that is overlooked
+makes a model that runs and answers nonsense. Three things are not written in the file and are known of the
+architecture, as llama.cpp has them in its code: which layers have a window (Gemma 2 and 3, Phi-3), the rope of those
+(Gemma 3), and how queries are scaled in the largest Gemma 2 and 3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....errors import ModelError
+from ..json_file import Fields
+from .families import FAMILIES, Family
+from .file import GgufFile
+
+_READ = {
+    "context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size", "attention.head_count",
+    "attention.head_count_kv", "attention.key_length", "attention.value_length",
+    "attention.layer_norm_rms_epsilon", "attention.sliding_window", "attention.sliding_window_pattern",
+    "attn_logit_softcapping", "final_logit_softcapping", "rope.dimension_count", "rope.freq_base",
+    "rope.freq_base_swa", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.attn_factor",
+    "rope.scaling.original_context_length", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
+    "rope.scale_linear", "expert_count", "expert_used_count", "expert_feed_forward_length",
+    "expert_shared_feed_forward_length", "expert_weights_norm",
+}  # fmt: skip
+# with any of these values a key changes nothing; None: with all
+_NEUTRAL: dict[str, tuple[object, ...] | None] = {
+    "rope.scaling.finetuned": None,
+    "tensor_data_layout": None,
+    "attention.causal": (True,),
+    "use_parallel_residual": (False,),
+    "logit_scale": (0.0, 1.0),
+    "residual_scale": (0.0, 1.0),
+    "embedding_scale": (0.0, 1.0),
+    "attention.scale": (0.0,),
+    "attention.clamp_kqv": (0.0,),
+    "attention.max_alibi_bias": (0.0,),
+    "expert_weights_scale": (0.0, 1.0),
+    "expert_gating_func": (0, 1),  # the architecture's own, and softmax
+    "expert_group_count": (0, 1),
+    "expert_group_used_count": (0, 1),
+    "expert_shared_count": (0,),
+    "leading_dense_block_count": (0,),
+    "nextn_predict_layers": (0,),
+    "interleave_moe_layer_step": (0, 1),
+    "moe_every_n_layers": (0, 1),
+    "pooling_type": None,
+    "rope.scaling.yarn_log_multiplier": (0.0,),
+    "rope.scaling.yarn_ext_factor": (-1.0, 1.0),
+    "rope.scaling.yarn_attn_factor": (1.0,),
+}
+
+
+def family_of(file: GgufFile) -> Family:
+    """Raises ModelError: no architecture, or one that has no row here."""
+    arch = file.fields().text("general.architecture")
+    if arch not in FAMILIES:
+        raise ModelError(
+            f"{file.path}: general.architecture: {arch} is not supported as GGUF; these are: {', '.join(FAMILIES)}"
+        )
+    return FAMILIES[arch]
+
+
+def config_values(file: GgufFile) -> dict[str, Any]:
+    """The object that `config.json` would hold.
+
+    Raises:
+        ModelError: a key is missing, odd, or one whose meaning is not known here.
+    """
+    family, fields = family_of(file), _of_architecture(file)
+    layers, hidden = fields.integer("block_count"), fields.integer("embedding_length")
+    if layers > len(file.tensors):
+        raise fields.odd("block_count", f"at most one for each of {len(file.tensors)} tensors")
+    num_heads = _of_all_layers(file, fields, "attention.head_count")
+    head_dim = fields.integer("attention.key_length", hidden // num_heads)
+    if fields.integer("attention.value_length", head_dim) != head_dim:
+        raise fields.odd("attention.value_length", f"attention.key_length ({head_dim})")
+    embedding = file.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise ModelError(f"{file.path}: tensor 'token_embd.weight' of two dimensions is missing; download it again")
+    values: dict[str, Any] = {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": num_heads,
+        "num_key_value_heads": _of_all_layers(file, fields, "attention.head_count_kv", num_heads),
+        "head_dim": head_dim,
+        "vocab_size": embedding.shape[0],
+        "max_position_embeddings": fields.integer("context_length"),
+        "rms_norm_eps": fields.number("attention.layer_norm_rms_epsilon"),
+        "tie_word_embeddings": "output.weight" not in file.tensors,
+        "attention_bias": "blk.0.attn_q.bias" in file.tensors,
+        "qkv_bias": "blk.0.attn_q.bias" in file.tensors,
+        "mlp_bias": "blk.0.ffn_gate.bias" in file.tensors,
+        "attn_logit_softcapping": fields.number("attn_logit_softcapping", 0.0, above=-1.0),
+        "final_logit_softcapping": fields.number("final_logit_softcapping", 0.0, above=-1.0),
+        "dtype": _dtype(file),
+        **_rope(file, fields, family, head_dim),
+        **_windows(file, fields, family, layers),
+        **_mlp(file, fields, family),
+    }
+    if family.wide_layers == layers:
+        values["query_pre_attn_scalar"] = hidden / num_heads
+    return values
+
+
+def _of_architecture(file: GgufFile) -> Fields:
+    """The keys of the architecture, without its name, every one of them known."""
+    arch = file.fields().text("general.architecture")
+    prefix = f"{arch}."
+    values = {
+        key.removeprefix(prefix): value.tolist() if isinstance(value, np.ndarray) else value
+        for key, value in file.values.items()
+        if key.startswith(prefix)
+    }
+    for key, value in values.items():
+        neutral = _NEUTRAL.get(key, ())
+        if key not in _READ and neutral is not None and value not in neutral:
+            raise ModelError(f"{file.path}: {prefix}{key}: {repr(value)[:80]} is not supported")
+    if file.values.get("split.count", 1) > 1:
+        raise ModelError(
+            f"{file.path}: is one of {file.values['split.count']} parts; join them with `llama-gguf-split --merge`"
+        )
+    return Fields(values, f"{file.path}: {arch}")
+
+
+def _of_all_layers(file: GgufFile, fields: Fields, key: str, default: int | None = None) -> int:
+    """An integer that some files write once for each layer."""
+    value = fields.values.get(key)
+    if isinstance(value, list):
+        if not value or any(each != value[0] for each in value):
+            raise fields.odd(key, "the same number for all layers")
+        fields = Fields({key: value[0]}, fields.place)
+    return fields.integer(key, default)
+
+
+def _mlp(file: GgufFile, fields: Fields, family: Family) -> dict[str, Any]:
+    num_experts = fields.integer("expert_count", 0, at_least=0)
+    stacked = file.tensors.get("blk.0.ffn_gate_exps.weight")
+    if num_experts and (stacked is None or stacked.shape[0] != num_experts):
+        found = "nothing" if stacked is None else str(list(stacked.shape))
+        raise fields.odd("expert_count", f"that of blk.0.ffn_gate_exps.weight ({found})")
+    architecture = family.mixture if num_experts else family.architecture
+    if not architecture:
+        raise fields.odd("expert_count", "0" if num_experts else "an integer of at least 1")
+    inner = fields.integer("feed_forward_length", 1 if num_experts else None, at_least=int(not num_experts)) or 1
+    values: dict[str, Any] = {"architectures": [architecture], "intermediate_size": inner}
+    if num_experts:
+        values |= {
+            "num_experts": num_experts,
+            "num_experts_per_tok": fields.integer("expert_used_count"),
+            "moe_intermediate_size": fields.integer("expert_feed_forward_length", inner),
+            "norm_topk_prob": fields.boolean("expert_weights_norm", family.normalises),
+        }
+        shared = file.tensors.get("blk.0.ffn_gate_shexp.weight")
+        if shared is not None:
+            width = fields.integer("expert_shared_feed_forward_length", shared.shape[0])
+            values["shared_expert_intermediate_size"] = width
+    return values
+
+
+def _windows(file: GgufFile, fields: Fields, family: Family, num_layers: int) -> dict[str, Any]:
+    window = fields.integer("attention.sliding_window", 0, at_least=0)
+    if not window:
+        return {}
+    if family.window_pattern is None:
+        if window >= fields.integer("context_length"):
+            return {}
+        raise fields.odd("attention.sliding_window", "none for this architecture")
+    pattern = fields.values.get("attention.sliding_window_pattern", family.window_pattern)
+    if isinstance(pattern, list):
+        slides = [bool(each) for each in pattern]
+    elif isinstance(pattern, int) and pattern >= 0:
+        slides = [not pattern or (index + 1) % pattern != 0 for index in range(num_layers)]
+    else:
+        raise fields.odd("attention.sliding_window_pattern", "a number, or true or false for each layer")
+    kinds = ["sliding_attention" if each else "full_attention" for each in slides]
+    return {"sliding_window": window, "layer_types": kinds}
+
+
+def _rope(file: GgufFile, fields: Fields, family: Family, head_dim: int) -> dict[str, Any]:
+    turned = fields.integer("rope.dimension_count", head_dim)
+    if turned > head_dim or (family.is_permuted and turned != head_dim):
+        raise fields.odd("rope.dimension_count", f"that of a head, {head_dim}")
+    values: dict[str, Any] = {
+        "rope_theta": fields.number("rope.freq_base", 10_000.0),
+        # a hair more, for the product is rounded down
+        "partial_rotary_factor": 1.0 if turned == head_dim else math.nextafter(turned / head_dim, 1.0),
+    }
+    if "rope.freq_base_swa" in fields:
+        values["rope_local_base_freq"] = fields.number("rope.freq_base_swa")
+    scaling = _rope_scaling(file, fields, turned)
+    return values | ({"rope_scaling": scaling} if scaling else {})
+
+
+def _rope_scaling(file: GgufFile, fields: Fields, turned: int) -> dict[str, Any]:
+    original = fields.integer("rope.scaling.original_context_length", fields.integer("context_length"))
+    attention = fields.number("rope.scaling.attn_factor", 1.0)
+    factors = [_factors(file, f"rope_factors_{which}.weight", turned) for which in ("short", "long")]
+    kind = fields.text("rope.scaling.type", "none")
+    if factors[0] and factors[1]:
+        scaling: dict[str, Any] = {"original_max_position_embeddings": original}
+        scaling |= {"rope_type": "longrope", "short_factor": factors[0], "long_factor": factors[1]}
+        return scaling | ({"attention_factor": attention} if "rope.scaling.attn_factor" in fields else {})
+    if attention != 1.0:
+        raise fields.odd("rope.scaling.attn_factor", "1, or factors of each pair")
+    divisors = _factors(file, "rope_freqs.weight", turned)
+    if divisors:  # Llama 3's rule, worked out: what longrope calls factors, the same at all lengths
+        if kind not in ("none", "linear") or fields.number("rope.scaling.factor", 1.0) != 1.0:
+            raise fields.odd("rope.scaling.type", "none beside rope_freqs.weight")
+        return {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1.0}
+    factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 1.0))
+    if kind == "yarn":
+        scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+        for key in ("beta_fast", "beta_slow"):
+            if f"rope.scaling.yarn_{key}" in fields:
+                scaling[key] = fields.number(f"rope.scaling.yarn_{key}")
+        return scaling
+    if kind not in ("none", "linear"):
+        raise fields.odd("rope.scaling.type", "none, linear or yarn, or longrope with its factors")
+    linear = kind == "linear" or "rope.scale_linear" in fields
+    return {"rope_type": "linear", "factor": factor} if linear and factor != 1.0 else {}
+
+
+def _factors(file: GgufFile, name: str, turned: int) -> list[float]:
+    """The numbers of a rope's tensor, one for each pair; none if there is no such tensor."""
+    info = file.tensors.get(name)
+    if info is None:
+        return []
+    if info.type.name != "F32" or info.shape != (turned // 2,):
+        raise ModelError(f"{file.place(name)}: expected {turned // 2} numbers in F32, found {list(info.shape)}")
+    found: list[float] = file.raw(info).view("<f4").tolist()
+    return found
+
+
+def _dtype(file: GgufFile) -> str:
+    """What numbers are widened to on a GPU: the type of plain matrices, and bf16 beside such in few bits."""
+    found = {info.type.name for info in file.tensors.values() if len(info.shape) > 1}
+    if found <= {"F32"}:
+        return "float32"
+    return "float16" if found <= {"F16", "F32"} else "bfloat16"

@@ -1,0 +1,53 @@
+"""Which tokens a GGUF file means by the beginning and the end of a text.
+
+A file names one end (`eos_token_id`), or two or three, and chat models end their turns with others than that as often
+as not. So control tokens that are known as ends count too, as in llama.cpp.
+"""
+
+from __future__ import annotations
+
+from ....errors import ModelError
+from .file import GgufFile
+
+CONTROL = 3  # of the types of tokens
+_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
+_ENDS = frozenset(
+    {
+        "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>",
+        "<EOT>", "<|return|>", "<|end_of_turn|>", "<|eos|>",
+    }
+)  # fmt: skip
+
+
+def token_id(file: GgufFile, key: str) -> int:
+    """The id under `tokenizer.ggml.<key>`; -1: there is none."""
+    fields = file.fields()
+    found = fields.values.get(f"tokenizer.ggml.{key}")
+    if found in (None, 0xFFFFFFFF):
+        return -1
+    return fields.integer(f"tokenizer.ggml.{key}", at_least=0)
+
+
+def token_types(file: GgufFile, num_tokens: int) -> list[int]:
+    """The type of every token; all are ordinary where the file names none."""
+    if "tokenizer.ggml.token_type" not in file:
+        return [1] * num_tokens
+    found: list[int] = file.numbers("tokenizer.ggml.token_type", num_tokens).tolist()
+    return found
+
+
+def end_ids(file: GgufFile) -> tuple[int, ...]:
+    """Tokens that end a generation; none where the file has no tokenizer.
+
+    Raises:
+        ModelError: one of them lies beyond the file's tokens.
+    """
+    if "tokenizer.ggml.tokens" not in file:
+        return ()
+    tokens = file.strings("tokenizer.ggml.tokens")
+    named = {token_id(file, key) for key in _KEYS} - {-1}
+    if named and max(named) >= len(tokens):
+        raise ModelError(f"{file.path}: tokenizer.ggml: token {max(named)} is not among {len(tokens)} tokens")
+    types = token_types(file, len(tokens))
+    named |= {index for index, text in enumerate(tokens) if text in _ENDS and types[index] == CONTROL}
+    return tuple(sorted(named))

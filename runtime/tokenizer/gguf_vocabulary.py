@@ -1,0 +1,231 @@
+"""A GGUF file's tokenizer: its keys as a `tokenizer.json`, or as a sentencepiece model, and what stands beside those.
+
+::
+
+    tokenizer.ggml.model    tokens are                                 built as
+    gpt2                    byte-level BPE with merges, and            tokenizer.json
+                            `tokenizer.ggml.pre`, how texts are cut
+    llama                   pieces with scores, ▁, bytes               sentencepiece model (BPE)
+
+How texts are cut is named in the file and defined elsewhere, so there is a table, and a name that is not in it is
+refused: with the wrong pattern a model gets tokens that it has hardly ever seen. What a file does not say is taken as
+most models of its kind have it: Qwen's texts are normalised (NFC), no space around a special token is swallowed.
+
+Sources: llama.cpp's llama-vocab.cpp (which name means which pattern), sentencepiece's sentencepiece_model.proto.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import ModelError
+from ..models.gguf.file import GgufFile
+from ..models.gguf.special_ids import CONTROL, end_ids, token_id, token_types
+from .sentencepiece_model import SentencePieceModel
+from .tokenizer_json import TokenizerJson
+
+_USER_DEFINED, _UNUSED, _BYTE = 4, 5, 6  # types of tokens, beside CONTROL
+_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_CL100K = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{_TAIL}"
+_QWEN2 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{_TAIL}"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_WORD_TAIL = _TAIL.replace(r"[\r\n]*", r"[\r\n/]*", 1)
+
+
+def _cased(contractions: str, digits: str) -> str:
+    """Words that end where the next capital letter begins."""
+    words = [rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}{a}{_LOWER}{b}{contractions}" for a, b in (("*", "+"), ("+", "*"))]
+    return "|".join([*words, digits, _WORD_TAIL])
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How texts are cut before tokens are made.
+
+    Attributes:
+        pattern: of a piece; "": GPT-2's own.
+        single_digits: digits stand alone before the pattern looks.
+        ignores_merges: a piece that is a token is that token, whatever merges would make of it.
+        adds_bos: what an absent `add_bos_token` means.
+        is_normalised: to NFC.
+    """
+
+    pattern: str = ""
+    single_digits: bool = False
+    ignores_merges: bool = False
+    adds_bos: bool = False
+    is_normalised: bool = False
+
+
+_GPT_2, _SMOLLM = Cut(), Cut(single_digits=True)
+_LLAMA_3 = Cut(_CL100K, ignores_merges=True, adds_bos=True)
+_QWEN = Cut(_QWEN2, is_normalised=True)
+CUTS: dict[str, Cut] = {
+    "gpt-2": _GPT_2,
+    "phi-2": _GPT_2,
+    "olmo": _GPT_2,
+    "smollm": _SMOLLM,
+    "starcoder": _SMOLLM,
+    "refact": _SMOLLM,
+    "llama-bpe": _LLAMA_3,
+    "llama3": _LLAMA_3,
+    "llama-v3": _LLAMA_3,
+    "falcon3": _LLAMA_3,
+    "dbrx": Cut(_CL100K),  # Phi-4
+    "smaug-bpe": Cut(_CL100K),
+    "qwen2": _QWEN,
+    "deepseek-r1-qwen": _QWEN,
+    "gpt-4o": Cut(_cased(f"{_CONTRACTIONS}?", r"\p{N}{1,3}")),  # Phi-4-mini
+    "tekken": Cut(_cased("", r"\p{N}"), ignores_merges=True, adds_bos=True),  # Mistral NeMo and later
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GgufVocabulary:
+    """What a `Tokenizer` is made of.
+
+    Attributes:
+        vocab_size: rows of the embedding.
+        bos_id: -1: there is none.
+        start_ids: what stands before every prompt.
+        template, template_place: the chat template, None if there is none, and where it stands.
+        token_texts: of `bos_token` and the others, as templates use them.
+    """
+
+    backend: SentencePieceModel | TokenizerJson
+    vocab_size: int
+    eos_ids: tuple[int, ...]
+    bos_id: int
+    start_ids: tuple[int, ...]
+    template: str | None
+    template_place: str
+    token_texts: dict[str, str]
+
+
+def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
+    """The tokenizer of a GGUF file.
+
+    Raises:
+        ModelError: there is none, or it is broken, of another kind, or larger than the model's vocabulary.
+    """
+    file = GgufFile(path)
+    fields = file.fields()
+    tokens = file.strings("tokenizer.ggml.tokens")
+    kind = fields.text("tokenizer.ggml.model")
+    if kind == "gpt2":
+        cut = _cut(file)
+        backend: SentencePieceModel | TokenizerJson = TokenizerJson(_byte_level(file, tokens, cut), str(path))
+        adds_bos = cut.adds_bos
+    elif kind == "llama":
+        backend, adds_bos = SentencePieceModel(_sentencepiece(file, tokens), str(path), {}), True
+    else:
+        raise ModelError(f"{path}: tokenizer.ggml.model: {kind} is not supported; gpt2 and llama are")
+    embedding = file.tensors.get("token_embd.weight")
+    vocab_size = len(tokens) if embedding is None else embedding.shape[0]
+    if len(tokens) > vocab_size:
+        raise ModelError(f"{path}: tokenizer.ggml.tokens: {len(tokens)} tokens, but token_embd has {vocab_size} rows")
+    ids = {name: token_id(file, f"{key}_token_id") for name, key in _NAMES.items()}
+    odd = next((name for name, found in ids.items() if found >= len(tokens)), None)
+    if odd is not None:
+        raise ModelError(f"{path}: tokenizer.ggml: {odd} {ids[odd]} is not among {len(tokens)} tokens")
+    starts = ids["bos_token"] >= 0 and fields.boolean("tokenizer.ggml.add_bos_token", adds_bos)
+    return GgufVocabulary(
+        backend,
+        vocab_size,
+        end_ids(file),
+        ids["bos_token"],
+        (ids["bos_token"],) if starts else (),
+        fields.text("tokenizer.chat_template") if "tokenizer.chat_template" in fields else None,
+        f"{path}: tokenizer.chat_template",
+        {name: tokens[found] if found >= 0 else "" for name, found in ids.items()},
+    )
+
+
+_NAMES = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+
+
+def _cut(file: GgufFile) -> Cut:
+    name = file.fields().text("tokenizer.ggml.pre", "")
+    if name not in CUTS:
+        raise ModelError(
+            f"{file.path}: tokenizer.ggml.pre: {name or 'nothing'}: how it cuts texts is not known here; known are: "
+            f"{', '.join(CUTS)}"
+        )
+    return CUTS[name]
+
+
+def _byte_level(file: GgufFile, tokens: list[str], cut: Cut) -> dict[str, Any]:
+    """The object of a `tokenizer.json`."""
+    merges = [merge.split(" ") for merge in file.strings("tokenizer.ggml.merges")]
+    odd = next((index for index, merge in enumerate(merges) if len(merge) != 2), None)
+    if odd is not None:
+        raise ModelError(
+            f"{file.path}: tokenizer.ggml.merges: entry {odd} is not two tokens: {' '.join(merges[odd])!r}"
+        )
+    types = token_types(file, len(tokens))
+    added = [
+        {"id": index, "content": text, "special": types[index] == CONTROL, "normalized": False}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        for index, text in enumerate(tokens)
+        if types[index] in (CONTROL, _USER_DEFINED)
+    ]
+    parts: list[dict[str, Any]] = [{"type": "Digits", "individual_digits": True}] if cut.single_digits else []
+    if cut.pattern:
+        parts.append({"type": "Split", "pattern": {"Regex": cut.pattern}, "behavior": "Isolated", "invert": False})
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    parts.append({**byte_level, "use_regex": not cut.pattern})
+    return {
+        "version": "1.0",
+        "added_tokens": added,
+        "normalizer": {"type": "NFC"} if cut.is_normalised else None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts},
+        "post_processor": None,
+        "decoder": {**byte_level, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "ignore_merges": cut.ignores_merges,
+            "vocab": {text: index for index, text in enumerate(tokens) if types[index] != _UNUSED},
+            "merges": merges,
+        },
+    }
+
+
+def _sentencepiece(file: GgufFile, tokens: list[str]) -> bytes:
+    """A sentencepiece ModelProto: pieces (1), trainer_spec (2), normalizer_spec (3)."""
+    fields, types = file.fields(), token_types(file, len(tokens))
+    scores = file.numbers("tokenizer.ggml.scores", len(tokens)).tolist()
+    pieces = [
+        _message(1, _message(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _varint(3, kind))
+        for text, score, kind in zip(tokens, scores, types, strict=True)
+    ]
+    trainer = _varint(3, 2) + _varint(35, _BYTE in types)  # BPE, bytes stand in for what has no piece
+    for key, number in (("unknown", 45), ("bos", 46), ("eos", 47)):
+        found = token_id(file, f"{key}_token_id")
+        if 0 <= found < len(tokens):
+            trainer += _message(number, tokens[found].encode())
+    charsmap = file.values.get("tokenizer.ggml.precompiled_charsmap")
+    normalizer = _message(1, b"identity") + (b"" if charsmap is None else _message(2, charsmap.tobytes()))
+    normalizer += _varint(3, fields.boolean("tokenizer.ggml.add_space_prefix", True))
+    normalizer += _varint(4, fields.boolean("tokenizer.ggml.remove_extra_whitespaces", False)) + _varint(5, True)
+    return b"".join([*pieces, _message(2, trainer), _message(3, normalizer)])
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return _number(number << 3 | 2) + _number(len(content)) + content
+
+
+def _varint(number: int, value: int) -> bytes:
+    return _number(number << 3) + _number(value)
+
+
+def _number(value: int) -> bytes:
+    """Seven bits a byte, the lowest first."""
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])

@@ -1,0 +1,187 @@
+"""GGUF files for tests, written with the `gguf` package: tiny models of transformers', as llama.cpp converts them.
+
+Matrices in few bits are random blocks; what `gguf` makes of them becomes the model's weight, which is the oracle then.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+
+KIND = gguf.GGMLQuantizationType
+# where a block's fp16 lie
+_HALVES = {
+    "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
+    "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "MXFP4": (),
+}  # fmt: skip
+# so that numbers are about as large as those of plain matrices
+_SIZES = {
+    "Q4_0": 0.02, "Q4_1": 0.02, "Q5_0": 0.01, "Q5_1": 0.01, "Q8_0": 2e-3, "Q2_K": 6e-3, "Q3_K": 4e-3, "Q4_K": 3e-4,
+    "Q5_K": 2e-4, "Q6_K": 8e-5, "IQ4_NL": 2e-3, "IQ4_XS": 1e-4,
+}  # fmt: skip
+FEW_BITS = tuple(_HALVES)
+PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+_BELOW = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
+    "block_sparse_moe.gate": "ffn_gate_inp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+}  # fmt: skip
+_GEMMA = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+
+
+def random_blocks(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Bytes `[*shape[:-1], bytes of a row]` of random blocks, whose scales are numbers."""
+    size, num_bytes = gguf.GGML_QUANT_SIZES[KIND[kind]]
+    blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // size, num_bytes), dtype=np.uint8)
+    for place in _HALVES[kind]:
+        halves = (rng.standard_normal(blocks.shape[:-1]) * _SIZES[kind]).astype("<f2")
+        blocks[..., place : place + 2] = halves[..., None].view(np.uint8)
+    if kind == "MXFP4":
+        blocks[..., 0] = rng.integers(122, 126, blocks.shape[:-1])
+    flat: np.ndarray[Any, Any] = blocks.reshape(*shape[:-1], -1)
+    return flat
+
+
+def dequantised(raw: np.ndarray[Any, Any], kind: str) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = gguf.quants.dequantize(raw, KIND[kind])
+    return found
+
+
+def paired(rows: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, Any]:
+    """Rows of queries or keys in the order in which llama.cpp turns them."""
+    halves = rows.reshape(num_heads, 2, -1, *rows.shape[1:])
+    return halves.swapaxes(1, 2).reshape(rows.shape)
+
+
+def unpaired(rows: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, Any]:
+    pairs = rows.reshape(num_heads, -1, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def write_model(
+    path: Path, model: Any, arch: str, kind: str, *, others: dict[str, str] | None = None, keys: Any = None
+) -> None:
+    """The model as a file; its weights become what the file says.
+
+    kind: of all matrices, but where a part of a name in `others` has one of its own; routers are F32. keys: adds what
+    differs from the keys that every model has.
+    """
+    writer = gguf.GGUFWriter(path, arch)
+    add_keys(writer, model.config, arch)
+    if keys is not None:
+        keys(writer)
+    rng = np.random.default_rng(3)
+    for name, parameter in model.named_parameters():
+        there = file_name(name, arch)
+        if parameter.dim() == 3:
+            _write_stack(writer, name, parameter, kind, others or {}, rng)
+            continue
+        own = next((found for part, found in (others or {}).items() if part in there), kind)
+        own = "F32" if parameter.dim() == 1 or "ffn_gate_inp" in there else own
+        heads = _paired_heads(model.config, arch, there)
+        if "ffn_gate_inp" in there:  # F32, but from checkpoints in bf16
+            _set(parameter, parameter.detach().bfloat16().float().numpy())
+        _write(writer, there, parameter, own, heads, rng, is_folded="gemma" in arch and "norm" in there)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    model.tie_weights()
+
+
+def _write(
+    writer: Any, there: str, parameter: Any, kind: str, heads: int, rng: np.random.Generator, *, is_folded: bool
+) -> None:
+    if kind in FEW_BITS:
+        raw = random_blocks(kind, tuple(parameter.shape), rng)
+        writer.add_tensor(there, raw, raw_dtype=KIND[kind])
+        found = dequantised(raw, kind)
+        _set(parameter, unpaired(found, heads) if heads else found)
+        return
+    data = parameter.detach().to(PLAIN[kind])
+    _set(parameter, data.float().numpy())
+    rows = data.float().numpy() + np.float32(is_folded)
+    if there.endswith("ffn_gate_inp_shexp.weight"):
+        rows = rows[0]
+    _add_plain(writer, there, paired(rows, heads) if heads else rows, kind)
+
+
+def _add_plain(writer: Any, there: str, rows: np.ndarray[Any, Any], kind: str) -> None:
+    if kind == "BF16":
+        writer.add_tensor(there, gguf.quants.quantize(rows, KIND.BF16), raw_dtype=KIND.BF16)
+    else:
+        writer.add_tensor(there, rows.astype({"F32": np.float32, "F16": np.float16}[kind]))
+
+
+def _write_stack(
+    writer: Any, name: str, parameter: Any, kind: str, others: dict[str, str], rng: np.random.Generator
+) -> None:
+    """All experts of a layer: transformers has gate and up in one tensor."""
+    index = name.split(".")[2]
+    names = ("ffn_gate_exps", "ffn_up_exps") if name.endswith("gate_up_proj") else ("ffn_down_exps",)
+    parts = parameter.detach().chunk(len(names), 1)
+    for there, part in zip(names, parts, strict=True):
+        own = next((found for key, found in others.items() if key in there), kind)
+        rows = part.contiguous().clone()
+        _write(writer, f"blk.{index}.{there}.weight", rows, own, 0, rng, is_folded=False)
+        part.copy_(rows)
+
+
+def _set(parameter: Any, found: np.ndarray[Any, Any]) -> None:
+    with torch.no_grad():
+        parameter.copy_(torch.from_numpy(np.array(found)).view(parameter.shape))
+
+
+def file_name(name: str, arch: str) -> str:
+    whole = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    module, _, what = name.rpartition(".")
+    match = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", module)
+    if match is None:
+        return f"{whole.get(module, module)}.{what}"
+    below = _BELOW | (_GEMMA if arch in ("gemma2", "gemma3") else {})
+    return f"blk.{match[1]}.{below.get(match[2], match[2])}.{what}"
+
+
+def _paired_heads(config: Any, arch: str, there: str) -> int:
+    """Heads of rows that llama.cpp turns in pairs; 0: it does not."""
+    if arch != "llama":
+        return 0
+    if ".attn_q." in there:
+        return int(config.num_attention_heads)
+    return int(config.num_key_value_heads) if ".attn_k." in there else 0
+
+
+def add_keys(writer: Any, config: Any, arch: str) -> None:
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    parameters = getattr(config, "rope_parameters", None) or {}
+    theta = parameters.get("rope_theta") or parameters.get("full_attention", {}).get("rope_theta")
+    if theta is not None:
+        writer.add_rope_freq_base(theta)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([f"t{index}" for index in range(config.vocab_size)])

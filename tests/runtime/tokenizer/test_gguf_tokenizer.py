@@ -1,0 +1,227 @@
+"""Tokenizers out of GGUF files beside the ones that were written into them."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+import regex  # type: ignore[import-untyped]
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
+from tiktoken_ext import openai_public
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+
+from phloem.errors import ModelError
+from phloem.runtime.models import resolve_model
+from phloem.runtime.tokenizer.gguf_vocabulary import CUTS, read_gguf_vocabulary
+from phloem.runtime.tokenizer.tokenizer import Tokenizer
+from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
+
+from .harmony import CORPUS
+from .harmony import PATTERN as O200K
+
+# Llama 3's, and Mistral's tekken: as Qwen's and as o200k, but for digits and contractions
+LLAMA_3 = PRETOKENIZE_REGEX.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+TEKKEN = O200K.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace(r"\p{N}{1,3}", r"\p{N}")
+PATTERNS = {
+    "gpt-2": openai_public.r50k_pat_str,
+    "llama-bpe": LLAMA_3,
+    "dbrx": LLAMA_3,
+    "qwen2": PRETOKENIZE_REGEX,
+    "gpt-4o": O200K,
+    "tekken": TEKKEN,
+}
+SPECIALS = ["<|begin|>", "<|im_end|>"]
+TEXTS = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [*CORPUS, *SPECIALS, "<tool>", "'S", "'ll", "don't", "HTTPServer", " \n ", "\r\n", "///\n", "1234567", "²½"]
+        ),
+        # what is not assigned may have become a letter in one library's Unicode and not in another's
+        st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=6),
+    ),
+    max_size=8,
+).map("".join)
+
+
+def original(name: str) -> tokenizers.Tokenizer:
+    """A small tokenizer as the checkpoint's own `tokenizer.json` would describe it."""
+    cut = CUTS[name]
+    made = tokenizers.Tokenizer(models.BPE(ignore_merges=cut.ignores_merges))
+    if name == "smollm":
+        parts: list[Any] = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+    elif name == "gpt-2":
+        parts = [pre_tokenizers.ByteLevel(False)]
+    else:
+        split = pre_tokenizers.Split(tokenizers.Regex(cut.pattern), "isolated")
+        parts = [split, pre_tokenizers.ByteLevel(False, use_regex=False)]
+    if name == "qwen2":
+        made.normalizer = normalizers.NFC()
+    made.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False)
+    made.train_from_iterator([*CORPUS, "1234567 HTTPServer don't ///\n"], trainer)
+    made.add_special_tokens(SPECIALS)
+    made.add_tokens([tokenizers.AddedToken("<tool>", normalized=False)])
+    return made
+
+
+def write_byte_level(path: Path, made: tokenizers.Tokenizer, name: str, **keys: Any) -> None:
+    spec = json.loads(made.to_str())
+    by_id = {index: text for text, index in made.get_vocab(with_added_tokens=True).items()}
+    added = {token["id"]: token["special"] for token in spec["added_tokens"]}
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(name)
+    writer.add_token_list([by_id[index] for index in range(len(by_id))])
+    writer.add_token_types([3 if added.get(i) else 4 if i in added else 1 for i in range(len(by_id))])
+    writer.add_token_merges([" ".join(merge) for merge in spec["model"]["merges"]])
+    writer.add_bos_token_id(made.token_to_id("<|begin|>"))
+    for key, value in keys.items():
+        getattr(writer, f"add_{key}")(value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@lru_cache(maxsize=16)
+def pair(name: str, folder: Path) -> tuple[tokenizers.Tokenizer, Tokenizer]:
+    made, path = original(name), folder / f"{name}.gguf"
+    write_byte_level(path, made, name)
+    return made, Tokenizer.from_folder(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tokenizers")
+
+
+@pytest.mark.parametrize("name", [*PATTERNS, "smollm"])
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_texts_become_the_original_tokens(name: str, folder: Path, text: str) -> None:
+    made, ours = pair(name, folder)
+    assert ours.encode(text, special=True) == made.encode(text).ids
+    made.encode_special_tokens = True
+    assert ours.encode(text) == made.encode(text).ids
+    made.encode_special_tokens = False
+    bos = [made.token_to_id("<|begin|>")] if CUTS[name].adds_bos else []
+    assert ours.encode_prompt(text) == [*bos, *ours.encode(text)]
+    assert ours.decode(ours.encode(text)) == (normalizers.NFC().normalize_str(text) if name == "qwen2" else text)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_texts_are_cut_as_the_published_pattern_cuts_them(name: str, folder: Path, text: str) -> None:
+    backend = read_gguf_vocabulary_of(name, folder)
+    ends, at = [], 0
+    text = normalizers.NFC().normalize_str(text)
+    for piece in regex.findall(PATTERNS[name], text):
+        at += len(piece)
+        ends.append(at)
+    assert backend.pieces(text) == ends
+
+
+@lru_cache(maxsize=16)
+def read_gguf_vocabulary_of(name: str, folder: Path) -> TokenizerJson:
+    pair(name, folder)
+    backend = read_gguf_vocabulary(folder / f"{name}.gguf").backend
+    assert isinstance(backend, TokenizerJson)
+    return backend
+
+
+def test_every_token_has_its_bytes(folder: Path) -> None:
+    made, ours = pair("smollm", folder)
+    whole = range(made.get_vocab_size(with_added_tokens=False))
+    alphabet = {character: byte for byte, character in bytes_to_unicode().items()}
+    for index in whole:
+        assert ours.token_bytes(index) == bytes(alphabet[character] for character in made.id_to_token(index))
+    assert ours.special_ids == {text: made.token_to_id(text) for text in SPECIALS}
+    assert ours.token_bytes(made.token_to_id("<tool>")) == b"<tool>"
+    assert ours.eos_ids == (made.token_to_id("<|im_end|>"),)
+
+
+def test_keys_say_what_begins_and_how_chats_are_written(tmp_path: Path) -> None:
+    made, path = original("smollm"), tmp_path / "chat.gguf"
+    template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    write_byte_level(path, made, "smollm", chat_template=template, add_bos_token=True, eot_token_id=5)
+    ours, bos = Tokenizer.from_folder(path), made.token_to_id("<|begin|>")
+    assert ours.encode_prompt("a") == [bos, *ours.encode("a")]
+    assert ours.apply_chat_template([{"role": "user", "content": "a"}]) == [bos, *ours.encode("a")]
+    assert ours.eos_ids == (5, made.token_to_id("<|im_end|>"))
+    assert pair("smollm", tmp_path)[1].chat_template.is_default
+
+
+def test_a_merge_that_is_none_is_named(tmp_path: Path) -> None:
+    made, path = original("smollm"), tmp_path / "given.gguf"
+    write_byte_level(path, made, "smollm")
+    content = path.read_bytes()
+    first = json.loads(made.to_str())["model"]["merges"][0]
+    both = " ".join(first).encode()
+    path.write_bytes(content.replace(both, both.replace(b" ", b"_"), 1))
+    with pytest.raises(ModelError, match=r"given.gguf: tokenizer.ggml.merges: entry 0 is not two tokens"):
+        Tokenizer.from_folder(path)
+
+
+def write_sentencepiece(path: Path, model: SentencePieceProcessor) -> None:
+    size = model.get_piece_size()
+    kinds = [
+        2
+        if model.is_unknown(i)
+        else 3
+        if model.is_control(i)
+        else 5
+        if model.is_unused(i)
+        else 6
+        if model.is_byte(i)
+        else 1
+        for i in range(size)
+    ]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([model.id_to_piece(i) for i in range(size)])
+    writer.add_token_scores([model.get_score(i) for i in range(size)])
+    writer.add_token_types(kinds)
+    writer.add_add_space_prefix(model.encode("a", out_type=str)[0] != "a")
+    writer.add_bos_token_id(model.bos_id())
+    writer.add_eos_token_id(model.eos_id())
+    writer.add_unk_token_id(model.unk_id())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@lru_cache(maxsize=1)
+def both_of_nano(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    nano = resolve_model("nano")
+    write_sentencepiece(folder / "nano.gguf", SentencePieceProcessor(str(nano / "tokenizer.model")))
+    return Tokenizer.from_folder(nano), Tokenizer.from_folder(folder / "nano.gguf")
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=TEXTS)
+def test_pieces_with_scores_are_the_sentencepiece_model(folder: Path, text: str) -> None:
+    theirs, ours = both_of_nano(folder)
+    assert ours.encode(text) == theirs.encode(text)
+    assert ours.encode(text, special=True) == theirs.encode(text, special=True)
+    assert ours.encode_prompt(text) == theirs.encode_prompt(text)
+
+
+def test_pieces_have_the_bytes_of_the_sentencepiece_model(folder: Path) -> None:
+    theirs, ours = both_of_nano(folder)
+    assert ours.vocab_size == theirs.vocab_size
+    assert all(ours.token_bytes(i) == theirs.token_bytes(i) for i in range(ours.vocab_size))
+    assert (ours.special_ids, ours.bos_id) == (theirs.special_ids, theirs.bos_id)
+    assert set(theirs.eos_ids) <= set(ours.eos_ids)
