@@ -152,8 +152,10 @@ class LinearWeight:
         if groups is not None and self.is_packed and groups.element != "e4m3" and groups.order is None:
             form = (groups.size, BITS[groups.element], groups.has_offsets)
             return cpu_grouped_rows(self.stored, indices, self.num_inputs, *form)
+        if groups is not None and groups.factors is not None and groups.order is None:
+            return device_grouped.rows(self.stored, groups, indices)
         if groups is not None:
-            return self.matrix()[indices]
+            return self.matrix()[indices].to(groups.dtype)
         if self.scales is not None:
             row = self.stored[indices // PANEL, :, indices % PANEL].flatten(1)[:, : self.num_inputs]
             return row.float() * self.scales[indices, None]

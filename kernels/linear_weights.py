@@ -34,7 +34,7 @@ class LinearWeights:
         bias: `[num_maps, N]` beside `stored`; None if there is none, and where packed, for there each map has its own;
             heads (`linear_heads`) have none.
         scales: `[num_maps, N, K / 32]` uint8 where `stored` is MXFP4; else None.
-        groups: what the bytes mean where `stored` is grouped, with the factors of all maps, `[K / size, num_maps * N]`.
+        groups: what the bytes mean where `stored` is grouped, with the factors of all maps, `[., num_maps * N]`.
     """
 
     packed: tuple[LinearWeight, ...]
@@ -72,7 +72,7 @@ class LinearWeights:
         assert groups.factors is not None
         num_outputs = len(matrix)
         factors = groups.factors[:, num_outputs * index : num_outputs * (index + 1)].contiguous()
-        num_inputs = groups.size * len(factors)
+        num_inputs = groups.size * len(factors) // (2 if groups.has_offsets else 1)
         own = replace(groups, factors=factors)
         return LinearWeight(matrix, bias, num_outputs, num_inputs, bias is not None, self.row_tile, groups=own)
 

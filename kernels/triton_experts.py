@@ -135,6 +135,7 @@ def mix_experts(
             kernel, stored = multiply_grouped_tiles, [weights.stored, factors.view(torch.int32)]
             sizes = [weights.stored.shape[2], weights.groups.size]
             constants = {"ELEMENT": weights.groups.element, "HAS_ZEROS": factors.dtype is torch.int32}
+            constants["HAS_OFFSETS"] = weights.groups.has_offsets
             constants["maxnreg"] = most_registers(config.num_warps)  # or the compiler may spill, to fit another program
         kernel[(num_tiles, triton.cdiv(num_outputs, config.block_outputs))](
             rows,

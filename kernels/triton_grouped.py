@@ -7,9 +7,10 @@ left side of the product. A step is at most one group of inputs::
     x [step, rows] ──────────────────────────────────────────────────────────────────────────────┴─► part, in fp32
     sum = part * scale of the group + sum                                        one fused multiply-add per output, row
 
-So no weight is rounded, and a scale meets 16 rows instead of 128 weights. Whole numbers become floats without a
-conversion: as the last bits of a power of two, which is subtracted with the zero. Splits, and why a row's bits are its
-own, are those of `triton_linear`; the choice of tile by the number of rows is left out in deterministic mode.
+So no weight is rounded, and a scale meets 16 rows instead of 128 weights; an offset meets the sum of a step's inputs.
+Whole numbers become floats without a conversion: as the last bits of a power of two, which is subtracted with the zero.
+Splits, and why a row's bits are its own, are those of `triton_linear`; the choice of tile by the number of rows is left
+out in deterministic mode.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ def widen(stored: tl.tensor, word: tl.tensor, ELEMENT: tl.constexpr, HAS_ZEROS: 
     """Bytes `[outputs, .]` of one number each as what they mean but for the scale, exactly; word `[outputs]`."""
     IS_BF16: tl.constexpr = tl.bfloat16 == DTYPE
     zero = ((word << 24) >> 24).to(tl.float32)
-    if ELEMENT == "int4":
+    if ELEMENT == "int4" or ELEMENT == "uint4":
         ONE: tl.constexpr = 0x4300 if IS_BF16 else 0x6400  # 128 or 1024, whose last bits count ones
         number = (stored.to(tl.int16) | ONE).to(DTYPE, bitcast=True)
-        MIDDLE: tl.constexpr = 136.0 if IS_BF16 else 1032.0
+        START: tl.constexpr = 128.0 if IS_BF16 else 1024.0
+        MIDDLE: tl.constexpr = START + (8.0 if ELEMENT == "int4" else 0.0)
         offset = zero + MIDDLE if HAS_ZEROS else tl.full(zero.shape, MIDDLE, tl.float32)
         number = number - offset.to(DTYPE)[:, None]
     elif ELEMENT == "int8":
@@ -52,25 +54,34 @@ def widen(stored: tl.tensor, word: tl.tensor, ELEMENT: tl.constexpr, HAS_ZEROS: 
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def add_product(acc: tl.tensor, offset: tl.tensor, inputs: tl.tensor):  # type: ignore[no-untyped-def]
+    """acc `[outputs, rows]` and each offset `[outputs]` times each sum of inputs `[rows]`, rounded once."""
+    return tl.fma(tl.broadcast_to(offset[:, None], acc.shape), tl.broadcast_to(inputs[None, :], acc.shape), acc)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def sum_steps(  # type: ignore[no-untyped-def]
     acc: tl.tensor,  # [outputs, rows] fp32
     x_at: tl.tensor,  # [1, rows] where rows begin
     weight_at: tl.tensor,  # [outputs, 1] where outputs begin
     factor: tl.tensor,  # [outputs], places of outputs beside each other
-    factors_ptr: tl.tensor,  # [depth / size, num_factors] int32
+    factors_ptr: tl.tensor,  # [depth / size, num_factors] int32, twice with offsets
     num_factors: tl.tensor,
+    depth: tl.tensor,
     size: tl.tensor,
     first: tl.tensor,
     end: tl.tensor,
     ELEMENT: tl.constexpr,
     HAS_ZEROS: tl.constexpr,
+    HAS_OFFSETS: tl.constexpr,
     BLOCK_DEPTH: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """acc and the products of inputs first … end - 1, a whole number of steps of one group each."""
     DTYPE: tl.constexpr = x_at.dtype.element_ty
     HALF: tl.constexpr = BLOCK_DEPTH // 2
-    if ELEMENT == "int4":
+    offsets_ptr = factors_ptr + (depth // size).to(tl.int64) * num_factors
+    if ELEMENT == "int4" or ELEMENT == "uint4":
         byte = tl.arange(0, HALF)
         for begin in tl.range(first, end, BLOCK_DEPTH, num_stages=STAGES):
             stored = tl.load(weight_at + (begin // 2 + byte)[None, :])
@@ -81,6 +92,10 @@ def sum_steps(  # type: ignore[no-untyped-def]
             part = tl.dot(widen(stored & 15, word, ELEMENT, HAS_ZEROS, DTYPE), low)
             part = tl.dot(widen(stored >> 4, word, ELEMENT, HAS_ZEROS, DTYPE), high, part)
             acc = tl.fma(part, tl.broadcast_to(scale[:, None], part.shape), acc)
+            if HAS_OFFSETS:
+                offset = tl.load(offsets_ptr + (begin // size).to(tl.int64) * num_factors + factor)
+                inputs = tl.sum(low.to(tl.float32) + high.to(tl.float32), 0)
+                acc = add_product(acc, offset.to(tl.float32, bitcast=True), inputs)
     else:
         k = tl.arange(0, BLOCK_DEPTH)
         for begin in tl.range(first, end, BLOCK_DEPTH, num_stages=STAGES):
@@ -90,6 +105,10 @@ def sum_steps(  # type: ignore[no-untyped-def]
             scale = (word & -256 if HAS_ZEROS else word).to(tl.float32, bitcast=True)
             part = tl.dot(widen(stored, word, ELEMENT, HAS_ZEROS, DTYPE), x)
             acc = tl.fma(part, tl.broadcast_to(scale[:, None], part.shape), acc)
+            if HAS_OFFSETS:
+                offset = tl.load(offsets_ptr + (begin // size).to(tl.int64) * num_factors + factor)
+                inputs = tl.sum(x.to(tl.float32), 0)
+                acc = add_product(acc, offset.to(tl.float32, bitcast=True), inputs)
     return acc
 
 
@@ -97,7 +116,7 @@ def sum_steps(  # type: ignore[no-untyped-def]
 def multiply_grouped_rows(
     x_ptr: tl.tensor,  # [num_rows, depth]
     weight_ptr: tl.tensor,  # [num_outputs, row_bytes] uint8
-    factors_ptr: tl.tensor,  # [depth / size, num_outputs] int32
+    factors_ptr: tl.tensor,  # [depth / size, num_outputs] int32, twice with offsets
     bias_ptr: tl.tensor,  # [num_outputs]
     out_ptr: tl.tensor,  # [num_rows, num_outputs], or one such per split, fp32
     x_stride: tl.tensor,
@@ -109,6 +128,7 @@ def multiply_grouped_rows(
     split_len: tl.tensor,
     ELEMENT: tl.constexpr,
     HAS_ZEROS: tl.constexpr,
+    HAS_OFFSETS: tl.constexpr,
     HAS_BIAS: tl.constexpr,
     FOLDS: tl.constexpr,  # a program walks all splits; else it has one, and its sum is a partial one
     BLOCK_ROWS: tl.constexpr,
@@ -136,11 +156,13 @@ def multiply_grouped_rows(
             output,
             factors_ptr,
             num_outputs,
+            depth,
             size,
             split,
             tl.minimum(split + split_len, depth),
             ELEMENT,
             HAS_ZEROS,
+            HAS_OFFSETS,
             BLOCK_DEPTH,
             STAGES,
         )
@@ -159,7 +181,7 @@ def multiply_grouped_rows(
 def multiply_grouped_tiles(
     x_ptr: tl.tensor,  # [., depth] rows of tokens, or of sorted pairs
     weight_ptr: tl.tensor,  # [num_experts, num_outputs, row_bytes] uint8
-    factors_ptr: tl.tensor,  # [depth / size, num_experts * num_outputs] int32
+    factors_ptr: tl.tensor,  # [depth / size, num_experts * num_outputs] int32, twice with offsets
     bias_ptr: tl.tensor,  # [num_experts, num_outputs]
     out_ptr: tl.tensor,  # [num_pairs, num_outputs]
     order_ptr: tl.tensor,  # [num_pairs] int32: pair of a sorted place
@@ -173,6 +195,7 @@ def multiply_grouped_tiles(
     size: tl.tensor,
     ELEMENT: tl.constexpr,
     HAS_ZEROS: tl.constexpr,
+    HAS_OFFSETS: tl.constexpr,
     NUM_CHOSEN: tl.constexpr,  # pairs of a token
     IN_ORDER: tl.constexpr,  # as in `triton_experts.multiply_tiles`
     HAS_BIAS: tl.constexpr,
@@ -196,11 +219,13 @@ def multiply_grouped_tiles(
             output,
             factors_ptr,
             num_experts * num_outputs,
+            depth,
             size,
             0,
             depth,
             ELEMENT,
             HAS_ZEROS,
+            HAS_OFFSETS,
             BLOCK_DEPTH,
             STAGES,
         )
@@ -246,6 +271,7 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
         split_len,
         ELEMENT=groups.element,
         HAS_ZEROS=groups.factors.dtype is torch.int32,
+        HAS_OFFSETS=groups.has_offsets,
         HAS_BIAS=weight.bias is not None,
         FOLDS=folds,
         BLOCK_ROWS=config.block_rows,

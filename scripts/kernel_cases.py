@@ -300,21 +300,24 @@ def grouped_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.triton_grouped import multiply_grouped_rows, multiply_grouped_tiles
 
     shapes = [
-        # element, step, zeros, activations
-        ("int4", 128, True, "bf16"),
-        ("e4m3", 128, False, "bf16"),
-        ("int4", 128, True, "fp16"),
-        ("int4", 64, False, "bf16"),
-        ("int4", 32, True, "bf16"),
-        ("int8", 128, False, "bf16"),
-        ("int8", 32, True, "fp16"),
-        ("e4m3", 128, False, "fp16"),
+        # element, step, zeros or offsets, activations
+        ("int4", 128, "zeros", "bf16"),
+        ("e4m3", 128, "", "bf16"),
+        ("int4", 128, "zeros", "fp16"),
+        ("int4", 64, "", "bf16"),
+        ("int4", 32, "zeros", "bf16"),
+        ("uint4", 32, "offsets", "bf16"),
+        ("int8", 128, "", "bf16"),
+        ("int8", 32, "zeros", "fp16"),
+        ("int8", 32, "offsets", "bf16"),
+        ("e4m3", 128, "", "fp16"),
     ]
     ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
-    for element, step, has_zeros, rows in shapes[:2] if subset else shapes:
+    for element, step, beside, rows in shapes[:2] if subset else shapes:
         kept = {"weight_ptr": "*u8", "factors_ptr": "*i32"}
-        common = {"ELEMENT": element, "HAS_ZEROS": has_zeros, "BLOCK_DEPTH": step}
-        tile_depth = step // 2 if element == "int4" else step
+        common = {"ELEMENT": element, "BLOCK_DEPTH": step}
+        common |= {"HAS_ZEROS": beside == "zeros", "HAS_OFFSETS": beside == "offsets"}
+        tile_depth = step // 2 if element in ("int4", "uint4") else step
         configs = {
             grouped_config(num_rows, step, deterministic=det) for num_rows in (1, 64, 65) for det in (False, True)
         }

@@ -62,8 +62,11 @@ def test_every_layout_holds_the_very_numbers(weight: Grouped) -> None:
         assert torch.equal(packed.matrix(), wide)
         assert torch.equal(packed.rows(rows), wide[rows])
     if device_grouped.fits(weight):
-        apart = device_grouped.take_apart(*device_grouped.lay_out(weight, torch.bfloat16))
+        stored, groups = device_grouped.lay_out(weight, torch.bfloat16)
+        apart = device_grouped.take_apart(stored, groups)
         assert torch.equal(replace(apart, order=weight.order).widen(torch.float32), wide)
+        if weight.order is None:
+            assert torch.equal(device_grouped.rows(stored, groups, rows), wide[rows].bfloat16())
 
 
 def test_a_product_has_the_bits_of_the_same_numbers_in_fp32(weight: Grouped) -> None:

@@ -19,18 +19,22 @@ SHAPES = {
     "one, cut": (40, 1024, 1024),
     "of 192": (33, 384, 192),
 }
-ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3")
+ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3", "uint4")
+BESIDE: dict[Element, str] = {"int4": "zeros", "int8": "zeros", "e4m3": "", "uint4": "offsets"}
 
 
-def random_weight(element: Element, shape: tuple[int, int, int], *, zeros: bool) -> Grouped:
+def random_weight(element: Element, shape: tuple[int, int, int], *, beside: str) -> Grouped:
     num_outputs, num_inputs, size = shape
-    middle = 8 if element == "int4" else 128
+    middle = 8 if element in ("int4", "uint4") else 128
     numbers = torch.randint(-middle, middle, (num_outputs, num_inputs)).to(torch.int8)
+    if element == "uint4":
+        numbers += middle
     if element == "e4m3":
         numbers = torch.randn(num_outputs, num_inputs).mul(60).to(torch.float8_e4m3fn)
     scales = torch.rand(num_outputs, num_inputs // size).add(0.1).half() / num_inputs**0.5
-    offsets = torch.randint(-middle, middle, scales.shape).to(torch.int8) if zeros else None
-    return Grouped(element, numbers, scales / middle, offsets)
+    zeros = torch.randint(-middle, middle, scales.shape).to(torch.int8) if beside == "zeros" else None
+    offsets = torch.randn(scales.shape) / num_inputs**0.5 if beside == "offsets" else None
+    return Grouped(element, numbers, scales / middle, zeros, offsets=offsets)
 
 
 def laid_out(weight: Grouped, dtype: torch.dtype, device: torch.device, *, row_tile: int = 0) -> LinearWeight:
@@ -56,14 +60,12 @@ def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
 
 @pytest.mark.parametrize("num_rows", [0, 5, 70])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
-    ("element", "zeros"), [("int4", False), ("int4", True), ("int8", True), ("int8", False), ("e4m3", False)]
-)
+@pytest.mark.parametrize(("element", "beside"), [*BESIDE.items(), ("int4", ""), ("int8", ""), ("int8", "offsets")])
 def test_equals_the_dequantised_weights(
-    element: Element, shape: str, num_rows: int, zeros: bool, dtype: torch.dtype, device: torch.device
+    element: Element, shape: str, num_rows: int, beside: str, dtype: torch.dtype, device: torch.device
 ) -> None:
     torch.manual_seed(num_rows)
-    weight = random_weight(element, SHAPES[shape], zeros=zeros)
+    weight = random_weight(element, SHAPES[shape], beside=beside)
     kept = laid_out(weight, dtype, device)
     x = torch.randn(num_rows, SHAPES[shape][1] + 16).to(dtype).to(device)[:, : SHAPES[shape][1]]
     assert kept.bias is not None
@@ -77,7 +79,7 @@ def test_a_row_has_the_bits_that_it_has_alone(element: Element, device: torch.de
     """In deterministic mode: few rows, whose inputs are cut among programs, and many, which walk all of them."""
     torch.manual_seed(3)
     shape = (40, 1280, 128)
-    weight = laid_out(random_weight(element, shape, zeros=element != "e4m3"), torch.float16, device, row_tile=256)
+    weight = laid_out(random_weight(element, shape, beside=BESIDE[element]), torch.float16, device, row_tile=256)
     assert launch.linear_splits(shape[0], shape[1]) > 1
     x = torch.randn(70, shape[1]).half().to(device)
     together = device_linear(x, weight)
@@ -92,10 +94,9 @@ def test_experts_equal_the_twin(element: Element, num_tokens: int, device: torch
 
     torch.manual_seed(num_tokens)
     num_experts, hidden, inner = 5, 128, 64
-    has_zeros = element != "e4m3"
     kept: list[LinearWeights] = []
     for shape in ((2 * inner, hidden, 128), (hidden, inner, 32)):
-        whole = stack([random_weight(element, shape, zeros=has_zeros) for _ in range(num_experts)])
+        whole = stack([random_weight(element, shape, beside=BESIDE[element]) for _ in range(num_experts)])
         assert whole is not None
         stored, groups = device_grouped.lay_out(whole, torch.float16)
         kept.append(LinearWeights((), stored.view(num_experts, shape[0], -1), groups=groups))
