@@ -62,8 +62,7 @@ def _kept_form(
         return None
     if on_cpu:
         return form if dtype is torch.float32 and form.size % cpu_grouped.words_of(form.element) == 0 else None
-    fits = dtype.itemsize == 2 and device_grouped.span_of(form.size) >= device_grouped.LEAST_SPAN
-    return form if fits and not form.has_offsets else None
+    return form if dtype.itemsize == 2 and device_grouped.span_of(form.size) >= device_grouped.LEAST_SPAN else None
 
 
 def _form(config: ModelConfig, inputs: int, modules: tuple[str, ...]) -> Form | None:

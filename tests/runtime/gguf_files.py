@@ -159,7 +159,7 @@ def file_name(name: str, arch: str) -> str:
 
 def _paired_heads(config: Any, arch: str, there: str) -> int:
     """Heads of rows that llama.cpp turns in pairs; 0: it does not."""
-    if arch != "llama":
+    if arch not in ("llama", "smollm3"):
         return 0
     if ".attn_q." in there:
         return int(config.num_attention_heads)
@@ -182,6 +182,18 @@ def add_keys(writer: Any, config: Any, arch: str) -> None:
     theta = parameters.get("rope_theta") or parameters.get("full_attention", {}).get("rope_theta")
     if theta is not None:
         writer.add_rope_freq_base(theta)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([f"t{index}" for index in range(config.vocab_size)])
+
+
+def add_pieces(writer: Any, model: Any) -> None:
+    """A sentencepiece model's pieces, scores and types."""
+    size = model.get_piece_size()
+    tests = {2: model.is_unknown, 3: model.is_control, 5: model.is_unused, 6: model.is_byte}
+    kinds = [next((kind for kind, test in tests.items() if test(index)), 1) for index in range(size)]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([model.id_to_piece(index) for index in range(size)])
+    writer.add_token_scores([model.get_score(index) for index in range(size)])
+    writer.add_token_types(kinds)
+    writer.add_add_space_prefix(model.encode("a", out_type=str)[0] != "a")
+    writer.add_bos_token_id(model.bos_id())
+    writer.add_eos_token_id(model.eos_id())
+    writer.add_unk_token_id(model.unk_id())

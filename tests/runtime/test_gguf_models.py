@@ -9,13 +9,18 @@ import gguf
 import numpy as np
 import pytest
 import torch
+import transformers
+from sentencepiece import SentencePieceProcessor
 
+import phloem as ph
 from phloem.kernels.linear_weight import Quantise
-from phloem.runtime.models import Decoder, ModelConfig
+from phloem.runtime.engine import Engine
+from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 from phloem.runtime.models.gguf.tensor_types import TYPES
+from phloem.runtime.request import SamplingParams
 from phloem.runtime.schedule.planner import plan
 
-from .gguf_files import FEW_BITS, KIND, PLAIN, dequantised, random_blocks, write_model
+from .gguf_files import FEW_BITS, KIND, PLAIN, add_pieces, dequantised, random_blocks, write_model
 from .test_models import LLAMA3, QWEN2_MOE, QWEN3_MOE, YARN, Oracle, PagedRun, random_ids, save_random_model
 
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
@@ -125,6 +130,14 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, dict[str, str], Any]] = {
     "qwen2moe": ("qwen2moe", "Qwen2MoeForCausalLM", QWEN2_EXPERTS, "Q8_0", {}, _experts(7, 3, 32, 64)),
     "qwen3": ("qwen3", "Qwen3ForCausalLM", {**WIDE, "head_dim": 32}, "Q8_0", {}, None),
     "qwen3moe": ("qwen3moe", "Qwen3MoeForCausalLM", QWEN3_EXPERTS, "Q4_1", {"attn": "F16"}, _experts(7, 3, 32)),
+    "smollm3": (
+        "smollm3",
+        "SmolLM3ForCausalLM",
+        {**WIDE, "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]},
+        "Q4_0",
+        {},
+        None,
+    ),
     "phi3": ("phi3", "Phi3ForCausalLM", {**WIDE, "sliding_window": 9}, "IQ4_NL", {}, _window(9)),
     "phi3, part turned": (
         "phi3",
@@ -207,3 +220,30 @@ def test_norms_are_read_in_full(tmp_path: Path) -> None:
     weight = oracle.model.model.layers[0].input_layernorm.weight
     assert torch.equal(decoder._layers[0][1].input_norm, weight.detach() + 1)
     assert ModelConfig.from_folder(path).options.norm_offset == 0
+
+
+def test_an_engine_generates_and_chats_from_one_file(tmp_path: Path) -> None:
+    """Settings, weights, tokenizer and template out of the file alone; greedy tokens are those of the checkpoint."""
+    nano, path = resolve_model("nano"), tmp_path / "nano.gguf"
+    model = transformers.AutoModelForCausalLM.from_pretrained(nano, dtype=torch.float32)
+    pieces = SentencePieceProcessor(str(nano / "tokenizer.model"))
+
+    def keys(writer: Any) -> None:
+        add_pieces(writer, pieces)
+        writer.add_chat_template((nano / "chat_template.jinja").read_text())
+
+    with torch.no_grad():
+        write_model(path, model, "llama", "Q8_0", keys=keys)
+    model.save_pretrained(tmp_path / "folder")
+    for name in ("tokenizer.model", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        (tmp_path / "folder" / name).write_bytes((nano / name).read_bytes())
+    answers = []
+    for place in (path, tmp_path / "folder"):
+        with Engine(str(place), num_blocks=64, dtype="float32", device="cpu") as engine:
+            sampling = SamplingParams(max_tokens=24, temperature=0.0)
+            chat = engine.chat([{"role": "user", "content": "Hello"}], sampling)
+            date = engine.generate("Date: ", SamplingParams(max_tokens=32), ph.regex(r"\d{4}-\d\d-\d\d"))
+            answers.append((chat.token_ids, engine.generate("The ", sampling).token_ids))
+            assert len(date.text) == 10
+            engine.audit()
+    assert answers[0] == answers[1]

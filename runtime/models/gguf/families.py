@@ -23,6 +23,7 @@ class Family:
         is_permuted: rows of queries and keys are stored in pairs that turn together, next to each other.
         window_pattern: every so many layers one has no window (0: all have one); None: a window is refused.
         normalises: the shares of a token's experts are divided by their sum.
+        unturned_every: every so many layers one has no rope; 0: all have one.
         wide_layers: with so many layers queries are scaled by the hidden size over the heads, not by their own.
     """
 
@@ -32,6 +33,7 @@ class Family:
     window_pattern: int | None = None
     normalises: bool = True
     wide_layers: int = 0
+    unturned_every: int = 0
 
 
 FAMILIES: dict[str, Family] = {
@@ -41,6 +43,7 @@ FAMILIES: dict[str, Family] = {
     "qwen2moe": Family("", "Qwen2MoeForCausalLM", normalises=False),
     "qwen3": Family("Qwen3ForCausalLM"),
     "qwen3moe": Family("", "Qwen3MoeForCausalLM"),
+    "smollm3": Family("SmolLM3ForCausalLM", is_permuted=True, unturned_every=4),
     "phi3": Family("Phi3ForCausalLM", window_pattern=0),
     "gemma": Family("GemmaForCausalLM"),
     "gemma2": Family("Gemma2ForCausalLM", window_pattern=2, wide_layers=46),  # the one of 27 billion

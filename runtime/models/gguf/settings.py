@@ -1,9 +1,9 @@
 """What a GGUF file's keys say of a model, in the words of a `config.json`.
 
 Every key of the architecture is read, or known to change nothing, or refused by name: a setting that is overlooked
-makes a model that runs and answers nonsense. Three things are not written in the file and are known of the
-architecture, as llama.cpp has them in its code: which layers have a window (Gemma 2 and 3, Phi-3), the rope of those
-(Gemma 3), and how queries are scaled in the largest Gemma 2 and 3.
+makes a model that runs and answers nonsense. Four things are not written in the file and are known of the
+architecture, as llama.cpp has them in its code: which layers have a window (Gemma 2 and 3, Phi-3) or no rope (SmolLM3),
+the rope of layers with a window (Gemma 3), and how queries are scaled in the largest Gemma 2 and 3.
 """
 
 from __future__ import annotations
@@ -105,6 +105,8 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     }
     if family.wide_layers == layers:
         values["query_pre_attn_scalar"] = hidden / num_heads
+    if family.unturned_every:
+        values["no_rope_layers"] = [int((index + 1) % family.unturned_every > 0) for index in range(layers)]
     return values
 
 

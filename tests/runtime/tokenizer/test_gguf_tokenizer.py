@@ -25,6 +25,7 @@ from phloem.runtime.tokenizer.gguf_vocabulary import CUTS, read_gguf_vocabulary
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
 
+from ..gguf_files import add_pieces
 from .harmony import CORPUS
 from .harmony import PATTERN as O200K
 
@@ -175,28 +176,8 @@ def test_a_merge_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def write_sentencepiece(path: Path, model: SentencePieceProcessor) -> None:
-    size = model.get_piece_size()
-    kinds = [
-        2
-        if model.is_unknown(i)
-        else 3
-        if model.is_control(i)
-        else 5
-        if model.is_unused(i)
-        else 6
-        if model.is_byte(i)
-        else 1
-        for i in range(size)
-    ]
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list([model.id_to_piece(i) for i in range(size)])
-    writer.add_token_scores([model.get_score(i) for i in range(size)])
-    writer.add_token_types(kinds)
-    writer.add_add_space_prefix(model.encode("a", out_type=str)[0] != "a")
-    writer.add_bos_token_id(model.bos_id())
-    writer.add_eos_token_id(model.eos_id())
-    writer.add_unk_token_id(model.unk_id())
+    add_pieces(writer, model)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
