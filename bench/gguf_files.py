@@ -1,9 +1,13 @@
 """The same GGUF file here and in llama.cpp: load time, tokens per CPU-second on one thread, perplexity on one text.
 
     OMP_NUM_THREADS=1 python bench/gguf_files.py model.gguf [--batches 1,8] [--prompt 32] [--tokens 32] [--repeats 5]
+    OMP_NUM_THREADS=1 python bench/gguf_files.py --random Q4_K_M,Q8_0
 
-Needs `llama_cpp`; of it the C interface alone is used, so that nothing of Python's stands in its way. Columns take
-turns, best of several repeats. "exact" leaves inputs in fp32, "16" rounds them to 16 bits, by groups
+`--random` writes a random Llama of 250 million numbers and lets llama.cpp quantise it: K types need rows of whole
+blocks of 256, which small published models have not; only its speed means anything.
+
+Needs `llama_cpp` and `gguf`; of the first the C interface alone is used, so that nothing of Python's stands in its way.
+Columns take turns, best of several repeats. "exact" leaves inputs in fp32, "16" rounds them to 16 bits, by groups
 (`quantise="int8"`); llama.cpp rounds them to 8. The text is this repository's own documentation, in pieces of 512
 tokens, every token after the first of a piece predicted from those before it.
 """
@@ -11,8 +15,10 @@ tokens, every token after the first of a piece predicted from those before it.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import math
 import resource
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -41,11 +47,54 @@ def load_all(path: Path) -> dict[str, Decoder]:
         decoders[label] = Decoder.from_folder(path, dtype=torch.float32, quantise=quantise)
         size, seconds = decoders[label].num_weight_bytes / 1e6, time.perf_counter() - start
         print(f"{label:>10}: weights {size:.0f} MB in {seconds:.2f} s")
-    start = time.perf_counter()
-    Tokenizer.from_folder(path)
-    seconds, most = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f" tokenizer: {seconds:.2f} s; the process has had {most:.0f} MB at most, libraries included")
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"the process has had {most:.0f} MB at most, libraries and the mapped file included")
     return decoders
+
+
+def write_random(path: Path) -> None:
+    """A random Llama in F16, without a tokenizer."""
+    import gguf
+
+    hidden, inner, layers, heads, kv_heads, vocab = 1024, 2816, 16, 16, 8, 32_000
+    rng, kv = np.random.default_rng(0), 1024 // 16 * 8
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_vocab_size(vocab)
+    writer.add_context_length(2048)
+    writer.add_embedding_length(hidden)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(hidden // heads)
+    writer.add_tokenizer_model("no_vocab")
+    shapes = {"token_embd": (vocab, hidden), "output": (vocab, hidden)}
+    each = {"attn_q": (hidden, hidden), "attn_k": (kv, hidden), "attn_v": (kv, hidden), "attn_output": (hidden, hidden)}
+    each |= {"ffn_gate": (inner, hidden), "ffn_up": (inner, hidden), "ffn_down": (hidden, inner)}
+    norms = ["output_norm"]
+    for index in range(layers):
+        shapes |= {f"blk.{index}.{name}": shape for name, shape in each.items()}
+        norms += [f"blk.{index}.{name}" for name in ("attn_norm", "ffn_norm")]
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", (rng.standard_normal(shape) * 0.02).astype(np.float16))
+    for name in norms:
+        writer.add_tensor(f"{name}.weight", np.ones(hidden, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def quantised(plain: Path, form: str) -> Path:
+    """The file in another form, by llama.cpp's own hand."""
+    import llama_cpp
+
+    path, params = plain.with_name(f"{form}.gguf"), llama_cpp.llama_model_quantize_default_params()
+    params.ftype, params.nthread = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{form}"), 1
+    if llama_cpp.llama_model_quantize(str(plain).encode(), str(path).encode(), ctypes.byref(params)):
+        raise RuntimeError(f"llama.cpp did not make {form}")
+    return path
 
 
 def pieces_of_text(path: Path, num_tokens: int) -> list[list[int]]:
@@ -102,7 +151,8 @@ def report_speed(path: Path, decoders: dict[str, Decoder], args: argparse.Namesp
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--random", default="", help="types, of a random model instead of the file")
     parser.add_argument("--batches", default="1,8")
     parser.add_argument("--prompt", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=32)
@@ -114,10 +164,21 @@ def main() -> None:
     import llama_cpp
 
     print(f"{machine()}, one thread, torch {torch.__version__}, llama_cpp {llama_cpp.__version__}")
-    decoders = load_all(args.file)
-    report_speed(args.file, decoders, args)
-    if args.text:
-        report_quality(args.file, decoders, args.text)
+    if args.file is not None:
+        decoders = load_all(args.file)
+        report_speed(args.file, decoders, args)
+        if args.text:
+            report_quality(args.file, decoders, args.text)
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "F16.gguf"
+        forms = [form for form in args.random.split(",") if form]
+        if forms:
+            log = llama_cpp.llama_log_callback(lambda *_: None)  # held, for the library calls it
+            llama_cpp.llama_log_set(log, ctypes.c_void_p())
+            write_random(plain)
+        for form in forms:
+            path = quantised(plain, form)
+            report_speed(path, load_all(path), args)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,9 @@ from .kv_format import FP8
 LINE = 64
 _AT_A_TIME = 64  # panels that are laid out together
 FACTOR_BYTES, OFFSET_BYTES = 5, 8  # of a group of one output: scale and zero, or scale and offset
-KINDS: tuple[tuple[Element, bool], ...] = (  # with offsets or without
-    ("int4", False), ("int8", False), ("e4m3", False), ("uint4", True), ("int8", True)
-)  # fmt: skip
-FIRST_KIND, FIRST_ROUNDING = 3, 8  # of these in `LinearWeight.packing`, and of those that round inputs
-KIND_BITS = 4  # of a packing; the rest of it is the size of a group
+ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3")
+FIRST_KIND, FIRST_ROUNDING = 3, 6  # of these in `LinearWeight.packing`, and of those that round inputs
+HAS_OFFSETS, KIND_BITS = 8, 4  # a packing's flag beside its kind, and its bits below the size of a group
 _MOST_INPUTS, _LEAST_INPUTS = 128, 32  # of a group that has one step for its inputs
 _WIDEST_E4M3 = 2.0**7  # scales are stored 2 ** 120 times as large
 
@@ -130,14 +128,27 @@ def take_apart(stored: Tensor, element: Element, size: int, num_inputs: int, *, 
     return replace(whole, offsets=behind) if has_offsets else replace(whole, zeros=behind)
 
 
-def emit_factors(builder: Any, scales_at: Any, zeros_at: Any, *, has_offsets: bool) -> tuple[Any, Any]:
+def emit_flag(builder: Any, packing: Any) -> Any:
+    """Whether a weight of this packing has offsets, in code that is the same for both."""
+    return builder.icmp_signed("!=", builder.and_(packing, _LONG(HAS_OFFSETS)), _LONG(0))
+
+
+def emit_factors(builder: Any, scales_at: Any, behind_at: Any, has_offsets: Any) -> tuple[Any, Any]:
     """Scale and offset, `<16 x float>` each, of a group: a weight is its number times the scale, plus the offset."""
     scale = builder.load(builder.inttoptr(scales_at, _VECTOR.as_pointer()), align=4)
-    if has_offsets:
-        return scale, builder.load(builder.inttoptr(zeros_at, _VECTOR.as_pointer()), align=4)
-    zeros = builder.load(builder.inttoptr(zeros_at, _BYTES.as_pointer()), align=1)
-    zero = builder.sitofp(builder.sext(zeros, _INTS), _VECTOR)
-    return scale, builder.fmul(builder.fsub(ir.Constant(_VECTOR, [_FLOAT(-0.0)] * PANEL), zero), scale)
+    with builder.if_else(has_offsets) as (then, otherwise):
+        with then:
+            stored = builder.load(builder.inttoptr(behind_at, _VECTOR.as_pointer()), align=4)
+            first = builder.block
+        with otherwise:
+            zeros = builder.load(builder.inttoptr(behind_at, _BYTES.as_pointer()), align=1)
+            zero = builder.sitofp(builder.sext(zeros, _INTS), _VECTOR)
+            made = builder.fmul(builder.fsub(ir.Constant(_VECTOR, [_FLOAT(-0.0)] * PANEL), zero), scale)
+            second = builder.block
+    offset = builder.phi(_VECTOR)
+    offset.add_incoming(stored, first)
+    offset.add_incoming(made, second)
+    return scale, offset
 
 
 def emit_line(builder: Any, address: Any) -> Any:
@@ -145,17 +156,25 @@ def emit_line(builder: Any, address: Any) -> Any:
     return builder.load(builder.inttoptr(address, _INTS.as_pointer()), align=4)
 
 
-def emit_numbers(builder: Any, element: Element, words: Any, index: int, *, has_avx512: bool) -> Any:
-    """Input `index` of each word as `<16 x float>`; e4m3 times 2 ** -120."""
+def emit_levels(builder: Any, has_offsets: Any, *, has_avx512: bool) -> Any:
+    """What four bits stand for: all sixteen numbers, or the one that 0 stands for, in every place."""
+    first, second = (
+        ir.Constant(_VECTOR, [_FLOAT(float(number - middle if has_avx512 else -middle)) for number in range(16)])
+        for middle in (0, 8)
+    )
+    return builder.select(has_offsets, first, second)
+
+
+def emit_numbers(builder: Any, element: Element, words: Any, index: int, levels: Any, *, has_avx512: bool) -> Any:
+    """Input `index` of each word as `<16 x float>`; e4m3 times 2 ** -120. levels: `emit_levels`."""
     if words_of(element) == 8:
-        shifted, middle = builder.lshr(words, _all(4 * index)), 8 if element == "int4" else 0
+        shifted = builder.lshr(words, _all(4 * index))
         if has_avx512:  # the look-up takes the lowest four bits
-            table = ir.Constant(_VECTOR, [_FLOAT(float(number - middle)) for number in range(16)])
             kind = ir.FunctionType(_VECTOR, [_VECTOR, _INTS])
             name = "llvm.x86.avx512.permvar.sf.512"
             function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]  # numba's
-            return builder.call(function, [table, shifted])
-        return builder.sitofp(builder.sub(builder.and_(shifted, _all(15)), _all(middle)), _VECTOR)
+            return builder.call(function, [levels, shifted])
+        return builder.fadd(builder.sitofp(builder.and_(shifted, _all(15)), _VECTOR), levels)
     top = builder.shl(words, _all(24 - 8 * index))
     if element == "int8":
         return builder.sitofp(builder.ashr(top, _all(24)), _VECTOR)

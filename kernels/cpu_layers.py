@@ -97,7 +97,7 @@ class LayerStack:
         self._sizes = [max(int(row[first + 5]) * PANEL for row in self._table) for first in (_QKV, _O, _GATE_UP, _DOWN)]
         begins = np.array([_QKV, _O, _GATE_UP, _DOWN])
         has_int8 = bool(self._table[:, begins + 2].any())
-        has_grouped = bool((self._table[:, begins + 3] & 15 >= FIRST_ROUNDING).any())
+        has_grouped = bool((self._table[:, begins + 3] & 7 >= FIRST_ROUNDING).any())
         self._tasks = (
             (cpu_linear.PANELS, True), (cpu_linear_int8.PANELS, has_int8), (cpu_linear_grouped.PANELS, has_grouped)
         )  # fmt: skip
@@ -204,7 +204,7 @@ def _apply(team, tasks, layer, first, x, x_stride, out, num_rows):  # type: igno
     if scales != 0:
         shape = (num_rows, depth, num_panels, limit)
         cpu_linear_int8.all_panels(ours, tasks[1], x, x_stride, stored, scales, bias, out, *shape)
-    elif packing & 15 >= FIRST_ROUNDING:
+    elif packing & 7 >= FIRST_ROUNDING:
         sizes = (num_rows, depth, num_panels)
         cpu_linear_grouped.all_panels(ours, tasks[2], x, x_stride, stored, packing, bias, out, *sizes)
     else:

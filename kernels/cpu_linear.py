@@ -91,8 +91,9 @@ def _tile(
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         done = builder.append_basic_block("done")
-        kind, group = builder.and_(values[0], _LONG(15)), builder.lshr(values[0], _LONG(cpu_grouped.KIND_BITS))
+        kind, group = builder.and_(values[0], _LONG(7)), builder.lshr(values[0], _LONG(cpu_grouped.KIND_BITS))
         key = builder.add(builder.add(builder.mul(kind, _LONG(256)), builder.mul(values[1], _LONG(16))), values[2])
+        has_offsets = cpu_grouped.emit_flag(builder, values[0])
         jump = builder.switch(key, done)
         for packing, rows in product(range(cpu_grouped.FIRST_ROUNDING), range(1, _MOST_ROWS + 1)):
             at_once = _AT_ONCE if packing < cpu_grouped.FIRST_KIND else _AT_ONCE_GROUPED
@@ -100,7 +101,7 @@ def _tile(
                 block = builder.append_basic_block(f"rows{rows}x{panels}")
                 jump.add_case(_LONG(256 * packing + 16 * rows + panels), block)
                 builder.position_at_end(block)
-                _emit_tile(builder, packing, group, rows, panels, *values[3:])
+                _emit_tile(builder, packing, group, has_offsets, rows, panels, *values[3:])
                 builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
@@ -109,8 +110,8 @@ def _tile(
 
 
 def _emit_tile(
-    builder: Any, packing: int, group: Any, num_rows: int, num_panels: int, x: Any, x_stride: Any, weight: Any,
-    bias: Any, out: Any, out_stride: Any, depth: Any, ahead: Any, share: Any,
+    builder: Any, packing: int, group: Any, has_offsets: Any, num_rows: int, num_panels: int, x: Any, x_stride: Any,
+    weight: Any, bias: Any, out: Any, out_stride: Any, depth: Any, ahead: Any, share: Any,
 ) -> None:  # fmt: skip
     """The LLVM code of one tile. The sums are stack slots here; LLVM turns them into registers."""
 
@@ -161,21 +162,23 @@ def _emit_tile(
                 builder.store(builder.call(fma, [one, weights[panel], builder.load(total)]), total)
 
     if packing >= cpu_grouped.FIRST_KIND:
-        element, has_offsets = cpu_grouped.KINDS[packing - cpu_grouped.FIRST_KIND]
+        element = cpu_grouped.ELEMENTS[packing - cpu_grouped.FIRST_KIND]
+        levels = cpu_grouped.emit_levels(builder, has_offsets, has_avx512=_MAY_LOOK_UP)
+        behind = builder.select(has_offsets, _LONG(6), _LONG(4))  # offsets are four bytes, and zeros one
         per_word, num_groups = cpu_grouped.words_of(element), builder.udiv(depth, group)
         words = builder.udiv(group, _LONG(per_word))
         group_bytes = builder.shl(builder.add(words, _LONG(1)), _LONG(6))
         zeros_begin = builder.mul(num_groups, group_bytes)
-        zeros_end = builder.shl(num_groups, _LONG(6 if has_offsets else 4))
+        zeros_end = builder.shl(num_groups, behind)
         zeros_end = builder.and_(builder.add(zeros_end, _LONG(63)), _LONG(-64))
         panel_bytes = builder.add(zeros_begin, zeros_end)
     panels = [builder.add(weight, builder.mul(panel_bytes, _LONG(panel))) for panel in range(num_panels)]
     if packing >= cpu_grouped.FIRST_KIND:
         with cgutils.for_range(builder, num_groups, intp=_LONG) as groups:
             begins = [builder.add(panel, builder.mul(groups.index, group_bytes)) for panel in panels]
-            zero = builder.add(zeros_begin, builder.shl(groups.index, _LONG(6 if has_offsets else 4)))
+            zero = builder.add(zeros_begin, builder.shl(groups.index, behind))
             factors = [
-                cpu_grouped.emit_factors(builder, begin, builder.add(panel, zero), has_offsets=has_offsets)
+                cpu_grouped.emit_factors(builder, begin, builder.add(panel, zero), has_offsets)
                 for begin, panel in zip(begins, panels, strict=True)
             ]
             first = builder.mul(groups.index, group)
@@ -187,7 +190,9 @@ def _emit_tile(
                 for which in range(per_word):
                     weights = []
                     for line, (scale, offset) in zip(lines, factors, strict=True):
-                        number = cpu_grouped.emit_numbers(builder, element, line, which, has_avx512=_MAY_LOOK_UP)
+                        number = cpu_grouped.emit_numbers(
+                            builder, element, line, which, levels, has_avx512=_MAY_LOOK_UP
+                        )
                         weights.append(builder.call(fma, [number, scale, offset]))
                     multiply(builder.add(index, _LONG(which)), weights, asks=False)
     elif packing == 2:
@@ -216,12 +221,12 @@ def _slot(builder: Any) -> Any:
 
 @njit
 def _panel_bytes(packing, depth):  # type: ignore[no-untyped-def]  # numba infers
-    """packing: as in `LinearWeight`, with the size of a group above the lowest four bits."""
-    kind, group = packing & 15, packing >> 4
+    """packing: as in `LinearWeight`."""
+    kind, group = packing & 7, packing >> 4
     if kind >= 3:
         num_groups = depth // group
-        behind = num_groups * 64 if kind >= 6 else (num_groups * 16 + 63) // 64 * 64
-        return num_groups * (64 + group * (8 if kind == 3 or kind == 6 else 16)) + behind
+        behind = num_groups * 64 if packing & 8 else (num_groups * 16 + 63) // 64 * 64
+        return num_groups * (64 + group * (8 if kind == 3 else 16)) + behind
     return depth // 32 * GROUP_BYTES if kind == 2 else (2 if kind == 1 else 4) * PANEL * depth
 
 

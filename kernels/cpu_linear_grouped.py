@@ -31,12 +31,11 @@ from torch import Tensor
 from . import simd
 from .compiled import Task, compiled
 from .cpu_emit import ask_for_line, operation_of
-from .cpu_grouped import FIRST_ROUNDING, KIND_BITS, KINDS
+from .cpu_grouped import FIRST_ROUNDING, HAS_OFFSETS, KIND_BITS, emit_flag
 from .cpu_linear import multiply
 from .cpu_mxfp4 import PANEL
 from .cpu_team import argument, share
 from .cpu_threads import MAX_TASKS
-from .grouped import BITS
 from .linear_weight import LinearWeight
 
 _SHORT, _INT, _LONG = ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -98,19 +97,16 @@ def _tile(
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         done = builder.append_basic_block("done")
         size = builder.lshr(values[0], _LONG(KIND_BITS))
-        key = builder.add(
-            builder.mul(builder.and_(values[0], _LONG(15)), _LONG(256)), builder.mul(values[1], _LONG(16))
-        )
+        key = builder.add(builder.mul(builder.and_(values[0], _LONG(7)), _LONG(256)), builder.mul(values[1], _LONG(16)))
+        has_offsets = emit_flag(builder, values[0])
         jump = builder.switch(builder.add(key, values[2]), done)
-        for packing, (element, has_offsets) in enumerate(KINDS, FIRST_ROUNDING):
-            if element == "e4m3":
-                continue
+        for bits, packing in ((4, FIRST_ROUNDING), (8, FIRST_ROUNDING + 1)):
             for rows in range(1, _MOST_ROWS + 1):
                 for panels in {1, int(_AT_ONCE[rows]), *([RUN] if rows == 1 and _HAS_AVX512 else [])}:
                     block = builder.append_basic_block(f"rows{rows}x{panels}")
                     jump.add_case(_LONG(256 * packing + 16 * rows + panels), block)
                     builder.position_at_end(block)
-                    _emit_tile(builder, BITS[element], has_offsets, size, rows, panels, *values[3:])
+                    _emit_tile(builder, bits, has_offsets, size, rows, panels, *values[3:])
                     builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
@@ -119,7 +115,7 @@ def _tile(
 
 
 def _emit_tile(
-    builder: Any, bits: int, has_offsets: bool, size: Any, num_rows: int, num_panels: int, x: Any, weight: Any,
+    builder: Any, bits: int, has_offsets: Any, size: Any, num_rows: int, num_panels: int, x: Any, weight: Any,
     bias: Any, factors: Any, out: Any, out_stride: Any, depth: Any, ahead: Any, share: Any,
 ) -> None:  # fmt: skip
     """The LLVM code of one tile. The sums are stack slots here; LLVM turns them into registers."""
@@ -140,7 +136,7 @@ def _emit_tile(
     num_groups, lines = builder.udiv(depth, size), builder.lshr(size, _LONG(3 if bits == 4 else 2))
     group_bytes = builder.shl(builder.add(lines, _LONG(1)), _LONG(6))
     zeros_begin = builder.mul(num_groups, group_bytes)
-    behind = _LONG(6 if has_offsets else 4)  # offsets are four bytes, and zeros one
+    behind = builder.select(has_offsets, _LONG(6), _LONG(4))  # offsets are four bytes, and zeros one
     zeros_end = builder.and_(plus(builder.shl(num_groups, behind), _LONG(63)), _LONG(-64))
     panels = [plus(weight, builder.mul(plus(zeros_begin, zeros_end), _LONG(p))) for p in range(num_panels)]
     row_bytes, factor_bytes = builder.shl(depth, _LONG(1)), builder.shl(num_groups, _LONG(3))
@@ -168,26 +164,31 @@ def _emit_tile(
                         slot = sums[row, panel]
                         product = _sum_pairs(builder, inputs, numbers[panel])
                         builder.store(builder.add(builder.load(slot), product), slot)
-        zero_at = plus(zeros_begin, builder.shl(groups.index, behind))
+        behind_at = plus(zeros_begin, builder.shl(groups.index, behind))
+        own = [
+            plus(factors, builder.mul(factor_bytes, _LONG(row)), builder.shl(groups.index, _LONG(3)))
+            for row in range(num_rows)
+        ]
+        steps = [_spread(builder, load(at, ir.FloatType()), _FLOATS) for at in own]
+        inputs = [_spread(builder, load(plus(at, _LONG(4)), _INT), _INTS) for at in own]
         middle = ir.Constant(_INTS, [_INT(8 if bits == 4 else 0)] * PANEL)  # numbers of four bits count from 0 here
-        for panel in range(num_panels):
-            if has_offsets:
-                offset = load(plus(panels[panel], zero_at), _FLOATS)
-            else:
-                zero = builder.add(builder.sext(load(plus(panels[panel], zero_at), _BYTES, 1), _INTS), middle)
-            scale = load(begins[panel], _FLOATS)
-            for row in range(num_rows):
-                own = plus(factors, builder.mul(factor_bytes, _LONG(row)), builder.shl(groups.index, _LONG(3)))
-                step = _spread(builder, load(own, ir.FloatType()), _FLOATS)
-                inputs = _spread(builder, load(plus(own, _LONG(4)), _INT), _INTS)
-                exact, slot = builder.load(sums[row, panel]), totals[row, panel]
-                if has_offsets:
-                    factor = builder.fmul(step, builder.sitofp(inputs, _FLOATS))
-                    builder.store(builder.call(fma, [factor, offset, builder.load(slot)]), slot)
-                else:
-                    exact = builder.sub(exact, builder.mul(zero, inputs))
-                value = builder.sitofp(exact, _FLOATS)
-                builder.store(builder.call(fma, [value, builder.fmul(step, scale), builder.load(slot)]), slot)
+        with builder.if_else(has_offsets) as (then, otherwise):
+            with then:
+                offsets = [load(plus(panel, behind_at), _FLOATS) for panel in panels]
+                for row, panel in places:
+                    slot, factor = totals[row, panel], builder.fmul(steps[row], builder.sitofp(inputs[row], _FLOATS))
+                    builder.store(builder.call(fma, [factor, offsets[panel], builder.load(slot)]), slot)
+            with otherwise:
+                stored = [builder.sext(load(plus(panel, behind_at), _BYTES, 1), _INTS) for panel in panels]
+                zeros = [builder.add(zero, middle) for zero in stored]
+                for row, panel in places:
+                    slot = sums[row, panel]
+                    builder.store(builder.sub(builder.load(slot), builder.mul(zeros[panel], inputs[row])), slot)
+        scales = [load(begin, _FLOATS) for begin in begins]
+        for row, panel in places:
+            value, slot = builder.sitofp(builder.load(sums[row, panel]), _FLOATS), totals[row, panel]
+            scale = builder.fmul(steps[row], scales[panel])
+            builder.store(builder.call(fma, [value, scale, builder.load(slot)]), slot)
     for row, panel in places:
         to = plus(out, builder.mul(out_stride, _LONG(row)), _LONG(4 * PANEL * panel))
         builder.store(builder.load(totals[row, panel]), builder.inttoptr(to, _FLOATS.as_pointer()), align=4)
@@ -293,9 +294,9 @@ def _panels(whole, factors, weight, packing, num_bytes, bias, out, num_rows, dep
 @njit
 def _bytes_of(packing, depth):  # type: ignore[no-untyped-def]
     """Bytes of a panel, and bits of a number."""
-    size, kind = packing >> KIND_BITS, (packing & 15) - FIRST_ROUNDING
-    num_groups, bits = depth // size, 4 if kind == 0 or kind == 3 else 8
-    behind = num_groups * 64 if kind >= 3 else (num_groups * 16 + 63) // 64 * 64
+    size, bits = packing >> KIND_BITS, 4 if packing & 7 == FIRST_ROUNDING else 8
+    num_groups = depth // size
+    behind = num_groups * 64 if packing & HAS_OFFSETS else (num_groups * 16 + 63) // 64 * 64
     return num_groups * (64 + size * 2 * bits) + behind, bits
 
 

@@ -94,12 +94,14 @@ class LinearWeight:
         """What it is packed in, for the compiled loops.
 
         0: fp32 (and int8, which has its own), 1: bf16, 2: MXFP4; grouped ones count from `FIRST_KIND`, or from
-        `FIRST_ROUNDING` where they round inputs, and have the size of their groups above the lowest four bits.
+        `FIRST_ROUNDING` where they round inputs, and have a flag for offsets and the size of their groups above.
         """
         if self.groups is not None:
             first = cpu_grouped.FIRST_ROUNDING if self.groups.rounds_inputs else cpu_grouped.FIRST_KIND
-            kind = first + cpu_grouped.KINDS.index((self.groups.element, self.groups.has_offsets))
-            return kind | self.groups.size << cpu_grouped.KIND_BITS
+            # four bits count from 0 where there are offsets, and are the same kind
+            kind = first + cpu_grouped.ELEMENTS.index("int4" if self.groups.element == "uint4" else self.groups.element)
+            flag = cpu_grouped.HAS_OFFSETS if self.groups.has_offsets else 0
+            return kind | flag | self.groups.size << cpu_grouped.KIND_BITS
         return _PACKINGS.get(self.stored.dtype, 0)
 
     @property
