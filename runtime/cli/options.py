@@ -33,14 +33,14 @@ def size(text: str) -> int:
 ModelArgument = Annotated[
     str,
     typer.Argument(
-        help='A checkpoint folder, a hub id (owner/name), or "nano" (the bundled model).',
+        help='A checkpoint folder, a GGUF file, a hub id (owner/name), or "nano" (the bundled model).',
         envvar="PHLOEM_MODEL",
         show_envvar=False,
     ),
 ]
 ModelOption = Annotated[
     str,
-    option("--model", "-m", help='A checkpoint folder, a hub id (owner/name), or "nano".', env="MODEL"),
+    option("--model", "-m", help='A checkpoint folder, a GGUF file, a hub id (owner/name), or "nano".', env="MODEL"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from ...errors import ModelError, RequestError
@@ -23,8 +24,11 @@ def sampling_defaults(folder: Path) -> dict[str, float]:
     """
     file = folder / "generation_config.json"
     if is_gguf(folder):
-        file, values = folder, GgufFile(folder).values
-        fields = Fields({name: values.get(f"general.sampling.{key}") for name, key in GGUF_NAMES.items()}, str(file))
+        file, keys = folder, GgufFile(folder).fields()
+        named = {name: f"general.sampling.{key}" for name, key in GGUF_NAMES.items()}
+        for key in (key for key in named.values() if key in keys):
+            keys.number(key, above=-math.inf)
+        fields = Fields({name: keys.values.get(key) for name, key in named.items()}, str(file))
     else:
         fields = Fields(read_json_object(file) if file.exists() else {}, str(file))
     found = {name: fields.values[name] for name in NAMES if name in fields}

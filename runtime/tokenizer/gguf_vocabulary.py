@@ -207,8 +207,9 @@ def _sentencepiece(file: GgufFile, tokens: list[str]) -> bytes:
         found = token_id(file, f"{key}_token_id")
         if 0 <= found < len(tokens):
             trainer += _message(number, tokens[found].encode())
-    charsmap = file.values.get("tokenizer.ggml.precompiled_charsmap")
-    normalizer = _message(1, b"identity") + (b"" if charsmap is None else _message(2, charsmap.tobytes()))
+    if "tokenizer.ggml.precompiled_charsmap" in file:
+        raise ModelError(f"{file.path}: tokenizer.ggml.precompiled_charsmap: normalised texts are not supported here")
+    normalizer = _message(1, b"identity")
     normalizer += _varint(3, fields.boolean("tokenizer.ggml.add_space_prefix", True))
     normalizer += _varint(4, fields.boolean("tokenizer.ggml.remove_extra_whitespaces", False)) + _varint(5, True)
     return b"".join([*pieces, _message(2, trainer), _message(3, normalizer)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ModelError
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.fingerprint import fingerprint_of
+from phloem.runtime.loading import load
 from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 from phloem.runtime.models.generation_config import sampling_defaults
 from phloem.runtime.models.gguf.checkpoint import GgufCheckpoint
@@ -222,6 +226,55 @@ def test_a_scale_that_is_no_number_is_refused(tmp_path: Path, content: bytes) ->
         checkpoint.read_grouped("model.layers.0.self_attn.q_proj", 32, 32, torch.device("cpu"))
 
 
+STRING, NUMBERS, STRINGS = (
+    struct.pack("<Q", 1) + b"x",
+    struct.pack("<IQ2i", 5, 2, -1, -2),
+    struct.pack("<IQQ", 8, 1, 1) + b"x",
+)
+ODD_VALUES = {
+    "text": (8, STRING),
+    "numbers": (9, NUMBERS),
+    "strings": (9, STRINGS),
+    "below 0": (5, struct.pack("<i", -3)),
+    "none": (6, struct.pack("<f", float("nan"))),
+    "huge": (10, struct.pack("<Q", HUGE)),
+    "true": (7, b"\1"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_VALUES)
+def test_a_value_of_another_kind_is_an_error_with_its_place_or_no_matter(
+    odd: str, tmp_path: Path, content: bytes
+) -> None:
+    """Every key that is looked up anywhere, in turn."""
+    whole = opened(tmp_path, content)
+    extra = [f"tokenizer.ggml.{name}" for name in ("bos_token_id", "eos_token_id", "add_bos_token", "scores")]
+    extra += ["tokenizer.chat_template", "split.count", "general.alignment", "general.sampling.temp"]
+    extra += [f"llama.{name}" for name in ("expert_count", "rope.scaling.type", "rope.dimension_count")]
+    extra += [f"llama.attention.{name}" for name in ("head_count_kv", "sliding_window", "key_length")]
+    names = [*whole.values, "tokenizer.ggml.tokens", "tokenizer.ggml.merges", *extra]
+    path = tmp_path / "odd.gguf"
+    for name in names:
+        kind, value = ODD_VALUES[odd]
+        written = key(name, kind, value)
+        path.write_bytes(with_key(whole, content, name, written))
+        for read in (ModelConfig.from_folder, Tokenizer.from_folder, sampling_defaults):
+            try:
+                read(path)  # type: ignore[operator]
+            except ModelError as error:
+                assert "odd.gguf" in str(error)
+
+
+def with_key(whole: GgufFile, content: bytes, name: str, written: bytes) -> bytes:
+    """The file with a key in place of its own, or one more; tensors begin where they did, after the alignment."""
+    reader = gguf.GGUFReader(whole.path)
+    keys = {key: b"".join(part.tobytes() for part in field.parts) for key, field in reader.fields.items()}
+    keys = {key: found for key, found in keys.items() if not key.startswith("GGUF.")} | {name: written}
+    infos = b"".join(b"".join(part.tobytes() for part in tensor.field.parts) for tensor in reader.tensors)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(reader.tensors), len(keys)) + b"".join(keys.values()) + infos
+    return head + bytes(-len(head) % 32) + content[min(info.start for info in whole.tensors.values()) :]
+
+
 def test_a_folder_with_one_file_is_that_file(tmp_path: Path, content: bytes) -> None:
     first = tmp_path / "given.gguf"
     first.write_bytes(content)
@@ -238,3 +291,13 @@ def test_sampling_is_what_the_file_asks_for(tmp_path: Path) -> None:
     values = struct.pack("<f", 0.5), struct.pack("<i", 20)
     path.write_bytes(header(key("general.sampling.temp", 6, values[0]), key("general.sampling.top_k", 5, values[1])))
     assert sampling_defaults(path) == {"temperature": 0.5, "top_k": 20}
+
+
+def test_every_byte_of_the_file_counts_where_kv_outlives_the_process(tmp_path: Path, content: bytes) -> None:
+    config = EngineConfig("any", device="cpu")
+    loaded = replace(load(EngineConfig("nano", device="cpu")), folder=tmp_path / "given.gguf")
+    seen = set()
+    for at in (-1, 40, 900):
+        (tmp_path / "given.gguf").write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at:][1:])
+        seen.add(fingerprint_of(config, loaded, tmp_path))
+    assert len(seen) == 3

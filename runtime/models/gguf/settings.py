@@ -76,7 +76,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     layers, hidden = fields.integer("block_count"), fields.integer("embedding_length")
     if layers > len(file.tensors):
         raise fields.odd("block_count", f"at most one for each of {len(file.tensors)} tensors")
-    num_heads = _of_all_layers(file, fields, "attention.head_count")
+    num_heads = _of_all_layers(fields, "attention.head_count")
     head_dim = fields.integer("attention.key_length", hidden // num_heads)
     if fields.integer("attention.value_length", head_dim) != head_dim:
         raise fields.odd("attention.value_length", f"attention.key_length ({head_dim})")
@@ -87,7 +87,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": num_heads,
-        "num_key_value_heads": _of_all_layers(file, fields, "attention.head_count_kv", num_heads),
+        "num_key_value_heads": _of_all_layers(fields, "attention.head_count_kv", num_heads),
         "head_dim": head_dim,
         "vocab_size": embedding.shape[0],
         "max_position_embeddings": fields.integer("context_length"),
@@ -100,7 +100,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         "final_logit_softcapping": fields.number("final_logit_softcapping", 0.0, above=-1.0),
         "dtype": _dtype(file),
         **_rope(file, fields, family, head_dim),
-        **_windows(file, fields, family, layers),
+        **_windows(fields, family, layers),
         **_mlp(file, fields, family),
     }
     if family.wide_layers == layers:
@@ -123,14 +123,13 @@ def _of_architecture(file: GgufFile) -> Fields:
         neutral = _NEUTRAL.get(key, ())
         if key not in _READ and neutral is not None and value not in neutral:
             raise ModelError(f"{file.path}: {prefix}{key}: {repr(value)[:80]} is not supported")
-    if file.values.get("split.count", 1) > 1:
-        raise ModelError(
-            f"{file.path}: is one of {file.values['split.count']} parts; join them with `llama-gguf-split --merge`"
-        )
+    num_parts = file.fields().integer("split.count", 1, at_least=0)
+    if num_parts > 1:
+        raise ModelError(f"{file.path}: is one of {num_parts} parts; join them with `llama-gguf-split --merge`")
     return Fields(values, f"{file.path}: {arch}")
 
 
-def _of_all_layers(file: GgufFile, fields: Fields, key: str, default: int | None = None) -> int:
+def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
     """An integer that some files write once for each layer."""
     value = fields.values.get(key)
     if isinstance(value, list):
@@ -165,7 +164,7 @@ def _mlp(file: GgufFile, fields: Fields, family: Family) -> dict[str, Any]:
     return values
 
 
-def _windows(file: GgufFile, fields: Fields, family: Family, num_layers: int) -> dict[str, Any]:
+def _windows(fields: Fields, family: Family, num_layers: int) -> dict[str, Any]:
     window = fields.integer("attention.sliding_window", 0, at_least=0)
     if not window:
         return {}

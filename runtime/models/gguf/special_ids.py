@@ -10,6 +10,7 @@ from ....errors import ModelError
 from .file import GgufFile
 
 CONTROL = 3  # of the types of tokens
+_NONE = 0xFFFFFFFF
 _KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 _ENDS = frozenset(
     {
@@ -21,11 +22,9 @@ _ENDS = frozenset(
 
 def token_id(file: GgufFile, key: str) -> int:
     """The id under `tokenizer.ggml.<key>`; -1: there is none."""
-    fields = file.fields()
-    found = fields.values.get(f"tokenizer.ggml.{key}")
-    if found in (None, 0xFFFFFFFF):
-        return -1
-    return fields.integer(f"tokenizer.ggml.{key}", at_least=0)
+    name = f"tokenizer.ggml.{key}"
+    found = file.fields().integer(name, at_least=0) if name in file else _NONE
+    return -1 if found == _NONE else found
 
 
 def token_types(file: GgufFile, num_tokens: int) -> list[int]:
@@ -33,6 +32,9 @@ def token_types(file: GgufFile, num_tokens: int) -> list[int]:
     if "tokenizer.ggml.token_type" not in file:
         return [1] * num_tokens
     found: list[int] = file.numbers("tokenizer.ggml.token_type", num_tokens).tolist()
+    odd = next((kind for kind in found if kind not in range(1, 7)), None)
+    if odd is not None:
+        raise ModelError(f"{file.path}: tokenizer.ggml.token_type: expected 1 to 6 for each token, found {odd}")
     return found
 
 
