@@ -176,8 +176,7 @@ def main() -> None:
             log = llama_cpp.llama_log_callback(lambda *_: None)  # held, for the library calls it
             llama_cpp.llama_log_set(log, ctypes.c_void_p())
             write_random(plain)
-        for form in forms:
-            path = quantised(plain, form)
+        for path in [quantised(plain, form) for form in forms]:  # all before the library gets another log
             report_speed(path, load_all(path), args)
 
 

@@ -192,6 +192,11 @@ def changed(folder: Path, content: bytes, old: bytes, new: bytes) -> Path:
 REFUSED: dict[str, tuple[bytes, bytes, str]] = {
     "an architecture": (b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba", "general.architecture: mamba is not"),
     "a key": (b"llama.context_length", b"llama.xontext_length", "llama.xontext_length: 64 is not supported"),
+    "a long context": (
+        b"llama.context_length" + struct.pack("<II", 4, 64),
+        b"llama.context_length" + struct.pack("<II", 4, 2**32 - 1),
+        "context_length: expected at most 67108864",
+    ),
     "a missing key": (b"llama.embedding_length", b"other.embedding_length", "embedding_length: expected an integer"),
 }
 

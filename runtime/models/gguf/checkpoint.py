@@ -48,10 +48,11 @@ class GgufCheckpoint:
         dtype: torch.dtype | None = None,
     ) -> Tensor:
         """As `Checkpoint.read_stacked` does; numbers in few bits are widened."""
+        # all are known to be there before room for them is made
+        parts = [self._raw(name, [num_rows, *tail]) for name, num_rows in zip(names, rows, strict=True)]
         stacked = torch.empty((sum(rows), *tail), dtype=dtype or self.dtype, device=device)
         start = 0
-        for name, num_rows in zip(names, rows, strict=True):
-            info, raw = self._raw(name, [num_rows, *tail])
+        for (info, raw), num_rows in zip(parts, rows, strict=True):
             if info.type.dtype is not None:
                 part = raw.view(info.type.dtype).view(num_rows, *tail)
             else:

@@ -18,6 +18,7 @@ from ..json_file import Fields
 from .families import FAMILIES, Family
 from .file import GgufFile
 
+MOST_POSITIONS = 1 << 26  # six times the longest context there is; a table of positions is made of it
 _READ = {
     "context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size", "attention.head_count",
     "attention.head_count_kv", "attention.key_length", "attention.value_length",
@@ -74,6 +75,8 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     """
     family, fields = family_of(file), _of_architecture(file)
     layers, hidden = fields.integer("block_count"), fields.integer("embedding_length")
+    if fields.integer("context_length") > MOST_POSITIONS:
+        raise fields.odd("context_length", f"at most {MOST_POSITIONS}")
     if layers > len(file.tensors):
         raise fields.odd("block_count", f"at most one for each of {len(file.tensors)} tensors")
     num_heads = _of_all_layers(fields, "attention.head_count")
