@@ -21,7 +21,7 @@ class EngineConfig:
     """Settings of one engine.
 
     Attributes:
-        model: a checkpoint folder, a GGUF file, a hub id, or "nano" (the bundled model).
+        model: a checkpoint folder, a hub id, or "nano" (the bundled model).
         device: "auto" (CUDA when there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (the checkpoint's on CUDA, float32 on the CPU), "float32", "bfloat16", "float16".
         quantise: "int8" rounds the weights to int8 while loading, one scale per output: a quarter of the memory and

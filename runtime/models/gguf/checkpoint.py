@@ -61,6 +61,16 @@ class GgufCheckpoint:
             start += num_rows
         return stacked
 
+    def are_bf16(self, names: Sequence[str]) -> bool:
+        """Whether tensors are stored so, unread; not if one of them is missing."""
+        infos = [self._info(name) for name in names]
+        return all(info is not None and info.type.dtype is torch.bfloat16 for info in infos)
+
+    def read_stored(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
+        """As `read_stacked`, on the CPU, of tensors that `are_bf16`, as they are."""
+        parts = [self._raw(name, [num_rows, *tail])[1] for name, num_rows in zip(names, rows, strict=True)]
+        return torch.cat([part.view(torch.bfloat16).view(-1, *tail) for part in parts])
+
     def has_form(self, module: str) -> bool:
         """Whether a linear map is in few bits; else its numbers are plain, or it is not there."""
         info = self._info(f"{module}.weight")
