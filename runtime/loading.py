@@ -62,6 +62,9 @@ def load(config: EngineConfig) -> LoadedModel:
             f'quantise: "{config.quantise}" works in float32 on the CPU, not in {where}; leave it "none", or give '
             'device="cpu" and dtype="float32"'
         )
+    if device.type == "cpu":
+        # in fp32 nothing large is left to torch, whose threads would stand in the way of the team's
+        torch.set_num_threads(1 if dtype is torch.float32 else config.num_threads or TORCH_THREADS)
     decoder = Decoder.from_folder(
         folder,
         device=device,
@@ -74,8 +77,8 @@ def load(config: EngineConfig) -> LoadedModel:
         is_small = decoder.num_weight_bytes <= ONE_THREAD_BYTES
         num_threads = config.num_threads or (1 if is_small else TORCH_THREADS)
         use_threads(num_threads)
-        # in fp32 nothing large is left to torch, whose threads would stand in the way of the team's
-        torch.set_num_threads(1 if dtype is torch.float32 else num_threads)
+        if dtype is not torch.float32:
+            torch.set_num_threads(num_threads)
     return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, kv_dtype, folder)
 
 
