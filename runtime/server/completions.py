@@ -14,7 +14,7 @@ from .answering import respond
 from .body import read_request
 from .description import answer, described
 from .errors import invalid
-from .outputs import Output, gather, shown_logprobs
+from .outputs import Output, gather
 from .prepare import EngineCall, prepare_completions
 from .protocol import CompletionRequest
 from .replies import CompletionLogprobs, Header, endings, text_choice, usage_body
@@ -61,7 +61,7 @@ class CompletionAnswer:
         calls = await self._prepare()
         n = self._body.n
         async with aclosing(self._service.deltas(calls)) as deltas:
-            outputs = await gather(deltas, len(calls), n, self._tokenizer.eos_ids, self._clock)
+            outputs = await gather(deltas, len(calls), n, (), self._clock)  # the end token's log-probability is shown
         choices = [
             self._choice(prompt * n + index, calls[prompt], output)
             for prompt, group in enumerate(outputs)
@@ -97,7 +97,7 @@ class CompletionAnswer:
                     is_first = delta.index not in usages[prompt]
                     text = self._echoed(calls[prompt]) + delta.text if is_first else delta.text
                     usages[prompt][delta.index] = delta.usage
-                    shown = shown_logprobs(delta, self._tokenizer.eos_ids)
+                    shown = delta.logprobs
                     shows_ids = self._body.return_token_ids and bool(delta.token_ids)
                     if text or shown or shows_ids or delta.finish_reason is not None:
                         scores = logprobs[index].body(shown) if self._body.logprobs is not None else None
