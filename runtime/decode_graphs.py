@@ -135,8 +135,8 @@ class DecodeGraphs:
 
     @staticmethod
     def fits(batch: Batch) -> bool:
-        """Whether the step may come from a graph."""
-        return 0 < len(batch.token_ids) == len(batch.logits_rows) <= SIZES[-1]
+        """Whether the step may come from a graph: which rows go through which adapters is no part of one."""
+        return not batch.adapters and 0 < len(batch.token_ids) == len(batch.logits_rows) <= SIZES[-1]
 
     def forward(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
         """Logits `[T, vocab_size]` of a batch that `fits`; they hold until the next call. decided: see `fill_in`."""

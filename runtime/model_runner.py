@@ -13,12 +13,22 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
-from ..kernels import AttentionPlan, WorkBuffers, is_quantised, num_programs_at_once, plan_attention, send
+from ..kernels import (
+    AttentionPlan,
+    LoraSegment,
+    WorkBuffers,
+    is_quantised,
+    narrow,
+    num_programs_at_once,
+    plan_attention,
+    plan_lora,
+    send,
+)
 from .batch import Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder, fill_in
 from .device import on_device
-from .models import ModelConfig
+from .models import AdaptedRows, ModelConfig
 from .rehearsal import Rehearsal
 
 
@@ -36,6 +46,7 @@ class DecoderLike(Protocol):
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None,
+        adapted: AdaptedRows | None = None,
     ) -> Tensor: ...
 
 
@@ -112,7 +123,14 @@ class ModelRunner:
             token_ids, positions, slots, logits_rows = (send(column, self._device) for column in columns)
             if batch.unread is not None:
                 fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
-            return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows)
+            return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows, self._adapted(batch))
+
+    def _adapted(self, batch: Batch) -> AdaptedRows | None:
+        if not batch.adapters:
+            return None
+        segments = [LoraSegment(one.begin, one.end, one.adapter.layers) for one in batch.adapters]
+        wanted = narrow(segments, batch.logits_rows)
+        return AdaptedRows(plan_lora(segments, self._device), plan_lora(wanted, self._device))
 
     def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:
         config = self._decoder.config
@@ -139,5 +157,6 @@ class ModelRunner:
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None = None,
+        adapted: AdaptedRows | None = None,
     ) -> Tensor:
-        return self._decoder.forward(token_ids, positions, self._kv_cache, plan, slots, logits_rows)
+        return self._decoder.forward(token_ids, positions, self._kv_cache, plan, slots, logits_rows, adapted)

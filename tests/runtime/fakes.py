@@ -81,6 +81,7 @@ class FakeDecoder:
         plan: AttentionPlan,
         slots: torch.Tensor,
         logits_rows: torch.Tensor | None,
+        adapted: object = None,
     ) -> torch.Tensor:
         memory = kv_cache.keys[0].view(-1)
         memory[slots] = token_ids.to(memory.dtype)
@@ -113,6 +114,7 @@ class BlankDecoder(FakeDecoder):
         plan: AttentionPlan,
         slots: torch.Tensor,
         logits_rows: torch.Tensor | None,
+        adapted: object = None,
     ) -> torch.Tensor:
         return torch.zeros(len(token_ids) if logits_rows is None else len(logits_rows), VOCAB_SIZE)
 

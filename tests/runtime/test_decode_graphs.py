@@ -40,6 +40,7 @@ class DeviceDecoder:
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None,
+        adapted: object = None,
     ) -> Tensor:
         memory = kv_cache.keys[0].view(-1)
         memory[slots[slots >= 0]] = token_ids[slots >= 0].to(memory.dtype)
