@@ -133,7 +133,10 @@ def expand_rows(
         return
     columns += PARTS + part * PART_COLUMNS
     num_outputs = tl.load(columns + NUM_OUTPUTS)
-    n = tl.program_id(1) % num_blocks * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    first_output = tl.program_id(1) % num_blocks * BLOCK_OUTPUTS
+    if first_output >= num_outputs:
+        return
+    n = first_output + tl.arange(0, BLOCK_OUTPUTS)
     rank = tl.load(columns + RANK)
     up_ptr = tl.load(columns + UP).to(tl.pointer_type(DTYPE))
     begin, end = tl.load(tiles_ptr + 3 * tile), tl.load(tiles_ptr + 3 * tile + 1)
@@ -186,7 +189,7 @@ def add_lora(out: Tensor, x: Tensor, plan: LoraPlan, layer: int, place: int) -> 
         STAGES=STAGES,
         num_warps=4,
     )
-    num_blocks = triton.cdiv(plan.most_outputs, BLOCK_OUTPUTS)
+    num_blocks = triton.cdiv(min(plan.most_outputs, out.shape[1]), BLOCK_OUTPUTS)
     expand_rows[(num_tiles, MAX_PARTS * num_blocks)](
         out,
         plan.tiles,

@@ -69,6 +69,9 @@ class Adapters:
         """The adapter of a name; None for None. Raises RequestError: there is none of that name."""
         if name is None:
             return None
+        if not isinstance(name, str):
+            kind = type(name).__name__
+            raise RequestError(f"adapter: expected the name of a loaded adapter, got {kind}", param="adapter")
         with self._lock:
             found = self._by_name.get(name)
             if found is None:

@@ -327,6 +327,8 @@ def test_what_runs_when_an_adapter_is_unloaded_goes_on_and_so_do_its_forks(loade
         assert refused.value.param == "adapter"
     with pytest.raises(ConfigError, match="'all' is not loaded"):
         served.unload_adapter("all")
+    with pytest.raises(RequestError, match="adapter: expected the name of a loaded adapter, got list"):
+        served.generate(TEXTS[0], GREEDY, adapter=["low"])  # type: ignore[typeddict-item]
     assert served.generate(TEXTS[0], GREEDY, adapter="low").token_ids
 
 
