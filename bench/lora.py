@@ -26,7 +26,7 @@ import torch
 from cpu_decode import SMOLLM_135M, Sequences, machine, run_transformers
 from safetensors.torch import save_file
 
-from phloem.kernels import LoraLayers, LoraSegment, narrow, plan_lora
+from phloem.kernels import LoraLayers, LoraSegment, narrow_segments, plan_lora
 from phloem.runtime.models import AdaptedRows, Decoder, ModelConfig, read_adapter
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -62,7 +62,7 @@ def run_phloem(decoder: Decoder, prompts: torch.Tensor, num_tokens: int, adapter
             if segments and segments[-1].layers is layers:
                 begin = segments.pop().begin
             segments.append(LoraSegment(begin, (index + 1) * each, layers))
-        wanted = plan_lora(narrow(segments, arguments[-1].numpy()), CPU)
+        wanted = plan_lora(narrow_segments(segments, arguments[-1].numpy()), CPU)
         return decoder.forward(*arguments, AdaptedRows(plan_lora(segments, CPU), wanted))
 
     if adapters:

@@ -10,7 +10,7 @@ from .kv_format import FP8, bytes_per_head, is_quantised
 from .launch import SPLIT_SIZE
 from .linear_weight import can_keep, pack_grouped
 from .linear_weights import keep_mxfp4, pack_grouped_each, pack_mxfp4s
-from .lora import PLACES, LoraLayers, LoraPart, LoraSegment, LoraWeight, narrow, pack_lora
+from .lora import PLACES, LoraLayers, LoraPart, LoraSegment, LoraWeight, narrow_segments, pack_lora
 from .mxfp4 import BLOCK as MXFP4_BLOCK
 from .mxfp4 import widen as widen_mxfp4
 from .ops import (
@@ -86,7 +86,7 @@ __all__ = [
     "linear_heads",
     "logprobs",
     "mix_experts",
-    "narrow",
+    "narrow_segments",
     "num_programs_at_once",
     "pack_grouped",
     "pack_grouped_each",

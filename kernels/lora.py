@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .fixed_buffer import FixedBuffer
 from .linear_weight import PANEL, LinearWeight, pack_linear
 from .transfer import send
 
@@ -166,7 +167,8 @@ class LoraPlan:
     Attributes:
         segments: in the order of their rows, none of them empty; there is at least one.
         table: `[S, 3]` int64: begin, end and the address of the adapter's table.
-        tiles: on a GPU the same on the device, cut into tiles of at most `TILE_ROWS` rows; None: on the CPU.
+        tiles: on a GPU the same on the device, cut into tiles of at most `TILE_ROWS` rows, the last of them perhaps
+            empty; None: on the CPU.
         most_rows, most_rank, most_outputs: of a segment, of a place, of a part, the last two in whole panels.
     """
 
@@ -177,14 +179,29 @@ class LoraPlan:
     most_rank: int
     most_outputs: int
 
+    @property
+    def signature(self) -> tuple[int, ...]:
+        """What launches depend on: those of one step run another of the same signature from the same buffer."""
+        assert self.tiles is not None
+        return len(self.tiles), self.most_rank, self.most_outputs
 
-def plan_lora(segments: Sequence[LoraSegment], device: torch.device) -> LoraPlan | None:
-    """Lays the segments of a step out, empty ones left aside; None if no row has an adapter."""
+
+def plan_lora(
+    segments: Sequence[LoraSegment], device: torch.device, buffer: FixedBuffer | None = None
+) -> LoraPlan | None:
+    """Lays the segments of a step out, empty ones left aside; None if no row has an adapter.
+
+    buffer: of int64, where the tiles shall lie, so many that few numbers of them occur.
+    """
     kept = tuple(segment for segment in segments if segment.end > segment.begin)
     if not kept:
         return None
     table = np.array([[segment.begin, segment.end, segment.layers.address] for segment in kept], np.int64)
-    tiles = send(cut_tiles(kept), device) if device.type != "cpu" else None
+    tiles = None
+    if buffer is not None:
+        tiles = _place(cut_tiles(kept), buffer)
+    elif device.type != "cpu":
+        tiles = send(cut_tiles(kept), device)
     return LoraPlan(
         kept,
         table,
@@ -207,7 +224,16 @@ def cut_tiles(segments: Sequence[LoraSegment]) -> npt.NDArray[np.int64]:
     )
 
 
-def narrow(segments: Sequence[LoraSegment], rows: npt.NDArray[np.int64]) -> list[LoraSegment]:
+def _place(tiles: npt.NDArray[np.int64], buffer: FixedBuffer) -> Tensor:
+    """The tiles in a buffer, filled up with empty ones to a power of two."""
+    num_tiles = 1 << (len(tiles) - 1).bit_length()
+    staged = buffer.stage(3 * num_tiles).reshape(num_tiles, 3)
+    staged[: len(tiles)], staged[len(tiles) :] = tiles, 0
+    buffer.send()
+    return buffer.tensor[: 3 * num_tiles].view(num_tiles, 3)
+
+
+def narrow_segments(segments: Sequence[LoraSegment], rows: npt.NDArray[np.int64]) -> list[LoraSegment]:
     """The segments as they lie once only some rows are left: those in `rows`, which ascend."""
     return [
         LoraSegment(int(np.searchsorted(rows, one.begin)), int(np.searchsorted(rows, one.end)), one.layers)

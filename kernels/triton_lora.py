@@ -11,7 +11,8 @@ Splits and steps are cut by the inputs alone and a tile always has the same numb
 nobody's: a row's sums are taken in one order whoever shares the step, as in `triton_linear`. Rows of no adapter are not
 read.
 
-Nothing here depends on the host but the number of tiles, which is the grid. Cost: A and B are read once for each tile.
+Tiles may be empty, and which adapters there are is read on the device: so a captured step serves any mixture of them.
+Cost: A and B are read once for each tile.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def columns_of(tiles_ptr: tl.tensor, tile: tl.tensor, place: tl.tensor, NUM_COLU
 @triton.jit(do_not_specialize=("num_rows", "place"))  # type: ignore[untyped-decorator]  # triton has no types
 def shrink_rows(
     x_ptr: tl.tensor,  # [., depth]
-    tiles_ptr: tl.tensor,  # [num_tiles, 3] int64: first row, end, address of the adapter's table
+    tiles_ptr: tl.tensor,  # [num_tiles, 3] int64: first row, end (the same: an empty tile), address of the table
     partial_ptr: tl.tensor,  # [num_splits, num_rows, width] fp32
     x_stride: tl.tensor,
     num_rows: tl.tensor,
@@ -75,12 +76,14 @@ def shrink_rows(
     STAGES: tl.constexpr,
 ) -> None:
     tile = tl.program_id(0)
+    begin, end = tl.load(tiles_ptr + 3 * tile), tl.load(tiles_ptr + 3 * tile + 1)
+    if begin >= end:
+        return
     columns = columns_of(tiles_ptr, tile, place, NUM_COLUMNS)
     first_rank = tl.program_id(1) * RANKS
     if first_rank >= tl.load(columns + WIDTH):  # of an adapter that adds nothing here it is 0
         return
     down_ptr = tl.load(columns + DOWN).to(tl.pointer_type(x_ptr.dtype.element_ty))
-    begin, end = tl.load(tiles_ptr + 3 * tile), tl.load(tiles_ptr + 3 * tile + 1)
     row = begin + tl.arange(0, ROWS)
     rank = first_rank + tl.arange(0, RANKS)
     k = tl.arange(0, BLOCK_DEPTH)
@@ -127,6 +130,9 @@ def expand_rows(
 ) -> None:
     DTYPE: tl.constexpr = out_ptr.dtype.element_ty
     tile = tl.program_id(0)
+    begin, end = tl.load(tiles_ptr + 3 * tile), tl.load(tiles_ptr + 3 * tile + 1)
+    if begin >= end:
+        return
     columns = columns_of(tiles_ptr, tile, place, NUM_COLUMNS)
     part = tl.program_id(1) // num_blocks
     if part >= tl.load(columns + NUM_PARTS):
@@ -139,7 +145,6 @@ def expand_rows(
     n = first_output + tl.arange(0, BLOCK_OUTPUTS)
     rank = tl.load(columns + RANK)
     up_ptr = tl.load(columns + UP).to(tl.pointer_type(DTYPE))
-    begin, end = tl.load(tiles_ptr + 3 * tile), tl.load(tiles_ptr + 3 * tile + 1)
     row = begin + tl.arange(0, ROWS)
     k = tl.arange(0, RANKS)
     # what is past the end is computed from the last ones and not stored

@@ -15,10 +15,11 @@ from torch import Tensor
 from ..errors import ConfigError
 from ..kernels import (
     AttentionPlan,
+    FixedBuffer,
     LoraSegment,
     WorkBuffers,
     is_quantised,
-    narrow,
+    narrow_segments,
     num_programs_at_once,
     plan_attention,
     plan_lora,
@@ -80,7 +81,9 @@ class ModelRunner:
             vocab_size = decoder.config.vocab_size
             with on_device(device):  # pinned memory is taken through the current device
                 buffers = WorkBuffers(device, num_programs_at_once(device))
-                self._graphs = DecodeGraphs(self._plan, self._forward, buffers, recorder, vocab_size=vocab_size)
+                self._graphs = DecodeGraphs(
+                    self._plan, self._forward, self._adapted, buffers, recorder, vocab_size=vocab_size
+                )
         self.num_forwards = 0
         self.num_computed_tokens = 0
 
@@ -125,11 +128,15 @@ class ModelRunner:
                 fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
             return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows, self._adapted(batch))
 
-    def _adapted(self, batch: Batch) -> AdaptedRows | None:
+    def _adapted(self, batch: Batch, buffer: FixedBuffer | None = None) -> AdaptedRows | None:
+        """buffer: where it shall lie, for a batch of which all logits are wanted."""
         if not batch.adapters:
             return None
         segments = [LoraSegment(one.begin, one.end, one.adapter.layers) for one in batch.adapters]
-        wanted = narrow(segments, batch.logits_rows)
+        if buffer is not None:
+            every = plan_lora(segments, self._device, buffer)
+            return AdaptedRows(every, every)
+        wanted = narrow_segments(segments, batch.logits_rows)
         return AdaptedRows(plan_lora(segments, self._device), plan_lora(wanted, self._device))
 
     def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.kernels import LoraLayers, LoraPart, LoraSegment, narrow, ops, pack_lora, plan_lora, reference
+from phloem.kernels import LoraLayers, LoraPart, LoraSegment, narrow_segments, ops, pack_lora, plan_lora, reference
 from phloem.kernels.cpu_threads import use_threads
 
 CPU = torch.device("cpu")
@@ -124,5 +124,5 @@ def test_numbers_that_bf16_holds_take_half_the_bytes() -> None:
 @given(rows=st.sets(st.integers(0, 29)), cuts=st.lists(st.integers(0, 30), min_size=2, max_size=2).map(sorted))
 def test_segments_of_the_rows_that_are_left(rows: set[int], cuts: list[int]) -> None:
     left = torch.tensor(sorted(rows), dtype=torch.int64).numpy()
-    (one,) = narrow([LoraSegment(*cuts, ADAPTERS[0])], left)
+    (one,) = narrow_segments([LoraSegment(*cuts, ADAPTERS[0])], left)
     assert left[one.begin : one.end].tolist() == [row for row in sorted(rows) if cuts[0] <= row < cuts[1]]

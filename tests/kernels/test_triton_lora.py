@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import LinearWeight, LoraLayers, LoraSegment, LoraWeight, reference
+from phloem.kernels import FixedBuffer, LinearWeight, LoraLayers, LoraSegment, LoraWeight, reference
 from phloem.kernels.lora import RANK_STEP, LoraPlan, cut_tiles, plan_lora
 
 OUTPUTS = 150
@@ -91,6 +91,30 @@ def test_a_row_has_the_bits_that_it_has_alone(
     for begin, end in ((0, 1), (15, 16), (16, 17), (40, 41), (5, 30)):
         alone = device_add(out[begin:end], x[begin:end], plan_of([LoraSegment(0, end - begin, layers)], device))
         assert torch.equal(alone, together[begin:end])
+
+
+def test_the_launches_of_one_step_compute_the_next(device: torch.device) -> None:
+    """As a captured graph does: the same launches, of other adapters and other rows in the same buffer."""
+    from phloem.kernels import triton_lora
+
+    adapters = [adapter(i, 72, ranks, torch.float32, device) for i, ranks in enumerate([(4, 16), (16, 9), (1, 2)])]
+    buffer = FixedBuffer(torch.int64, device, size=3 * NUM_ROWS)
+
+    def planned(*segments: tuple[int, int, int]) -> LoraPlan:
+        plan = plan_lora([LoraSegment(begin, end, adapters[which]) for begin, end, which in segments], device, buffer)
+        assert plan is not None
+        return plan
+
+    x, out = torch.randn(NUM_ROWS, 72, device=device), torch.empty(NUM_ROWS, OUTPUTS, device=device)
+    first = planned((0, 1, 0), (1, 30, 1), (30, NUM_ROWS, 2))
+    for segments in (((2, 3, 1), (5, 9, 0), (9, 10, 2)), ((0, NUM_ROWS, 2),), ((7, 40, 0), (40, 41, 2))):
+        plan = planned(*segments)
+        assert plan.signature == first.signature
+        out.normal_()
+        expected = out.clone()
+        reference.add_lora(expected, x, plan, 1, 2)
+        triton_lora.add_lora(out, x, replace(first, segments=()), 1, 2)
+        torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_place_without_a_weight_adds_nothing(device: torch.device) -> None:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from phloem.errors import ModelError
-from phloem.kernels import LoraLayers, LoraSegment, narrow, plan_lora
+from phloem.kernels import LoraLayers, LoraSegment, narrow_segments, plan_lora
 from phloem.runtime.models import AdaptedRows, Adapter, Decoder, ModelConfig, count_parameters, read_adapter, scoped
 
 from .saved_adapters import ALL, FILE, merged, save_adapter
@@ -91,7 +91,7 @@ class AdaptedDecoder:
     def forward(self, token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
         segments, rows = [LoraSegment(0, len(token_ids), self._layers)], others[-1]
         every = plan_lora(segments, CPU)
-        wanted = every if rows is None else plan_lora(narrow(segments, rows.numpy()), CPU)
+        wanted = every if rows is None else plan_lora(narrow_segments(segments, rows.numpy()), CPU)
         return self._decoder.forward(token_ids, *others, AdaptedRows(every, wanted))
 
 
