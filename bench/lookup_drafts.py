@@ -166,7 +166,6 @@ class Teacher:
         plan: AttentionPlan,
         slots: torch.Tensor,
         logits_rows: torch.Tensor | None,
-        adapted: object = None,
     ) -> torch.Tensor:
         logits: torch.Tensor = self._decoder.forward(token_ids, positions, kv_cache, plan, slots, logits_rows)
         starts, at = np.asarray(plan.query_starts), positions.tolist()

@@ -166,4 +166,5 @@ class ModelRunner:
         logits_rows: Tensor | None = None,
         adapted: AdaptedRows | None = None,
     ) -> Tensor:
-        return self._decoder.forward(token_ids, positions, self._kv_cache, plan, slots, logits_rows, adapted)
+        step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
+        return self._decoder.forward(*step) if adapted is None else self._decoder.forward(*step, adapted=adapted)

@@ -56,7 +56,7 @@ class CompletionAnswer:
 
     async def _prepare(self) -> list[EngineCall]:
         service = self._service
-        adapter = service.adapter_of(self._header.model)
+        adapter = service.adapter_of(self._body.model)
         return await service.on_worker(prepare_completions, service.engine, self._body, self._api_key, adapter)
 
     async def whole(self) -> dict[str, Any]:

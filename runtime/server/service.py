@@ -93,8 +93,8 @@ class Service:
         """Adapters are models of their own to clients."""
         return self.engine.adapters.names
 
-    def adapter_of(self, model: str) -> str | None:
-        """The adapter that a model's name means; None: the served model itself."""
+    def adapter_of(self, model: str | None) -> str | None:
+        """The adapter that a request's model means; None: the served model itself."""
         return None if model in self.model_names else model
 
     def check_adapter_name(self, name: str) -> None:

@@ -81,7 +81,6 @@ class FakeDecoder:
         plan: AttentionPlan,
         slots: torch.Tensor,
         logits_rows: torch.Tensor | None,
-        adapted: object = None,
     ) -> torch.Tensor:
         memory = kv_cache.keys[0].view(-1)
         memory[slots] = token_ids.to(memory.dtype)
@@ -114,7 +113,6 @@ class BlankDecoder(FakeDecoder):
         plan: AttentionPlan,
         slots: torch.Tensor,
         logits_rows: torch.Tensor | None,
-        adapted: object = None,
     ) -> torch.Tensor:
         return torch.zeros(len(token_ids) if logits_rows is None else len(logits_rows), VOCAB_SIZE)
 

@@ -322,7 +322,7 @@ class BreakingDecoder(FakeDecoder):
     def forward(self, token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
         assert int(token_ids.min()) >= 0, "no token is looked up in the embedding"
         logits = super().forward(token_ids, *others)
-        wanted = others[4]
+        wanted = others[-1]
         logits[token_ids[wanted] == 99] = torch.nan
         return logits
 

@@ -55,7 +55,6 @@ class LoopingDecoder(FakeDecoder):
         plan: AttentionPlan,
         slots: torch.Tensor,
         logits_rows: torch.Tensor | None,
-        adapted: object = None,
     ) -> torch.Tensor:
         logits = super().forward(token_ids, positions, kv_cache, plan, slots, logits_rows).clone()
         rows = range(len(token_ids)) if logits_rows is None else logits_rows.tolist()
