@@ -69,6 +69,7 @@ def shrink_rows(
     DOWN: tl.constexpr,
     WIDTH: tl.constexpr,
     SCALES: tl.constexpr,
+    IS_ALIGNED: tl.constexpr,  # rows of the weight begin at multiples of 16 bytes
     SPLIT_LEN: tl.constexpr,
     ROWS: tl.constexpr,
     RANKS: tl.constexpr,
@@ -88,8 +89,10 @@ def shrink_rows(
     rank = first_rank + tl.arange(0, RANKS)
     k = tl.arange(0, BLOCK_DEPTH)
     # rows past the end are computed from the last one and not stored
-    x_at = tl.multiple_of(x_ptr + tl.minimum(row, end - 1)[:, None] * x_stride + k[None, :], [1, 16])
-    down_at = tl.multiple_of(down_ptr + rank.to(tl.int64)[:, None] * depth + k[None, :], [1, 16])
+    x_at = x_ptr + tl.minimum(row, end - 1)[:, None] * x_stride + k[None, :]
+    down_at = down_ptr + rank.to(tl.int64)[:, None] * depth + k[None, :]
+    if IS_ALIGNED:  # of an address out of a table the compiler knows nothing by itself
+        down_at = tl.multiple_of(down_at, [1, 16])
     first = tl.program_id(2) * SPLIT_LEN
     last = tl.minimum(first + SPLIT_LEN, depth)
     acc = tl.zeros([ROWS, RANKS], tl.float32)
@@ -149,6 +152,7 @@ def expand_rows(
     k = tl.arange(0, RANKS)
     # what is past the end is computed from the last ones and not stored
     hidden_at = partial_ptr + tl.minimum(row, end - 1)[:, None] * width + tl.load(columns + FIRST_RANK) + k[None, :]
+    # its rows are whole multiples of `RANK_STEP` numbers
     up_at = tl.multiple_of(up_ptr + tl.minimum(n, num_outputs - 1)[:, None] * rank + k[None, :], [1, 16])
     acc = tl.zeros([ROWS, BLOCK_OUTPUTS], tl.float32)
     for first in tl.range(0, rank, RANKS, num_stages=STAGES):
@@ -187,6 +191,7 @@ def add_lora(out: Tensor, x: Tensor, plan: LoraPlan, layer: int, place: int) -> 
         DOWN=DOWN,
         WIDTH=WIDTH,
         SCALES=SCALES,
+        IS_ALIGNED=depth * x.element_size() % 16 == 0,
         SPLIT_LEN=SPLIT_LEN,
         ROWS=TILE_ROWS,
         RANKS=RANK_STEP,

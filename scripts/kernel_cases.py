@@ -375,7 +375,13 @@ def lora_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.triton_lora import BLOCK_DEPTH, BLOCK_OUTPUTS, SPLIT_LEN, STAGES, expand_rows, shrink_rows
 
     columns = {name: getattr(lora, name) for name in lora.__dict__ if name.isupper()}
-    tiles = {"ROWS": lora.TILE_ROWS, "RANKS": lora.RANK_STEP, "STAGES": STAGES, "NUM_COLUMNS": lora.COLUMNS}
+    tiles = {
+        "ROWS": lora.TILE_ROWS,
+        "RANKS": lora.RANK_STEP,
+        "STAGES": STAGES,
+        "NUM_COLUMNS": lora.COLUMNS,
+        "IS_ALIGNED": True,
+    }
     own = {"SPLIT_LEN": SPLIT_LEN, "BLOCK_DEPTH": BLOCK_DEPTH, "BLOCK_OUTPUTS": BLOCK_OUTPUTS}
     fixed = {"tiles_ptr": "*i64", "partial_ptr": "*fp32"}
     for element in ("bf16",) if subset else ("bf16", "fp16", "fp32"):

@@ -46,6 +46,7 @@ def _engine_options(
         option(
             "--adapter",
             "--lora-modules",
+            "--lora-paths",
             help="A LoRA adapter, NAME=FOLDER; requests choose it by its name (may be repeated).",
             env="ADAPTER",
             panel=PANEL,
