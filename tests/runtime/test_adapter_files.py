@@ -15,6 +15,7 @@ from phloem.errors import ModelError
 from phloem.kernels import LoraLayers, LoraSegment, narrow_segments, plan_lora
 from phloem.runtime.models import AdaptedRows, Adapter, Decoder, ModelConfig, count_parameters, read_adapter, scoped
 
+from .published import FORMATS, publish
 from .saved_adapters import ALL, FILE, merged, save_adapter
 from .test_models import CASES, Oracle, PagedRun, random_ids, save_random_model
 
@@ -154,6 +155,19 @@ def test_an_adapter_over_rounded_weights_adds_the_same(tmp_path: Path, quantise:
     expected = Oracle(folder, merged(plain, folder)).logits(token_ids)
     # inputs are rounded beside such weights
     torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("form", ["gptq", "gptq, act-order", "awq", "packed", "fp8, blocks", "int8, channels"])
+def test_an_adapter_over_published_few_bits_equals_the_merged_model(tmp_path: Path, form: str) -> None:
+    widths = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
+    plain = publish(tmp_path / "base", FORMATS[form], "LlamaForCausalLM", widths)
+    folder = save_adapter(tmp_path / "adapter", plain, EVERY, {}, target_modules="all-linear")
+    oracle = Oracle(folder, merged(plain, folder))
+    decoder, token_ids = Decoder.from_folder(tmp_path / "base", dtype=torch.float32), random_ids(30)
+    adapter = read(folder, tmp_path / "base")
+    found = paged_run(decoder, adapter).extend({0: token_ids})
+    torch.testing.assert_close(found, oracle.logits(token_ids), atol=1e-4, rtol=1e-4)
+    assert paged_run(decoder, adapter).greedy(token_ids[:12], 24) == oracle.greedy(token_ids[:12], 24)
 
 
 @pytest.fixture(scope="module")
