@@ -60,7 +60,7 @@ class Conversation:
     """Turns so far. A turn that fails or is interrupted is forgotten; the conversation goes on."""
 
     def __init__(
-        self, engine: Engine, sampling: SamplingParams, system: str | None, stats: bool, adapter: str | None
+        self, engine: Engine, sampling: SamplingParams, system: str | None, stats: bool, adapter: str | None = None
     ) -> None:
         self._engine = engine
         self._sampling = sampling
