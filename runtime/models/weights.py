@@ -135,6 +135,13 @@ def open_checkpoint(folder: Path, dtype: torch.dtype) -> Iterator[Checkpoint]:
         yield Checkpoint(folder, files, file_of, dtype)
 
 
+@contextmanager
+def open_file(path: Path, dtype: torch.dtype) -> Iterator[Checkpoint]:
+    """One safetensors file by itself; as `open_checkpoint`."""
+    with _open(path) as handle:
+        yield Checkpoint(path.parent, {path.name: handle}, dict.fromkeys(handle.keys(), path.name), dtype)
+
+
 def _weight_map(folder: Path) -> dict[str, str]:
     """Tensor name → file name of a sharded checkpoint; empty for a single file."""
     index = folder / "model.safetensors.index.json"

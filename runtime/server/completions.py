@@ -55,7 +55,9 @@ class CompletionAnswer:
         self._tokenizer = service.engine.tokenizer
 
     async def _prepare(self) -> list[EngineCall]:
-        return await self._service.on_worker(prepare_completions, self._service.engine, self._body, self._api_key)
+        service = self._service
+        adapter = service.adapter_of(self._body.model)
+        return await service.on_worker(prepare_completions, service.engine, self._body, self._api_key, adapter)
 
     async def whole(self) -> dict[str, Any]:
         calls = await self._prepare()
