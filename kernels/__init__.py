@@ -1,6 +1,5 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
-from .automata import Automata, lay_out_automata
 from .cpu_layers import LayerStack
 from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once
@@ -21,7 +20,6 @@ from .ops import (
     LogitEdits,
     Logprobs,
     add_rms_norm,
-    advance_states,
     apply_rope,
     attention,
     choose_experts,
@@ -48,7 +46,6 @@ __all__ = [
     "MXFP4_BLOCK",
     "SPLIT_SIZE",
     "AttentionPlan",
-    "Automata",
     "ExpertChoice",
     "FixedBuffer",
     "Gate",
@@ -60,7 +57,6 @@ __all__ = [
     "Logprobs",
     "WorkBuffers",
     "add_rms_norm",
-    "advance_states",
     "apply_rope",
     "attention",
     "bytes_per_head",
@@ -70,7 +66,6 @@ __all__ = [
     "is_quantised",
     "keep_mxfp4",
     "latent_attention",
-    "lay_out_automata",
     "linear",
     "linear_heads",
     "logprobs",
