@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
 from .alphabet import Ints
@@ -47,7 +45,3 @@ class JsonStrings:
     def is_accepting(self, state: int) -> bool:
         """Whether the closing quote has been written."""
         return state == (self.texts.num_states * len(self.spelling.template))
-
-    def shortest(self) -> bytes:
-        """A string of the language with the fewest characters; ValueError if there is none."""
-        return json.dumps(self.texts.shortest().decode(), ensure_ascii=False).encode()
