@@ -128,14 +128,14 @@ def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expr
         cursor = pending.pop()
         text = texts[id(cursor)]
         rest = {whole[len(text) :] for whole in language if whole.startswith(text)}
-        expected = [
-            i for i, token in enumerate(vocabulary.tokens) if token and any(r.startswith(token) for r in rest)
-        ] + (list(vocabulary.eos_ids) if b"" in rest else [])
+        begun = {whole[:end] for whole in rest for end in range(1, len(whole) + 1)}
+        expected = [i for i, token in enumerate(vocabulary.tokens) if token in begun]
+        expected += list(vocabulary.eos_ids) if b"" in rest else []
         assert allowed_ids(cursor.row()) == expected, text
         shortest = min(map(len, rest))
-        counts = {r: fewest_tokens(r, vocabulary) for r in rest}
+        fewest = min(fewest_tokens(r, vocabulary) for r in rest if len(r) == shortest)
         assert cursor.constraint.automaton.min_bytes(cursor.state) == shortest, text
-        assert cursor.min_tokens_to_accept() == min(counts[r] for r in rest if len(r) == shortest), text
+        assert cursor.min_tokens_to_accept() == fewest, text
         assert cursor.is_accepting == (b"" in rest)
         assert cursor.forced_bytes() == (b"" if b"" in rest else common_beginning(rest)), text
         for token_id in expected:
