@@ -113,7 +113,7 @@ class Automaton:
         offset = int(states[at + k.S_OFFSET])
         # element by element, since a view would not survive another thread's growth
         keys = [int(pool[offset + index]) for index in range(int(states[at + k.S_SIZE]))]
-        return [(key >> 43, key >> k.STACK_BITS & k.SUB_MASK, key & k.STACK_ID_MASK) for key in keys]
+        return [(key >> k.NODE_SHIFT, key >> k.STACK_BITS & k.SUB_MASK, key & k.STACK_ID_MASK) for key in keys]
 
     def texts(self, state: int) -> tuple[list[tuple[int, int, int, int]], bool]:
         """Where a state stands inside texts, and whether it also stands elsewhere.
