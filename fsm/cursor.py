@@ -197,8 +197,9 @@ class Cursor:
         return bits if self._distinct is None else self._distinct.row(self._place(), bits)
 
     def row_within(self, remaining: int) -> Ints:
-        """As `row`, but only tokens after which `remaining - 1` further tokens surely suffice; may be an own array.
+        """As `row`, but only tokens after which `remaining - 1` further tokens surely suffice.
 
+        Shared and read-only like `row()`, or an array of the caller's own.
         As long as `min_tokens_to_accept() <= remaining` holds before, it is not empty and it holds after any allowed
         token with `remaining - 1`: so a text begun with enough budget always ends complete. (`bench/budget.py` counts
         where the second half fails: nowhere, unless searches have filled half of the constraint's memory.)
