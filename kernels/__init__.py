@@ -1,6 +1,5 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
-from .automata import Automata, lay_out_automata
 from .cpu_layers import LayerStack
 from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once
@@ -24,7 +23,6 @@ from .ops import (
     LoraPlan,
     add_lora,
     add_rms_norm,
-    advance_states,
     apply_rope,
     attention,
     choose_experts,
@@ -53,7 +51,6 @@ __all__ = [
     "PLACES",
     "SPLIT_SIZE",
     "AttentionPlan",
-    "Automata",
     "ExpertChoice",
     "FixedBuffer",
     "Gate",
@@ -71,7 +68,6 @@ __all__ = [
     "WorkBuffers",
     "add_lora",
     "add_rms_norm",
-    "advance_states",
     "apply_rope",
     "attention",
     "bytes_per_head",
@@ -81,7 +77,6 @@ __all__ = [
     "is_quantised",
     "keep_mxfp4",
     "latent_attention",
-    "lay_out_automata",
     "linear",
     "linear_heads",
     "logprobs",
