@@ -1,6 +1,5 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
-from .automata import Automata, lay_out_automata
 from .cpu_layers import LayerStack
 from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once
@@ -10,6 +9,7 @@ from .kv_format import FP8, bytes_per_head, is_quantised
 from .launch import SPLIT_SIZE
 from .linear_weight import can_keep, pack_grouped
 from .linear_weights import keep_mxfp4, pack_grouped_each, pack_mxfp4s
+from .lora import PLACES, LoraLayers, LoraPart, LoraSegment, LoraWeight, narrow_segments, pack_lora
 from .mxfp4 import BLOCK as MXFP4_BLOCK
 from .mxfp4 import widen as widen_mxfp4
 from .ops import (
@@ -20,8 +20,9 @@ from .ops import (
     LinearWeights,
     LogitEdits,
     Logprobs,
+    LoraPlan,
+    add_lora,
     add_rms_norm,
-    advance_states,
     apply_rope,
     attention,
     choose_experts,
@@ -35,6 +36,7 @@ from .ops import (
     pack_linears,
     place_heads,
     plan_attention,
+    plan_lora,
     rms_norm,
     sample,
     write_kv,
@@ -46,9 +48,9 @@ from .work_buffers import WorkBuffers
 __all__ = [
     "FP8",
     "MXFP4_BLOCK",
+    "PLACES",
     "SPLIT_SIZE",
     "AttentionPlan",
-    "Automata",
     "ExpertChoice",
     "FixedBuffer",
     "Gate",
@@ -58,9 +60,14 @@ __all__ = [
     "LinearWeights",
     "LogitEdits",
     "Logprobs",
+    "LoraLayers",
+    "LoraPart",
+    "LoraPlan",
+    "LoraSegment",
+    "LoraWeight",
     "WorkBuffers",
+    "add_lora",
     "add_rms_norm",
-    "advance_states",
     "apply_rope",
     "attention",
     "bytes_per_head",
@@ -70,19 +77,21 @@ __all__ = [
     "is_quantised",
     "keep_mxfp4",
     "latent_attention",
-    "lay_out_automata",
     "linear",
     "linear_heads",
     "logprobs",
     "mix_experts",
+    "narrow_segments",
     "num_programs_at_once",
     "pack_grouped",
     "pack_grouped_each",
     "pack_linear",
     "pack_linears",
+    "pack_lora",
     "pack_mxfp4s",
     "place_heads",
     "plan_attention",
+    "plan_lora",
     "rms_norm",
     "sample",
     "send",

@@ -23,9 +23,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
-from numba.core import cgutils
 from torch import Tensor
 
+from .cpu_emit import emit_call
 from .cpu_mxfp4 import PANEL
 from .grouped import BITS, Element, Grouped
 from .kv_format import FP8
@@ -170,10 +170,7 @@ def emit_numbers(builder: Any, element: Element, words: Any, index: int, levels:
     if words_of(element) == 8:
         shifted = builder.lshr(words, _all(4 * index))
         if has_avx512:  # the look-up takes the lowest four bits
-            kind = ir.FunctionType(_VECTOR, [_VECTOR, _INTS])
-            name = "llvm.x86.avx512.permvar.sf.512"
-            function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]  # numba's
-            return builder.call(function, [levels, shifted])
+            return emit_call(builder, "llvm.x86.avx512.permvar.sf.512", _VECTOR, levels, shifted)
         return builder.fadd(builder.sitofp(builder.and_(shifted, _all(15)), _VECTOR), levels)
     top = builder.shl(words, _all(24 - 8 * index))
     if element == "int8":

@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import cpu_elementwise, cpu_sample, reference
-from .automata import Automata
+from . import cpu_elementwise, cpu_lora, cpu_sample, reference
 from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
@@ -26,6 +25,7 @@ from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
 from .logit_edits import LogitEdits
+from .lora import LoraPlan, plan_lora
 from .reference_sample import Logprobs
 from .work_list import AttentionPlan, plan_attention
 
@@ -37,8 +37,9 @@ __all__ = [
     "LinearWeights",
     "LogitEdits",
     "Logprobs",
+    "LoraPlan",
+    "add_lora",
     "add_rms_norm",
-    "advance_states",
     "apply_rope",
     "attention",
     "choose_experts",
@@ -52,6 +53,7 @@ __all__ = [
     "pack_linears",
     "place_heads",
     "plan_attention",
+    "plan_lora",
     "rms_norm",
     "sample",
     "sigmoid",
@@ -100,6 +102,18 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
             return triton_linear.linear(x, weight)
         return tiled_linear(x, weight)
     return F.linear(x, weight.stored, weight.bias)
+
+
+def add_lora(out: Tensor, x: Tensor, plan: LoraPlan, layer: int, place: int) -> None:
+    """Adds to out `[T, N]`, in place, what the adapters of the plan's rows make of x `[T, K]`.
+
+    See `reference.add_lora`. On the CPU a row's bits do not depend on the others.
+    """
+    if out.is_cuda:
+        from . import triton_lora
+
+        return triton_lora.add_lora(out, x, plan, layer, place)
+    return cpu_lora.add_lora(out, x, plan, layer, place)
 
 
 def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
@@ -386,14 +400,3 @@ def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:
 
         return triton_logprobs.logprobs(logits, token_ids, num_top)
     return cpu_sample.logprobs(logits, token_ids, num_top)
-
-
-def advance_states(
-    token_ids: Tensor, states: Tensor, automaton_ids: Tensor, mask_rows: Tensor, automata: Automata
-) -> None:
-    """Move byte automata on by one token each and write the mask rows that hold then; all `[R]`, in place."""
-    if token_ids.is_cuda:
-        from . import triton_advance
-
-        return triton_advance.advance_states(token_ids, states, automaton_ids, mask_rows, automata)
-    return reference.advance_states(token_ids, states, automaton_ids, mask_rows, automata)

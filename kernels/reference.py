@@ -20,19 +20,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .automata import Automata
 from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
 from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
 from .linear_weights import LinearWeights
+from .lora import LoraPlan
 from .reference_sample import Logprobs, logprobs, sample
 from .work_list import AttentionPlan
 
 __all__ = [
     "Logprobs",
+    "add_lora",
     "add_rms_norm",
-    "advance_states",
     "apply_rope",
     "attention",
     "attention_in",
@@ -72,6 +72,25 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     if weight.bias is not None:
         product = product + weight.bias[: weight.num_outputs].float()
     return product.to(x.dtype)
+
+
+def add_lora(out: Tensor, x: Tensor, plan: LoraPlan, layer: int, place: int) -> None:
+    """Adds to out `[T, N]`, IN PLACE, what the adapters of the plan's rows make of x `[T, K]`, summed in fp32.
+
+    A part adds `scale * (x @ down.T) @ up.T` to its own outputs (LoRA, arXiv 2106.09685; many adapters in a step:
+    Punica, arXiv 2310.18547). layer, place: where in the model, by number, the place as in `lora.PLACES`.
+    """
+    for segment in plan.segments:
+        weight, rows = segment.layers.weights[layer][place], slice(segment.begin, segment.end)
+        if weight is None:
+            continue
+        down = weight.down.matrix().float()
+        hidden, first = (x[rows].float() @ down.T) * weight.scales[: len(down)], 0
+        for up, output in zip(weight.ups, weight.first_outputs, strict=True):
+            delta = hidden[:, first : first + up.num_inputs] @ up.matrix().float().T
+            columns = slice(output, output + up.num_outputs)
+            out[rows, columns] = (out[rows, columns].float() + delta).to(out.dtype)
+            first += up.num_inputs
 
 
 def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:
@@ -329,22 +348,3 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
     """
     stored = cache[:, None]
     return attention_in(torch.float32, q, stored, stored, plan, scale, 0, 0.0, None)[..., :rank].to(q.dtype)
-
-
-def advance_states(
-    token_ids: Tensor, states: Tensor, automaton_ids: Tensor, mask_rows: Tensor, automata: Automata
-) -> None:
-    """Moves byte automata on by one token each and writes the mask rows that hold then; in place.
-
-    token_ids `[R]` int64, states, automaton_ids, mask_rows `[R]` int32. Rows whose automaton is -1 are left as they
-    are. A token without bytes, or -1, leads to the end, and so does one that the mask does not allow.
-    """
-    for row, (token, automaton) in enumerate(zip(token_ids.tolist(), automaton_ids.tolist(), strict=True)):
-        if automaton < 0:
-            continue
-        begin, end = automata.token_offsets[token : token + 2].tolist() if token >= 0 else (0, 0)
-        state = int(states[row] if end > begin else automata.ends[automaton])
-        for byte in automata.token_bytes[begin:end].tolist():
-            state = int(automata.table[state + int(automata.classes[automaton, byte])])
-        states[row] = state
-        mask_rows[row] = automata.table[state]

@@ -13,12 +13,23 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
-from ..kernels import AttentionPlan, WorkBuffers, is_quantised, num_programs_at_once, plan_attention, send
+from ..kernels import (
+    AttentionPlan,
+    FixedBuffer,
+    LoraSegment,
+    WorkBuffers,
+    is_quantised,
+    narrow_segments,
+    num_programs_at_once,
+    plan_attention,
+    plan_lora,
+    send,
+)
 from .batch import Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder, fill_in
 from .device import on_device
-from .models import ModelConfig
+from .models import AdaptedRows, ModelConfig
 from .rehearsal import Rehearsal
 
 
@@ -36,6 +47,7 @@ class DecoderLike(Protocol):
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None,
+        adapted: AdaptedRows | None = None,
     ) -> Tensor: ...
 
 
@@ -69,7 +81,9 @@ class ModelRunner:
             vocab_size = decoder.config.vocab_size
             with on_device(device):  # pinned memory is taken through the current device
                 buffers = WorkBuffers(device, num_programs_at_once(device))
-                self._graphs = DecodeGraphs(self._plan, self._forward, buffers, recorder, vocab_size=vocab_size)
+                self._graphs = DecodeGraphs(
+                    self._plan, self._forward, self._adapted, buffers, recorder, vocab_size=vocab_size
+                )
         self.num_forwards = 0
         self.num_computed_tokens = 0
 
@@ -112,7 +126,18 @@ class ModelRunner:
             token_ids, positions, slots, logits_rows = (send(column, self._device) for column in columns)
             if batch.unread is not None:
                 fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
-            return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows)
+            return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows, self._adapted(batch))
+
+    def _adapted(self, batch: Batch, buffer: FixedBuffer | None = None) -> AdaptedRows | None:
+        """buffer: where it shall lie, for a batch of which all logits are wanted."""
+        if not batch.adapters:
+            return None
+        segments = [LoraSegment(one.begin, one.end, one.adapter.layers) for one in batch.adapters]
+        if buffer is not None:
+            every = plan_lora(segments, self._device, buffer)
+            return AdaptedRows(every, every)
+        wanted = narrow_segments(segments, batch.logits_rows)
+        return AdaptedRows(plan_lora(segments, self._device), plan_lora(wanted, self._device))
 
     def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:
         config = self._decoder.config
@@ -139,5 +164,7 @@ class ModelRunner:
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None = None,
+        adapted: AdaptedRows | None = None,
     ) -> Tensor:
-        return self._decoder.forward(token_ids, positions, self._kv_cache, plan, slots, logits_rows)
+        step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
+        return self._decoder.forward(*step) if adapted is None else self._decoder.forward(*step, adapted=adapted)

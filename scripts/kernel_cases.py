@@ -373,9 +373,32 @@ def grouped_cases(subset: bool) -> Iterator[Case]:
             )
 
 
+def lora_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels import lora
+    from phloem.kernels.triton_lora import BLOCK_DEPTH, BLOCK_OUTPUTS, SPLIT_LEN, STAGES, expand_rows, shrink_rows
+
+    columns = {name: getattr(lora, name) for name in lora.__dict__ if name.isupper()}
+    tiles = {
+        "ROWS": lora.TILE_ROWS,
+        "RANKS": lora.RANK_STEP,
+        "STAGES": STAGES,
+        "NUM_COLUMNS": lora.COLUMNS,
+        "IS_ALIGNED": True,
+    }
+    own = {"SPLIT_LEN": SPLIT_LEN, "BLOCK_DEPTH": BLOCK_DEPTH, "BLOCK_OUTPUTS": BLOCK_OUTPUTS}
+    fixed = {"tiles_ptr": "*i64", "partial_ptr": "*fp32"}
+    for element in ("bf16",) if subset else ("bf16", "fp16", "fp32"):
+        for kernel in (shrink_rows, expand_rows):
+            constants = {name: value for name, value in {**columns, **tiles, **own}.items() if name in kernel.arg_names}
+            name = f"lora {element} {kernel.__name__.removesuffix('_rows')}"
+            types = _pointers(kernel, element, fixed, constants)
+            itemsize = 4 if element == "fp32" else 2
+            tile = (lora.RANK_STEP, BLOCK_DEPTH, itemsize) if kernel is shrink_rows else None
+            yield Case(name, kernel, types, constants, 4, STAGES, tile, streamed="inputs and weights")
+
+
 def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
-    from phloem.kernels.triton_advance import LANES, walk_tokens
     from phloem.kernels.triton_gate import BLOCK, gate_rows
     from phloem.kernels.triton_heads import HEADS, place_rows
     from phloem.kernels.triton_logprobs import report_logprobs
@@ -427,9 +450,6 @@ def other_cases(subset: bool) -> Iterator[Case]:
     edits |= {f"{n}_ptr": "*fp32" for n in ("repetition", "presence", "frequency", "biases", "chosen", "top_values")}
     edits |= {f"{n}_ptr": "*fp32" for n in ("masses", "raw_tops", "raw_masses")}
     wide = {f"{n}_ptr": "*i64" for n in ("positions", "out", "token_ids", "top_ids")}
-    walked = {f"{n}_ptr": "*i32" for n in ("states", "automaton_ids", "mask_rows", "table", "ends", "token_offsets")}
-    walked |= {"token_ids_ptr": "*i64", "classes_ptr": "*u8", "token_bytes_ptr": "*u8"}
-    yield case("advance automata", walk_tokens, walked, {"LANES": LANES}, 1)
     for element in ("fp32",) if subset else ("bf16", "fp16", "fp32"):
         types = {**fixed, **edits, **wide, "logits_ptr": f"*{element}"}
         passes = {"scores": (True, False, False)}
@@ -456,6 +476,7 @@ def all_cases(subset: bool) -> list[Case]:
         mxfp4_cases,
         linear_cases,
         grouped_cases,
+        lora_cases,
         other_cases,
     )
     return list(chain(*(cases(subset) for cases in groups)))
