@@ -202,6 +202,18 @@ class PrefixCache:
         held = -(-request.lease.num_tokens // self.block_size)
         return len(request.blocks) - held + self.tree.num_sole_blocks(request.lease.node)
 
+    def partner(self, request: Request, others: Iterable[Request]) -> Request | None:
+        """Which of `others` held alone, until `request` leased it, what they share now; None: there is none."""
+        if request.lease is None:
+            return None
+        num_shared = request.lease.num_tokens // self.block_size - self.tree.num_sole_blocks(request.lease.node)
+        last = num_shared - 1  # of the blocks above it each is held by whoever holds this one
+        if last < 0:
+            return None
+        block = request.blocks[last]
+        holders = [other for other in others if len(other.blocks) > last and other.blocks[last] == block]
+        return holders[0] if len(holders) == 1 else None
+
     def fork(self, parent: Request, child: Request) -> bool:
         """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what is behind them.
 

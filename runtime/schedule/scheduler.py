@@ -296,7 +296,7 @@ class Scheduler:
 
         The caller plans each before it asks for the next, so a request sees what those before it will compute.
         """
-        outlooks: list[Outlook] = []
+        outlooks: dict[Request, Outlook] = {}
         admitted: Candidate | None = None
         while len(self.running) < self._max_running_requests:
             candidate = next_candidate(
@@ -307,14 +307,18 @@ class Scheduler:
             request = candidate.request
             try:
                 if admitted is None:
-                    outlooks = [self._outlook(other) for other in self.running]
+                    outlooks = {other: self._outlook(other) for other in self.running}
                 else:
-                    outlooks[-1] = self._outlook_of(admitted)  # it has the blocks now that were missing
+                    outlooks[admitted.request] = self._outlook_of(admitted)  # it has the blocks now that were missing
                 if request.explain_cache and not request.admitted_before:
                     request.found = self._prefix_cache.explain(request)
                 donor = self._prefix_cache.lease(request, self.running)
-                outlooks.append(self._outlook_of(candidate))
-                has_room = not self.running or self._has_room([*outlooks, *self._place_for_one(candidate.passed)])
+                partner = self._prefix_cache.partner(request, self.running)
+                if partner is not None:
+                    outlooks[partner] = self._outlook(partner)  # what it held alone it shares now
+                outlooks[request] = self._outlook_of(candidate)
+                place = self._place_for_one(candidate.passed)
+                has_room = not self.running or self._has_room([*outlooks.values(), *place])
                 if has_room and donor is not None:
                     self._prefix_cache.copy(request, donor)
             except Exception as error:
