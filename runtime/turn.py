@@ -27,12 +27,14 @@ class Turn:
         self._came: tuple[int, FrameType | None] | None = None
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main:
             self._begin()
         try:
             self._lock.acquire()
         except BaseException:  # pressed twice while another thread had its turn
-            self._end()
+            if is_main:
+                self._end()
             raise
 
     def __exit__(self, *_: object) -> None:
