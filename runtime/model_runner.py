@@ -6,15 +6,26 @@ worth it come from `DecodeGraphs`, all others are launched kernel by kernel.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import ConfigError
-from ..kernels import AttentionPlan, WorkBuffers, is_quantised, num_programs_at_once, plan_attention, send
-from .batch import Batch
+from ..kernels import (
+    AttentionPlan,
+    WorkBuffers,
+    gather_kv,
+    is_quantised,
+    num_programs_at_once,
+    plan_attention,
+    score_keys,
+    send,
+)
+from .batch import NOWHERE, Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder, fill_in
 from .device import on_device
@@ -36,6 +47,7 @@ class DecoderLike(Protocol):
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None,
+        watch: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor: ...
 
 
@@ -103,6 +115,42 @@ class ModelRunner:
                     f"no memory is left for a step of {len(batch.token_ids)} tokens and {len(batch.context_lens)} "
                     "requests; lower kv_memory_share, max_batch_tokens or max_running_requests"
                 ) from error
+
+    @torch.inference_mode()
+    def score_keys(self, token_ids: Sequence[int], end: int, blocks: Sequence[int], num_keys: int) -> Tensor:
+        """How much attention a request's last tokens pay to each of its keys: `[num_layers, num_kv_heads, num_keys]`.
+
+        See `kernels.score_keys`. Computes these tokens once more, and writes nothing.
+
+        Args:
+            token_ids: of the positions up to `end`; the last of the `num_keys` keys in `blocks` are theirs.
+        """
+        self.num_forwards += 1
+        config, cache, length = self._decoder.config, self._kv_cache, len(token_ids)
+        batch = Batch(
+            [],
+            np.array(token_ids, np.int64),
+            np.arange(end - length, end, dtype=np.int64),
+            np.full(length, NOWHERE, np.int64),
+            np.array([0, length], np.int32),
+            np.array([num_keys], np.int32),
+            np.array([blocks], np.int32),
+            [],
+            np.empty(0, np.int64),
+        )
+        scores: list[Tensor] = []
+
+        def watch(index: int, q: Tensor) -> None:
+            keys = gather_kv(cache.keys[index], table, num_keys, cache.key_scales[index])
+            factors = {"scale": config.attention_scale, "soft_cap": config.attention_soft_cap}
+            scores.append(score_keys(q, keys, **factors))
+
+        with on_device(self._device):
+            columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
+            token_ids_there, positions, slots, none = (send(column, self._device) for column in columns)
+            table = send(batch.block_tables[0], self._device)
+            self._decoder.forward(token_ids_there, positions, cache, self._plan(batch), slots, none, watch)
+            return torch.stack(scores)
 
     def _compute(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
         with on_device(self._device):
