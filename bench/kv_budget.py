@@ -1,4 +1,4 @@
-"""Requests that keep a budget of keys and values behind long prompts: speed, memory and quality, side by side in one run.
+"""Requests that keep a budget of keys and values behind long prompts: speed, memory and quality, side by side.
 
     OMP_NUM_THREADS=1 python bench/kv_budget.py --model FOLDER [--lengths 2048,8000] [--budgets 256,1024] [--peer]
 
@@ -105,7 +105,8 @@ def compare_speed(engine: ph.Engine, args: argparse.Namespace, peer: Peer | None
     per_token = 2 * 4 * config.num_layers * config.num_kv_heads * config.head_dim
     print(f"\nSpeed, {args.tokens} tokens; medians of {args.rounds} rounds; KV is {per_token / 1024:.0f} KiB a token")
     print(
-        f"{'prompt':>8}{'batch':>6}  {'kept':<13}{'first s':>9}{'tok/s':>8}{'x':>6}{'KV MiB':>9}{'per GiB':>9}  peer tok/s"
+        f"{'prompt':>8}{'batch':>6}  {'kept':<13}{'first s':>9}{'tok/s':>8}{'x':>6}{'KV MiB':>9}{'per GiB':>9}"
+        f"{'peer tok/s' if peer else '':>12}"
     )
     for length in args.lengths:
         source = Random(length)
@@ -118,7 +119,7 @@ def compare_speed(engine: ph.Engine, args: argparse.Namespace, peer: Peer | None
             for number in range(args.rounds + 1):
                 for setting, spent in spents.items():
                     run_engine(engine, prompts[:batch], setting, args.tokens, Spent([], []) if number == 0 else spent)
-                    if peer is not None and batch == 1 and number == 1:
+                    if peer is not None and batch == number == 1 and length <= args.peer_length:
                         theirs[setting].append(peer.rate(prompts[0], setting, args.tokens // 2))
             plain = statistics.median(spents[Setting()].rate)
             for setting, spent in spents.items():
@@ -135,19 +136,21 @@ def compare_speed(engine: ph.Engine, args: argparse.Namespace, peer: Peer | None
 # -- quality -----------------------------------------------------------------------------------------------------------
 
 
-def texts(tokenizer: Any, length: int) -> Iterator[tuple[str, list[int]]]:
-    """Modules of Python's library that are long enough, cut to so many tokens."""
+def texts(tokenizer: Any, length: int, most: int) -> Iterator[tuple[str, list[int]]]:
+    """At most so many modules of Python's library that are long enough, cut to so many tokens."""
+    num_found = 0
     for name in MODULES:
         source = Path(sysconfig.get_path("stdlib")) / f"{name}.py"
         token_ids = tokenizer.encode(source.read_text(encoding="utf-8"))
-        if len(token_ids) >= length:
+        if len(token_ids) >= length and num_found < most:
+            num_found += 1
             yield name, token_ids[:length]
 
 
-def needles(tokenizer: Any, length: int) -> Iterator[tuple[str, list[int], list[int]]]:
+def needles(tokenizer: Any, length: int, most: int) -> Iterator[tuple[str, list[int], list[int]]]:
     """Texts with a number in them and the question at their end, and what is to follow: ` is`, then the number."""
     source = Random(5)
-    for name, token_ids in texts(tokenizer, length):
+    for name, token_ids in texts(tokenizer, length, most):
         depth, city = source.uniform(0.05, 0.9), source.choice(CITIES)
         number = "".join(source.choice("0123456789") for _ in range(5))
         hidden = tokenizer.encode(f"\n\n# Remember: the secret number of {city} is {number}.\n\n")
@@ -192,11 +195,11 @@ def compare_likelihood(tokenizer: Any, readers: dict[str, Reader], length: int, 
     more: dict[tuple[str, Setting], list[float]] = {}
     same: dict[tuple[str, Setting], list[float]] = {}
     base: list[float] = []
-    for index, (_, token_ids) in enumerate(texts(tokenizer, length)):
+    for index, (_, token_ids) in enumerate(texts(tokenizer, length, args.texts)):
         prompt, following = token_ids[:-READ], token_ids[-READ:]
         wanted = torch.tensor(following[1:])
         for side, reader in readers.items():
-            if side != "phloem" and index >= args.peer_texts:
+            if side != "phloem" and (index >= args.peer_texts or length > args.peer_length):
                 continue
             for setting in settings_of(args.budgets):
                 scores = reader(prompt, following, setting).log_softmax(-1)
@@ -210,9 +213,8 @@ def compare_likelihood(tokenizer: Any, readers: dict[str, Reader], length: int, 
                 same.setdefault((side, setting), []).append(float((best == whole_best).float().mean()))
     if not base:
         return
-    print(
-        f"\nLikelihood, {length - READ} tokens kept or not, {READ - 1} read; whole: {statistics.mean(base):.3f} nats a token"
-    )
+    whole = f"whole: {statistics.mean(base):.3f} nats a token"
+    print(f"\nLikelihood of {READ - 1} tokens behind {length - READ}; {whole}")
     print(f"{'kept':<13}{'side':<9}{'texts':>6}{'nats more':>11}{'same token':>12}")
     for (side, setting), values in more.items():
         print(f"{setting!s:<13}{side:<9}{len(values):>6}{statistics.mean(values):>11.3f}", end="")
@@ -221,10 +223,10 @@ def compare_likelihood(tokenizer: Any, readers: dict[str, Reader], length: int, 
 
 def compare_needles(tokenizer: Any, readers: dict[str, Reader], length: int, args: argparse.Namespace) -> None:
     found: dict[tuple[str, Setting], list[bool]] = {}
-    for index, (_, prompt, following) in enumerate(needles(tokenizer, length)):
+    for index, (_, prompt, following) in enumerate(needles(tokenizer, length, args.texts)):
         wanted = torch.tensor(following[1:])
         for side, reader in readers.items():
-            if side != "phloem" and index >= args.peer_texts:
+            if side != "phloem" and (index >= args.peer_texts or length > args.peer_length):
                 continue
             for setting in settings_of(args.budgets):
                 best = reader(prompt, following, setting).argmax(-1)
@@ -294,6 +296,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer", action="store_true", help="beside kvpress")
     parser.add_argument("--peer-texts", type=int, default=4, help="how many texts it reads")
+    parser.add_argument("--peer-length", type=int, default=2048, help="the longest prompts that it reads")
+    parser.add_argument("--texts", type=int, default=len(MODULES), help="how many texts there are")
     parser.add_argument("--skip-speed", action="store_true")
     parser.add_argument("--skip-quality", action="store_true")
     args = parser.parse_args()
