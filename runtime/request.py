@@ -83,7 +83,7 @@ class SamplingParams:
         n: how many outputs; they share the prompt's blocks.
         kv_budget: None, or how many tokens' keys and values are kept while it generates, at least 64: whenever there
             are a quarter more (or 64), the others are dropped. The prompt is computed and cached whole before that.
-        kv_policy: which are kept, see `kv_budget.POLICIES`.
+        kv_policy: which are kept: "snapkv", what the last of them look at, or "sinks", the first four and the last.
     """
 
     max_tokens: int | None = 128
