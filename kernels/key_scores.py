@@ -25,9 +25,8 @@ def score_keys(q: Tensor, keys: Tensor, *, scale: float, soft_cap: float = 0.0) 
     if soft_cap:
         scores = soft_cap * torch.tanh(scores / soft_cap)
     scores = scores.view(num_kv_heads, num_rows, group, num_keys)
-    places = torch.arange(num_keys, device=q.device)
-    is_later = places > places[-num_rows:, None]
-    scores = scores.masked_fill(is_later[:, None], float("-inf"))
+    is_later = torch.ones(num_rows, num_rows, dtype=torch.bool, device=q.device).triu(1)
+    scores[..., num_keys - num_rows :].masked_fill_(is_later[:, None], float("-inf"))
     return torch.softmax(scores, -1).sum((1, 2))
 
 

@@ -236,6 +236,21 @@ def test_nothing_that_was_computed_behind_dropped_keys_is_cached() -> None:
     assert engine.generate([*short, *said], law(None, "sinks", 1)).usage.cached_tokens == 128
 
 
+@pytest.mark.parametrize("policy", KV_POLICIES)
+def test_nobody_takes_a_part_of_a_block_from_what_is_kept(policy: str) -> None:
+    engine = keeping_engine(num_blocks=100, block_size=16)
+    prompt = prompt_of(200)
+    engine.add(list(prompt), law(64, policy))
+    for _ in range(3):
+        engine.step()
+    engine.flush_cache()  # what it began with is not in the tree any more
+    other = engine.add(list(prompt), law(None, policy, 20))
+    said: dict[str, list[int]] = {}
+    while engine.has_work:
+        _listen(engine, said)
+    assert tuple(said[other]) == truth(prompt, 20, None, policy)
+
+
 def test_the_prefix_is_let_go_of_and_little_is_held() -> None:
     engine = keeping_engine(num_blocks=400)
     engine.add(list(prompt_of(800)), law(64, "snapkv", 200))
