@@ -19,7 +19,7 @@ def score_keys(q: Tensor, keys: Tensor, *, scale: float, soft_cap: float = 0.0) 
     num_rows, num_heads, head_dim = q.shape
     num_keys, num_kv_heads, _ = keys.shape
     group = num_heads // num_kv_heads
-    rows = q.float().view(num_rows, num_kv_heads, group * head_dim).transpose(0, 1)
+    rows = q.float().reshape(num_rows, num_kv_heads, group * head_dim).transpose(0, 1)
     rows = rows.reshape(num_kv_heads, num_rows * group, head_dim)
     scores = rows @ keys.float().permute(1, 2, 0) * scale
     if soft_cap:

@@ -318,7 +318,8 @@ def _fork_law(law: SamplingParams, own: SamplingParams | None) -> SamplingParams
     if own is None or (own.kv_budget, own.kv_policy) == (law.kv_budget, law.kv_policy):
         return own or law
     if own.kv_budget is not None:
-        text = f"kv_budget: a fork keeps the budget of its parent, {law.kv_budget} by {law.kv_policy!r}; leave it out"
+        its = "none" if law.kv_budget is None else f"{law.kv_budget} by {law.kv_policy!r}"
+        text = f"kv_budget: a fork goes on with the budget of its parent, which is {its}; leave it out"
         raise RequestError(text, param="kv_budget")
     return replace(own, kv_budget=law.kv_budget, kv_policy=law.kv_policy)
 

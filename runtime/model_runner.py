@@ -142,8 +142,7 @@ class ModelRunner:
 
         def watch(index: int, q: Tensor) -> None:
             keys = gather_kv(cache.keys[index], table, num_keys, cache.key_scales[index])
-            factors = {"scale": config.attention_scale, "soft_cap": config.attention_soft_cap}
-            scores.append(score_keys(q, keys, **factors))
+            scores.append(score_keys(q, keys, scale=config.attention_scale, soft_cap=config.attention_soft_cap))
 
         with on_device(self._device):
             columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)

@@ -312,7 +312,9 @@ def test_outputs_and_forks_keep_the_budget() -> None:
     engine.step()
     (child,) = engine.fork(parent, 1, law(64, "snapkv"))
     for other in (law(65, "snapkv"), law(64, "sinks")):
-        with pytest.raises(RequestError, match="kv_budget: a fork keeps the budget of its parent, 64"):
+        with pytest.raises(
+            RequestError, match="kv_budget: a fork goes on with the budget of its parent, which is 64 by 'snapkv'"
+        ):
             engine.fork(parent, 1, other)
     said: dict[str, list[int]] = {}
     while engine.has_work:
