@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -234,6 +235,21 @@ def test_nothing_that_was_computed_behind_dropped_keys_is_cached() -> None:
     short = prompt_of(90)
     said = engine.generate(list(short), law(64, "sinks", 100)).token_ids
     assert engine.generate([*short, *said], law(None, "sinks", 1)).usage.cached_tokens == 128
+
+
+def test_tiers_keep_the_prompt_and_nothing_behind_dropped_keys(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    engine = keeping_engine(num_blocks=100, folder=tmp_path, host_memory_bytes=1 << 20)
+    prompt = prompt_of(200)
+    said = engine.generate(list(prompt), law(64, "snapkv", 150)).token_ids
+    engine.generate([9] * 390, law(None, "snapkv", 1))  # takes all of the pool
+    assert engine.prefix_cache.tiers is not None and engine.prefix_cache.tiers.settle()
+    assert engine.statistics().num_stored_blocks >= 50
+    after = [*prompt, *said, 5]
+    completion = engine.generate(after, law(None, "snapkv", 20))
+    assert completion.token_ids == truth(tuple(after), 20, None, "snapkv")
+    assert completion.usage.cached_tokens == completion.usage.loaded_tokens == 200
 
 
 @pytest.mark.parametrize("policy", KV_POLICIES)
