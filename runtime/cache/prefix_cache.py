@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
-from ..kv_budget import first_compaction
+from ..kv_budget import first_compaction, next_compaction
 from ..request import Lease, Request, TokenLogprob
 from .kv_cache import KVCache
 from .lower_tiers import LowerTiers
@@ -325,6 +325,9 @@ class PrefixCache:
             num_kept = 0 if request in self._kept else request.num_computed_tokens - request.num_dropped_tokens
             assert 0 <= num_kept <= capacity, f"request {request.request_id}: KV beyond its blocks"
             assert not (request.num_dropped_tokens and held), f"request {request.request_id}: dropped and leased"
+            compacted_at = next_compaction(request)
+            is_early = compacted_at is None or request.num_computed_tokens < compacted_at
+            assert is_early, f"request {request.request_id}: its KV should have been compacted"
         assert len(own) == len(set(own)), "a block is held by two requests"
         total = self.pool.num_free + self.tree.num_cached_blocks + len(own)
         assert total == self.pool.num_blocks, (
