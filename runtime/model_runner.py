@@ -148,7 +148,8 @@ class ModelRunner:
             columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
             token_ids_there, positions, slots, none = (send(column, self._device) for column in columns)
             table = send(batch.block_tables[0], self._device)
-            self._decoder.forward(token_ids_there, positions, cache, self._plan(batch), slots, none, watch)
+            step = (token_ids_there, positions, cache, self._plan(batch), slots, none)
+            self._decoder.forward(*step, watch=watch)
             return torch.stack(scores)
 
     def _compute(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
