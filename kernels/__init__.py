@@ -11,6 +11,7 @@ from .kv_format import FP8, bytes_per_head, is_quantised
 from .launch import SPLIT_SIZE
 from .linear_weight import can_keep, pack_grouped
 from .linear_weights import keep_mxfp4, pack_grouped_each, pack_mxfp4s
+from .lora import PLACES, LoraLayers, LoraPart, LoraSegment, LoraWeight, narrow_segments, pack_lora
 from .mxfp4 import BLOCK as MXFP4_BLOCK
 from .mxfp4 import widen as widen_mxfp4
 from .ops import (
@@ -21,6 +22,8 @@ from .ops import (
     LinearWeights,
     LogitEdits,
     Logprobs,
+    LoraPlan,
+    add_lora,
     add_rms_norm,
     advance_states,
     apply_rope,
@@ -36,6 +39,7 @@ from .ops import (
     pack_linears,
     place_heads,
     plan_attention,
+    plan_lora,
     rms_norm,
     sample,
     write_kv,
@@ -48,6 +52,7 @@ from .work_buffers import WorkBuffers
 __all__ = [
     "FP8",
     "MXFP4_BLOCK",
+    "PLACES",
     "SPLIT_SIZE",
     "AttentionPlan",
     "Automata",
@@ -60,7 +65,13 @@ __all__ = [
     "LinearWeights",
     "LogitEdits",
     "Logprobs",
+    "LoraLayers",
+    "LoraPart",
+    "LoraPlan",
+    "LoraSegment",
+    "LoraWeight",
     "WorkBuffers",
+    "add_lora",
     "add_rms_norm",
     "advance_states",
     "apply_rope",
@@ -79,14 +90,17 @@ __all__ = [
     "linear_heads",
     "logprobs",
     "mix_experts",
+    "narrow_segments",
     "num_programs_at_once",
     "pack_grouped",
     "pack_grouped_each",
     "pack_linear",
     "pack_linears",
+    "pack_lora",
     "pack_mxfp4s",
     "place_heads",
     "plan_attention",
+    "plan_lora",
     "rms_norm",
     "sample",
     "score_keys",

@@ -18,7 +18,7 @@ from numba.core.ccallback import CFunc
 from ..code_cache import CodeCache, hash_sources
 
 _LOOPS = ("cpu_", "simd", "reference_sample", "sharing", "cuda_work", "work_buffers")
-_CONSTANTS = ("launch", "linear_weight", "logit_edits")
+_CONSTANTS = ("launch", "linear_weight", "logit_edits", "lora")
 
 
 def source_files() -> list[Path]:

@@ -24,23 +24,26 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from . import cpu_linear, cpu_linear_grouped, cpu_linear_int8, simd
+from . import cpu_linear, cpu_linear_grouped, cpu_linear_int8, cpu_lora, simd
 from .compiled import compiled
 from .cpu_attention import CHAINS, NO_SINKS, share_chains
 from .cpu_attention_loops import KINDS, run_serial
 from .cpu_elementwise import gate_rows, norm_rows, rotate_heads, scatter_bytes, scatter_heads
 from .cpu_grouped import FIRST_ROUNDING
+from .cpu_lora import add_loras
 from .cpu_threads import WORTH_SHARING, thread_team
 from .kv_format import FP8, KV_LIMITS
 from .linear_weight import PANEL, LinearWeight, input_range
+from .lora import PLACES, LoraPlan
 from .work_list import AttentionPlan
 
 # columns of a layer: addresses (0: there is none), strides and sizes
-_LINEARS = ("qkv", "o", "gate_up", "down")
+_LINEARS = PLACES
 _NORMS = ("q_norm", "k_norm", "post_attention_norm", "mlp_norm", "post_mlp_norm")
 _QKV, _O, _GATE_UP, _DOWN = range(0, 28, 7)  # stored, bias, scales, packing, inputs, panels, range of int8's inputs
 _Q_NORM, _K_NORM, _POST_ATTENTION_NORM, _MLP_NORM, _POST_MLP_NORM, _NEXT_NORM, _ROPE, _HALF, _WINDOW = range(28, 37)
 NUM_COLUMNS = 37
+NO_SEGMENTS = np.empty((0, 3), np.int64)
 
 
 class Layer(Protocol):
@@ -136,11 +139,12 @@ class LayerStack:
         values: Sequence[Tensor],
         key_scales: Sequence[Tensor | None],
         value_scales: Sequence[Tensor | None],
+        lora: LoraPlan | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The step through all these layers: normed, residual `[T, hidden]` → the same after them. Writes the KV.
 
         positions, slots `[T]` int64; keys, values and scales: of these layers, and of further ones, of a cache that
-        `fits`.
+        `fits`. lora: whose rows go through adapters.
         """
         work = plan.cpu_work
         assert work is not None
@@ -176,7 +180,10 @@ class LayerStack:
         lists = (work.chain_starts, work.items, work.rows, work.positions, plan.block_tables)
         limit = KV_LIMITS.get(cache.dtype, 0.0)
         is_fp8 = cache.dtype == FP8
-        rest = (NO_SINKS, numbers, self._factors, self._eps, limit, is_fp8, self._is_gelu)
+        lora_memory = () if lora is None else cpu_lora.scratch(lora)
+        lora_places = tuple(part.data_ptr() for part in lora_memory) or (0, 0)
+        segments = NO_SEGMENTS if lora is None else lora.table
+        rest = (NO_SINKS, numbers, self._factors, self._eps, limit, is_fp8, self._is_gelu, segments, lora_places)
         with thread_team(self._most_work * num_tokens) as team:
             wanted = (*self._tasks, (CHAINS, team != 0))
             tasks = tuple(task.address if is_wanted else 0 for task, is_wanted in wanted)
@@ -212,6 +219,13 @@ def _apply(team, tasks, layer, first, x, x_stride, out, num_rows):  # type: igno
 
 
 @njit
+def _adapt(team, tasks, segments, memory, layer, place, x, x_stride, out, out_width):  # type: ignore[no-untyped-def]
+    """What adapters add to a linear map; rows of `out` of out_width numbers."""
+    if len(segments) > 0:
+        add_loras(team, tasks[0], segments, layer, place, x, x_stride, out, 4 * out_width, memory[0], memory[1])
+
+
+@njit
 def _norm_heads(x, weight, num_tokens, num_heads, head_dim, token_stride, eps):  # type: ignore[no-untyped-def]
     """Norm each head in place."""
     for t in range(num_tokens):
@@ -220,10 +234,14 @@ def _norm_heads(x, weight, num_tokens, num_heads, head_dim, token_stride, eps): 
 
 
 @compiled()
-def _add(team, tasks, layer, linear, own_norm, norm, x, x_stride, projected, residual, normed, num_tokens, hidden, eps):  # type: ignore[no-untyped-def]
+def _add(  # type: ignore[no-untyped-def]
+    team, tasks, layer, index, segments, memory, linear, own_norm, norm, x, x_stride, projected, residual, normed,
+    num_tokens, hidden, eps,
+):  # fmt: skip
     """What a half of a layer ends with: the projection, normed if it has a norm of its own, joins the residual."""
     _apply(team, tasks, layer, linear, x, x_stride, projected, num_tokens)
     width = layer[linear + 5] * PANEL
+    _adapt(team, tasks, segments, memory, index, linear // 7, x, x_stride, projected, width)
     if layer[own_norm] != 0:
         norm_rows(projected, 0, 0, layer[own_norm], projected, num_tokens, hidden, width, 0, width, eps)
     norm_rows(projected, residual, residual, layer[norm], normed, num_tokens, hidden, width, hidden, hidden, eps)
@@ -247,6 +265,8 @@ def _run_layers(  # type: ignore[no-untyped-def]
     limit,
     is_fp8,
     is_gelu,
+    segments,
+    memory,
 ):
     normed, residual, qkv, attended, projected, gate_up, gated, positions, slots = numbers[:9]
     num_tokens, hidden, inner, num_heads, num_kv_heads, head_dim = numbers[9:15]
@@ -255,6 +275,7 @@ def _run_layers(  # type: ignore[no-untyped-def]
         layer = table[i]
         _apply(team, tasks, layer, _QKV, normed, 4 * hidden, qkv, num_tokens)
         token = layer[_QKV + 5] * PANEL
+        _adapt(team, tasks, segments, memory, i, _QKV // 7, normed, 4 * hidden, qkv, token)
         k = qkv + 4 * num_heads * head_dim
         v = k + 4 * num_kv_heads * head_dim
         if layer[_Q_NORM] != 0:
@@ -286,6 +307,9 @@ def _run_layers(  # type: ignore[no-untyped-def]
             team,
             tasks,
             layer,
+            i,
+            segments,
+            memory,
             _O,
             _POST_ATTENTION_NORM,
             _MLP_NORM,
@@ -299,12 +323,17 @@ def _run_layers(  # type: ignore[no-untyped-def]
             eps,
         )
         _apply(team, tasks, layer, _GATE_UP, normed, 4 * hidden, gate_up, num_tokens)
-        gate_rows(gate_up, gated, num_tokens, inner, layer[_GATE_UP + 5] * PANEL, is_gelu)
+        width = layer[_GATE_UP + 5] * PANEL
+        _adapt(team, tasks, segments, memory, i, _GATE_UP // 7, normed, 4 * hidden, gate_up, width)
+        gate_rows(gate_up, gated, num_tokens, inner, width, is_gelu)
         size = 4 * inner
         _add(
             team,
             tasks,
             layer,
+            i,
+            segments,
+            memory,
             _DOWN,
             _POST_MLP_NORM,
             _NEXT_NORM,

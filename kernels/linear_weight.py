@@ -31,6 +31,7 @@ from torch import Tensor
 from . import cpu_grouped, device_grouped
 from .cpu_mxfp4 import PANEL as PANEL
 from .cpu_mxfp4 import lay_out, take_apart
+from .cpu_pack import cpu_pack
 from .cpu_rows import cpu_int4_rows, cpu_rows
 from .grouped import BITS, Grouped, Groups, round_to_int4
 from .mxfp4 import BLOCK, widen
@@ -166,27 +167,35 @@ def input_range(num_inputs: int) -> int:
 
 
 def pack_linear(
-    weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, quantise: Quantise = "none"
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    row_tile: int = 0,
+    quantise: Quantise = "none",
 ) -> LinearWeight:
     """Lays weight `[N, K]` and bias `[N]` out for their device and type; plain ones are kept, not copied.
 
-    row_tile > 0 makes the bits of a row independent of the other rows where a library computes the product: it picks
-    its kernel by the shape, so every product gets the same shape. Packed weights need none. quantise: "int8" rounds the
-    weight to 255 levels, spread evenly over the range of each output's weights, "int4" to 16, over that of groups of
-    `INT4_SIZE` inputs (fewer where they do not divide the inputs; int8 where these are no multiple of 8); fp32 on the
-    CPU only.
+    dtype: of the product's rows, None: the weight's. On the CPU a weight in bf16 is laid out for rows of fp32 without
+    being widened. row_tile > 0 makes the bits of a row independent of the other rows where a library computes the
+    product: it picks its kernel by the shape, so every product gets the same shape. Packed weights need none. quantise:
+    "int8" rounds the weight to 255 levels, spread evenly over the range of each output's weights, "int4" to 16, over
+    that of groups of `INT4_SIZE` inputs (fewer where they do not divide the inputs; int8 where these are no multiple of
+    8); fp32 on the CPU only.
     """
     num_outputs, num_inputs = weight.shape
     shape = (num_outputs, num_inputs, bias is not None)
-    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+    dtype = dtype or weight.dtype
+    if weight.device.type != "cpu" or dtype != torch.float32:
         if quantise != "none":
-            place = f"{weight.dtype} on {weight.device.type}"
-            raise ValueError(f"{quantise} weights are made of fp32 on the CPU, not of {place}")
-        return LinearWeight(weight, bias, *shape, row_tile)
+            raise ValueError(f"{quantise} weights are for fp32 on the CPU, not for {dtype} on {weight.device.type}")
+        return LinearWeight(weight.to(dtype), bias, *shape, row_tile)
+    if quantise != "none":
+        weight = weight.float()
     if quantise == "int4" and num_inputs % 8 == 0:
         return pack_grouped(round_to_int4(weight, math.gcd(num_inputs, INT4_SIZE)), bias, rounds_inputs=True)
     missing = -num_outputs % PANEL
-    filled = weight.new_zeros(num_outputs + missing)
+    filled = torch.zeros(num_outputs + missing)
     if bias is not None:
         filled[:num_outputs] = bias
     if quantise != "none":
@@ -194,11 +203,7 @@ def pack_linear(
         levels = (weight / scales[:num_outputs, None].clamp(min=1e-38)).round().to(torch.int8)
         levels = F.pad(levels, (0, num_inputs % 2, 0, missing)).view(-1, PANEL, -(-num_inputs // 2), 2)
         return LinearWeight(levels.transpose(1, 2).contiguous(), filled, *shape, scales=scales)
-    panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, num_inputs)
-    short = panels.to(torch.bfloat16)
-    if torch.equal(short.float(), panels):
-        panels = short.view(-1, 2, PANEL // 2, num_inputs).transpose(1, 2).flatten(1, 2)
-    return LinearWeight(panels.transpose(1, 2).contiguous(), filled, *shape)
+    return LinearWeight(cpu_pack(weight), filled, *shape)
 
 
 def pack_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None) -> LinearWeight:

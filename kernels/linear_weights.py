@@ -86,16 +86,22 @@ class LinearWeights:
 
 
 def pack_linears(
-    weight: Tensor, bias: Tensor | None = None, *, row_tile: int = 0, quantise: Quantise = "none"
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    row_tile: int = 0,
+    quantise: Quantise = "none",
 ) -> LinearWeights:
     """Lays `[num_maps, N, K]` and `[num_maps, N]` out for their device and type; the rest as in `pack_linear`."""
-    if weight.device.type == "cpu" and weight.dtype == torch.float32:
+    dtype = dtype or weight.dtype
+    if weight.device.type == "cpu" and dtype == torch.float32:
         biases = [None] * len(weight) if bias is None else list(bias)
         maps = zip(weight, biases, strict=True)
         return LinearWeights(
-            tuple(pack_linear(matrix.contiguous(), own, quantise=quantise) for matrix, own in maps), None
+            tuple(pack_linear(matrix.contiguous(), own, dtype=dtype, quantise=quantise) for matrix, own in maps), None
         )
-    return LinearWeights((), weight.contiguous(), row_tile, bias)
+    return LinearWeights((), weight.to(dtype).contiguous(), row_tile, bias)
 
 
 def pack_grouped_each(

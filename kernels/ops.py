@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import cpu_elementwise, cpu_sample, reference
+from . import cpu_elementwise, cpu_lora, cpu_sample, reference
 from .automata import Automata
 from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
@@ -26,6 +26,7 @@ from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
 from .logit_edits import LogitEdits
+from .lora import LoraPlan, plan_lora
 from .reference_sample import Logprobs
 from .work_list import AttentionPlan, plan_attention
 
@@ -37,6 +38,8 @@ __all__ = [
     "LinearWeights",
     "LogitEdits",
     "Logprobs",
+    "LoraPlan",
+    "add_lora",
     "add_rms_norm",
     "advance_states",
     "apply_rope",
@@ -52,6 +55,7 @@ __all__ = [
     "pack_linears",
     "place_heads",
     "plan_attention",
+    "plan_lora",
     "rms_norm",
     "sample",
     "sigmoid",
@@ -100,6 +104,18 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
             return triton_linear.linear(x, weight)
         return tiled_linear(x, weight)
     return F.linear(x, weight.stored, weight.bias)
+
+
+def add_lora(out: Tensor, x: Tensor, plan: LoraPlan, layer: int, place: int) -> None:
+    """Adds to out `[T, N]`, in place, what the adapters of the plan's rows make of x `[T, K]`.
+
+    See `reference.add_lora`. On the CPU a row's bits do not depend on the others.
+    """
+    if out.is_cuda:
+        from . import triton_lora
+
+        return triton_lora.add_lora(out, x, plan, layer, place)
+    return cpu_lora.add_lora(out, x, plan, layer, place)
 
 
 def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:

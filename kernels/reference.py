@@ -26,11 +26,13 @@ from .gate import SILU, Gate
 from .kv_format import KV_LIMITS
 from .linear_weight import LinearWeight, input_range
 from .linear_weights import LinearWeights
+from .lora import LoraPlan
 from .reference_sample import Logprobs, logprobs, sample
 from .work_list import AttentionPlan
 
 __all__ = [
     "Logprobs",
+    "add_lora",
     "add_rms_norm",
     "advance_states",
     "apply_rope",
@@ -72,6 +74,25 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     if weight.bias is not None:
         product = product + weight.bias[: weight.num_outputs].float()
     return product.to(x.dtype)
+
+
+def add_lora(out: Tensor, x: Tensor, plan: LoraPlan, layer: int, place: int) -> None:
+    """Adds to out `[T, N]`, IN PLACE, what the adapters of the plan's rows make of x `[T, K]`, summed in fp32.
+
+    A part adds `scale * (x @ down.T) @ up.T` to its own outputs (LoRA, arXiv 2106.09685; many adapters in a step:
+    Punica, arXiv 2310.18547). layer, place: where in the model, by number, the place as in `lora.PLACES`.
+    """
+    for segment in plan.segments:
+        weight, rows = segment.layers.weights[layer][place], slice(segment.begin, segment.end)
+        if weight is None:
+            continue
+        down = weight.down.matrix().float()
+        hidden, first = (x[rows].float() @ down.T) * weight.scales[: len(down)], 0
+        for up, output in zip(weight.ups, weight.first_outputs, strict=True):
+            delta = hidden[:, first : first + up.num_inputs] @ up.matrix().float().T
+            columns = slice(output, output + up.num_outputs)
+            out[rows, columns] = (out[rows, columns].float() + delta).to(out.dtype)
+            first += up.num_inputs
 
 
 def linear_heads(x: Tensor, weight: LinearWeights) -> Tensor:

@@ -201,12 +201,18 @@ class AsyncEngine:
         self._commands.put(command)
 
     def score(
-        self, prompt: Prompt, continuations: Sequence[Sequence[int]], *, namespace: str = ""
+        self,
+        prompt: Prompt,
+        continuations: Sequence[Sequence[int]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
     ) -> list[list[TokenLogprob]]:
         """Log-probabilities of every token of each continuation; the prompt is computed once."""
         prefix = self.engine.intake.token_ids(prompt)
+        options: RequestOptions = {"namespace": namespace, "adapter": adapter}
         submitted = [
-            self._submit([*prefix, *continuation], scoring_params(len(prefix)), None, namespace=namespace)
+            self._submit([*prefix, *continuation], scoring_params(len(prefix)), None, **options)
             for continuation in continuations
         ]
         for _, started in submitted:

@@ -14,12 +14,17 @@ an extend says where the device finds its token, and holds nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from .request import Request
+
+if TYPE_CHECKING:
+    from .models import Adapter
 
 IntArray = npt.NDArray[np.int64]
 
@@ -66,6 +71,15 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterRows:
+    """Rows [begin, end) of a step, which go through an adapter."""
+
+    begin: int
+    end: int
+    adapter: Adapter
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """All extends of a step and their layout.
 
@@ -77,6 +91,7 @@ class Batch:
         num_logits: by extend, how many rows of logits are wanted.
         logits_rows: `[R]` int64, which rows these are, extend after extend.
         unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
+        adapters: whose rows they are, in their order; rows of the model alone are in none.
     """
 
     extends: list[Extend]
@@ -89,6 +104,7 @@ class Batch:
     num_logits: list[int]
     logits_rows: IntArray
     unread: IntArray | None = None
+    adapters: tuple[AdapterRows, ...] = ()
 
     @property
     def only_decodes(self) -> bool:
@@ -97,7 +113,11 @@ class Batch:
 
     @staticmethod
     def from_extends(extends: list[Extend], block_size: int) -> Batch:
-        """Lays the extends out. Every request must hold blocks up to its extend's end."""
+        """Lays the extends out, those of an adapter beside each other. Every request must hold blocks up to its
+        extend's end."""
+        has_adapters = any(extend.request.adapter is not None for extend in extends)
+        if has_adapters:
+            extends = sorted(extends, key=_adapter_of)
         num_requests = len(extends)
         context_lens = np.array([e.num_keys for e in extends], np.int32)
         starts = np.array([e.start for e in extends], np.int32)
@@ -142,4 +162,21 @@ class Batch:
             num_logits,
             np.array(wanted, np.int64),
             unread[owner] if (unread >= 0).any() else None,
+            _adapter_rows(extends, query_starts) if has_adapters else (),
         )
+
+
+def _adapter_of(extend: Extend) -> str:
+    adapter = extend.request.adapter
+    return "" if adapter is None else adapter.fingerprint
+
+
+def _adapter_rows(extends: Sequence[Extend], query_starts: npt.NDArray[np.int32]) -> tuple[AdapterRows, ...]:
+    found: list[AdapterRows] = []
+    for extend, begin, end in zip(extends, query_starts.tolist(), query_starts[1:].tolist(), strict=False):
+        adapter = extend.request.adapter
+        if found and found[-1].adapter is adapter:
+            begin = found.pop().begin
+        if adapter is not None:
+            found.append(AdapterRows(begin, end, adapter))
+    return tuple(found)

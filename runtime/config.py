@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import ConfigError
@@ -22,6 +23,8 @@ class EngineConfig:
 
     Attributes:
         model: a checkpoint folder, a hub id, or "nano" (the bundled model).
+        adapters: LoRA adapters by the names under which requests choose them; each is a folder as PEFT saves it. More
+            may be loaded later.
         device: "auto" (CUDA when there is one), "cpu", "cuda", "cuda:1" …
         dtype: "auto" (the checkpoint's on CUDA, float32 on the CPU), "float32", "bfloat16", "float16".
         quantise: "int8" rounds the weights to int8 while loading, one scale per output: a quarter of the memory and
@@ -82,6 +85,7 @@ class EngineConfig:
     """
 
     model: str = "nano"
+    adapters: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
     dtype: str = "auto"
     quantise: Quantisation = "none"

@@ -6,8 +6,9 @@ next of a few sizes, and what it computes on lies in buffers that stay where the
     batch ──► token_ids, positions, slots │ work list ──► graph of (size, signature) ──► logits[:num_tokens]
               padded with 0, 0, -1          counts on the device
 
-A graph knows sizes and places, never contents: contexts grow, requests come and go. The signature says which attention
-kernels a step launches (`CudaWork.signature`); a batch keeps one for most of its life.
+A graph knows sizes and places, never contents: contexts grow, requests and adapters come and go. The signature says
+which attention kernels a step launches (`CudaWork.signature`), and, if rows go through adapters, how many tiles of them
+there may be and how wide these are (`LoraPlan.signature`); a batch keeps one for most of its life.
 
     first step of its kind    runs as it is, which also compiles what is not compiled yet
     second                    is captured, then replayed
@@ -34,6 +35,7 @@ from torch import Tensor
 from ..kernels import AttentionPlan, FixedBuffer, WorkBuffers
 from .batch import NOWHERE, Batch
 from .device import on_device
+from .models import AdaptedRows
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 MAX_GRAPHS = 192
@@ -99,8 +101,10 @@ class DecodeGraphs:
 
     Args:
         plan: lays a batch's attention out in the buffers, for so many tokens.
-        forward: token_ids, positions, plan, slots → logits `[T, vocab_size]` of all tokens. Everything it does
-            must be queued on the current stream and depend on the contents of its arguments on the device alone.
+        forward: token_ids, positions, plan, slots, None, adapted → logits `[T, vocab_size]` of all tokens. Everything
+            it does must be queued on the current stream and depend on the contents of its arguments on the device
+            alone.
+        adapted: lays a batch's adapters out in the buffer.
         buffers: for the work lists.
 
     Attributes:
@@ -111,7 +115,8 @@ class DecodeGraphs:
     def __init__(
         self,
         plan: Callable[[Batch, WorkBuffers, int], AttentionPlan],
-        forward: Callable[[Tensor, Tensor, AttentionPlan, Tensor], Tensor],
+        forward: Callable[[Tensor, Tensor, AttentionPlan, Tensor, Tensor | None, AdaptedRows | None], Tensor],
+        adapted: Callable[[Batch, FixedBuffer], AdaptedRows | None],
         buffers: WorkBuffers,
         recorder: Recorder,
         *,
@@ -120,10 +125,12 @@ class DecodeGraphs:
     ) -> None:
         self._plan = plan
         self._forward = forward
+        self._adapted = adapted
         self._buffers = buffers
         self._recorder = recorder
         self._max_graphs = max_graphs
         self._inputs = FixedBuffer(torch.int64, buffers.device, size=4 * SIZES[-1])
+        self._tiles = FixedBuffer(torch.int64, buffers.device, size=3 * SIZES[-1])  # a tile has a row, or is padding
         self._vocab_size = vocab_size
         # of all graphs, for if each kept a result of its own they would take more memory than everything else in them
         self._logits: Tensor | None = None
@@ -151,7 +158,11 @@ class DecodeGraphs:
             self._graphs.clear()
             self._num_moves = self._buffers.num_moves
         assert plan.cuda_work is not None
-        step = self._graph(plan.cuda_work.signature, lambda: self._step(plan, size))
+        adapted = self._adapted(batch, self._tiles)
+        key = plan.cuda_work.signature
+        if adapted is not None and adapted.every is not None:
+            key = (key, adapted.every.signature)
+        step = self._graph(key, lambda: self._step(plan, size, adapted))
         return step()[:num_tokens]
 
     def _graph(self, key: Key, step: Step) -> Step:
@@ -173,9 +184,9 @@ class DecodeGraphs:
         self.num_replayed += 1
         return self._graphs[key]
 
-    def _step(self, plan: AttentionPlan, size: int) -> Tensor:
+    def _step(self, plan: AttentionPlan, size: int, adapted: AdaptedRows | None) -> Tensor:
         token_ids, positions, slots = self._inputs.tensor[: 3 * size].view(3, size)
-        logits = self._forward(token_ids, positions, plan, slots)
+        logits = self._forward(token_ids, positions, plan, slots, None, adapted)
         if self._logits is None:  # now, for the first step of all is none that is captured
             self._logits = torch.empty(SIZES[-1], self._vocab_size, dtype=logits.dtype, device=logits.device)
         return self._logits[:size].copy_(logits)

@@ -260,22 +260,28 @@ class Engine(EngineCore):
 
         The next turn of a conversation computes only what is new in it, to the token.
         """
-        chat = self.encode_chat(messages, namespace=options.get("namespace", ""))
+        namespace, adapter = options.get("namespace", ""), options.get("adapter")
+        chat = self.encode_chat(messages, namespace=namespace, adapter=adapter)
         options["conversation"] = chat.text
         return self.generate(chat.token_ids, sampling, constraint, **options)
 
     def score(
-        self, prompt: Prompt, continuations: Sequence[Sequence[int]], *, namespace: str = ""
+        self,
+        prompt: Prompt,
+        continuations: Sequence[Sequence[int]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
     ) -> list[list[TokenLogprob]]:
         """Log-probability of every token of each continuation of the prompt; the prompt is computed once."""
         prefix = self.intake.token_ids(prompt)
         prepared = [
-            self.prepare([*prefix, *continuation], scoring_params(len(prefix)), namespace=namespace)
+            self.prepare([*prefix, *continuation], scoring_params(len(prefix)), namespace=namespace, adapter=adapter)
             for continuation in continuations
         ]
         return [list(completion.prompt_logprobs) for completion in self._run(prepared, [None] * len(prepared))]
 
-    def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "") -> Pin:
+    def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "", adapter: str | None = None) -> Pin:
         """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whoever uses it or not.
 
         Whole blocks only (`Pin.num_tokens` of them). All pins together hold at most `max_pinned_blocks`. A pin ends
@@ -285,8 +291,9 @@ class Engine(EngineCore):
             PinBudgetExceeded: nothing was pinned; end another pin first.
         """
         token_ids = self.intake.token_ids(prompt)
-        self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace)
-        return self._on_step_thread(lambda: self.prefix_cache.pin(token_ids, ttl, namespace))
+        kept = self.intake.namespace(namespace, adapter)
+        self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace, adapter=adapter)
+        return self._on_step_thread(lambda: self.prefix_cache.pin(token_ids, ttl, kept))
 
     def unpin(self, pin: Pin) -> bool:
         """Ends a pin; False if it held nothing or was given up already."""

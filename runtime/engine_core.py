@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Unpack
 
 from ..errors import EngineStopped, QueueFull, RequestError
 from ..fsm import Compiler, Limits
 from ..radix import Visit
+from .adapters import Adapters
 from .cache.cache_report import CacheReport
 from .cache.lower_tiers import TierStatistics
 from .cache.prefix_cache import PrefixCache
@@ -44,7 +46,7 @@ class EngineCore:
     """A model, its tokenizer, its KV pool and its queue.
 
     Attributes:
-        config, model_config, tokenizer, compiler, intake: read-only; safe to use from any thread.
+        config, model_config, tokenizer, compiler, intake, adapters: read-only; safe to use from any thread.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
@@ -79,10 +81,12 @@ class EngineCore:
             tiers=make_tiers(config, loaded, kv_cache, self.block_cost),
             clock=clock,
         )
+        self.adapters = Adapters(model, loaded.device, loaded.dtype, loaded.adapters)
         self.intake = Intake(
             config,
             loaded.tokenizer,
             self.compiler,
+            self.adapters,
             max_model_len=self.max_model_len,
             pool_len=kv_cache.num_blocks * config.block_size,
             vocab_size=model.vocab_size,
@@ -169,15 +173,42 @@ class EngineCore:
         return self.intake.prepare(prompt, sampling or SamplingParams(), constraint, **options)
 
     def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
+        **options: Any,
     ) -> Conversation:
         """A conversation as a prompt; replies of this engine are the very tokens it generated. Safe on any thread.
 
         Give `Conversation.text` to `add` as `conversation`, so that the reply is remembered in turn. `options` are
         those of `ChatTemplate.render`.
         """
+        namespace = self.intake.namespace(namespace, adapter)
         pieces = self._renderings.render(messages, namespace=namespace, **options)
         return self._replies.encode(self.tokenizer, pieces, messages, namespace)
+
+    def load_adapter(self, name: str, folder: str | Path) -> None:
+        """From now on requests may choose the LoRA adapter in a folder (as PEFT saves it) by this name.
+
+        It is read on the caller's thread; steps go on meanwhile. Safe on any thread.
+
+        Raises:
+            ModelError: the folder cannot be loaded.
+            ConfigError: the name is taken, or the device has no memory for it.
+        """
+        self.adapters.load(name, folder)
+
+    def unload_adapter(self, name: str) -> None:
+        """From now on requests may not choose this adapter; those that have go on to their ends. Safe on any thread.
+
+        What is cached under it stays until it is evicted, and counts again if the same content is loaded again.
+
+        Raises:
+            ConfigError: no adapter of that name is loaded.
+        """
+        self.adapters.unload(name)
 
     def enqueue(self, requests: list[Request]) -> str:
         """Puts prepared requests into the queue; returns their common id."""

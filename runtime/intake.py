@@ -21,9 +21,11 @@ import numpy as np
 
 from ..errors import PromptTooLong, RequestError
 from ..fsm import Compiler, Constraint
+from .adapters import Adapters
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .kv_budget import full_at
+from .models import scoped
 from .output import OutputText
 from .request import Request, RequestOptions, SamplingParams
 from .token_rules import TokenRules
@@ -47,6 +49,7 @@ class Intake:
         config: EngineConfig,
         tokenizer: Tokenizer,
         compiler: Compiler,
+        adapters: Adapters,
         *,
         max_model_len: int,
         pool_len: int,
@@ -55,6 +58,7 @@ class Intake:
     ) -> None:
         self._tokenizer = tokenizer
         self._compiler = compiler
+        self._adapters = adapters
         self._max_model_len = max_model_len
         self._max_waiting_requests = config.max_waiting_requests
         self._pool_len = pool_len
@@ -95,6 +99,8 @@ class Intake:
             _check_budget(compiled, max_tokens)
         rules = self._rules(sampling, constraint is not None)
         own: dict[str, Any] = {"request_id": self.new_id(), **options}
+        own["adapter"] = adapter = self._adapters.find(own.pop("adapter", None))
+        own["namespace"] = namespace = scoped(own.get("namespace", ""), adapter)
         shows_special = own.pop("shows_special", False)
         new_guard = own.pop("stop_guard", None)
         shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
@@ -116,7 +122,7 @@ class Intake:
                     includes_stop=sampling.include_stop_str_in_output,
                     guard=new_guard() if new_guard is not None else None,
                 ),
-                cursor=compiled.cursor(own.get("namespace", "")) if compiled is not None else None,
+                cursor=compiled.cursor(namespace) if compiled is not None else None,
                 rules=rules,
                 max_tokens=max_tokens,
                 **own,
@@ -126,6 +132,10 @@ class Intake:
                 request.pin_ttl = 0.0  # they share the prompt: one pin is enough
             requests.append(request)
         return requests
+
+    def namespace(self, namespace: str, adapter: str | None) -> str:
+        """A caller's namespace as the cache knows it; see `scoped`. Raises RequestError: there is no such adapter."""
+        return scoped(namespace, self._adapters.find(adapter))
 
     def new_id(self) -> str:
         """A name for a request that has none."""
@@ -165,6 +175,7 @@ class Intake:
             cursor=parent.cursor.fork() if parent.cursor is not None else None,
             rules=self._rules(sampling, parent.cursor is not None),
             max_tokens=max_tokens,
+            adapter=parent.adapter,
             namespace=parent.namespace,
             prediction=parent.prediction,
             priority=parent.priority,

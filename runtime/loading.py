@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from ..errors import ConfigError
 from ..kernels import FP8, is_quantised, use_threads
+from .adapters import load_adapter
 from .cache.kv_cache import KVCache
 from .config import EngineConfig
 from .device import find_device
-from .models import Decoder, ModelConfig, resolve_model
+from .models import Adapter, Decoder, ModelConfig, resolve_model
 from .tokenizer.tokenizer import Tokenizer
 
 TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loaded
@@ -25,7 +27,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A decoder on its device and the tokenizer beside it; `folder` is where they came from, if they came from one."""
+    """A decoder on its device, the tokenizer beside it, and adapters by name; `folder` is where the first two came
+    from, if they came from one."""
 
     decoder: Decoder
     tokenizer: Tokenizer
@@ -33,6 +36,7 @@ class LoadedModel:
     dtype: torch.dtype
     kv_dtype: torch.dtype
     folder: Path | None = None
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -62,6 +66,9 @@ def load(config: EngineConfig) -> LoadedModel:
             f'quantise: "{config.quantise}" works in float32 on the CPU, not in {where}; leave it "none", or give '
             'device="cpu" and dtype="float32"'
         )
+    if device.type == "cpu":
+        # in fp32 nothing large is left to torch, whose threads would stand in the way of the team's
+        torch.set_num_threads(1 if dtype is torch.float32 else config.num_threads or TORCH_THREADS)
     decoder = Decoder.from_folder(
         folder,
         device=device,
@@ -70,13 +77,14 @@ def load(config: EngineConfig) -> LoadedModel:
         deterministic=config.deterministic,
         quantise=config.quantise,
     )
+    adapters = {name: load_adapter(name, place, model, device, dtype) for name, place in config.adapters.items()}
     if device.type == "cpu":
         is_small = decoder.num_weight_bytes <= ONE_THREAD_BYTES
         num_threads = config.num_threads or (1 if is_small else TORCH_THREADS)
         use_threads(num_threads)
-        # in fp32 nothing large is left to torch, whose threads would stand in the way of the team's
-        torch.set_num_threads(1 if dtype is torch.float32 else num_threads)
-    return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, kv_dtype, folder)
+        if dtype is not torch.float32:
+            torch.set_num_threads(num_threads)
+    return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, kv_dtype, folder, adapters)
 
 
 def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:

@@ -17,19 +17,23 @@ from torch import Tensor
 from ..errors import ConfigError
 from ..kernels import (
     AttentionPlan,
+    FixedBuffer,
+    LoraSegment,
     WorkBuffers,
     gather_kv,
     is_quantised,
+    narrow_segments,
     num_programs_at_once,
     plan_attention,
+    plan_lora,
     score_keys,
     send,
 )
-from .batch import NOWHERE, Batch
+from .batch import NOWHERE, AdapterRows, Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder, fill_in
 from .device import on_device
-from .models import ModelConfig
+from .models import AdaptedRows, Adapter, ModelConfig
 from .rehearsal import Rehearsal
 
 
@@ -47,6 +51,7 @@ class DecoderLike(Protocol):
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None,
+        adapted: AdaptedRows | None = None,
         watch: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor: ...
 
@@ -81,7 +86,9 @@ class ModelRunner:
             vocab_size = decoder.config.vocab_size
             with on_device(device):  # pinned memory is taken through the current device
                 buffers = WorkBuffers(device, num_programs_at_once(device))
-                self._graphs = DecodeGraphs(self._plan, self._forward, buffers, recorder, vocab_size=vocab_size)
+                self._graphs = DecodeGraphs(
+                    self._plan, self._forward, self._adapted, buffers, recorder, vocab_size=vocab_size
+                )
         self.num_forwards = 0
         self.num_computed_tokens = 0
 
@@ -117,13 +124,16 @@ class ModelRunner:
                 ) from error
 
     @torch.inference_mode()
-    def score_keys(self, token_ids: Sequence[int], end: int, blocks: Sequence[int], num_keys: int) -> Tensor:
+    def score_keys(
+        self, token_ids: Sequence[int], end: int, blocks: Sequence[int], num_keys: int, adapter: Adapter | None
+    ) -> Tensor:
         """How much attention a request's last tokens pay to each of its keys: `[num_layers, num_kv_heads, num_keys]`.
 
         See `kernels.score_keys`. Computes these tokens once more, and writes nothing.
 
         Args:
             token_ids: of the positions up to `end`; the last of the `num_keys` keys in `blocks` are theirs.
+            adapter: what they go through; None: the model alone.
         """
         self.num_forwards += 1
         config, cache, length = self._decoder.config, self._kv_cache, len(token_ids)
@@ -137,6 +147,7 @@ class ModelRunner:
             np.array([blocks], np.int32),
             [],
             np.empty(0, np.int64),
+            adapters=() if adapter is None else (AdapterRows(0, length, adapter),),
         )
         scores: list[Tensor] = []
 
@@ -149,7 +160,10 @@ class ModelRunner:
             token_ids_there, positions, slots, none = (send(column, self._device) for column in columns)
             table = send(batch.block_tables[0], self._device)
             step = (token_ids_there, positions, cache, self._plan(batch), slots, none)
-            self._decoder.forward(*step, watch=watch)
+            if adapter is None:
+                self._decoder.forward(*step, watch=watch)
+            else:
+                self._decoder.forward(*step, adapted=self._adapted(batch), watch=watch)
             return torch.stack(scores)
 
     def _compute(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
@@ -160,7 +174,18 @@ class ModelRunner:
             token_ids, positions, slots, logits_rows = (send(column, self._device) for column in columns)
             if batch.unread is not None:
                 fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
-            return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows)
+            return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows, self._adapted(batch))
+
+    def _adapted(self, batch: Batch, buffer: FixedBuffer | None = None) -> AdaptedRows | None:
+        """buffer: where it shall lie, for a batch of which all logits are wanted."""
+        if not batch.adapters:
+            return None
+        segments = [LoraSegment(one.begin, one.end, one.adapter.layers) for one in batch.adapters]
+        if buffer is not None:
+            every = plan_lora(segments, self._device, buffer)
+            return AdaptedRows(every, every)
+        wanted = narrow_segments(segments, batch.logits_rows)
+        return AdaptedRows(plan_lora(segments, self._device), plan_lora(wanted, self._device))
 
     def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:
         config = self._decoder.config
@@ -187,5 +212,7 @@ class ModelRunner:
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None = None,
+        adapted: AdaptedRows | None = None,
     ) -> Tensor:
-        return self._decoder.forward(token_ids, positions, self._kv_cache, plan, slots, logits_rows)
+        step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
+        return self._decoder.forward(*step) if adapted is None else self._decoder.forward(*step, adapted=adapted)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
     from .lookup.lookup import Lookup
+    from .models import Adapter
     from .odds import Attempt, Odds
     from .output import OutputText, StopGuard
     from .token_rules import TokenRules
@@ -191,7 +192,8 @@ class RequestOptions(TypedDict, total=False):
 
     Keys:
         request_id: under which `step` reports; made up if it is not given.
-        namespace: which prefixes it may share (salt, adapter …).
+        adapter: name of a loaded adapter that its tokens go through; None: of none.
+        namespace: which prefixes it may share (salt …), among requests of the same adapter.
         priority: higher ones are admitted first.
         pin_ttl: seconds for which its prompt stays cached once it is computed, as far as the budget of pins reaches
             (`usage.pinned_tokens` tells); 0: not pinned.
@@ -205,6 +207,7 @@ class RequestOptions(TypedDict, total=False):
     """
 
     request_id: str
+    adapter: str | None
     namespace: str
     priority: int
     pin_ttl: float
@@ -348,6 +351,8 @@ class Request:
 
     Attributes:
         token_ids: prompt and accepted output, int32.
+        adapter: what its tokens go through; None: the model alone.
+        namespace: of everything that is kept of it: the caller's, and the adapter's content (`scoped`).
         num_computed_tokens: tokens whose KV was written.
         num_dropped_tokens: of those, whose KV is not kept.
         blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
@@ -372,6 +377,7 @@ class Request:
     sampling: SamplingParams
     seed: int
     output: OutputText
+    adapter: Adapter | None = None
     namespace: str = ""
     priority: int = 0
     cursor: Cursor | None = None

@@ -300,7 +300,7 @@ class Stepper:
 
         def score(num_last: int) -> Tensor:
             last = request.token_ids[end - num_last : end]
-            return self._runner.score_keys(last, end, request.blocks, num_tokens)
+            return self._runner.score_keys(last, end, request.blocks, num_tokens, request.adapter)
 
         return POLICIES[sampling.kv_policy](num_tokens, sampling.kv_budget, score)
 

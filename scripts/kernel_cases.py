@@ -370,6 +370,30 @@ def grouped_cases(subset: bool) -> Iterator[Case]:
             )
 
 
+def lora_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels import lora
+    from phloem.kernels.triton_lora import BLOCK_DEPTH, BLOCK_OUTPUTS, SPLIT_LEN, STAGES, expand_rows, shrink_rows
+
+    columns = {name: getattr(lora, name) for name in lora.__dict__ if name.isupper()}
+    tiles = {
+        "ROWS": lora.TILE_ROWS,
+        "RANKS": lora.RANK_STEP,
+        "STAGES": STAGES,
+        "NUM_COLUMNS": lora.COLUMNS,
+        "IS_ALIGNED": True,
+    }
+    own = {"SPLIT_LEN": SPLIT_LEN, "BLOCK_DEPTH": BLOCK_DEPTH, "BLOCK_OUTPUTS": BLOCK_OUTPUTS}
+    fixed = {"tiles_ptr": "*i64", "partial_ptr": "*fp32"}
+    for element in ("bf16",) if subset else ("bf16", "fp16", "fp32"):
+        for kernel in (shrink_rows, expand_rows):
+            constants = {name: value for name, value in {**columns, **tiles, **own}.items() if name in kernel.arg_names}
+            name = f"lora {element} {kernel.__name__.removesuffix('_rows')}"
+            types = _pointers(kernel, element, fixed, constants)
+            itemsize = 4 if element == "fp32" else 2
+            tile = (lora.RANK_STEP, BLOCK_DEPTH, itemsize) if kernel is shrink_rows else None
+            yield Case(name, kernel, types, constants, 4, STAGES, tile, streamed="inputs and weights")
+
+
 def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
     from phloem.kernels.triton_advance import LANES, walk_tokens
@@ -453,6 +477,7 @@ def all_cases(subset: bool) -> list[Case]:
         mxfp4_cases,
         linear_cases,
         grouped_cases,
+        lora_cases,
         other_cases,
     )
     return list(chain(*(cases(subset) for cases in groups)))

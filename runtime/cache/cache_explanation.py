@@ -55,7 +55,7 @@ class CacheExplanation:
         follows = {
             "never_seen": "what follows was never seen, or too long ago to know",
             "evicted": f"what follows was too, but made room for others {self.seconds_since_eviction or 0.0:.1f} s ago",
-            "other_namespace": "what follows is cached for others (another salt or key) and not shared",
+            "other_namespace": "what follows is cached for others (another salt, key or adapter) and not shared",
             "block_rounding": f"what follows is for {more} tokens, but there was no room to copy their block",
         }
         tokens = "token was" if self.num_cached_tokens == 1 else "tokens were"

@@ -12,7 +12,7 @@ import typer
 from ...errors import RequestError
 from .engine_options import Settings, load_engine, with_engine_options
 from .options import ModelArgument, option
-from .sampling import MaxTokens, Seed, Temperature, TopP, usage_line
+from .sampling import MaxTokens, Seed, Temperature, TopP, UseAdapter, usage_line
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -31,6 +31,7 @@ def chat(
     stats: Annotated[
         bool, option("--stats/--no-stats", help="Print token counts after each answer.", env="STATS")
     ] = True,
+    use_adapter: UseAdapter = None,
     max_tokens: MaxTokens = 512,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
@@ -43,7 +44,7 @@ def chat(
     with load_engine(model, settings) as engine:
         if sys.stdin.isatty():
             typer.echo(f"{model}: {HELP}", err=True)
-        Conversation(engine, sampling, system, stats).run(_lines())
+        Conversation(engine, sampling, system, stats, use_adapter).run(_lines())
 
 
 def _lines() -> Iterator[str]:
@@ -58,11 +59,14 @@ def _lines() -> Iterator[str]:
 class Conversation:
     """Turns so far. A turn that fails or is interrupted is forgotten; the conversation goes on."""
 
-    def __init__(self, engine: Engine, sampling: SamplingParams, system: str | None, stats: bool) -> None:
+    def __init__(
+        self, engine: Engine, sampling: SamplingParams, system: str | None, stats: bool, adapter: str | None = None
+    ) -> None:
         self._engine = engine
         self._sampling = sampling
         self._system = system
         self._stats = stats
+        self._adapter = adapter
         self._turns: list[dict[str, str]] = []
 
     def run(self, lines: Iterator[str]) -> None:
@@ -89,10 +93,10 @@ class Conversation:
         said = ""
         usage = None
         try:
-            chat = self._engine.encode_chat([*opening, *turns])
+            chat = self._engine.encode_chat([*opening, *turns], adapter=self._adapter)
             reader, shows_special = _reader(self._engine.tokenizer, chat.token_ids)
             show = _show if reader is None else _apart(reader)
-            options = RequestOptions(conversation=chat.text, shows_special=shows_special)
+            options = RequestOptions(conversation=chat.text, shows_special=shows_special, adapter=self._adapter)
             for delta in self._engine.stream(chat.token_ids, self._sampling, **options):
                 said += show(delta)
                 usage = delta.usage

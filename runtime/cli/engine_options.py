@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ...errors import ConfigError
 from .options import busy, option, size
 
 if TYPE_CHECKING:
@@ -40,6 +41,17 @@ class KVType(StrEnum):
 
 
 def _engine_options(
+    adapter: Annotated[
+        list[str] | None,
+        option(
+            "--adapter",
+            "--lora-modules",
+            "--lora-paths",
+            help="A LoRA adapter, NAME=FOLDER; requests choose it by its name (may be repeated).",
+            env="ADAPTER",
+            panel=PANEL,
+        ),
+    ] = None,
     device: Annotated[str, option("--device", help="auto, cpu, cuda, cuda:1 …", env="DEVICE", panel=PANEL)] = "auto",
     dtype: Annotated[
         str, option("--dtype", help="auto, float32, bfloat16 or float16.", env="DTYPE", panel=PANEL)
@@ -339,6 +351,7 @@ def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _config_fields(settings: Settings) -> Settings:
+    settings["adapters"] = adapter_folders(settings.pop("adapter"))
     kv_memory = settings.pop("kv_memory")
     settings["kv_memory_bytes"] = size(kv_memory) if kv_memory is not None else None
     settings["host_memory_bytes"] = size(settings.pop("host_memory"))
@@ -347,6 +360,19 @@ def _config_fields(settings: Settings) -> Settings:
     settings["seed"] = settings.pop("engine_seed")
     settings["jump"] = str(settings["jump"])
     return settings
+
+
+def adapter_folders(given: list[str] | None) -> dict[str, str]:
+    """Folders of adapters by name, out of NAME=FOLDER."""
+    folders: dict[str, str] = {}
+    for text in given or ():
+        name, _, folder = text.partition("=")
+        if not name or not folder:
+            raise ConfigError(f"--adapter {text}: expected NAME=FOLDER")
+        if name in folders:
+            raise ConfigError(f"--adapter {text}: {name} is given twice")
+        folders[name] = folder
+    return folders
 
 
 def load_engine(model: str, settings: Settings) -> Engine:

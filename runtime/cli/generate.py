@@ -22,6 +22,7 @@ from .sampling import (
     Temperature,
     TopK,
     TopP,
+    UseAdapter,
     constraint_of,
     usage_line,
 )
@@ -43,6 +44,7 @@ def generate(
     ] = None,
     num_outputs: Annotated[int, option("--num-outputs", help="How many answers.", env="NUM_OUTPUTS")] = 1,
     stats: Annotated[bool, option("--stats", help="Print token counts to stderr.", env="STATS")] = False,
+    use_adapter: UseAdapter = None,
     max_tokens: MaxTokens = 128,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
@@ -73,9 +75,9 @@ def generate(
         if chat or system is not None:
             messages = [{"role": "system", "content": system}] if system is not None else []
             token_ids = engine.tokenizer.apply_chat_template([*messages, {"role": "user", "content": text}])
-            answer(engine, token_ids, sampling, constraint, stats)
+            answer(engine, token_ids, sampling, constraint, stats, use_adapter)
         else:
-            answer(engine, text, sampling, constraint, stats)
+            answer(engine, text, sampling, constraint, stats, use_adapter)
 
 
 def answer(
@@ -84,18 +86,19 @@ def answer(
     sampling: SamplingParams,
     constraint: ConstraintSpec | None,
     stats: bool,
+    adapter: str | None = None,
 ) -> None:
     """Prints the answers: a single one as it comes, several in order when all are done."""
     started_at = time.perf_counter()
     if sampling.n == 1:
-        for delta in engine.stream(prompt, sampling, constraint):
+        for delta in engine.stream(prompt, sampling, constraint, adapter=adapter):
             sys.stdout.write(delta.text)
             sys.stdout.flush()
             usage = delta.usage
         sys.stdout.write("\n")
         usages = [usage]
     else:
-        completions = engine.generate([prompt], sampling, constraint)
+        completions = engine.generate([prompt], sampling, constraint, adapter=adapter)
         for completion in completions:
             typer.echo(completion.text)
         usages = [completion.usage for completion in completions]

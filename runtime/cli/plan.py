@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import ConfigError
-from .engine_options import Quantise
+from .engine_options import Quantise, adapter_folders
 from .options import ModelArgument, option, size
 
 if TYPE_CHECKING:
@@ -37,13 +37,17 @@ def plan(
     context: Annotated[
         list[int] | None, option("--context", help="Length of a request in tokens (repeatable).", env="CONTEXT")
     ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        option("--adapter", help="A LoRA adapter to be loaded too, NAME=FOLDER (repeatable).", env="ADAPTER"),
+    ] = None,
     prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.", env="PREFIX")] = 2000,
     as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
 ) -> None:
     """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token (1 × with latents)."""
     if memory is not None and kv_memory is not None:
         raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
-    from ..models import ModelConfig, resolve_model
+    from ..models import ModelConfig, count_parameters, resolve_model
     from ..schedule import planner
 
     config = ModelConfig.from_folder(resolve_model(model))
@@ -63,6 +67,7 @@ def plan(
         on_cpu=on_cpu,
         context_lens=context or None,
         prefix_len=prefix_len,
+        num_adapter_parameters=sum(count_parameters(folder, config) for folder in adapter_folders(adapter).values()),
     )
     typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2) if as_json else planner.table(capacity))
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 SAMPLING = "Sampling"
 CONSTRAINT = "Constraint (at most one)"
 
+UseAdapter = Annotated[
+    str | None,
+    option("--use-adapter", help="Answer through this --adapter; default: none.", env="USE_ADAPTER", panel=SAMPLING),
+]
 MaxTokens = Annotated[
     int, option("--max-tokens", "-n", help="Most tokens to generate.", env="MAX_TOKENS", panel=SAMPLING)
 ]

@@ -120,6 +120,15 @@ def serve(
             panel=SERVER,
         ),
     ] = False,
+    adapter_loading: Annotated[
+        bool,
+        option(
+            "--enable-adapter-loading",
+            help="Serve POST /v1/load_lora_adapter and /v1/unload_lora_adapter (callers name folders of this disk).",
+            env="ENABLE_ADAPTER_LOADING",
+            panel=SERVER,
+        ),
+    ] = False,
     cors_origin: Annotated[
         list[str] | None,
         option("--cors-origin", help="Browser origin that may call (repeatable).", env="CORS_ORIGIN", panel=SERVER),
@@ -184,6 +193,7 @@ def serve(
         max_body_bytes=size(max_body),
         drain_timeout=drain_timeout,
         admin=admin,
+        adapter_loading=adapter_loading,
         cors_origins=tuple(cors_origin or ()),
         metric_names=metric_names.value,
         tool_call_format=tool_call_format.value,

@@ -26,7 +26,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ...kernels import Gate, LayerStack, LinearWeight, ops
+from ...kernels import PLACES, Gate, LayerStack, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
 from .experts import ExpertsWeights, mixture, read_experts
@@ -35,6 +35,7 @@ from .reader import Reader
 from .rope import rope_table
 from .weights import open_checkpoint
 
+AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
 
@@ -67,6 +68,14 @@ class LayerWeights:
     sinks: Tensor | None = None  # [num_heads], fp32
     latent: LatentWeights | None = None  # in place of qkv
     experts: ExpertsWeights | None = None  # in place of gate_up and down
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedRows:
+    """Which rows of a step go through which adapters: of all its rows, and of those whose logits are wanted."""
+
+    every: LoraPlan | None
+    wanted: LoraPlan | None
 
 
 class Decoder:
@@ -167,13 +176,15 @@ class Decoder:
         plan: ops.AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None = None,
+        adapted: AdaptedRows | None = None,
         watch: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
         """Computes one step and writes its KV into `kv_cache`.
 
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); logits_rows `[R]` int64: the
-        rows whose logits are wanted, None: all. Returns `[R, vocab_size]`, fp32 or, on a GPU, as the last product has
-        them. watch: called in each layer with its index and queries `[T, H, head_dim]`, before they meet the keys.
+        rows whose logits are wanted, None: all. adapted: None where no row goes through an adapter. watch: called in
+        each layer with its index and queries `[T, H, head_dim]`, before they meet the keys. Returns `[R, vocab_size]`,
+        fp32 or, on a GPU, as the last product has them.
         """
         x = self._embedding.rows(token_ids)
         if self._embedding_scale != 1.0:
@@ -181,12 +192,13 @@ class Decoder:
         eps = self.config.rms_norm_eps
         normed, residual = ops.rms_norm(x, self._layers[0][1].input_norm, eps), x
         first, last, scale = 0, len(self._layers) - 1, self.config.residual_scale
+        lora = adapted.every if adapted is not None else None
         if watch is None and self.stack is not None and self.stack.fits(plan, kv_cache.keys[0], kv_cache.values[0]):
             cache = (kv_cache.keys, kv_cache.values, kv_cache.key_scales, kv_cache.value_scales)
-            normed, residual = self.stack.run(normed, residual, positions, slots, plan, *cache)
+            normed, residual = self.stack.run(normed, residual, positions, slots, plan, *cache, lora)
             first = last
         for index, (_, weights) in enumerate(self._layers[first:], first):
-            q = self._write_kv(index, normed, positions, kv_cache, slots)
+            q = self._write_kv(index, normed, positions, kv_cache, slots, lora)
             if watch is not None:
                 watch(index, q)
             if index == last and logits_rows is not None and logits_rows.shape[0] == 0:
@@ -194,14 +206,15 @@ class Decoder:
             attended = self._attend(index, q, kv_cache, plan)
             if index == last and logits_rows is not None:
                 attended, residual = attended[logits_rows], residual[logits_rows]
-            x = ops.linear(attended, weights.o)
+                lora = adapted.wanted if adapted is not None else None
+            x = _linear(attended, weights.o, lora, index, AT_O)
             if weights.post_attention_norm is not None:
                 x = ops.rms_norm(x, weights.post_attention_norm, eps)
             if scale != 1.0:
                 x = x * scale
             normed, residual = ops.add_rms_norm(x, residual, weights.mlp_norm, eps)
             # whoever wants the logits of all tokens may have filled the step up with some that are none
-            x = self._mlp(normed, weights, slots if logits_rows is None else None)
+            x = self._mlp(index, normed, slots if logits_rows is None else None, lora)
             if weights.post_mlp_norm is not None:
                 x = ops.rms_norm(x, weights.post_mlp_norm, eps)
             if scale != 1.0:
@@ -237,7 +250,15 @@ class Decoder:
             is_gelu=config.activation != "silu",
         )
 
-    def _write_kv(self, index: int, normed: Tensor, positions: Tensor, kv_cache: KVTensors, slots: Tensor) -> Tensor:
+    def _write_kv(
+        self,
+        index: int,
+        normed: Tensor,
+        positions: Tensor,
+        kv_cache: KVTensors,
+        slots: Tensor,
+        lora: LoraPlan | None,
+    ) -> Tensor:
         """Queries `[T, H, head_dim]`; what they meet of these tokens is in the cache of the layer then."""
         spec, layer = self._layers[index]
         keys, latent = kv_cache.keys[index], self.config.latent
@@ -248,7 +269,7 @@ class Decoder:
             return q
         assert layer.qkv is not None
         config = self.config
-        heads = ops.linear(normed, layer.qkv).view(len(positions), -1, config.head_dim)
+        heads = _linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
         q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
@@ -281,13 +302,23 @@ class Decoder:
             v_scales=kv_cache.value_scales[index],
         ).flatten(1)
 
-    def _mlp(self, normed: Tensor, weights: LayerWeights, slots: Tensor | None) -> Tensor:
+    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
+        weights = self._layers[index][1]
         if weights.experts is not None and self.config.experts is not None:
             return mixture(normed, weights.experts, self.config.experts, slots)
         assert weights.gate_up is not None
         assert weights.down is not None
-        return ops.linear(ops.gated(ops.linear(normed, weights.gate_up), self._gate), weights.down)
+        gate_up = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP)
+        return _linear(ops.gated(gate_up, self._gate), weights.down, lora, index, AT_DOWN)
+
+
+def _linear(x: Tensor, weight: LinearWeight, lora: LoraPlan | None, layer: int, place: int) -> Tensor:
+    """A linear map, and what adapters add to it."""
+    out = ops.linear(x, weight)
+    if lora is not None:
+        ops.add_lora(out, x, lora, layer, place)
+    return out
 
 
 def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:

@@ -58,7 +58,7 @@ class Reader:
         self._quantise = quantise
 
     def matrix(self, name: str, num_rows: int, num_columns: int) -> LinearWeight:
-        return self.packed(self.tensor([name], [num_rows], [num_columns]))
+        return self.packed(self.numbers([name], [num_rows], [num_columns]))
 
     def norm(self, name: str, size: int) -> Tensor:
         """fp32, with Gemma's offset added."""
@@ -73,9 +73,9 @@ class Reader:
         return self.packed(weight, bias)
 
     def weight(self, modules: Sequence[str], rows: Sequence[int], columns: int) -> Tensor | Grouped:
-        """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else widened."""
+        """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else as `numbers`."""
         if not any(self._is_published(module) for module in modules):
-            return self.tensor([f"{module}.weight" for module in modules], rows, [columns])
+            return self.numbers([f"{module}.weight" for module in modules], rows, [columns])
         parts = [self._part(*part, columns) for part in zip(modules, rows, strict=True)]
         kept = [part for part in parts if isinstance(part, Grouped)]
         whole = stack(kept) if len(kept) == len(parts) else None
@@ -84,9 +84,9 @@ class Reader:
         return torch.cat([part.widen(self.dtype) if isinstance(part, Grouped) else part for part in parts])
 
     def wide(self, modules: Sequence[str], rows: Sequence[int], columns: int) -> Tensor:
-        """As `weight`, in plain numbers."""
+        """As `weight`, in plain numbers of `dtype`."""
         weight = self.weight(modules, rows, columns)
-        return weight.widen(self.dtype) if isinstance(weight, Grouped) else weight
+        return weight.widen(self.dtype) if isinstance(weight, Grouped) else weight.to(self.dtype)
 
     def _is_published(self, module: str) -> bool:
         return is_published(self._checkpoint, self.config.weight_format, module)
@@ -101,11 +101,17 @@ class Reader:
         """Tensors of shape `[rows[i], *tail]` stacked along the first axis."""
         return self._checkpoint.read_stacked(names, rows, tail, device=self.device)
 
+    def numbers(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
+        """As `tensor`, but bf16 stays bf16 where products of fp32 are packed, which takes it as it is."""
+        if self.device.type == "cpu" and self.dtype is torch.float32 and self._checkpoint.are_bf16(names):
+            return self._checkpoint.read_stored(names, rows, tail)
+        return self.tensor(names, rows, tail)
+
     def packed(self, weight: Tensor | Grouped, bias: Tensor | None = None) -> LinearWeight:
         if isinstance(weight, Grouped):
             rounds = self._quantise != "none"
             return pack_grouped(weight, bias, dtype=self.dtype, row_tile=self._row_tile, rounds_inputs=rounds)
-        return pack_linear(weight, bias, row_tile=self._row_tile, quantise=self._quantise)
+        return pack_linear(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
 
     def exact(self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool) -> LinearWeight:
         """As `linear`, but kept and computed in fp32, whatever becomes of the others."""
@@ -114,13 +120,13 @@ class Reader:
         return pack_linear(weight, bias, row_tile=self._row_tile)
 
     def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
-        return pack_linears(weight, bias, row_tile=self._row_tile, quantise=self._quantise)
+        return pack_linears(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
 
     def weights(self, modules: Sequence[str], rows: Sequence[int], columns: int, num_maps: int) -> LinearWeights:
         """Several linear maps of one shape, each the stack of as many of the modules."""
         each = len(modules) // num_maps
         if not any(self._is_published(module) for module in modules):
-            stacked = self.tensor([f"{module}.weight" for module in modules], rows, [columns])
+            stacked = self.numbers([f"{module}.weight" for module in modules], rows, [columns])
             return self.packed_each(stacked.view(num_maps, -1, columns))
         starts = range(0, len(modules), each)
         maps = [self.weight(modules[start : start + each], rows[start : start + each], columns) for start in starts]
@@ -131,7 +137,7 @@ class Reader:
             if kept is not None:
                 return kept
         wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
-        return self.packed_each(torch.stack(wide))
+        return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]))
 
     def bytes(self, name: str, shape: Sequence[int]) -> Tensor:
         """A tensor of plain bytes."""

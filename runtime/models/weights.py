@@ -60,6 +60,15 @@ class Checkpoint:
             start += num_rows
         return stacked
 
+    def are_bf16(self, names: Sequence[str]) -> bool:
+        """Whether tensors are stored so, unread; not if one of them is missing."""
+        return all(name in self and self.dtype_of(name) is torch.bfloat16 for name in names)
+
+    def read_stored(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
+        """As `read_stacked`, on the CPU, as they are stored; one tensor alone is the file's own memory."""
+        stored = [self._stored(name, [size, *tail]) for name, size in zip(names, rows, strict=True)]
+        return stored[0] if len(stored) == 1 else torch.cat(stored)
+
     def read_bytes(self, name: str, shape: Sequence[int], *, device: torch.device) -> Tensor:
         """One tensor of uint8 on `device`, a copy of its own. Raises ModelError as `read_stacked` does."""
         stored = self._stored(name, list(shape), (torch.uint8,))
@@ -124,6 +133,13 @@ def open_checkpoint(folder: Path, dtype: torch.dtype) -> Iterator[Checkpoint]:
             if file_of.get(name) != file:
                 raise ModelError(f"{folder / file}: the index promises {name} in this file, and it is not there")
         yield Checkpoint(folder, files, file_of, dtype)
+
+
+@contextmanager
+def open_file(path: Path, dtype: torch.dtype) -> Iterator[Checkpoint]:
+    """One safetensors file by itself; as `open_checkpoint`."""
+    with _open(path) as handle:
+        yield Checkpoint(path.parent, {path.name: handle}, dict.fromkeys(handle.keys(), path.name), dtype)
 
 
 def _weight_map(folder: Path) -> dict[str, str]:

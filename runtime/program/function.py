@@ -54,9 +54,10 @@ class RunOptions(TypedDict, total=False):
     max_new_tokens: int
     return_logprob: bool
     top_logprobs_num: int
-    # the engine (None: the default one) and whose cached prefixes it may share
+    # the engine (None: the default one), whose cached prefixes it may share, and a loaded adapter (None: none)
     backend: AnyBackend | None
     namespace: str
+    adapter: str | None
 
 
 RUN_OPTIONS = frozenset(RunOptions.__annotations__)
@@ -178,7 +179,7 @@ class Program:
         """
         sampling: dict[str, Any] = dict(options)
         backend, chat_format = self._backends.resolve(sampling.pop("backend", None))
-        namespace = sampling.pop("namespace", "")
+        namespace, adapter = sampling.pop("namespace", ""), sampling.pop("adapter", None)
         max_new_tokens = sampling.pop("max_new_tokens", None)
         if max_new_tokens is not None:
             sampling.setdefault("max_tokens", max_new_tokens)
@@ -188,7 +189,7 @@ class Program:
         params = SamplingParams(**sampling)
 
         def new_state() -> ProgramState:
-            run = Run(self.name, backend, chat_format, params, namespace=namespace, streams=streams)
+            run = Run(self.name, backend, chat_format, params, namespace=namespace, adapter=adapter, streams=streams)
             return ProgramState(Interpreter(run, Transcript(run.tokenizer, chat_format)))
 
         return new_state

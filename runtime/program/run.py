@@ -50,10 +50,16 @@ class Backend(Protocol):
         constraint: ConstraintSpec | None = None,
         *,
         namespace: str = "",
+        adapter: str | None = None,
     ) -> DeltaStream: ...
 
     def score(
-        self, prompt: Sequence[int], continuations: Sequence[Sequence[int]], *, namespace: str = ""
+        self,
+        prompt: Sequence[int],
+        continuations: Sequence[Sequence[int]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
     ) -> list[list[TokenLogprob]]: ...
 
 
@@ -64,6 +70,7 @@ class Run:
         name: the program's name, for errors.
         sampling: what `gen` uses in the root state for arguments it was not given.
         namespace: which cached prefixes the run may share.
+        adapter: what its tokens go through; None: the model alone.
         streams: whether generated text is shown as it comes, or when it is complete.
     """
 
@@ -75,6 +82,7 @@ class Run:
         sampling: SamplingParams,
         *,
         namespace: str = "",
+        adapter: str | None = None,
         streams: bool = False,
     ) -> None:
         self.name = name
@@ -82,6 +90,7 @@ class Run:
         self.chat_format = chat_format
         self.sampling = sampling
         self.namespace = namespace
+        self.adapter = adapter
         self.streams = streams
         self._backend = backend
         self._changed = threading.Condition()
@@ -131,7 +140,7 @@ class Run:
     def submit(self, prompt: Sequence[int], sampling: SamplingParams, constraint: ConstraintSpec | None) -> DeltaStream:
         """Starts a request; `release` it when it has ended."""
         self.check()
-        stream = self._backend.submit(prompt, sampling, constraint, namespace=self.namespace)
+        stream = self._backend.submit(prompt, sampling, constraint, namespace=self.namespace, adapter=self.adapter)
         with self._changed:
             self._streams.add(stream)
             cancelled = bool(self._cancelled)
@@ -163,7 +172,7 @@ class Run:
     def score(self, prompt: Sequence[int], continuations: Sequence[Sequence[int]]) -> list[list[TokenLogprob]]:
         """Log-probabilities of the continuations, all in one batch."""
         self.check()
-        return self._backend.score(prompt, continuations, namespace=self.namespace)
+        return self._backend.score(prompt, continuations, namespace=self.namespace, adapter=self.adapter)
 
     def cancel(self, cause: BaseException | None = None) -> None:
         """Aborts the requests under way; expressions that have not begun fail. `cause` is what stopped the program."""

@@ -49,6 +49,7 @@ class CapacityPlan:
 
     Attributes:
         num_parameters, weight_bytes: of the model; a tied embedding counts once.
+        adapter_bytes: of the adapters beside it.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
         kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
         memory_bytes: of the device; None: the pool was given.
@@ -59,6 +60,7 @@ class CapacityPlan:
     architecture: str
     num_parameters: int
     weight_bytes: int
+    adapter_bytes: int
     num_kv_parts: int
     kv_bytes_per_token: int
     block_size: int
@@ -86,6 +88,7 @@ def plan(
     on_cpu: bool = False,
     context_lens: Sequence[int] | None = None,
     prefix_len: int = 2000,
+    num_adapter_parameters: int = 0,
 ) -> CapacityPlan:
     """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
 
@@ -93,7 +96,8 @@ def plan(
     default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
     (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do beside bf16 on a GPU; context_lens to powers
     of two up to the model's own context; prefix_len is the prefix that requests are assumed to share (0: none). A model
-    that does not fit gives a plan with 0 blocks.
+    that does not fit gives a plan with 0 blocks. num_adapter_parameters: of all adapters (`models.count_parameters`);
+    they are counted in the type of the weights.
 
     Raises:
         ConfigError: not exactly one of the two sizes, a size or length below 1, or a KV type that does not fit.
@@ -128,8 +132,9 @@ def plan(
     is_short = is_on_cpu and torch.bfloat16 in (config.dtype, weight_dtype)
     weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
     weight_bytes += matrices + num_biases * weight_dtype.itemsize
+    adapter_bytes = num_adapter_parameters * weight_dtype.itemsize
     if device_memory_bytes is not None:
-        pool_bytes = int(max(0, device_memory_bytes - weight_bytes) * KV_MEMORY_SHARE)
+        pool_bytes = int(max(0, device_memory_bytes - weight_bytes - adapter_bytes) * KV_MEMORY_SHARE)
     shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
     parts = config.num_kv_parts
     block_bytes = KVCache.bytes_per_block(**shape, block_size=block_size, dtype=kv_dtype, num_parts=parts)
@@ -138,6 +143,7 @@ def plan(
         architecture=config.architecture,
         num_parameters=num_norms + num_routers + num_others,
         weight_bytes=weight_bytes,
+        adapter_bytes=adapter_bytes,
         num_kv_parts=parts,
         kv_bytes_per_token=block_bytes // block_size,
         block_size=block_size,
@@ -226,6 +232,7 @@ def table(capacity: CapacityPlan) -> str:
     facts = [
         ("model", f"{capacity.architecture}, {_parameters(capacity.num_parameters)} parameters"),
         ("weights", _bytes(capacity.weight_bytes)),
+        *([("adapters", _bytes(capacity.adapter_bytes))] if capacity.adapter_bytes else []),
         (
             "KV per token",
             f"{_bytes(capacity.kv_bytes_per_token)} ({capacity.num_kv_parts} × layers × kv_heads × head_dim × bytes)",
@@ -255,8 +262,9 @@ def _length(context_len: int, num_blocks: int, block_size: int, prefix_len: int)
 
 
 def _shortage(capacity: CapacityPlan) -> str:
-    if capacity.memory_bytes is not None and capacity.weight_bytes >= capacity.memory_bytes:
-        missing = _bytes(capacity.weight_bytes - capacity.memory_bytes)
+    needed = capacity.weight_bytes + capacity.adapter_bytes
+    if capacity.memory_bytes is not None and needed >= capacity.memory_bytes:
+        missing = _bytes(needed - capacity.memory_bytes)
         return f"The weights alone do not fit: {missing} are missing. Take a smaller model or a narrower type."
     return "The pool does not hold a single block. Give it more memory."
 

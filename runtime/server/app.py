@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import PhloemError
+from .adapters import adapters_router
 from .chat import chat_router
 from .completions import completions_router
 from .description import document
@@ -23,7 +24,14 @@ from .gate import Gate
 from .info import admin_router, info_router
 from .messages import messages_router
 from .messages_request import CountRequest, MessagesRequest
-from .protocol import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from .protocol import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    LoadAdapterRequest,
+    TokenizeRequest,
+    UnloadAdapterRequest,
+)
 from .response_request import ResponsesRequest
 from .responses import responses_router
 from .service import Service
@@ -41,6 +49,8 @@ BODIES: list[type[BaseModel]] = [
     CountRequest,
     TokenizeRequest,
     DetokenizeRequest,
+    LoadAdapterRequest,
+    UnloadAdapterRequest,
 ]
 
 
@@ -64,6 +74,8 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
         app.include_router(make(service))
     if service.settings.admin:
         app.include_router(admin_router(service))
+    if service.settings.adapter_loading:
+        app.include_router(adapters_router(service))
     _handle_errors(app, service)
     app.add_middleware(Gate, settings=service.settings, metrics=service.metrics)
     if service.settings.cors_origins:

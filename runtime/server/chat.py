@@ -62,6 +62,7 @@ class ChatAnswer:
             self._api_key,
             service.tool_format,
             thinks_in_tags=service.thinks_in_tags,
+            adapter=service.adapter_of(self._body.model),
         )
 
     async def whole(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from .answering import respond
 from .body import read_request
 from .description import answer, described
 from .errors import invalid
-from .outputs import Output, gather, shown_logprobs
+from .outputs import Output, gather
 from .prepare import EngineCall, prepare_completions
 from .protocol import CompletionRequest
 from .replies import CompletionLogprobs, Header, endings, text_choice, usage_body
@@ -55,13 +55,15 @@ class CompletionAnswer:
         self._tokenizer = service.engine.tokenizer
 
     async def _prepare(self) -> list[EngineCall]:
-        return await self._service.on_worker(prepare_completions, self._service.engine, self._body, self._api_key)
+        service = self._service
+        adapter = service.adapter_of(self._body.model)
+        return await service.on_worker(prepare_completions, service.engine, self._body, self._api_key, adapter)
 
     async def whole(self) -> dict[str, Any]:
         calls = await self._prepare()
         n = self._body.n
         async with aclosing(self._service.deltas(calls)) as deltas:
-            outputs = await gather(deltas, len(calls), n, self._tokenizer.eos_ids, self._clock)
+            outputs = await gather(deltas, len(calls), n, (), self._clock)  # the end token's log-probability is shown
         choices = [
             self._choice(prompt * n + index, calls[prompt], output)
             for prompt, group in enumerate(outputs)
@@ -97,7 +99,7 @@ class CompletionAnswer:
                     is_first = delta.index not in usages[prompt]
                     text = self._echoed(calls[prompt]) + delta.text if is_first else delta.text
                     usages[prompt][delta.index] = delta.usage
-                    shown = shown_logprobs(delta, self._tokenizer.eos_ids)
+                    shown = delta.logprobs
                     shows_ids = self._body.return_token_ids and bool(delta.token_ids)
                     if text or shown or shows_ids or delta.finish_reason is not None:
                         scores = logprobs[index].body(shown) if self._body.logprobs is not None else None

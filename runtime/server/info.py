@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from .body import read_request
 from .description import answer, described
-from .errors import dump_json, invalid, model_not_found, unavailable
+from .errors import dump_json, invalid, unavailable
 from .prepare import chat_prompt, prompt_tokens
 from .protocol import DetokenizeRequest, TokenizeRequest
 from .service import Service
@@ -26,24 +26,26 @@ def info_router(service: Service) -> APIRouter:
     created = int(time.time())
 
     def card(name: str) -> dict[str, Any]:
+        adapter = service.adapter_of(name)
         return {
             "id": name,
             "object": "model",
             "created": created,
             "owned_by": "phloem",
-            "root": service.settings.model_name,
+            "root": service.settings.model_name if adapter is None else name,
+            "parent": None if adapter is None else service.settings.model_name,
             "max_model_len": service.engine.max_model_len,
         }
 
     @router.get("/v1/models", **described(answer("list", "data")))
     async def models() -> Response:
-        return _json({"object": "list", "data": [card(name) for name in service.model_names]})
+        return _json(
+            {"object": "list", "data": [card(name) for name in (*service.model_names, *service.adapter_names())]}
+        )
 
     @router.get("/v1/models/{name:path}", **described(answer("model", "id")))
     async def model(name: str) -> Response:
-        if name not in service.model_names:
-            raise model_not_found(name)
-        return _json(card(name))
+        return _json(card(service.check_model(name)))
 
     @router.get("/health", **described(answer(None, "status")))
     async def health() -> Response:
@@ -82,8 +84,8 @@ def info_router(service: Service) -> APIRouter:
     @router.post("/tokenize", **described(answer(None, "tokens", "count", "max_model_len"), TokenizeRequest))
     async def tokenize(request: Request) -> Response:
         body = await read_request(request, TokenizeRequest, service.settings)
-        service.check_model(body.model)
-        token_ids = await service.on_worker(_tokenize, service, body)
+        adapter = service.adapter_of(service.check_model(body.model))
+        token_ids = await service.on_worker(_tokenize, service, body, adapter)
         return _json({"tokens": token_ids, "count": len(token_ids), "max_model_len": service.engine.max_model_len})
 
     @router.post("/detokenize", **described(answer(None, "prompt"), DetokenizeRequest))
@@ -115,9 +117,9 @@ def _json(body: object) -> Response:
     return Response(dump_json(body), media_type="application/json")
 
 
-def _tokenize(service: Service, body: TokenizeRequest) -> list[int]:
+def _tokenize(service: Service, body: TokenizeRequest, adapter: str | None) -> list[int]:
     if body.prompt is None:
-        return list(chat_prompt(service.engine, body).token_ids)
+        return list(chat_prompt(service.engine, body, adapter=adapter).token_ids)
     if not body.prompt:
         return []
     return list(prompt_tokens(service.engine, body, body.prompt))

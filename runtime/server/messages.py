@@ -111,6 +111,7 @@ class MessagesAnswer:
             self._api_key,
             service.tool_format,
             thinks_in_tags=service.thinks_in_tags,
+            adapter=service.adapter_of(self._body.model),
         )
 
     def _message(self, content: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:

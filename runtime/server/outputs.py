@@ -32,7 +32,7 @@ class Output:
 
 
 def shown_logprobs(delta: Delta, eos_ids: Collection[int]) -> tuple[TokenLogprob, ...]:
-    """Without the end token that closes the output: it has no text."""
+    """Without the end token that closes a message, of `eos_ids`: it has no text."""
     logprobs = delta.logprobs
     if delta.finish_reason is FinishReason.STOP and logprobs and logprobs[-1].token_id in eos_ids:
         return logprobs[:-1]

@@ -42,7 +42,12 @@ class EngineFace(Protocol):
     def max_model_len(self) -> int: ...
 
     def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
+        **options: Any,
     ) -> Conversation: ...
 
 
@@ -86,9 +91,10 @@ def prepare_chat(
     tool_format: ToolFormat | None,
     *,
     thinks_in_tags: bool = False,
+    adapter: str | None = None,
 ) -> PreparedChat:
-    """thinks_in_tags: whether the model's answers begin with a thought (see `think`). Raises `ApiError` for whatever
-    cannot be served."""
+    """thinks_in_tags: whether the model's answers begin with a thought (see `think`); adapter: what the tokens go
+    through. Raises `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body)
     special_texts = engine.tokenizer.special_ids
     # whoever describes the whole answer describes its channels
@@ -102,7 +108,7 @@ def prepare_chat(
     reader: Callable[[], Reader] | None = plan.reader if plan is not None else None
     if is_harmony and plan is None:
         wanted, reader = _on_channels(engine, body, wanted)
-    chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key))
+    chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key), adapter)
     _check_rules(body, wanted)
     thought: Thought | None = None
     if thinks_in_tags and not is_harmony and not is_described:
@@ -113,7 +119,7 @@ def prepare_chat(
     _check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
-    call = _call(chat.token_ids, sampling, wanted, body, api_key)
+    call = _call(chat.token_ids, sampling, wanted, body, api_key, adapter)
     call.options["conversation"] = chat.text
     if reader is not None and body.stop and (plan is not None or is_harmony):
         new_reader = reader
@@ -180,7 +186,9 @@ def _behind_thought(
     return wanted, reader
 
 
-def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
+def prepare_completions(
+    engine: EngineFace, body: CompletionRequest, api_key: str | None, adapter: str | None = None
+) -> list[EngineCall]:
     """One call per prompt. Raises `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body)
     _check_constraint(engine, wanted)
@@ -191,7 +199,7 @@ def prepare_completions(engine: EngineFace, body: CompletionRequest, api_key: st
         _check_length(engine, len(prompt_ids), body.max_tokens, "prompt")
         echoed = body.echo and body.logprobs is not None and len(prompt_ids) > 1
         sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=1 if echoed else None)
-        calls.append(_call(prompt_ids, sampling, wanted, body, api_key))
+        calls.append(_call(prompt_ids, sampling, wanted, body, api_key, adapter))
     return calls
 
 
@@ -215,7 +223,9 @@ def prompt_tokens(
     return ids
 
 
-def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "") -> Conversation:
+def chat_prompt(
+    engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "", adapter: str | None = None
+) -> Conversation:
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
     messages = [_template_message(message) for message in body.messages or []]
     tools = None
@@ -228,6 +238,7 @@ def chat_prompt(engine: EngineFace, body: ChatRequest | TokenizeRequest, namespa
         return engine.encode_chat(
             messages,
             namespace=namespace,
+            adapter=adapter,
             add_generation_prompt=body.add_generation_prompt,
             continue_final=body.continue_final_message,
             tools=tools,
@@ -368,9 +379,15 @@ def _sampling(
 
 
 def _call(
-    prompt_ids: Sequence[int], sampling: SamplingParams, wanted: Wanted | None, body: Generation, api_key: str | None
+    prompt_ids: Sequence[int],
+    sampling: SamplingParams,
+    wanted: Wanted | None,
+    body: Generation,
+    api_key: str | None,
+    adapter: str | None,
 ) -> EngineCall:
     options = RequestOptions(
+        adapter=adapter,
         namespace=namespace_of(body.cache_salt, api_key),
         priority=body.priority,
         explain_cache=body.explain_cache,

@@ -255,6 +255,15 @@ class TokenizeRequest(Body):
         return self
 
 
+class LoadAdapterRequest(Body):
+    lora_name: str = Field(min_length=1, max_length=256)
+    lora_path: str = Field(min_length=1)
+
+
+class UnloadAdapterRequest(Body):
+    lora_name: str
+
+
 class DetokenizeRequest(Body):
     model: str | None = None
     tokens: list[int] = Field(max_length=1 << 20)

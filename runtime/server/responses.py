@@ -117,6 +117,7 @@ class ResponsesAnswer:
             self._api_key,
             service.tool_format,
             thinks_in_tags=service.thinks_in_tags,
+            adapter=service.adapter_of(self._body.model),
         )
 
     def _opening(self) -> list[Event]:

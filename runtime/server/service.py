@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from ...errors import PhloemError, RequestError
+from ...errors import ConfigError, PhloemError, RequestError
 from ..request import Delta
 from .errors import ApiError, api_error, internal, invalid, model_not_found, unavailable
 from .lifecycle import Lifecycle
@@ -53,6 +53,8 @@ class Service:
             )
         self.thinks_in_tags = thinks(tokenizer, settings.reasoning_format)
         self.model_names = (settings.model_name, *settings.aliases)
+        for name in self.adapter_names():
+            self.check_adapter_name(name)
         self._workers: ThreadPoolExecutor | None = None
         self._reporting = asyncio.Lock()
         self._report: dict[str, Any] | None = None
@@ -83,9 +85,22 @@ class Service:
         """The model's name as answered; a request without one means the served model."""
         if name is None:
             return self.settings.model_name
-        if name not in self.model_names:
+        if name not in self.model_names and name not in self.adapter_names():
             raise model_not_found(name)
         return name
+
+    def adapter_names(self) -> tuple[str, ...]:
+        """Adapters are models of their own to clients."""
+        return self.engine.adapters.names
+
+    def adapter_of(self, model: str | None) -> str | None:
+        """The adapter that a request's model means; None: the served model itself."""
+        return None if model in self.model_names else model
+
+    def check_adapter_name(self, name: str) -> None:
+        """Raises ConfigError: it is the served model's name."""
+        if name in self.model_names:
+            raise ConfigError(f"adapters: {name!r} is a name of the served model; give the adapter another one")
 
     def api_key(self, state: Any) -> str | None:
         """The key that parts caches, if they are parted by key."""

@@ -37,6 +37,8 @@ class ServerSettings:
         cors_origins: browser origins that may call the server; empty: none.
         admin: whether `GET /cache` shows the prefix tree (with the beginnings of prompts) and `POST /flush_cache` is
             served.
+        adapter_loading: whether `POST /v1/load_lora_adapter` and `/v1/unload_lora_adapter` are served. Whoever may call
+            them has the server open any folder that it can read.
         tool_call_format: how the model writes tool calls (see `tool_format`); "auto": as its chat template shows them,
             "none": calls are not looked for in free text.
         reasoning_format: whether answers begin with a thought in tags (see `think`); "auto": as the chat template
@@ -62,6 +64,7 @@ class ServerSettings:
     cors_origins: tuple[str, ...] = ()
     metric_names: MetricNames = "phloem"
     admin: bool = False
+    adapter_loading: bool = False
     tool_call_format: ToolCallFormat = "auto"
     reasoning_format: ReasoningFormat = "auto"
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)

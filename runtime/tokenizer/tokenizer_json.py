@@ -36,7 +36,8 @@ class TokenizerJson:
         for token in self._added():
             token["special"] = token.get("special") is True or looks_like_control(token["content"])
         inside_spec = _without_prefix_space(self._spec)
-        self._has_prefix_space = inside_spec != self._spec
+        changed = ("pre_tokenizer", "normalizer")
+        self._has_prefix_space = any(inside_spec[key] != self._spec.get(key) for key in changed)
         self._inside = self._build(inside_spec, text_only=True)
         self.special_ids: dict[str, int] = {t["content"]: t["id"] for t in self._added() if t["special"]}
         self._special_pattern = re.compile("|".join(map(re.escape, self.special_ids)) or "(?!)")
@@ -149,7 +150,7 @@ def _types(spec: dict[str, Any], *keys: str) -> set[str]:
 
 def _without_prefix_space(spec: dict[str, Any]) -> dict[str, Any]:
     """The same tokenizer for a text that continues another one: nothing put before it."""
-    changed = copy.deepcopy(spec)
+    changed = spec | {key: copy.deepcopy(spec.get(key)) for key in ("pre_tokenizer", "normalizer")}
     for part in _parts(changed, "pre_tokenizer"):
         if part.get("type") == "Metaspace":
             part["prepend_scheme"] = "never"

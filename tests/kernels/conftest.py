@@ -81,6 +81,38 @@ def _repair_bfloat16() -> None:
     builder.create_fp_trunc = lambda self, x, kind: (
         narrow(x.data) if kind.scalar == tl.bfloat16 and x.dtype.scalar == tl.float32 else truncate(self, x, kind)
     )
+    if not hasattr(builder, "get_bf16"):  # Triton up to 3.7
+        builder.get_bf16 = lambda self, value: narrow(np.array([value]))
+    if not hasattr(builder, "create_dot_scaled"):
+        _lend_dot_scaled(builder, lambda x: widen(x).data, lambda data: handle(data, tl.float32))
+
+
+class _Format(str):
+    """A format's name, that says so when it is asked as a compile-time constant."""
+
+    @property
+    def value(self) -> str:
+        return str(self)
+
+
+def _lend_dot_scaled(builder: Any, numbers: Callable[[Any], Any], result: Callable[[Any], Any]) -> None:
+    """Teach an interpreter that cannot (Triton up to 3.7) the product of MXFP4 and plain numbers."""
+    from triton.language.semantic import TritonSemantic
+
+    from phloem.kernels.mxfp4 import widen
+
+    def create_dot_scaled(self: Any, a: Any, scales: Any, kind: Any, b: Any, _: Any, other: Any, *rest: Any) -> Any:
+        *_, acc = rest
+        blocks, exponents = (torch.from_numpy(np.ascontiguousarray(x.data)) for x in (a, scales))
+        matrix = widen(blocks.view(*exponents.shape, 16), exponents, torch.float32)
+        return result(acc.data + matrix.numpy() @ numbers(b))
+
+    semantic: Any = TritonSemantic
+    dot_scaled = semantic.dot_scaled
+    semantic.dot_scaled = lambda self, a, a_scale, a_format, b, b_scale, b_format, *rest: dot_scaled(
+        self, a, a_scale, _Format(a_format), b, b_scale, _Format(b_format), *rest
+    )
+    builder.create_dot_scaled = create_dot_scaled
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,30 @@ def test_weights_that_bf16_holds_exactly_give_the_bits_of_fp32_from_half_the_byt
 
 
 @settings(deadline=None)
+@given(
+    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    bits=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5),
+    places=st.lists(st.integers(0, 1599), min_size=1, max_size=5),
+)
+def test_a_packed_weight_is_the_weight_bit_by_bit(size: tuple[int, int], bits: list[int], places: list[int]) -> None:
+    matrix = torch.randn(size).to(torch.bfloat16)
+    for place, word in zip(places, bits, strict=False):  # signed zeros, infinities and what is no number among them
+        matrix.view(torch.int16).view(-1)[place % matrix.numel()] = word % 65536 - 32768
+    halves = ops.pack_linear(matrix, matrix[:, 0], dtype=torch.float32)
+    widened = ops.pack_linear(matrix.float(), matrix[:, 0].float())
+    x = torch.randn(3, size[1])
+    assert torch.equal(ops.linear(x, halves).view(torch.int32), ops.linear(x, widened).view(torch.int32))
+    assert halves.is_short and widened.is_short
+    assert torch.equal(halves.stored.view(torch.int16), widened.stored.view(torch.int16))
+    assert torch.equal(halves.matrix().view(torch.int32), matrix.float().view(torch.int32))
+    wide = matrix.float()
+    wide.view(torch.int32).view(-1)[places[0] % matrix.numel()] ^= 1 + bits[0] % 65535
+    kept = ops.pack_linear(wide)
+    assert not kept.is_short
+    assert torch.equal(kept.matrix().view(torch.int32), wide.view(torch.int32))
+
+
+@settings(deadline=None)
 @given(rows=st.lists(st.integers(0, 19), min_size=1, max_size=30))
 def test_rows_may_stand_anywhere_with_any_neighbours(rows: list[int]) -> None:
     weight = weight_of(37, 131, bias=True)
@@ -184,7 +208,7 @@ def test_int8_rows_and_bytes() -> None:
 
 
 def test_int8_is_refused_where_nothing_computes_it() -> None:
-    with pytest.raises(ValueError, match=r"int8 weights are made of fp32 on the CPU, not of torch\.bfloat16"):
+    with pytest.raises(ValueError, match=r"int8 weights are for fp32 on the CPU, not for torch\.bfloat16"):
         ops.pack_linear(torch.randn(16, 16).to(torch.bfloat16), quantise="int8")
 
 

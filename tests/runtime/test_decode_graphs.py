@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import AttentionPlan
-from phloem.runtime.batch import Batch, IntArray
+from phloem.kernels import AttentionPlan, LoraLayers
+from phloem.runtime.batch import AdapterRows, Batch, IntArray
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.decode_graphs import SIZES, Step, fill_in
 from phloem.runtime.model_runner import ModelRunner
+from phloem.runtime.models import AdaptedRows, Adapter
 
 from .fakes import VOCAB_SIZE, FakeModelConfig, logits_after
 
 CPU = torch.device("cpu")
+ADAPTERS = [Adapter(name, Path(), name * 64, LoraLayers([[None] * 4], CPU)) for name in "abc"]
+NUMBERS = {one.layers.address: 1000 * (index + 1) for index, one in enumerate(ADAPTERS)}  # added to their tokens
 
 
 class DeviceDecoder:
@@ -40,7 +44,14 @@ class DeviceDecoder:
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None,
+        adapted: AdaptedRows | None = None,
     ) -> Tensor:
+        if adapted is not None and adapted.every is not None:
+            token_ids = token_ids.clone()
+            rows = adapted.every.table if adapted.every.tiles is None else adapted.every.tiles
+            for begin, end, address in rows.tolist():
+                if begin < end:
+                    token_ids[begin:end] += NUMBERS[address]
         memory = kv_cache.keys[0].view(-1)
         memory[slots[slots >= 0]] = token_ids[slots >= 0].to(memory.dtype)
         wanted = range(len(token_ids)) if logits_rows is None else logits_rows.tolist()
@@ -117,25 +128,33 @@ class Sequences:
         self._free += self._blocks.pop(name)
         del self._tokens[name]
 
-    def extend(self, counts: dict[int, int], *, every_row: bool = True, unread: bool = False) -> None:
+    def extend(
+        self, counts: dict[int, int], *, every_row: bool = True, unread: bool = False, adapts: bool = False
+    ) -> None:
         """Computes so many new tokens of each of these requests in one step, and checks the logits.
 
+        adapts: request i goes through adapter i % 4, if there is one.
         unread: tokens that are a request's only one are known to the device alone.
         """
         starts, token_ids, positions, slots, expected, wanted = [0], [], [], [], [], []
+        adapters = []
         for name, count in counts.items():
+            adapter = ADAPTERS[name % 4] if adapts and name % 4 < len(ADAPTERS) else None
+            number = 0 if adapter is None else NUMBERS[adapter.layers.address]
+            if adapter is not None:
+                adapters.append(AdapterRows(starts[-1], starts[-1] + count, adapter))
             tokens, blocks = self._tokens.setdefault(name, []), self._blocks.setdefault(name, [])
             for last in range(count):
                 position = len(tokens)
                 if position % self._block_size == 0:
                     blocks.append(self._free.pop())
-                tokens.append(random.randrange(256))
+                token_ids.append(random.randrange(256))
+                tokens.append(token_ids[-1] + number)
                 positions.append(position)
                 slots.append(blocks[-1] * self._block_size + position % self._block_size)
                 if every_row or last == count - 1:
-                    wanted.append(len(token_ids))
+                    wanted.append(len(token_ids) - 1)
                     expected.append(logits_after(tokens))
-                token_ids.append(tokens[-1])
             starts.append(len(token_ids))
         width = max(len(self._blocks[name]) for name in counts)
         tables = np.zeros((len(counts), width), np.int32)
@@ -146,7 +165,17 @@ class Sequences:
         places, decided = None, None
         if unread:
             places, decided = self._hide(longs[0], np.diff(starts))
-        batch = Batch([], *longs, np.array(starts, np.int32), lens, tables, [], np.array(wanted, np.int64), places)
+        batch = Batch(
+            [],
+            *longs,
+            np.array(starts, np.int32),
+            lens,
+            tables,
+            [],
+            np.array(wanted, np.int64),
+            places,
+            tuple(adapters),
+        )
         logits = self.runner.forward(batch, decided)
         torch.testing.assert_close(logits, torch.from_numpy(np.stack(expected)).float(), atol=0, rtol=0)
 
@@ -204,6 +233,33 @@ def test_tokens_that_only_the_device_knows_are_computed_on(recorder: FakeRecorde
     for _ in range(4):
         sequences.extend({0: 1, 1: 1, 2: 3, 3: 1}, unread=True)
         sequences.extend({3: 2, 0: 1, 1: 1})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_graph_serves_any_mixture_of_adapters(seed: int) -> None:
+    random.seed(seed)
+    recorder = FakeRecorder()
+    sequences = Sequences(recorder)
+    sequences.extend({name: 3 + name for name in range(12)}, every_row=False, adapts=True)
+    for _ in range(40):
+        names = random.sample(range(12), 8)
+        sequences.extend({name: random.choice([1, 1, 3]) for name in names}, unread=random.random() < 0.5, adapts=True)
+    assert recorder.num_replayed > 20
+    assert recorder.num_recorded < 10
+
+
+def test_steps_with_adapters_and_without_have_graphs_of_their_own() -> None:
+    recorder = FakeRecorder()
+    sequences = Sequences(recorder)
+    for _ in range(3):
+        sequences.extend({3: 1, 7: 1}, adapts=True)  # of no adapter
+    assert recorder.num_recorded == 1
+    for _ in range(3):
+        sequences.extend({0: 1, 1: 1}, adapts=True)
+    assert recorder.num_recorded == 2
+    sequences.extend({1: 1, 2: 1}, adapts=True)
+    sequences.extend({3: 1, 7: 1}, adapts=True)
+    assert recorder.num_recorded == 2
 
 
 def test_what_is_no_token_is_taken_for_one() -> None:

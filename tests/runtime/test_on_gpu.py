@@ -8,10 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 import triton
 
 import phloem as ph
+from phloem.runtime.models import resolve_model
 from phloem.runtime.warm_up import warm_up
+
+from .saved_adapters import ALL, save_adapter
 
 pytestmark = pytest.mark.gpu
 
@@ -78,6 +82,40 @@ def test_samples_begin_as_the_cpus_do() -> None:
         answers(runs=1, params=SAMPLED, device=device, dtype="float32")[0][: len(PROMPTS)] for device in ("cpu", "cuda")
     )
     assert [ids[:4] for ids in cpu] == [ids[:4] for ids in gpu]
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    from transformers import LlamaForCausalLM
+
+    model = LlamaForCausalLM.from_pretrained(resolve_model("nano"), dtype=torch.float32)
+    folder = tmp_path_factory.mktemp("adapters")
+    return {
+        str(rank): str(
+            save_adapter(folder / str(rank), model, ".*_proj", {}, seed=rank, size=0.1, r=rank, target_modules=ALL)
+        )
+        for rank in (1, 20, 64)
+    }
+
+
+def adapted_answers(adapters: dict[str, str], **settings: Any) -> list[Sequence[int]]:
+    """Every prompt through every adapter and through none, in the same steps; twice, the second time cached."""
+    with ph.Engine("nano", num_blocks=1024, adapters=adapters, **settings) as engine:
+        for _ in range(2):
+            said: dict[str, list[int]] = {
+                engine.add(prompt, GREEDY, adapter=name): [] for prompt in PROMPTS for name in (None, *adapters)
+            }
+            while engine.has_work:
+                for delta in engine.step():
+                    said[delta.request_id] += delta.token_ids
+        return list(said.values())
+
+
+@pytest.mark.parametrize("settings", [{}, {"cuda_graphs": False}, {"max_batch_tokens": 24}], ids=str)
+def test_greedy_answers_through_adapters_are_the_cpus(adapters: dict[str, str], settings: dict[str, Any]) -> None:
+    on_the_cpu = adapted_answers(adapters, device="cpu", dtype="float32")
+    assert len({tuple(ids) for ids in on_the_cpu[:4]}) == 4
+    assert adapted_answers(adapters, device="cuda", dtype="float32", **settings) == on_the_cpu
 
 
 @pytest.mark.parametrize("kv_dtype", ["auto", "int8", "fp8"])

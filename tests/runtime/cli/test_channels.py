@@ -30,7 +30,7 @@ class ScriptedEngine:
         self.reply = reply
         self.asked: list[list[dict[str, str]]] = []
 
-    def encode_chat(self, messages: Sequence[dict[str, str]]) -> Prompt:
+    def encode_chat(self, messages: Sequence[dict[str, str]], *, adapter: str | None) -> Prompt:
         self.asked.append(list(messages))
         return Prompt(array("i", [1]), "text", 0)
 

@@ -180,6 +180,7 @@ class FakeBackend:
         constraint: ConstraintSpec | None = None,
         *,
         namespace: str = "",
+        adapter: str | None = None,
     ) -> FakeStream:
         assert sampling is not None
         asked = Asked(list(prompt), sampling, constraint)
@@ -195,7 +196,12 @@ class FakeBackend:
         return stream
 
     def score(
-        self, prompt: Sequence[int], continuations: Sequence[Sequence[int]], *, namespace: str = ""
+        self,
+        prompt: Sequence[int],
+        continuations: Sequence[Sequence[int]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
     ) -> list[list[TokenLogprob]]:
         with self._lock:
             self.scored.append((list(prompt), [list(ids) for ids in continuations]))

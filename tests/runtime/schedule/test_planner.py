@@ -14,9 +14,10 @@ from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.loading import allocate_pool, load
-from phloem.runtime.models import Decoder, ModelConfig
+from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
 from phloem.runtime.schedule.planner import plan, table
 
+from ..saved_adapters import ALL, save_adapter
 from ..test_models import CASES, save_random_model
 
 GIB = 1 << 30
@@ -143,3 +144,18 @@ def test_the_table_has_a_line_per_length(llama_8b: ModelConfig) -> None:
 def test_sizes_that_make_no_sense_are_refused(llama_8b: ModelConfig, sizes: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="plan: "):
         plan(llama_8b, **sizes)  # type: ignore[arg-type]  # one dictionary for several parameters
+
+
+def test_adapters_are_counted_before_the_pool(tmp_path: Path) -> None:
+    wide = {"hidden_size": 384, "intermediate_size": 768, "head_dim": 64}
+    model = save_random_model(tmp_path / "base", "LlamaForCausalLM", wide)
+    folder = save_adapter(tmp_path / "adapter", model, ".*_proj", {}, r=32, target_modules=ALL)
+    config = ModelConfig.from_folder(tmp_path / "base")
+    number = count_parameters(folder, config)
+    plain = plan(config, device_memory_bytes=GIB, on_cpu=True)
+    found = plan(config, device_memory_bytes=GIB, on_cpu=True, num_adapter_parameters=2 * number)
+    assert (plain.adapter_bytes, found.adapter_bytes) == (0, 8 * number)
+    assert plain.pool_bytes - found.pool_bytes == pytest.approx(0.8 * 8 * number, abs=2)
+    assert "adapters" in table(found) and "adapters" not in table(plain)
+    layers = read_adapter("it", folder, config, torch.device("cpu"), torch.float32).layers
+    assert layers.num_bytes == pytest.approx(4 * number, rel=0.02), "but for scales and the table of addresses"

@@ -146,7 +146,7 @@ def test_a_deadline_says_nothing_of_requests_that_run() -> None:
 def test_a_deadline_that_is_over_before_it_begins_is_refused() -> None:
     with pytest.raises(RequestError, match="deadline_seconds"):
         fake_engine().add([1], ONE, deadline_seconds=0.0)
-    with pytest.raises(RequestError, match="deadline: a request has no such option; there are request_id, namespace"):
+    with pytest.raises(RequestError, match="deadline: a request has no such option; there are request_id, adapter"):
         fake_engine().add([1], ONE, deadline=1.0)  # type: ignore[call-arg]
 
 

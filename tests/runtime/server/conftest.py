@@ -52,7 +52,12 @@ class Served:
 
 @contextmanager
 def serving(
-    loaded: LoadedModel, *, drain_timeout: float = 5.0, tool_call_format: ToolCallFormat = "auto", **settings: object
+    loaded: LoadedModel,
+    *,
+    drain_timeout: float = 5.0,
+    tool_call_format: ToolCallFormat = "auto",
+    adapter_loading: bool = False,
+    **settings: object,
 ) -> Iterator[Served]:
     """Serves until the block ends, then drains as after SIGTERM. Drafts do not depend on how busy the machine is."""
     engine = Engine.from_loaded(EngineConfig(**settings), loaded, stopwatch=lambda: 0.0)  # type: ignore[arg-type]
@@ -62,6 +67,7 @@ def serving(
         drain_timeout=drain_timeout,
         prepare_timeout=PATIENCE,
         admin=True,
+        adapter_loading=adapter_loading,
         tool_call_format=tool_call_format,
     )
     app = create_app(async_engine, server_settings)

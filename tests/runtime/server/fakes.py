@@ -103,8 +103,13 @@ class FakeIntake:
             raise self._broken[str(spec.source)]
 
 
+class FakeAdapters:
+    names: tuple[str, ...] = ()
+
+
 class FakeEngine:
     def __init__(self, broken: dict[str, RequestError], compile_seconds: float) -> None:
+        self.adapters = FakeAdapters()
         self.tokenizer = CharTokenizer()
         self.intake = FakeIntake(self.tokenizer, broken, compile_seconds)
         self.max_model_len = 2000
@@ -117,7 +122,12 @@ class FakeEngine:
         return CacheReport(16, "lru", 64, 40, 10, 4, 0, 10, 90, 45, 3, tree=tree)
 
     def encode_chat(
-        self, messages: Sequence[Mapping[str, Any]], *, namespace: str = "", **options: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
+        **options: Any,
     ) -> Conversation:
         self.chats.append(list(messages))
         self.tools.append(options.get("tools"))
@@ -163,6 +173,7 @@ class FakeAsyncEngine:
         sampling: SamplingParams,
         constraint: ConstraintSpec | None = None,
         *,
+        adapter: str | None = None,
         namespace: str = "",
         priority: int = 0,
         conversation: str = "",

@@ -185,6 +185,26 @@ def test_logprobs_are_those_of_the_answer(openai_client: OpenAI) -> None:
         assert tops == sorted(tops, reverse=True)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_end_token_is_among_the_log_probabilities(served: Served, openai_client: OpenAI, stream: bool) -> None:
+    """Evaluation harnesses leave the last one out, and take the others for the prompt's."""
+    eos_id = min(served.async_engine.engine.tokenizer.eos_ids)
+    token_ids = served.async_engine.engine.tokenizer.encode("Tarvin Ledmo is 42 years old.")
+    ask: dict[str, Any] = dict(model="nano", prompt=token_ids, logprobs=1, logit_bias={str(eos_id): 100}, stream=stream)
+    if stream:
+        chunks = list(openai_client.completions.create(**ask, max_tokens=5))
+        found = [score for chunk in chunks for score in chunk.choices[0].logprobs.token_logprobs]
+        assert len(found) == 1 and chunks[-1].choices[0].finish_reason == "stop"
+        return
+    prompt = openai_client.completions.create(**{**ask, "logit_bias": None}, echo=True, max_tokens=0).choices[0]
+    answer = openai_client.completions.create(**ask, echo=True, max_tokens=1).choices[0]
+    assert prompt.logprobs is not None and answer.logprobs is not None
+    assert answer.finish_reason == "stop" and answer.text == prompt.text
+    assert len(answer.logprobs.tokens) == len(token_ids) + 1
+    assert answer.logprobs.token_logprobs[:-1] == prompt.logprobs.token_logprobs
+    assert answer.logprobs.text_offset[-1] == len(prompt.text)
+
+
 def test_echo_scores_a_prompt_as_the_engine_does(served: Served, openai_client: OpenAI) -> None:
     token_ids = served.async_engine.engine.intake.token_ids(DOCUMENT)
     answer = openai_client.completions.create(model="nano", prompt=token_ids, echo=True, logprobs=0, max_tokens=0)

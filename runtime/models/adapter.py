@@ -1,0 +1,179 @@
+"""An adapter's tensors (PEFT's LoRA, `adapter_model.safetensors`), laid out behind the decoder's own linear maps.
+
+::
+
+    base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight   [r, K]
+    …                                               .lora_B.weight   [N, r]     adds lora_alpha / r · B A
+
+Every tensor that the configuration promises must be there in its shape, and none besides: an adapter never loads half.
+The fingerprint is of what is computed with, names, scales and all bytes of the tensors; whatever keeps KV keeps it
+under the fingerprint (`Adapter.namespace`), so an adapter under the same name with other weights is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import ModelError
+from ...kernels import PLACES, LoraLayers, LoraPart, LoraWeight, pack_lora
+from .adapter_config import AdapterConfig
+from .config import ModelConfig
+from .weights import STORED_DTYPES, Checkpoint, open_file
+
+FILE = "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adapter:
+    """A loaded adapter; it lives as long as somebody needs it.
+
+    Attributes:
+        folder: where it came from.
+        fingerprint: 64 hexadecimal digits that stand for its content.
+        layers: its weights on the device.
+    """
+
+    name: str
+    folder: Path
+    fingerprint: str
+    layers: LoraLayers
+
+
+def scoped(namespace: str, adapter: Adapter | None) -> str:
+    """A caller's namespace as the cache knows it: no two pairs of an adapter's content and a namespace share one.
+
+    Without an adapter it is the caller's own, as it stands, unless that looks like one with an adapter.
+    """
+    if adapter is not None:
+        return f"\0{adapter.fingerprint}{namespace}"
+    return f"\0{namespace}" if namespace.startswith("\0") else namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A linear map of a checkpoint as a part of one of the decoder's: its outputs begin at `first_output`."""
+
+    name: str
+    num_outputs: int
+    num_inputs: int
+    first_output: int
+
+
+def read_adapter(
+    name: str, folder: str | Path, model: ModelConfig, device: torch.device, dtype: torch.dtype
+) -> Adapter:
+    """Loads an adapter for a model; dtype: of the model's rows.
+
+    Raises:
+        ModelError: anything in the folder that is missing, odd or not supported; it names file, tensor and remedy.
+    """
+    folder = Path(folder)
+    config = AdapterConfig.from_folder(folder)
+    path = folder / FILE
+    if not path.is_file():
+        raise ModelError(f"{path}: there is no such file; only safetensors are opened (save_pretrained writes them)")
+    digest = hashlib.sha256()
+    with open_file(path, torch.float32) as checkpoint:
+        layers = [
+            [_read_place(checkpoint, config, modules, digest, device, dtype) for modules in _places(model, index)]
+            for index in range(model.num_layers)
+        ]
+        for unread in checkpoint.unread(()):
+            raise ModelError(f"{checkpoint.place(unread)}: {_why_not(unread, config, model)}")
+    if not any(weight for layer in layers for weight in layer):
+        raise ModelError(
+            f"{folder}: target_modules name no projection of {model.architecture}; is it for another model?"
+        )
+    return Adapter(name, folder, digest.hexdigest(), LoraLayers(layers, device))
+
+
+def count_parameters(folder: str | Path, model: ModelConfig) -> int:
+    """Of an adapter for a model, from its configuration alone. Raises ModelError as `read_adapter` does."""
+    config = AdapterConfig.from_folder(Path(folder))
+    return sum(
+        config.rank_of(module.name) * (module.num_inputs + module.num_outputs)
+        for index in range(model.num_layers)
+        for place in _places(model, index)
+        for module in place
+        if config.has(module.name)
+    )
+
+
+def _places(model: ModelConfig, index: int) -> Iterator[list[Module]]:
+    """The modules at each of `PLACES` of a layer, those that an adapter may add to."""
+    names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
+    has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
+    kv_size = model.num_kv_heads * model.head_dim
+    qkv_rows = [model.num_heads * model.head_dim, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
+    gate_up_rows = [2 * inner // len(names.gate_up)] * len(names.gate_up)
+    found: dict[str, tuple[tuple[str, ...], list[int], int]] = {
+        "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
+        "o": ((names.o,), [hidden], model.attended_size),
+        "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
+        "down": ((names.down,) if has_mlp else (), [hidden], inner),
+    }
+    for place in PLACES:
+        modules, first = [], 0
+        parts, rows, num_inputs = found[place]
+        for part, num_outputs in zip(parts, rows, strict=False):
+            modules.append(Module(f"model.layers.{index}.{part}", num_outputs, num_inputs, first))
+            first += num_outputs
+        yield modules
+
+
+def _read_place(
+    checkpoint: Checkpoint,
+    config: AdapterConfig,
+    modules: list[Module],
+    digest: Any,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> LoraWeight | None:
+    parts = []
+    for module in modules:
+        if config.has(module.name):
+            rank, scale = config.rank_of(module.name), config.scale_of(module.name)
+            down = _read(checkpoint, f"{module.name}.lora_A.weight", [rank, module.num_inputs], "rank, inputs")
+            up = _read(checkpoint, f"{module.name}.lora_B.weight", [module.num_outputs, rank], "outputs, rank")
+            digest.update(json.dumps([module.name, scale, [*down.shape], str(down.dtype), str(up.dtype)]).encode())
+            for tensor in (down, up):
+                digest.update(tensor.contiguous().view(torch.uint8).numpy())
+            parts.append(LoraPart(down, up, scale, module.first_output))
+    return pack_lora(parts, device, dtype) if parts else None
+
+
+def _read(checkpoint: Checkpoint, name: str, shape: list[int], axes: str) -> Tensor:
+    name = f"{_PREFIX}{name}"
+    if name in checkpoint and checkpoint.shape_of(name) != shape:
+        found = checkpoint.shape_of(name)
+        raise ModelError(
+            f"{checkpoint.place(name)}: expected shape {shape} ({axes}), found {found}; is the adapter for this model?"
+        )
+    return checkpoint.read_kept(name, shape, STORED_DTYPES, device=torch.device("cpu"))
+
+
+def _why_not(name: str, config: AdapterConfig, model: ModelConfig) -> str:
+    """Why a tensor has no place, for a message."""
+    module, _, kind = name.removeprefix(_PREFIX).rpartition(".lora_")
+    if "lora_magnitude" in name:
+        return "DoRA is not supported; merge the adapter into the model"
+    if "lora_embedding" in name or any(f"{part}." in name for part in ("lm_head", "embed_tokens")):
+        return "adapters of the vocabulary's matrices are not supported; only projections of the layers"
+    if not kind or kind not in ("A.weight", "B.weight"):
+        return "only lora_A.weight and lora_B.weight are read, no biases and no modules that were saved whole"
+    if ".mlp." in name and model.experts is not None:
+        return "adapters of experts, or of layers that have some, are not supported beside the attention's projections"
+    if model.latent is not None:
+        return "with latent attention only the output projection may have an adapter"
+    if not config.has(module):
+        return f"{config.place} does not name this module in target_modules"
+    return f"{model.architecture} has no such projection"

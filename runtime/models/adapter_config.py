@@ -1,0 +1,184 @@
+"""An adapter's `adapter_config.json`, as PEFT writes it: which modules it adds to, and by what factor.
+
+Exact or refused: whatever would make the adapter compute something else than `scale · B A` behind a linear map (DoRA,
+trained biases, whole modules that were saved beside …) is an error that names the key, and so is a key that is not
+known here, unless it is off. Tensors are read in `adapter.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...errors import ModelError
+from .json_file import Fields, read_json_object
+
+# how it was trained, or what it is called
+_OF_NO_EFFECT = {
+    "arrow_config", "auto_mapping", "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config",
+    "inference_mode", "loftq_config", "lora_dropout", "lora_ga_config", "megatron_core", "peft_version",
+    "qalora_group_size", "revision", "runtime_config", "task_type",
+}  # fmt: skip
+_READ = {
+    "alpha_pattern", "bias", "exclude_modules", "init_lora_weights", "layers_pattern", "layers_to_transform",
+    "lora_alpha", "peft_type", "r", "rank_pattern", "target_modules", "use_rslora",
+}  # fmt: skip
+# other beginnings (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) change the base weights, which are not in the adapter's files
+_PLAIN_BEGINNINGS = (None, True, False, "gaussian", "eva", "orthogonal")
+_LINEAR_ALONE = "all-linear"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterConfig:
+    """What an adapter says of itself; modules are named as in the checkpoint (`model.layers.0.self_attn.q_proj`).
+
+    Attributes:
+        place: the file, for messages.
+        rank, alpha: of modules without a pattern of their own. is_rank_stabilised: the scale is alpha / sqrt(rank).
+        rank_pattern, alpha_pattern: by the end of a module's name, or a regular expression for it.
+        targets, excluded: ends of names, or one regular expression for whole names; targets may be "all-linear".
+        layers: of which layers; None: of all. layers_patterns: after which part of a name the layer's number stands.
+    """
+
+    place: str
+    rank: int
+    alpha: float
+    is_rank_stabilised: bool
+    rank_pattern: Mapping[str, int]
+    alpha_pattern: Mapping[str, float]
+    targets: str | tuple[str, ...]
+    excluded: str | tuple[str, ...]
+    layers: frozenset[int] | None
+    layers_patterns: tuple[str, ...]
+
+    @staticmethod
+    def from_folder(folder: Path) -> AdapterConfig:
+        """Raises ModelError: the file is missing or broken, or asks for what is not computed here."""
+        path = folder / "adapter_config.json"
+        fields = Fields(read_json_object(path), str(path))
+        kind = fields.text("peft_type", "LORA")
+        if kind != "LORA":
+            raise ModelError(f"{path}: peft_type: {kind} is not supported; phloem serves LORA")
+        if fields.values.get("bias", "none") not in (None, "none"):
+            raise ModelError(f'{path}: bias: {fields.values["bias"]!r}: trained biases are not supported, only "none"')
+        beginning = fields.values.get("init_lora_weights")
+        if beginning not in _PLAIN_BEGINNINGS:
+            raise ModelError(
+                f"{path}: init_lora_weights: {beginning!r} changes the base weights; convert the adapter to plain LoRA "
+                "(save_pretrained with path_initial_model_for_weight_conversion)"
+            )
+        for key in sorted(fields.values.keys() - _READ - _OF_NO_EFFECT):
+            if fields.values[key]:
+                raise ModelError(f"{path}: {key}: {str(fields.values[key])[:80]}: not supported; it must be off")
+        ranks = {key: _rank(fields, key, value) for key, value in _pattern(fields, "rank_pattern")}
+        alphas = {key: _alpha(fields, key, value) for key, value in _pattern(fields, "alpha_pattern")}
+        if "target_modules" not in fields:
+            raise fields.odd("target_modules", "names of modules")
+        return AdapterConfig(
+            str(path),
+            fields.integer("r", 8),
+            fields.number("lora_alpha", 8.0, above=-math.inf),
+            fields.boolean("use_rslora", False),
+            ranks,
+            alphas,
+            _names(fields, "target_modules"),
+            _names(fields, "exclude_modules"),
+            _layers(fields),
+            _patterns(fields),
+        )
+
+    def has(self, module: str, *, is_output: bool = False) -> bool:
+        """Whether it adds to a linear map; is_output: to the vocabulary, which "all-linear" leaves out."""
+        if self.excluded and _is_named(self.excluded, module):
+            return False
+        if self.targets == _LINEAR_ALONE:
+            is_wanted = not is_output
+        else:
+            is_wanted = _is_named(self.targets, module)
+            if isinstance(self.targets, str) or module in self.targets:
+                return is_wanted
+        return is_wanted and (self.layers is None or self._layer_of(module) in self.layers)
+
+    def _layer_of(self, module: str) -> int | None:
+        found = None
+        for pattern in self.layers_patterns or (r"[^.]*",):
+            found = found or re.match(rf"(?:^|.*?\.){pattern}\.(\d+)\.", module)
+        return int(found[1]) if found else None
+
+    def rank_of(self, module: str) -> int:
+        return _by_pattern(self.rank_pattern, module, self.rank)
+
+    def scale_of(self, module: str) -> float:
+        """Factor on B A."""
+        rank = self.rank_of(module)
+        return _by_pattern(self.alpha_pattern, module, self.alpha) / (
+            math.sqrt(rank) if self.is_rank_stabilised else rank
+        )
+
+
+def _is_named(names: str | tuple[str, ...], module: str) -> bool:
+    if isinstance(names, str):
+        return re.fullmatch(names, module) is not None
+    return any(module == name or module.endswith(f".{name}") for name in names)
+
+
+def _by_pattern(pattern: Mapping[str, T], module: str, default: T) -> T:
+    for key, value in pattern.items():
+        if re.match(rf"(.*\.)?({key})$", module):
+            return value
+    return default
+
+
+def _rank(fields: Fields, key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ModelError(f"{fields.place}: rank_pattern: {key}: expected an integer of at least 1, found {value!r}")
+    return value
+
+
+def _alpha(fields: Fields, key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ModelError(f"{fields.place}: alpha_pattern: {key}: expected a number, found {value!r}")
+    return float(value)
+
+
+def _pattern(fields: Fields, key: str) -> list[tuple[str, Any]]:
+    pairs = list(fields.section(key).values.items())
+    for expression, _ in pairs:
+        _check_expression(fields, key, expression)
+    return pairs
+
+
+def _names(fields: Fields, key: str) -> str | tuple[str, ...]:
+    value = fields.values.get(key)
+    if isinstance(value, str):
+        if value != _LINEAR_ALONE:
+            _check_expression(fields, key, value)
+        return value
+    if not isinstance(value or [], list) or not all(isinstance(name, str) for name in value or ()):
+        raise fields.odd(key, "a list of names, or a regular expression")
+    return tuple(value or ())
+
+
+def _layers(fields: Fields) -> frozenset[int] | None:
+    layers = fields.ids("layers_to_transform")
+    return frozenset(layers) if layers else None
+
+
+def _patterns(fields: Fields) -> tuple[str, ...]:
+    value = fields.values.get("layers_pattern") or ()
+    patterns = (value,) if isinstance(value, str) else tuple(value)
+    for expression in patterns:
+        _check_expression(fields, "layers_pattern", expression)
+    return patterns
+
+
+def _check_expression(fields: Fields, key: str, expression: Any) -> None:
+    try:
+        re.compile(expression)
+    except (re.error, TypeError, RecursionError):
+        raise ModelError(f"{fields.place}: {key}: {expression!r} is not a regular expression") from None
