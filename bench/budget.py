@@ -86,10 +86,9 @@ def write(
     """A random text, and what went wrong with the budget."""
     cursor, text = constraint.cursor(), b""
     temperature = rng.choice(list(dice.sums))
-    row = np.empty(constraint.vocabulary.num_words, np.int32)
     for used in range(max_tokens):
         begin = time.process_time()
-        cursor.bitmask_within(row, max_tokens - used)
+        row = cursor.row_within(max_tokens - used)
         figures.row_us.append(1e6 * (time.process_time() - begin))
         token_id = dice.draw(row, temperature, rng)
         if token_id < 0:

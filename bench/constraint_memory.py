@@ -19,7 +19,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from real_vocabularies import read_vocabulary
 from schema_cases import cases
 
@@ -51,14 +50,14 @@ def tokens_of(vocabulary: Vocabulary, text: bytes) -> list[int]:
 def ours(vocabulary: Vocabulary, groups: list[tuple[str, dict[str, Any]]], options: argparse.Namespace) -> None:
     compiler = Compiler(vocabulary, max_cached_bytes=options.max_mib << 20)
     compiler.warm_up()
-    row, base, most, count = np.empty(vocabulary.num_words, np.int32), resident(), 0, 0
+    base, most, count = resident(), 0, 0
     for _, group in groups:
         try:
             cursor = compiler.json_schema(group["schema"]).cursor()
         except PhloemError:
             continue
         for token_id in tokens_of(vocabulary, texts(group)):
-            cursor.bitmask(row)
+            cursor.row()
             if not cursor.advance(token_id):
                 break
             cursor.draft()

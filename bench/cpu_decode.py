@@ -238,6 +238,11 @@ def machine() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smollm", action="store_true")
@@ -254,12 +259,9 @@ def main() -> None:
     import transformers
 
     transformers.logging.disable_progress_bar()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    print(
-        f"{machine()}, {torch.get_num_threads()} thread(s), {versions}, "
-        f"commit {commit.stdout.strip() or 'unknown'}; tokens per CPU-second, fp32"
-    )
+    place = f"{machine()}, {torch.get_num_threads()} thread(s), {versions}, commit {commit()}"
+    print(f"{place}; tokens per CPU-second, fp32")
     if args.shared:
         compare_sharing(args)
         return

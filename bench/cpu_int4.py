@@ -17,12 +17,11 @@ import argparse
 import contextlib
 import json
 import tempfile
-import warnings
 from pathlib import Path
 
 import torch
-from cpu_decode import SMOLLM_135M, machine, run_phloem
-from cpu_int8 import LlamaCpp, quality, write_gguf
+from cpu_decode import SMOLLM_135M, run_phloem
+from cpu_int8 import LlamaCpp, quality, report, write_gguf
 from safetensors.torch import load_file, save_file
 
 from phloem.kernels.linear_weight import Quantise
@@ -128,21 +127,5 @@ def report_speed(args: argparse.Namespace) -> None:
                 print(f"{batch:>6}  {label:10}{speeds}{decode / best['int4'][1]:>13.2f}", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", default="1,8")
-    parser.add_argument("--prompt", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=24)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--documents", type=int, default=60, help="for the quality; 0: only the speed")
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    print(f"{machine()}, one thread, torch {torch.__version__}")
-    if args.documents:
-        report_quality(args.documents)
-    report_speed(args)
-
-
 if __name__ == "__main__":
-    main()
+    report(__doc__ or "", "1,8", 5, report_quality, report_speed)

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -208,12 +209,19 @@ def report_speed(args: argparse.Namespace) -> None:
                 print(f"{batch:>6}  {label:10}{speeds}{decode / rows['int8'][1]:>13.2f}", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", default="1,8,64")
+def report(
+    purpose: str,
+    batches: str,
+    repeats: int,
+    report_quality: Callable[[int], None],
+    report_speed: Callable[[argparse.Namespace], None],
+) -> None:
+    """The reports that the command line asks for; batches and repeats: unless it says otherwise."""
+    parser = argparse.ArgumentParser(description=purpose, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batches", default=batches)
     parser.add_argument("--prompt", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=24)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=repeats)
     parser.add_argument("--documents", type=int, default=60, help="for the quality; 0: only the speed")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -225,4 +233,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__ or "", "1,8,64", 3, report_quality, report_speed)

@@ -16,7 +16,6 @@ import argparse
 import logging
 import multiprocessing
 import statistics
-import subprocess
 import tempfile
 import time
 import warnings
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cpu_decode import SMOLLM_135M, Sequences, machine
+from cpu_decode import SMOLLM_135M, Sequences, commit, machine
 
 from phloem.kernels import use_threads
 from phloem.runtime.models import Decoder
@@ -116,9 +115,8 @@ def main() -> None:
     import transformers
 
     transformers.logging.disable_progress_bar()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    print(f"{machine()}, {versions}, commit {commit.stdout.strip() or 'unknown'}; fp32")
+    print(f"{machine()}, {versions}, commit {commit()}; fp32")
     with ExitStack() as stack:
         folder = args.folder
         if folder is None:

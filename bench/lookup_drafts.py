@@ -29,7 +29,6 @@ import json
 import logging
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -43,7 +42,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from cpu_decode import SMOLLM_135M, machine
+from cpu_decode import SMOLLM_135M, commit, machine
 
 import phloem as ph
 from phloem.kernels import AttentionPlan
@@ -401,9 +400,8 @@ def main() -> None:
 
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     print(f"{machine()}, 1 thread, torch {torch.__version__}, transformers {transformers.__version__}, ", end="")
-    print(f"commit {commit.stdout.strip() or 'unknown'}; medians of {options.rounds} rounds in turns")
+    print(f"commit {commit()}; medians of {options.rounds} rounds in turns")
     if not options.skip_nano:
         compare_nano(options)
     if not options.skip_teacher:

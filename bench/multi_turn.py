@@ -149,7 +149,7 @@ def hold(warm: ph.Engine, cold: ph.Engine, model: Any, options: argparse.Namespa
         ids, said = list(chat.token_ids), [token for delta in deltas for token in delta.token_ids]
         cached = deltas[0].usage.cached_tokens
         most = max(len(earlier) - 1, 1)
-        anew = common_prefix(pack(warm.tokenizer.apply_chat_template(messages)), pack(earlier), 0) >> 2
+        anew = common_prefix(pack(warm.tokenizer.apply_chat_template(messages)), pack(earlier)) >> 2
         start = time.process_time()
         cold.enqueue(cold.prepare(ids, ph.SamplingParams(max_tokens=1)))
         first_deltas(cold)

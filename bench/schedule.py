@@ -88,7 +88,7 @@ def optimum(prompts: Sequence[list[int]]) -> float:
     """The greatest share of their tokens that can be found in a cache."""
     packed = sorted(map(pack, prompts))
     pairs = zip(packed, [b"", *packed], strict=False)
-    found = sum(min(common_prefix(prompt, before, 0), len(prompt) - 4) for prompt, before in pairs)
+    found = sum(min(common_prefix(prompt, before), len(prompt) - 4) for prompt, before in pairs)
     return found / sum(map(len, packed))
 
 

@@ -86,11 +86,9 @@ class PretendModel:
         logits = self._logits[start : start + self._size]
         if tidy:
             logits = logits + self._likes
-        row = np.empty(constraint.vocabulary.num_words, np.int32)
         text = bytearray()
         for used in range(max_tokens + 1):
-            cursor.bitmask_within(row, max_tokens - used)
-            ids = _allowed(row)
+            ids = _allowed(cursor.row_within(max_tokens - used))
             if not len(ids):
                 return bytes(text), "stuck"
             if temperature == 0.0:

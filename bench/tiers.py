@@ -26,7 +26,6 @@ import argparse
 import platform
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 import warnings
@@ -37,6 +36,7 @@ from random import Random
 from typing import Any
 
 import torch
+from cpu_decode import SMOLLM_135M, commit
 
 import phloem as ph
 from phloem.runtime.config import EngineConfig
@@ -46,18 +46,7 @@ from phloem.runtime.models import resolve_model
 BLOCK_SIZE = 16
 QUESTION = 16  # tokens
 ANSWER = 8
-SMOLLM_135M = {
-    "vocab_size": 1280,
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": True,
-    "bos_token_id": 1,
-    "eos_token_id": [6, 2],
-}
+SHAPE = SMOLLM_135M | {"vocab_size": 1280, "bos_token_id": 1, "eos_token_id": [6, 2]}
 GREEDY = ph.SamplingParams(max_tokens=ANSWER, temperature=0.0, ignore_eos=True)
 
 Prompts = list[list[int]]
@@ -177,7 +166,7 @@ def checkpoint(shape: str, folder: Path) -> Path:
     shutil.copytree(nano, folder, dirs_exist_ok=True)
     (folder / "model.safetensors").unlink()
     torch.manual_seed(0)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMOLLM_135M))
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SHAPE))
     model.save_pretrained(folder)
     return folder
 
@@ -193,7 +182,6 @@ def main() -> None:
     parser.add_argument("--document", type=int, default=600, help="tokens of a document")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     each = -(-(options.document + QUESTION + ANSWER) // BLOCK_SIZE)
     needed = options.documents * each
     small, ample = max(each + 1, needed // 10), 2 * needed + 2 * options.rounds * options.documents * 3
@@ -211,7 +199,7 @@ def main() -> None:
         make = {name: engine_maker(loaded, str(folder), **chosen) for name, chosen in settings.items()}
         with make["none"]() as engine:  # what is compiled on first use is not measured
             all_at_once(engine, make_rounds(argparse.Namespace(documents=2, document=100, rounds=1))[0])
-        print(f"{platform.machine()}, {torch.get_num_threads()} thread; commit {commit}; {time.strftime('%Y-%m-%d')}")
+        print(f"{platform.machine()}, {torch.get_num_threads()} thread; commit {commit()}; {time.strftime('%Y-%m-%d')}")
         print(
             f"{options.shape}: {options.documents} documents of {options.document} tokens, questions of {QUESTION}; "
             f"{needed} blocks needed, pool of {small}"

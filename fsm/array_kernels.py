@@ -30,10 +30,10 @@ def sort_beginning(array: Any, size: Any) -> None:
 
 
 @inner_kernel
-def copy_into(target: Any, at: Any, source: Any, begin: Any, count: Any) -> None:
-    """target[at : at + count] = source[begin : begin + count]."""
+def copy_into(target: Any, at: Any, source: Any, count: Any) -> None:
+    """target[at : at + count] = source[:count]."""
     for index in range(count):
-        target[at + index] = source[begin + index]
+        target[at + index] = source[index]
 
 
 @inner_kernel
@@ -42,7 +42,7 @@ def grown(array: Any, size: Any) -> Any:
     if size <= array.shape[0]:
         return array
     larger = np.zeros(max(size, 2 * array.shape[0]), array.dtype)
-    copy_into(larger, 0, array, 0, array.shape[0])
+    copy_into(larger, 0, array, array.shape[0])
     return larger
 
 

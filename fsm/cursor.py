@@ -155,9 +155,12 @@ class Cursor:
 
     def _since(self, begin: Address) -> bytes:
         """What was written from a token and a byte of it on."""
+        return self._text_of(len(self._trail) - begin[0])[begin[1] :]
+
+    def _text_of(self, count: int) -> bytes:
+        """What the last `count` tokens spell."""
         tokens = self.knowledge.vocabulary.tokens
-        taken = self._trail.last_tokens(len(self._trail) - begin[0])
-        return b"".join([tokens[token_id] for token_id in taken])[begin[1] :]
+        return b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
 
     def _key_place(self, written: Written) -> KeyPlace:
         is_in_key = self.knowledge.automaton.key_place(self.state) == IN_KEY
@@ -193,21 +196,14 @@ class Cursor:
             bits = self._unrepeated(self._written, bits)
         return bits if self._distinct is None else self._distinct.row(self._place(), bits)
 
-    def bitmask(self, out: Ints) -> None:
-        """Writes `row()` into `out` (int32[num_words])."""
-        out[:] = self.row()
-
-    def bitmask_within(self, out: Ints, remaining: int) -> None:
-        """As `bitmask`, but only tokens after which `remaining - 1` further tokens surely suffice.
-
-        As long as `min_tokens_to_accept() <= remaining` holds before, the mask is not empty and it holds after any
-        allowed token with `remaining - 1`: so a text begun with enough budget always ends complete. (`bench/budget.py`
-        counts where the second half fails: nowhere, unless searches have filled half of the constraint's memory.)
-        """
-        out[:] = self.row_within(remaining)
-
     def row_within(self, remaining: int) -> Ints:
-        """The row of `bitmask_within`. Read-only and shared like `row()`, or an array of the caller's own."""
+        """As `row`, but only tokens after which `remaining - 1` further tokens surely suffice.
+
+        Shared and read-only like `row()`, or an array of the caller's own.
+        As long as `min_tokens_to_accept() <= remaining` holds before, it is not empty and it holds after any allowed
+        token with `remaining - 1`: so a text begun with enough budget always ends complete. (`bench/budget.py` counts
+        where the second half fails: nowhere, unless searches have filled half of the constraint's memory.)
+        """
         row = self._rows.get(self._steps.state)
         if row is not None and row.worst < remaining and self._written is None and self._distinct is None:
             row.is_recent = True  # nearly always: the budget is far, and the row is known
@@ -283,13 +279,10 @@ class Cursor:
 
     def _typed(self) -> bytes:
         """What was written since the last quote that opened a string, the cursor being in that string."""
-        tokens, count = self.knowledge.vocabulary.tokens, 4
-        while True:
-            tail = b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
-            found = in_string(tail, count >= len(self._trail))
-            if found is not None:
-                return found
+        count = 4
+        while (found := in_string(self._text_of(count), count >= len(self._trail))) is None:
             count *= 4
+        return found
 
     @surely
     def forced_bytes(self) -> bytes:
@@ -317,17 +310,10 @@ class Cursor:
         if self.state == FINISHED or not self.knowledge.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
-        automaton, liveness = self.knowledge.automaton, self.knowledge.liveness
-        state = self.state
-        if self._written is not None or self._distinct is not None:
-            return list(self._unrepeated_draft(draft, remaining))
-        if not draft or (liveness.is_by_bytes and automaton.min_bytes(state) <= remaining):
+        is_by_bytes = self.knowledge.liveness.is_by_bytes and self._written is None and self._distinct is None
+        if is_by_bytes and self.knowledge.automaton.min_bytes(self.state) <= remaining:
             return draft  # every token of the draft takes at least one byte off
-        for index, token_id in enumerate(draft):
-            state = automaton.advance(state, token_id)
-            if not liveness.is_within(state, remaining - index - 1):
-                return draft[:index]
-        return draft
+        return draft[: self.count_allowed(draft, remaining)]
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
         """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for a look-up or two."""

@@ -87,7 +87,7 @@ def _use(constraint: Constraint, num_tokens: int) -> None:
         row = cursor.row()
         if turn < FEW_TOKENS:
             cursor.draft()
-            cursor.bitmask_within(np.empty_like(row), cursor.min_tokens_to_accept())
+            cursor.row_within(cursor.min_tokens_to_accept())
         word = int(np.flatnonzero(row)[0])
         bits = int(row[word])
         if not cursor.advance(32 * word + (bits & -bits).bit_length() - 1) or cursor.is_finished:

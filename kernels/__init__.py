@@ -1,6 +1,5 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
-from .automata import Automata, lay_out_automata
 from .cpu_layers import LayerStack
 from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once
@@ -25,7 +24,6 @@ from .ops import (
     LoraPlan,
     add_lora,
     add_rms_norm,
-    advance_states,
     apply_rope,
     attention,
     choose_experts,
@@ -55,7 +53,6 @@ __all__ = [
     "PLACES",
     "SPLIT_SIZE",
     "AttentionPlan",
-    "Automata",
     "ExpertChoice",
     "FixedBuffer",
     "Gate",
@@ -73,7 +70,6 @@ __all__ = [
     "WorkBuffers",
     "add_lora",
     "add_rms_norm",
-    "advance_states",
     "apply_rope",
     "attention",
     "best_keys",
@@ -85,7 +81,6 @@ __all__ = [
     "is_quantised",
     "keep_mxfp4",
     "latent_attention",
-    "lay_out_automata",
     "linear",
     "linear_heads",
     "logprobs",

@@ -18,7 +18,7 @@ from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import types
 from numba.core import cgutils
 
-from .cpu_emit import operation_of
+from .cpu_emit import emit_call, operation_of
 
 HAS_THREADS = os.name == "posix"
 WORD = 8  # bytes
@@ -45,12 +45,6 @@ def _operation(num_values: int, result: Any, emit: Emit) -> Any:
 
 def _word(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, _LONG.as_pointer())
-
-
-def _call(builder: Any, name: str, result: Any, *values: Any) -> Any:
-    """A function of the C library."""
-    kind = ir.FunctionType(result, [value.type for value in values])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)  # type: ignore[no-untyped-call]  # numba's
 
 
 @operation_of
@@ -108,7 +102,7 @@ def pause(typing: Any) -> Any:
 
     def emit(builder: Any) -> None:
         if _PAUSE is not None:
-            _call(builder, _PAUSE, ir.VoidType())
+            emit_call(builder, _PAUSE, ir.VoidType())
 
     return _operation(0, types.void, emit)
 
@@ -116,7 +110,7 @@ def pause(typing: Any) -> Any:
 @operation_of
 def give_way(typing: Any) -> Any:
     """Lets another thread have this processor, if one waits for it."""
-    return _operation(0, types.void, lambda builder: _call(builder, "sched_yield", _INT))
+    return _operation(0, types.void, lambda builder: emit_call(builder, "sched_yield", _INT))
 
 
 @operation_of
@@ -133,7 +127,7 @@ def own_nanoseconds(typing: Any) -> Any:
 
 def _read_clock(builder: Any, clock: int) -> Any:
     moment = cgutils.alloca_once(builder, ir.ArrayType(_LONG, 2))  # type: ignore[no-untyped-call]  # numba's
-    _call(builder, "clock_gettime", _INT, _INT(clock), builder.bitcast(moment, _POINTER))
+    emit_call(builder, "clock_gettime", _INT, _INT(clock), builder.bitcast(moment, _POINTER))
     both = builder.load(moment)
     seconds, rest = builder.extract_value(both, 0), builder.extract_value(both, 1)
     return builder.add(builder.mul(seconds, _LONG(1_000_000_000)), rest)
@@ -145,8 +139,8 @@ def init(typing: Any, mutex: Any, condition: Any) -> Any:
 
     def emit(builder: Any, mutex: Any, condition: Any) -> None:
         nothing = ir.Constant(_POINTER, None)
-        _call(builder, "pthread_mutex_init", _INT, builder.inttoptr(mutex, _POINTER), nothing)
-        _call(builder, "pthread_cond_init", _INT, builder.inttoptr(condition, _POINTER), nothing)
+        emit_call(builder, "pthread_mutex_init", _INT, builder.inttoptr(mutex, _POINTER), nothing)
+        emit_call(builder, "pthread_cond_init", _INT, builder.inttoptr(condition, _POINTER), nothing)
 
     return _operation(2, types.void, emit)
 
@@ -176,4 +170,4 @@ def wake_all(typing: Any, condition: Any) -> Any:
 
 
 def _of_mutex(builder: Any, name: str, *addresses: Any) -> None:
-    _call(builder, name, _INT, *(builder.inttoptr(address, _POINTER) for address in addresses))
+    emit_call(builder, name, _INT, *(builder.inttoptr(address, _POINTER) for address in addresses))

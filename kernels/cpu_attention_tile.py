@@ -22,7 +22,7 @@ from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import types
 from numba.core import cgutils
 
-from .cpu_emit import ask_for_line, operation_of
+from .cpu_emit import ask_for_line, fma, operation_of, spread
 from .cpu_work import TILE
 
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -48,19 +48,8 @@ def _lanes(indices: Sequence[int]) -> Any:
     return ir.Constant(ir.VectorType(_INT, len(indices)), [_INT(i) for i in indices])
 
 
-def _spread(builder: Any, value: Any) -> Any:
-    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _INT(0))
-    return builder.shuffle_vector(one, one, _lanes([0] * 8))
-
-
 def _is_given(builder: Any, address: Any) -> Any:
     return builder.icmp_signed("!=", address, _LONG(0))
-
-
-def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fma.v8f32")  # type: ignore[no-untyped-call]  # numba's
-    return builder.call(function, [a, b, c])
 
 
 def _slots(builder: Any, count: int) -> list[Any]:
@@ -92,7 +81,7 @@ def _emit_scores(builder: Any, num_rows: int, q: Any, pairs: Callable[[Any], lis
         for n, keys in enumerate(pairs(d)):
             for r in range(num_rows):
                 total = sums[4 * r + n]
-                builder.store(_fma(builder, queries[r], keys, builder.load(total)), total)
+                builder.store(fma(builder, queries[r], keys, builder.load(total)), total)
     for r in range(num_rows):
         scores = _sum_pairs(builder, [builder.load(total) for total in sums[4 * r : 4 * r + 4]])
         builder.store(scores, _address(builder, out, _LONG(4 * TILE * r)), align=4)
@@ -217,7 +206,7 @@ def _emit_values(
     scores = [builder.add(weights, _LONG(4 * TILE * r)) for r in range(num_rows)]
     sums = _slots(builder, num_rows * num_strips)
     for r in range(num_rows):
-        decay = _spread(builder, _load(builder, decays, _LONG(4 * r), _FLOAT))
+        decay = spread(builder, _load(builder, decays, _LONG(4 * r), _FLOAT), _VECTOR)
         for s in range(num_strips):
             before = _load(builder, rows[r], _LONG(32 * s))
             builder.store(builder.fmul(before, decay), sums[r * num_strips + s])
@@ -229,12 +218,12 @@ def _emit_values(
             for line in range(0, 32 * num_strips, 64):
                 ask_for_line(builder, builder.add(builder.add(there, d), _LONG(line)))
         at = builder.shl(n, _LONG(2))
-        given = [_spread(builder, _load(builder, row, at, _FLOAT)) for row in scores]
+        given = [spread(builder, _load(builder, row, at, _FLOAT), _VECTOR) for row in scores]
         for s in range(num_strips):
             value = _load(builder, place, _LONG(32 * s))
             for r in range(num_rows):
                 total = sums[r * num_strips + s]
-                builder.store(_fma(builder, given[r], value, builder.load(total)), total)
+                builder.store(fma(builder, given[r], value, builder.load(total)), total)
     for r in range(num_rows):
         for s in range(num_strips):
             builder.store(builder.load(sums[r * num_strips + s]), _address(builder, rows[r], _LONG(32 * s)), align=4)

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
-from numba.core import cgutils
 from torch import Tensor
 
+from .cpu_emit import emit_call
 from .cpu_mxfp4 import PANEL
 from .grouped import BITS, Element, Grouped
 from .kv_format import FP8
@@ -137,10 +137,7 @@ def emit_numbers(builder: Any, element: Element, words: Any, index: int, *, has_
         shifted = builder.lshr(words, _all(4 * index))
         if has_avx512:  # the look-up takes the lowest four bits
             table = ir.Constant(_VECTOR, [_FLOAT(float(number)) for number in range(-8, 8)])
-            kind = ir.FunctionType(_VECTOR, [_VECTOR, _INTS])
-            name = "llvm.x86.avx512.permvar.sf.512"
-            function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]  # numba's
-            return builder.call(function, [table, shifted])
+            return emit_call(builder, "llvm.x86.avx512.permvar.sf.512", _VECTOR, table, shifted)
         return builder.sitofp(builder.sub(builder.and_(shifted, _all(15)), _all(8)), _VECTOR)
     top = builder.shl(words, _all(24 - 8 * index))
     if element == "int8":

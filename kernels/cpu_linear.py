@@ -32,15 +32,15 @@ import numpy as np
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, types
-from numba.core import cgutils, config
+from numba.core import cgutils
 from torch import Tensor
 
 from . import cpu_grouped
 from .compiled import Task, compiled
-from .cpu_emit import ask_for_line, operation_of
+from .cpu_emit import IS_HERE, ask_for_line, fma, operation_of, spread
 from .cpu_mxfp4 import GROUP_BYTES, emit_numbers, emit_scales
-from .cpu_team import argument, share
-from .cpu_threads import MAX_TASKS, thread_team
+from .cpu_team import argument, num_tasks_of, panels_of_task, share
+from .cpu_threads import thread_team
 from .linear_weight import PANEL, LinearWeight
 from .mxfp4 import BLOCK
 
@@ -48,9 +48,7 @@ _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, PANEL)
 _PAIRS = ir.VectorType(_INT, PANEL // 2)
 _HAS_AVX512 = bool(binding.get_host_cpu_features().get("avx512f"))
-_SETTINGS: Any = config  # its attributes are set as numba starts
-# what is compiled is for this very machine, and not for one that the environment names
-_MAY_LOOK_UP = _HAS_AVX512 and _SETTINGS.CPU_NAME is None and _SETTINGS.CPU_FEATURES is None
+_MAY_LOOK_UP = _HAS_AVX512 and IS_HERE
 _MOST_ROWS = 12 if _HAS_AVX512 else 6  # of a tile: 12 registers of sums; AVX2 has 16, and two of them make a panel
 _AT_ONCE = np.array([1, 8, 4, 2, 2, *[1] * 8] if _HAS_AVX512 else [1, 4, 2, *[1] * 4])  # panels, by rows of a tile
 RUN = 4  # panels that stay together in a task
@@ -117,27 +115,21 @@ def _emit_tile(
     def address(base: Any, offset: Any, kind: Any = _VECTOR) -> Any:
         return builder.inttoptr(builder.add(base, offset), kind.as_pointer())
 
-    def lanes(*indices: int) -> Any:
-        return ir.Constant(ir.VectorType(_INT, len(indices)), [_INT(i) for i in indices])
-
-    def spread(value: Any) -> Any:
-        one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _INT(0))
-        return builder.shuffle_vector(one, one, lanes(*[0] * PANEL))
-
     def weights_at(base: Any, offset: Any) -> Any:
         if packing == 0:
             return builder.load(address(base, offset), align=4)
         pairs = builder.load(address(base, offset, _PAIRS), align=4)
         low = builder.shl(pairs, ir.Constant(_PAIRS, [_INT(16)] * _PAIRS.count))
         high = builder.and_(pairs, ir.Constant(_PAIRS, [_INT(0xFFFF0000)] * _PAIRS.count))
-        return builder.bitcast(builder.shuffle_vector(low, high, lanes(*range(PANEL))), _VECTOR)
+        return builder.bitcast(
+            builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(_INT, PANEL), [_INT(i) for i in range(PANEL)])),
+            _VECTOR,
+        )
 
     places = [(row, panel) for row in range(num_rows) for panel in range(num_panels)]
     sums = {place: _slot(builder) for place in places}
     for row, panel in places:
         builder.store(builder.load(address(bias, _LONG(4 * PANEL * panel)), align=4), sums[row, panel])
-    fma_type = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-    fma = cgutils.get_or_insert_function(builder.module, fma_type, f"llvm.fma.v{PANEL}f32")  # type: ignore[no-untyped-call]  # numba's
     step_bytes = _LONG(2 * PANEL if packing == 1 else 4 * PANEL)
     panel_bytes = builder.mul(depth, step_bytes)
     if packing == 2:
@@ -155,10 +147,11 @@ def _emit_tile(
             ask(index)
         column = builder.add(x, builder.mul(index, _LONG(4)))
         for row in range(num_rows):
-            one = spread(builder.load(address(column, builder.mul(x_stride, _LONG(row)), _FLOAT), align=4))
+            given = builder.load(address(column, builder.mul(x_stride, _LONG(row)), _FLOAT), align=4)
+            one = spread(builder, given, _VECTOR)
             for panel in range(num_panels):
                 total = sums[row, panel]
-                builder.store(builder.call(fma, [one, weights[panel], builder.load(total)]), total)
+                builder.store(fma(builder, one, weights[panel], builder.load(total)), total)
 
     if packing >= cpu_grouped.FIRST_KIND:
         element = cpu_grouped.ELEMENTS[packing - cpu_grouped.FIRST_KIND]
@@ -187,7 +180,7 @@ def _emit_tile(
                     weights = []
                     for line, (scale, offset) in zip(lines, factors, strict=True):
                         number = cpu_grouped.emit_numbers(builder, element, line, which, has_avx512=_MAY_LOOK_UP)
-                        weights.append(builder.call(fma, [number, scale, offset]))
+                        weights.append(fma(builder, number, scale, offset))
                     multiply(builder.add(index, _LONG(which)), weights, asks=False)
     elif packing == 2:
         with cgutils.for_range(builder, builder.lshr(depth, _LONG(5)), intp=_LONG) as groups:
@@ -252,7 +245,7 @@ def _panels(x, x_stride, weight, packing, bias, out, out_stride, num_rows, depth
 @njit
 def all_panels(team, function, x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels):  # type: ignore[no-untyped-def]
     """The product, by the team's threads (0: by the caller alone); function: the address of `PANELS`."""
-    num_tasks = 1 if team == 0 else min(MAX_TASKS, (num_panels + RUN - 1) // RUN)
+    num_tasks = num_tasks_of(team, num_panels, RUN)
     words = np.array((x, x_stride, weight, packing, bias, out, num_rows, depth, num_panels, num_tasks), np.int64)
     share(team, function, words, num_tasks)
 
@@ -268,6 +261,5 @@ def PANELS(at, index):  # type: ignore[no-untyped-def]
     x, x_stride, weight, packing = argument(at, 0), argument(at, 1), argument(at, 2), argument(at, 3)
     bias, out, num_rows, depth = argument(at, 4), argument(at, 5), argument(at, 6), argument(at, 7)
     num_panels, num_tasks = argument(at, 8), argument(at, 9)
-    num_runs = (num_panels + RUN - 1) // RUN
-    begin, end = num_runs * index // num_tasks * RUN, min(num_panels, num_runs * (index + 1) // num_tasks * RUN)
+    begin, end = panels_of_task(index, num_tasks, num_panels, RUN)
     _panels(x, x_stride, weight, packing, bias, out, 4 * PANEL * num_panels, num_rows, depth, begin, end)

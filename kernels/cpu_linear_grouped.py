@@ -22,32 +22,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
+from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, types
-from numba.core import cgutils, config
+from numba.core import cgutils
 from torch import Tensor
 
 from . import simd
 from .compiled import Task, compiled
-from .cpu_emit import ask_for_line, operation_of
+from .cpu_emit import HAS_AVX512BW, ask_for_line, emit_call, fma, operation_of, spread, sum_pairs
 from .cpu_grouped import FIRST_ROUNDING
 from .cpu_linear import multiply
 from .cpu_mxfp4 import PANEL
-from .cpu_team import argument, share
-from .cpu_threads import MAX_TASKS
+from .cpu_team import argument, num_tasks_of, panels_of_task, share
 from .linear_weight import LinearWeight
 
 _SHORT, _INT, _LONG = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _INTS, _SHORTS = ir.VectorType(_INT, PANEL), ir.VectorType(_SHORT, 2 * PANEL)
 _FLOATS = ir.VectorType(ir.FloatType(), PANEL)
 _BYTES, _EIGHT = ir.VectorType(ir.IntType(8), PANEL), ir.VectorType(_INT, 8)
-_FEATURES = binding.get_host_cpu_features()
-_SETTINGS: Any = config  # its attributes are set as numba starts
-# what is compiled is for this very machine, and not for one that the environment names
-_IS_HERE = _SETTINGS.CPU_NAME is None and _SETTINGS.CPU_FEATURES is None
-_HAS_AVX2, _HAS_AVX512 = bool(_FEATURES.get("avx2")), bool(_FEATURES.get("avx512bw")) and _IS_HERE
-_MOST_ROWS = 8 if _HAS_AVX512 else 3  # of a tile: two registers for each of its sums
-_AT_ONCE = np.array([1, 8, 4, 2, 2, 1, 1, 1, 1] if _HAS_AVX512 else [1, 2, 1, 1])  # panels, by rows of a tile
+_MOST_ROWS = 8 if HAS_AVX512BW else 3  # of a tile: two registers for each of its sums
+_AT_ONCE = np.array([1, 8, 4, 2, 2, 1, 1, 1, 1] if HAS_AVX512BW else [1, 2, 1, 1])  # panels, by rows of a tile
 RUN = 4  # panels that stay together in a task
 _ASKING_ROWS = 3  # as in `cpu_linear`
 _INPUT_BYTES = 1 << 18
@@ -65,9 +59,7 @@ def _store_octet(typing: Any, address: Any, v: Any, is_int4: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         place, numbers, is_four = values
-        kind = ir.FunctionType(numbers.type, [numbers.type])
-        rint = cgutils.get_or_insert_function(builder.module, kind, "llvm.rint.v8f32")  # type: ignore[no-untyped-call]  # numba's
-        whole = builder.fptosi(builder.call(rint, [numbers]), _EIGHT)
+        whole = builder.fptosi(emit_call(builder, "llvm.rint.v8f32", numbers.type, numbers), _EIGHT)
         short = builder.trunc(whole, ir.VectorType(_SHORT, 8))
         four, eight = (
             builder.shuffle_vector(short, short, ir.Constant(_EIGHT, [_INT(i) for i in order]))
@@ -75,9 +67,7 @@ def _store_octet(typing: Any, address: Any, v: Any, is_int4: Any) -> Any:
         )
         ordered = builder.select(builder.trunc(is_four, ir.IntType(1)), four, eight)
         builder.store(ordered, builder.inttoptr(place, short.type.as_pointer()), align=2)
-        fold = ir.FunctionType(_INT, [_EIGHT])
-        total = cgutils.get_or_insert_function(builder.module, fold, "llvm.vector.reduce.add.v8i32")  # type: ignore[no-untyped-call]  # numba's
-        return builder.sext(builder.call(total, [whole]), _LONG)
+        return builder.sext(emit_call(builder, "llvm.vector.reduce.add.v8i32", _INT, whole), _LONG)
 
     return types.int64(types.int64, simd.float32x8, types.int64), generate
 
@@ -100,7 +90,7 @@ def _tile(
         jump = builder.switch(builder.add(key, values[2]), done)
         for bits, packing in ((4, FIRST_ROUNDING), (8, FIRST_ROUNDING + 1)):
             for rows in range(1, _MOST_ROWS + 1):
-                for panels in {1, int(_AT_ONCE[rows]), *([RUN] if rows == 1 and _HAS_AVX512 else [])}:
+                for panels in {1, int(_AT_ONCE[rows]), *([RUN] if rows == 1 and HAS_AVX512BW else [])}:
                     block = builder.append_basic_block(f"rows{rows}x{panels}")
                     jump.add_case(_LONG(256 * packing + 16 * rows + panels), block)
                     builder.position_at_end(block)
@@ -137,8 +127,6 @@ def _emit_tile(
     zeros_end = builder.and_(plus(builder.shl(num_groups, _LONG(4)), _LONG(63)), _LONG(-64))
     panels = [plus(weight, builder.mul(plus(zeros_begin, zeros_end), _LONG(p))) for p in range(num_panels)]
     row_bytes, factor_bytes = builder.shl(depth, _LONG(1)), builder.shl(num_groups, _LONG(3))
-    fma_type = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
-    fma = cgutils.get_or_insert_function(builder.module, fma_type, f"llvm.fma.v{PANEL}f32")  # type: ignore[no-untyped-call]  # numba's
     with cgutils.for_range(builder, num_groups, intp=_LONG) as groups:
         begins = [plus(panel, builder.mul(groups.index, group_bytes)) for panel in panels]
         for place in places:
@@ -156,10 +144,10 @@ def _emit_tile(
                 numbers = [_emit_pair(builder, bits, word, pair) for word in words]
                 for row in range(num_rows):
                     both = load(plus(column, builder.mul(row_bytes, _LONG(row)), _LONG(4 * pair)), _INT)
-                    inputs = builder.bitcast(_spread(builder, both, _INTS), _SHORTS)
+                    inputs = builder.bitcast(spread(builder, both, _INTS), _SHORTS)
                     for panel in range(num_panels):
                         slot = sums[row, panel]
-                        product = _sum_pairs(builder, inputs, numbers[panel])
+                        product = sum_pairs(builder, inputs, numbers[panel])
                         builder.store(builder.add(builder.load(slot), product), slot)
         zero_at = plus(zeros_begin, builder.shl(groups.index, _LONG(4)))
         middle = ir.Constant(_INTS, [_INT(8 if bits == 4 else 0)] * PANEL)  # numbers of four bits count from 0 here
@@ -168,20 +156,15 @@ def _emit_tile(
             scale = load(begins[panel], _FLOATS)
             for row in range(num_rows):
                 own = plus(factors, builder.mul(factor_bytes, _LONG(row)), builder.shl(groups.index, _LONG(3)))
-                step = _spread(builder, load(own, ir.FloatType()), _FLOATS)
-                inputs = _spread(builder, load(plus(own, _LONG(4)), _INT), _INTS)
+                step = spread(builder, load(own, ir.FloatType()), _FLOATS)
+                inputs = spread(builder, load(plus(own, _LONG(4)), _INT), _INTS)
                 exact = builder.sub(builder.load(sums[row, panel]), builder.mul(zero, inputs))
                 value = builder.sitofp(exact, _FLOATS)
                 slot = totals[row, panel]
-                builder.store(builder.call(fma, [value, builder.fmul(step, scale), builder.load(slot)]), slot)
+                builder.store(fma(builder, value, builder.fmul(step, scale), builder.load(slot)), slot)
     for row, panel in places:
         to = plus(out, builder.mul(out_stride, _LONG(row)), _LONG(4 * PANEL * panel))
         builder.store(builder.load(totals[row, panel]), builder.inttoptr(to, _FLOATS.as_pointer()), align=4)
-
-
-def _spread(builder: Any, value: Any, kind: Any) -> Any:
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT(0))
-    return builder.shuffle_vector(one, one, ir.Constant(_INTS, [_INT(0)] * PANEL))
 
 
 def _emit_pair(builder: Any, bits: int, words: Any, pair: int) -> Any:
@@ -191,36 +174,6 @@ def _emit_pair(builder: Any, bits: int, words: Any, pair: int) -> Any:
         return builder.bitcast(builder.and_(shifted, ir.Constant(_INTS, [_INT(0x000F000F)] * PANEL)), _SHORTS)
     eight, shorts = ir.Constant(_SHORTS, [_SHORT(8)] * 2 * PANEL), builder.bitcast(words, _SHORTS)
     return builder.ashr(builder.shl(shorts, eight) if pair == 0 else shorts, eight)
-
-
-def _sum_pairs(builder: Any, a: Any, b: Any) -> Any:
-    """Lane i: a[2i] * b[2i] + a[2i+1] * b[2i+1], `<32 x i16>` -> `<16 x i32>`."""
-    if _HAS_AVX512:
-        return _call(builder, "llvm.x86.avx512.pmaddw.d.512", _INTS, a, b)
-    if _HAS_AVX2:
-        halves = [ir.Constant(_INTS, [_INT(i) for i in range(start, start + PANEL)]) for start in (0, PANEL)]
-        parts = [
-            _call(
-                builder,
-                "llvm.x86.avx2.pmadd.wd",
-                _EIGHT,
-                builder.shuffle_vector(a, a, half),
-                builder.shuffle_vector(b, b, half),
-            )
-            for half in halves
-        ]
-        return builder.shuffle_vector(*parts, ir.Constant(_INTS, [_INT(i) for i in range(PANEL)]))
-    wide = ir.VectorType(_INT, 2 * PANEL)
-    products = builder.mul(builder.sext(a, wide), builder.sext(b, wide))
-    even, odd = (ir.Constant(_INTS, [_INT(i) for i in range(start, 2 * PANEL, 2)]) for start in (0, 1))
-    return builder.add(
-        builder.shuffle_vector(products, products, even), builder.shuffle_vector(products, products, odd)
-    )
-
-
-def _call(builder: Any, name: str, result: Any, *values: Any) -> Any:
-    kind = ir.FunctionType(result, [value.type for value in values])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)  # type: ignore[no-untyped-call]  # numba's
 
 
 @njit
@@ -292,7 +245,7 @@ def all_panels(team, function, x, x_stride, weight, packing, bias, out, num_rows
     """
     num_bytes, bits = _bytes_of(packing, depth)
     whole, factors = _round_rows(x, x_stride, num_rows, depth, packing >> 3, bits)
-    num_tasks = 1 if team == 0 else min(MAX_TASKS, (num_panels + RUN - 1) // RUN)
+    num_tasks = num_tasks_of(team, num_panels, RUN)
     rows, steps = np.int64(whole.ctypes.data), np.int64(factors.ctypes.data)
     shape = (num_rows, depth, num_panels, num_tasks)
     words = np.array((rows, steps, weight, packing, num_bytes, bias, out, *shape), np.int64)
@@ -311,6 +264,5 @@ def PANELS(at, index):  # type: ignore[no-untyped-def]
     rows, steps, weight, packing = argument(at, 0), argument(at, 1), argument(at, 2), argument(at, 3)
     num_bytes, bias, out = argument(at, 4), argument(at, 5), argument(at, 6)
     num_rows, depth, num_panels, num_tasks = argument(at, 7), argument(at, 8), argument(at, 9), argument(at, 10)
-    num_runs = (num_panels + RUN - 1) // RUN
-    begin, end = num_runs * index // num_tasks * RUN, min(num_panels, num_runs * (index + 1) // num_tasks * RUN)
+    begin, end = panels_of_task(index, num_tasks, num_panels, RUN)
     _panels(rows, steps, weight, packing, num_bytes, bias, out, num_rows, depth, num_panels, begin, end)

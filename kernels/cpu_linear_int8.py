@@ -23,21 +23,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import binding, ir  # type: ignore[import-untyped]  # ships no types
+from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, types
 from numba.core import cgutils
 from torch import Tensor
 
 from . import simd
 from .compiled import Task, compiled
-from .cpu_emit import operation_of
-from .cpu_team import argument, share
-from .cpu_threads import MAX_TASKS, thread_team
+from .cpu_emit import emit_call, operation_of, spread, sum_pairs
+from .cpu_team import argument, num_tasks_of, panels_of_task, share
+from .cpu_threads import thread_team
 from .linear_weight import PANEL, LinearWeight, input_range
 
 _BYTE, _SHORT, _INT, _LONG = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _SHORTS, _INTS, _FLOATS = ir.VectorType(_SHORT, 16), ir.VectorType(_INT, 8), ir.VectorType(ir.FloatType(), 8)
-_HAS_AVX2 = bool(binding.get_host_cpu_features().get("avx2"))
 _MOST_ROWS = 6  # of a tile: twelve registers of sums, two to a panel
 _AT_ONCE = np.array([1, 6, 3, 1, 1, 1, 1])  # panels that a tile of so many rows takes side by side
 RUN = 6  # panels that stay together in a task
@@ -61,9 +60,8 @@ def cpu_linear_int8(x: Tensor, weight: LinearWeight) -> Tensor:
 
 def _store_whole(builder: Any, address: Any, v: Any) -> Any:
     """Eight fp32, rounded to even, as int16."""
-    kind = ir.FunctionType(_FLOATS, [_FLOATS])
-    rint = cgutils.get_or_insert_function(builder.module, kind, "llvm.rint.v8f32")  # type: ignore[no-untyped-call]  # numba's
-    short = builder.trunc(builder.fptosi(builder.call(rint, [v]), _INTS), ir.VectorType(_SHORT, 8))
+    whole = builder.fptosi(emit_call(builder, "llvm.rint.v8f32", _FLOATS, v), _INTS)
+    short = builder.trunc(whole, ir.VectorType(_SHORT, 8))
     return builder.store(short, builder.inttoptr(address, short.type.as_pointer()), align=2)
 
 
@@ -112,10 +110,6 @@ def _emit_tile(
     def load(base: Any, offset: Any, kind: Any, align: int = 4) -> Any:
         return builder.load(address(base, offset, kind), align=align)
 
-    def spread(value: Any, kind: Any) -> Any:
-        one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT(0))
-        return builder.shuffle_vector(one, one, ir.Constant(_INTS, [_INT(0)] * 8))
-
     halves = range(2 * num_panels)  # of panels, eight outputs each
     places = [(row, half) for row in range(num_rows) for half in halves]
     sums = {place: cgutils.alloca_once(builder, _INTS) for place in places}  # type: ignore[no-untyped-call]  # numba's
@@ -130,32 +124,20 @@ def _emit_tile(
             weights.append(builder.sext(load(there, _LONG(half % 2 * 16), ir.VectorType(_BYTE, 16), 1), _SHORTS))
         column = builder.add(x, builder.shl(loop.index, _LONG(2)))
         for row in range(num_rows):
-            both = builder.bitcast(spread(load(column, builder.mul(row_bytes, _LONG(row)), _INT), _INTS), _SHORTS)
+            both = builder.bitcast(
+                spread(builder, load(column, builder.mul(row_bytes, _LONG(row)), _INT), _INTS), _SHORTS
+            )
             for half in halves:
                 total = sums[row, half]
-                builder.store(builder.add(builder.load(total), _sum_pairs(builder, both, weights[half])), total)
+                builder.store(builder.add(builder.load(total), sum_pairs(builder, both, weights[half])), total)
     for row, half in places:
-        step = spread(load(steps, _LONG(4 * row), ir.FloatType()), _FLOATS)
+        step = spread(builder, load(steps, _LONG(4 * row), ir.FloatType()), _FLOATS)
         factor = builder.fmul(step, load(scales, _LONG(32 * half), _FLOATS))
         value = builder.fmul(builder.sitofp(builder.load(sums[row, half]), _FLOATS), factor)
         offset = builder.add(builder.mul(out_stride, _LONG(row)), _LONG(32 * half))
         builder.store(
             builder.fadd(value, load(bias, _LONG(32 * half), _FLOATS)), address(out, offset, _FLOATS), align=4
         )
-
-
-def _sum_pairs(builder: Any, a: Any, b: Any) -> Any:
-    """Lane i: a[2i] * b[2i] + a[2i+1] * b[2i+1], `<16 x i16>` -> `<8 x i32>`."""
-    if _HAS_AVX2:
-        kind = ir.FunctionType(_INTS, [_SHORTS, _SHORTS])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx2.pmadd.wd")  # type: ignore[no-untyped-call]  # numba's
-        return builder.call(function, [a, b])
-    wide = ir.VectorType(_INT, 16)
-    products = builder.mul(builder.sext(a, wide), builder.sext(b, wide))
-    even, odd = (ir.Constant(_INTS, [_INT(i) for i in range(start, 16, 2)]) for start in (0, 1))
-    return builder.add(
-        builder.shuffle_vector(products, products, even), builder.shuffle_vector(products, products, odd)
-    )
 
 
 @njit
@@ -211,7 +193,7 @@ def all_panels(team, function, x, x_stride, weight, scales, bias, out, num_rows,
     function: the address of `PANELS`.
     """
     whole, steps = _round_rows(x, x_stride, num_rows, depth, limit)
-    num_tasks = 1 if team == 0 else min(MAX_TASKS, (num_panels + RUN - 1) // RUN)
+    num_tasks = num_tasks_of(team, num_panels, RUN)
     rows, factors, num_pairs = np.int64(whole.ctypes.data), np.int64(steps.ctypes.data), whole.shape[1] // 2
     words = np.array((rows, factors, weight, scales, bias, out, num_rows, num_pairs, num_panels, num_tasks), np.int64)
     share(team, function, words, num_tasks)
@@ -229,6 +211,5 @@ def PANELS(at, index):  # type: ignore[no-untyped-def]
     rows, factors, weight, scales = argument(at, 0), argument(at, 1), argument(at, 2), argument(at, 3)
     bias, out, num_rows, num_pairs = argument(at, 4), argument(at, 5), argument(at, 6), argument(at, 7)
     num_panels, num_tasks = argument(at, 8), argument(at, 9)
-    num_runs = (num_panels + RUN - 1) // RUN
-    begin, end = num_runs * index // num_tasks * RUN, min(num_panels, num_runs * (index + 1) // num_tasks * RUN)
+    begin, end = panels_of_task(index, num_tasks, num_panels, RUN)
     _panels(rows, factors, weight, scales, bias, out, num_rows, num_pairs, num_panels, begin, end)

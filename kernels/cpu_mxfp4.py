@@ -17,9 +17,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
-from numba.core import cgutils
 from torch import Tensor
 
+from .cpu_emit import emit_call
 from .mxfp4 import BLOCK, MAGNITUDES
 
 PANEL = 16
@@ -65,10 +65,7 @@ def _emit_number(builder: Any, numbers: Any, has_avx512: bool) -> Any:
     """Of the lowest four bits of each lane."""
     if has_avx512:  # a look-up in a register, by the lowest four bits
         table = ir.Constant(_VECTOR, [_FLOAT(x) for x in (*MAGNITUDES, *(-x for x in MAGNITUDES))])
-        look_up = ir.FunctionType(_VECTOR, [_VECTOR, _INTS])
-        name = "llvm.x86.avx512.permvar.sf.512"
-        function = cgutils.get_or_insert_function(builder.module, look_up, name)  # type: ignore[no-untyped-call]  # numba's
-        return builder.call(function, [table, numbers])
+        return emit_call(builder, "llvm.x86.avx512.permvar.sf.512", _VECTOR, table, numbers)
     # twice the number is a whole one: its mantissa, shifted by its exponent
     mantissa = builder.and_(numbers, _all(1))
     exponent = builder.and_(builder.lshr(numbers, _all(1)), _all(3))

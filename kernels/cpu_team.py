@@ -46,12 +46,26 @@ _PATIENCE = 400  # looks at a task that is not done yet, before the caller gives
 _TRIAL = 32  # jobs after which help is judged,
 _LOSS = 2_000_000  # or nanoseconds that it has cost
 _FIRST_REST, _LONGEST_REST = 64, 1 << 14  # jobs that are done alone where it was none
+_MAX_TASKS = 64  # of a product
 
 
 @njit
 def argument(arguments, index):  # type: ignore[no-untyped-def]  # numba infers
     """Word `index` of the arguments that a task is given."""
     return atomics.load(arguments + atomics.WORD * index)
+
+
+@njit
+def num_tasks_of(team, num_panels, run):  # type: ignore[no-untyped-def]
+    """Tasks that a product is cut into; of its panels so many stay together as `run` says."""
+    return 1 if team == 0 else min(_MAX_TASKS, (num_panels + run - 1) // run)
+
+
+@njit
+def panels_of_task(index, num_tasks, num_panels, run):  # type: ignore[no-untyped-def]
+    """The panels of a task, from the first up to the end: whole runs."""
+    num_runs = (num_panels + run - 1) // run
+    return num_runs * index // num_tasks * run, min(num_panels, num_runs * (index + 1) // num_tasks * run)
 
 
 @njit

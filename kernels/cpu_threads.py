@@ -21,10 +21,7 @@ import torch
 from .cpu_atomics import HAS_THREADS
 from .cpu_team import TeamMemory, help_out
 
-WORTH_SHARING = (
-    1 << 17
-)  # multiply-adds of a loop: ten to thirty microseconds, some ten times what it takes to share them
-MAX_TASKS = 64
+WORTH_SHARING = 1 << 17  # multiply-adds of a loop: ten to thirty microseconds, some ten times what sharing them takes
 
 
 class Team:

@@ -1,10 +1,9 @@
 """Pins: prefixes that stay although nobody runs on them, within a budget and for a time.
 
-A pin is a lease that the tree holds itself. It protects its path until it is unpinned; past its `expires_at`
-it is given up when an eviction finds no other room, since keeping an unneeded cache costs nothing, or when the owner
-of the tree has it ended (`RadixTree.end_expired_pins`). (`RadixTree.give_up_pin` is for whoever would otherwise stand
-still.) Several pins may share blocks; the
-budget counts each block once.
+A pin is a lease that the tree holds itself. It protects its path until it is unpinned. Past its `expires_at` it is
+given up when an eviction finds no other room, since keeping an unneeded cache costs nothing, or when the owner of the
+tree has it ended (`RadixTree.end_expired_pins`); before that only for whoever would otherwise stand still
+(`RadixTree.give_up_pin`). Several pins may share blocks; the budget counts each block once.
 """
 
 from __future__ import annotations

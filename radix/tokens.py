@@ -43,17 +43,17 @@ def without_padding(tokens: bytes) -> bytes:
     return tokens[:end]
 
 
-def common_prefix(key: bytes, tokens: bytes, offset: int) -> int:
-    """Bytes in which `key` and `tokens[offset:]` agree from their start, rounded down to whole tokens.
+def common_prefix(key: bytes, tokens: bytes) -> int:
+    """Bytes in which `key` and `tokens` agree from their start, rounded down to whole tokens.
 
     Grows a window until it differs, halves it until it is small, then reads the first difference off an xor.
     O(agreeing bytes) in memcmp, O(log) Python steps; copies no more than a small multiple of what agrees.
     """
-    limit = min(len(key), len(tokens) - offset)
+    limit = min(len(key), len(tokens))
     low, size = 0, XOR_BYTES
     while True:
         high = min(low + size, limit)
-        if not tokens.startswith(key[low:high], offset + low):
+        if not tokens.startswith(key[low:high], low):
             break
         low = high
         if low == limit:
@@ -61,13 +61,11 @@ def common_prefix(key: bytes, tokens: bytes, offset: int) -> int:
         size *= 4
     while high - low > XOR_BYTES:
         middle = (low + high) >> 1
-        if tokens.startswith(key[low:middle], offset + low):
+        if tokens.startswith(key[low:middle], low):
             low = middle
         else:
             high = middle
-    difference = int.from_bytes(key[low:high], "little") ^ int.from_bytes(
-        tokens[offset + low : offset + high], "little"
-    )
+    difference = int.from_bytes(key[low:high], "little") ^ int.from_bytes(tokens[low:high], "little")
     return (low + (((difference & -difference).bit_length() - 1) >> 3)) & ~3
 
 

@@ -74,7 +74,7 @@ def replay(
     def count_needed(namespace: str, path: bytes) -> int:
         at = bisect_left(ordered, (namespace, path))
         around = (tokens for other, tokens in ordered[max(0, at - 1) : at + 1] if other == namespace)
-        return max((common_prefix(path, tokens, 0) >> 2 for tokens in around), default=0)
+        return max((common_prefix(path, tokens) >> 2 for tokens in around), default=0)
 
     for index, visit in enumerate(visits):
         if num_ahead:

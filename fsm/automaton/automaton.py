@@ -28,7 +28,7 @@ from .room import DEFAULT_MAX_BYTES, FIRST_BYTES, Room
 from .rows import max_rows
 
 END = opening_kernels.END  # the state in which the text is complete and cannot go on
-NO_LIMIT = walk_kernels.NO_LIMIT
+NO_LIMIT = 1 << 30  # bytes to acceptance: more than any state is away from it
 PLACES_HEAD, PLACE_WIDTH = walk_kernels.PLACES_HEAD, automaton_kernels.PLACE_WIDTH
 IN_TEXT = walk_kernels.IN_TEXT
 _NO_TEXT = bytes(8 * k.TEXT_WIDTH)
@@ -72,7 +72,7 @@ class Automaton:
             room.rows.first,
             max_rows(max_bytes, FIRST_BYTES),
         )
-        self.start = start if start >= 0 else self.enter(network.start, 0)
+        self.start = start if start >= 0 else self._entered(network.start)
 
     # ---------------------------------------------------------------- questions about states
 
@@ -113,7 +113,7 @@ class Automaton:
         offset = int(states[at + k.S_OFFSET])
         # element by element, since a view would not survive another thread's growth
         keys = [int(pool[offset + index]) for index in range(int(states[at + k.S_SIZE]))]
-        return [(key >> 43, key >> k.STACK_BITS & k.SUB_MASK, key & k.STACK_ID_MASK) for key in keys]
+        return [(key >> k.NODE_SHIFT, key >> k.STACK_BITS & k.SUB_MASK, key & k.STACK_ID_MASK) for key in keys]
 
     def texts(self, state: int) -> tuple[list[tuple[int, int, int, int]], bool]:
         """Where a state stands inside texts, and whether it also stands elsewhere.
@@ -169,9 +169,9 @@ class Automaton:
         array = np.frombuffer(data, np.uint8)
         return self._call(lambda: automaton_kernels.advance_bytes(self._memory, state, array))
 
-    def enter(self, node: int, stack: int) -> int:
-        """The state in which exactly this position has been reached."""
-        return self._call(lambda: automaton_kernels.ask(self._memory, k.ENTER, node, stack))
+    def _entered(self, node: int) -> int:
+        """The state in which exactly this position has been reached, with nothing to return to."""
+        return self._call(lambda: automaton_kernels.ask(self._memory, k.ENTER, node, 0))
 
     def after_text(self, state: int, configuration: int) -> int:
         """The state in which a text of `texts` has ended."""
@@ -200,12 +200,12 @@ class Automaton:
 
     # ---------------------------------------------------------------- walks through the vocabulary
 
-    def walk(self, state: int, limit: int, bits: Ints) -> int:
-        """Sets the bits of the tokens that may follow and leave at most `limit` bytes to acceptance.
+    def walk(self, state: int, bits: Ints) -> int:
+        """Sets the bits of the tokens that may follow.
 
         Returns 1 + the greatest number of bytes to acceptance after any token that may follow; 0 if there is none.
         """
-        return self._call(lambda: walk_kernels.walk(self._memory, state, self.vocabulary.shared.live, limit, bits))
+        return self._call(lambda: walk_kernels.walk(self._memory, state, self.vocabulary.shared.live, bits))
 
     def begin_row(self, state: int, bits: Ints, places: npt.NDArray[np.int64]) -> int:
         """Writes the row of a state, EOS included; returns as `walk`. IN_TEXT: it stands in texts, see `begin_row`."""
@@ -238,12 +238,10 @@ class Automaton:
         self._call(lambda: walk_kernels.token_targets(self._memory, state, bits, found))
         return found
 
-    def walk_exits(self, trie: int, state: int, exits: Ints, starts: Ints, limit: int, bits: Ints) -> int:
+    def walk_exits(self, trie: int, state: int, exits: Ints, starts: Ints, bits: Ints) -> int:
         """`walk`, but only below the given trie nodes, at which `state` has been reached."""
         return self._call(
-            lambda: walk_kernels.walk_exits(
-                self._memory, trie, state, self.vocabulary.shared.live, exits, starts, limit, bits
-            )
+            lambda: walk_kernels.walk_exits(self._memory, trie, state, self.vocabulary.shared.live, exits, starts, bits)
         )
 
     def walk_text(

@@ -33,6 +33,7 @@ from ..memory import (
     NEXT,
     NEXT_ROW,
     NO_ROW,
+    NODE_SHIFT,
     NUM_FORGOTTEN,
     NUM_ROWS,
     OUT_OF_WORK,
@@ -88,16 +89,16 @@ def _compute(memory: Any, state: Any, byte: Any) -> Any:
     num_work = np.int64(0)
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
         key = pool[i]
-        node, stack = key >> 43, key & STACK_ID_MASK
+        node, stack = key >> NODE_SHIFT, key & STACK_ID_MASK
         if kinds[node] == K_BYTE:
             if args[node] != byte:
                 continue
-            key = np.int64(nexts[node]) << 43 | stack
+            key = np.int64(nexts[node]) << NODE_SHIFT | stack
         elif kinds[node] == K_BYTES:
             word = u64(memory[BYTE_SETS])[args[node] * 4 + (byte >> 6)]
             if not (word >> np.uint64(byte & 63)) & np.uint64(1):
                 continue
-            key = np.int64(nexts[node]) << 43 | stack
+            key = np.int64(nexts[node]) << NODE_SHIFT | stack
         elif kinds[node] == K_KEY:
             row, place = np.int64(args[node]), ((key >> STACK_BITS) & SUB_MASK) - 1
             target = key_step(memory, row, stack, place, byte)
@@ -108,7 +109,7 @@ def _compute(memory: Any, state: Any, byte: Any) -> Any:
                 if num_work < 0:
                     return num_work
                 continue
-            key = node << 43 | (target + 1) << STACK_BITS | stack
+            key = node << NODE_SHIFT | (target + 1) << STACK_BITS | stack
         else:
             text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
             count = np.int64(i32(memory[STACKS])[stack * STACK_WIDTH + F_COUNT])
@@ -120,7 +121,7 @@ def _compute(memory: Any, state: Any, byte: Any) -> Any:
                 stack = push_count(memory, node, next_count(text, count), outer)
                 if stack < 0:
                     return stack
-            key = node << 43 | sub << STACK_BITS | stack
+            key = node << NODE_SHIFT | sub << STACK_BITS | stack
         num_work = visit(memory, key, num_work)
         if num_work < 0:
             return num_work
@@ -131,7 +132,7 @@ def _compute(memory: Any, state: Any, byte: Any) -> Any:
 def _enter(memory: Any, node: Any, stack: Any) -> Any:
     """The state in which exactly the position `node` with `stack` has been reached."""
     forget_visits(memory)
-    return close(memory, visit(memory, node << 43 | stack, np.int64(0)))
+    return close(memory, visit(memory, node << NODE_SHIFT | stack, np.int64(0)))
 
 
 @inner_kernel
@@ -146,7 +147,7 @@ def _without_texts(memory: Any, state: Any, what: Any) -> Any:
     found = i64(memory[FOUND])
     size = np.int64(0)
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
-        node = pool[i] >> 43
+        node = pool[i] >> NODE_SHIFT
         if kinds[node] != K_TEXT or (what and i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))[T_IS_KEY] != what):
             found[size] = pool[i]
             size += 1
@@ -160,21 +161,21 @@ def _after_text(memory: Any, state: Any, index: Any) -> Any:
     states, stacks = i32(memory[STATES]), i32(memory[STACKS])
     offset = states[state * STATE_WIDTH + S_OFFSET]
     same = pool[offset + index]
-    table = args[same >> 43]
+    table = args[same >> NODE_SHIFT]
     is_counted = i64(memory[TEXTS] + table * (TEXT_WIDTH * 8))[T_MAX] >= 0
     count = stacks[(same & STACK_ID_MASK) * STACK_WIDTH + F_COUNT]
     forget_visits(memory)
     num_work = np.int64(0)
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
         key = pool[i]
-        node, stack = key >> 43, key & STACK_ID_MASK
+        node, stack = key >> NODE_SHIFT, key & STACK_ID_MASK
         if kinds[node] != K_TEXT or args[node] != table or ((key ^ same) >> STACK_BITS) & SUB_MASK:
             continue
         if is_counted:
             if stacks[stack * STACK_WIDTH + F_COUNT] != count:
                 continue
             stack = np.int64(stacks[stack * STACK_WIDTH + F_PARENT])
-        num_work = visit(memory, np.int64(nexts[node]) << 43 | stack, num_work)
+        num_work = visit(memory, np.int64(nexts[node]) << NODE_SHIFT | stack, num_work)
         if num_work < 0:
             return num_work
     return close(memory, num_work)
@@ -306,7 +307,7 @@ def live_bytes(memory: Any, state: Any, live: Any) -> Any:
     offset = states[state * STATE_WIDTH + S_OFFSET]
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
         key = pool[i]
-        node = key >> 43
+        node = key >> NODE_SHIFT
         if kinds[node] == K_BYTE:
             live[args[node]] = 1
         elif kinds[node] == K_BYTES:
@@ -343,7 +344,7 @@ def text_groups(memory: Any, state: Any, found: Any) -> Any:
     num_groups, num_others = 0, 0
     for index in range(states[state * STATE_WIDTH + S_SIZE]):
         key = pool[offset + index]
-        node = key >> 43
+        node = key >> NODE_SHIFT
         if kinds[node] != K_TEXT:
             num_others += 1
             continue

@@ -47,6 +47,7 @@ from ..memory import (
     NEED_WORK,
     NEVER,
     NEXT,
+    NODE_SHIFT,
     OPTIONS,
     SEEN_KEYS,
     SEEN_MASK,
@@ -88,7 +89,7 @@ def forget_visits(memory: Any) -> None:
 @inner_kernel
 def visit(memory: Any, key: Any, num_work: Any) -> Any:
     """Adds a configuration to the work list unless this closure has met it; the new length of the list."""
-    if i32(memory[COST])[key >> 43] >= NEVER:
+    if i32(memory[COST])[key >> NODE_SHIFT] >= NEVER:
         return num_work
     mask = memory[SEEN_MASK]
     keys, stamps = i64(memory[SEEN_KEYS]), i64(memory[SEEN_STAMPS])
@@ -117,7 +118,7 @@ def close(memory: Any, num_work: Any) -> Any:
     kinds, args, nexts = i32(memory[KIND]), i32(memory[ARG]), i32(memory[NEXT])
     work, found = i64(memory[WORK]), i64(memory[FOUND])
     num_found, accepts, done = np.int64(0), np.int64(0), np.int64(0)
-    last_call = memory[CAP_WORK]  # found[last_call:CAP_WORK] are calls that wait: entry << 43 | stack
+    last_call = memory[CAP_WORK]  # found[last_call:CAP_WORK] are calls that wait: entry << NODE_SHIFT | stack
     while True:
         if done == num_work:
             if last_call == memory[CAP_WORK]:
@@ -129,7 +130,7 @@ def close(memory: Any, num_work: Any) -> Any:
             continue
         key = work[done]
         done += 1
-        node, stack = key >> 43, key & STACK_ID_MASK
+        node, stack = key >> NODE_SHIFT, key & STACK_ID_MASK
         kind = kinds[node]
         if kind <= K_BYTES:
             found[num_found] = key
@@ -144,7 +145,7 @@ def close(memory: Any, num_work: Any) -> Any:
                     stack = push_count(memory, node, np.int64(0), stack)
                     if stack < 0:
                         return stack
-                key = node << 43 | sub << STACK_BITS | stack
+                key = node << NODE_SHIFT | sub << STACK_BITS | stack
             count, outer = np.int64(0), stack
             if is_counted:
                 frame = i32(memory[STACKS] + stack * (STACK_WIDTH * 4))
@@ -162,11 +163,11 @@ def close(memory: Any, num_work: Any) -> Any:
                     found[num_found] = key
                     num_found += 1
                 if u8(text[T_ACCEPTS])[state] and (not is_counted or count >= text[T_MIN]):
-                    num_work = visit(memory, np.int64(nexts[node]) << 43 | outer, num_work)
+                    num_work = visit(memory, np.int64(nexts[node]) << NODE_SHIFT | outer, num_work)
         elif kind == K_SPLIT:
             options = i32(memory[OPTIONS])
             for option in range(args[node], args[node] + nexts[node]):
-                num_work = visit(memory, np.int64(options[option]) << 43 | stack, num_work)
+                num_work = visit(memory, np.int64(options[option]) << NODE_SHIFT | stack, num_work)
                 if num_work < 0:
                     return num_work
         elif kind == K_CALL:
@@ -175,9 +176,9 @@ def close(memory: Any, num_work: Any) -> Any:
                 if stack < 0:
                     return stack
                 last_call -= 1
-                found[last_call] = np.int64(args[node]) << 43 | stack
+                found[last_call] = np.int64(args[node]) << NODE_SHIFT | stack
             else:
-                num_work = visit(memory, np.int64(args[node]) << 43 | stack, num_work)
+                num_work = visit(memory, np.int64(args[node]) << NODE_SHIFT | stack, num_work)
         elif kind == K_LOOP:
             num_work = _turn(memory, node, np.int64(0), stack, num_work)
         elif kind == K_SET:
@@ -185,7 +186,8 @@ def close(memory: Any, num_work: Any) -> Any:
             stack = open_set(memory, row, stack)
             if stack < 0:
                 return stack
-            num_work = visit(memory, np.int64(i32(memory[SETS])[row * SET_WIDTH + A_KEY]) << 43 | stack, num_work)
+            first_key = np.int64(i32(memory[SETS])[row * SET_WIDTH + A_KEY])
+            num_work = visit(memory, first_key << NODE_SHIFT | stack, num_work)
         elif kind == K_KEY:
             row, place = np.int64(args[node]), ((key >> STACK_BITS) & SUB_MASK) - 1
             if place < 0:
@@ -213,13 +215,13 @@ def _enter_rules(memory: Any, first: Any, num_work: Any) -> Any:
     calls, end = i64(memory[FOUND]), memory[CAP_WORK]
     sort_calls(memory, first)
     while first < end and num_work >= 0:
-        entry, behind = calls[first] >> 43, first + 1
-        while behind < end and calls[behind] >> 43 == entry:
+        entry, behind = calls[first] >> NODE_SHIFT, first + 1
+        while behind < end and calls[behind] >> NODE_SHIFT == entry:
             behind += 1
         stack = join(memory, calls, first, behind)
         if stack < 0:
             return stack
-        num_work = visit(memory, entry << 43 | stack, num_work)
+        num_work = visit(memory, entry << NODE_SHIFT | stack, num_work)
         first = behind
     return num_work
 
@@ -237,17 +239,17 @@ def _return(memory: Any, end: Any, stack: Any, num_work: Any) -> Any:
     frame = i32(memory[STACKS] + stack * (STACK_WIDTH * 4))
     node, parent = np.int64(frame[F_RETURN]), np.int64(frame[F_PARENT])
     if node == JOINT:  # the calls that other joints have in common with this one are returned to once
-        num_work = visit(memory, end << 43 | parent, num_work)
+        num_work = visit(memory, end << NODE_SHIFT | parent, num_work)
         if num_work < 0:
             return num_work
         frame = i32(memory[STACKS] + np.int64(frame[F_COUNT]) * (STACK_WIDTH * 4))
-        return visit(memory, np.int64(frame[F_RETURN]) << 43 | frame[F_PARENT], num_work)
+        return visit(memory, np.int64(frame[F_RETURN]) << NODE_SHIFT | frame[F_PARENT], num_work)
     kind = i32(memory[KIND])[node]
     if kind == K_LOOP:
         return _turn(memory, node, np.int64(frame[F_COUNT]), parent, num_work)
     if kind == K_SET:
         return _after_member(memory, node, stack, num_work)
-    return visit(memory, node << 43 | parent, num_work)
+    return visit(memory, node << NODE_SHIFT | parent, num_work)
 
 
 @inner_kernel
@@ -257,7 +259,7 @@ def _turn(memory: Any, node: Any, count: Any, stack: Any, num_work: Any) -> Any:
     loop = i32(memory[ARG])[node] * 4
     minimum, maximum = loops[loop + 1], loops[loop + 2]
     if count >= minimum:
-        num_work = visit(memory, np.int64(i32(memory[NEXT])[node]) << 43 | stack, num_work)
+        num_work = visit(memory, np.int64(i32(memory[NEXT])[node]) << NODE_SHIFT | stack, num_work)
         if num_work < 0:
             return num_work
     if maximum < 0 or count < maximum:
@@ -267,7 +269,7 @@ def _turn(memory: Any, node: Any, count: Any, stack: Any, num_work: Any) -> Any:
         frame = push_frame(memory, node, turns, np.int64(0), stack, total)
         if frame < 0:
             return frame
-        num_work = visit(memory, np.int64(loops[loop]) << 43 | frame, num_work)
+        num_work = visit(memory, np.int64(loops[loop]) << NODE_SHIFT | frame, num_work)
     return num_work
 
 
@@ -278,7 +280,8 @@ def _after_member(memory: Any, node: Any, top: Any, num_work: Any) -> Any:
     at = row * SET_WIDTH
     sets = i32(memory[SETS])
     if may_end(memory, row, top):
-        num_work = visit(memory, np.int64(i32(memory[NEXT])[node]) << 43 | stack_below(memory, row, top), num_work)
+        behind = np.int64(i32(memory[NEXT])[node])
+        num_work = visit(memory, behind << NODE_SHIFT | stack_below(memory, row, top), num_work)
         if num_work < 0:
             return num_work
     if is_any_open(memory, row, top, np.int64(0), np.int64(sets[at + A_NUM_MEMBERS])) or may_write_others(
@@ -288,7 +291,7 @@ def _after_member(memory: Any, node: Any, top: Any, num_work: Any) -> Any:
         frame = push_frame(memory, np.int64(sets[at + A_KEY]), np.int64(0), np.int64(0), top, total)
         if frame < 0:
             return frame
-        num_work = visit(memory, np.int64(sets[at + A_SEPARATOR]) << 43 | frame, num_work)
+        num_work = visit(memory, np.int64(sets[at + A_SEPARATOR]) << NODE_SHIFT | frame, num_work)
     return num_work
 
 
@@ -299,7 +302,7 @@ def _begin_member(memory: Any, row: Any, top: Any, num_work: Any) -> Any:
     sets, options = i32(memory[SETS]), i32(memory[OPTIONS])
     num_texts, num_members = np.int64(sets[at + A_NUM_TEXTS]), np.int64(sets[at + A_NUM_MEMBERS])
     if is_any_open(memory, row, top, np.int64(0), num_texts):
-        num_work = visit(memory, np.int64(sets[at + A_KEY]) << 43 | np.int64(1) << STACK_BITS | top, num_work)
+        num_work = visit(memory, np.int64(sets[at + A_KEY]) << NODE_SHIFT | np.int64(1) << STACK_BITS | top, num_work)
     for member in range(num_texts, num_members):
         if num_work >= 0 and is_any_open(memory, row, top, member, member + 1):
             num_work = enter_member(memory, row, top, member, num_work)
@@ -309,7 +312,7 @@ def _begin_member(memory: Any, row: Any, top: Any, num_work: Any) -> Any:
             return stack
         for other in range(sets[at + A_OTHERS], sets[at + A_OTHERS] + sets[at + A_NUM_OTHERS]):
             if num_work >= 0:
-                num_work = visit(memory, np.int64(options[other]) << 43 | stack, num_work)
+                num_work = visit(memory, np.int64(options[other]) << NODE_SHIFT | stack, num_work)
     return num_work
 
 
@@ -320,4 +323,4 @@ def enter_member(memory: Any, row: Any, top: Any, member: Any, num_work: Any) ->
     if stack < 0:
         return stack
     record = (np.int64(i32(memory[SETS])[row * SET_WIDTH + A_MEMBERS]) + member) * MEMBER_WIDTH
-    return visit(memory, np.int64(i32(memory[MEMBERS])[record + M_ENTRY]) << 43 | stack, num_work)
+    return visit(memory, np.int64(i32(memory[MEMBERS])[record + M_ENTRY]) << NODE_SHIFT | stack, num_work)

@@ -24,7 +24,7 @@ from ..network.stack_kernels import JOINT, push_frame
 
 @inner_kernel
 def sort_calls(memory: Any, first: Any) -> None:
-    """Sorts the calls in FOUND[first:CAP_WORK], each entry << 43 | stack, so that those of a rule lie together."""
+    """Sorts the calls in FOUND[first:CAP_WORK], each entry << NODE_SHIFT | stack: those of a rule then lie together."""
     if memory[CAP_WORK] - first > 1:
         sort_beginning(i64(memory[FOUND] + 8 * first), memory[CAP_WORK] - first)
 

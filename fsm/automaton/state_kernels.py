@@ -1,8 +1,8 @@
 """States: interned sets of configurations, and what their records say of them.
 
-A configuration is one int64: node << 43 | state within a text or place within the trie of a set << 20 | stack. A state
-is a sorted run of configurations in the pool together with "accepting"; equal runs are one state, 0 is the dead one.
-How a set is found is known to `closure_kernels`.
+A configuration is one int64: node << NODE_SHIFT | state within a text, or place within the trie of a set, << STACK_BITS
+| stack. A state is a sorted run of configurations in the pool together with "accepting"; equal runs are one state, 0 is
+the dead one. How a set is found is known to `closure_kernels`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ..memory import (
     NEXT,
     NO_KEY,
     NO_ROW,
+    NODE_SHIFT,
     NUM_STATES,
     POOL,
     POOL_USED,
@@ -145,7 +146,7 @@ def _described(memory: Any, found: Any, size: Any) -> Any:
     cost, row, key_place = np.int64(NEVER), NO_ROW, NO_KEY
     for i in range(size):
         key = found[i]
-        node, sub, stack = key >> 43, (key >> STACK_BITS) & SUB_MASK, key & STACK_ID_MASK
+        node, sub, stack = key >> NODE_SHIFT, (key >> STACK_BITS) & SUB_MASK, key & STACK_ID_MASK
         total = np.int64(stacks[stack * STACK_WIDTH + F_COST])
         if kinds[node] == K_TEXT:
             text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))
@@ -168,7 +169,7 @@ def _described(memory: Any, found: Any, size: Any) -> Any:
 def _only_byte(memory: Any, found: Any, size: Any) -> Any:
     """The byte that must come next, if that is plain to see; -1 if not."""
     if size == 1:
-        node, place = found[0] >> 43, ((found[0] >> STACK_BITS) & SUB_MASK) - 1
+        node, place = found[0] >> NODE_SHIFT, ((found[0] >> STACK_BITS) & SUB_MASK) - 1
         kind, arg = i32(memory[KIND])[node], i32(memory[ARG])[node]
         if kind == K_BYTE:
             return np.int64(arg)

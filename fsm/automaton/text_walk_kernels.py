@@ -28,6 +28,7 @@ from ..memory import (
     KIND,
     NEVER,
     NEXT_SAME,
+    NODE_SHIFT,
     NUM_PLAIN_ROWS,
     NUM_WORDS,
     PATH,
@@ -265,7 +266,7 @@ def stays_on_plain(memory: Any, state: Any) -> Any:
     offset, size = states[state * STATE_WIDTH + S_OFFSET], states[state * STATE_WIDTH + S_SIZE]
     for index in range(size):
         key = pool[offset + index]
-        node, sub = key >> 43, (key >> STACK_BITS) & SUB_MASK
+        node, sub = key >> NODE_SHIFT, (key >> STACK_BITS) & SUB_MASK
         if kinds[node] != K_TEXT:
             return False
         text = i64(memory[TEXTS] + np.int64(args[node]) * (TEXT_WIDTH * 8))

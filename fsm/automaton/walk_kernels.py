@@ -39,13 +39,12 @@ from ..memory import (
 from .automaton_kernels import PLACE_WIDTH, advance, live_bytes, step, text_groups
 
 IN_TEXT = 1 << 40
-NO_LIMIT = 1 << 30
 PLACES_HEAD = 2  # numbers before the groups of `begin_row`
 
 
 @kernel
-def walk(memory: Any, state: Any, live: Any, limit: Any, bits: Any) -> Any:
-    """Sets the bit of every token that may follow and leads to a state of cost <= limit.
+def walk(memory: Any, state: Any, live: Any, bits: Any) -> Any:
+    """Sets the bit of every token that may follow.
 
     `live` is scratch, uint8[256]. Returns 1 + the greatest cost after a token that may follow (0: there is none), or
     the negative code for help.
@@ -61,7 +60,7 @@ def walk(memory: Any, state: Any, live: Any, limit: Any, bits: Any) -> Any:
         node = np.int64(roots[byte])
         if node >= 0 and (end == first + 1 or live[byte]):
             i32(memory[PATH])[0] = state
-            cost = _walk_range(memory, np.int64(WHOLE), node, np.int64(ends[node]), limit, bits)
+            cost = _walk_range(memory, np.int64(WHOLE), node, np.int64(ends[node]), bits)
             if cost < 0:
                 return cost
             worst = max(worst, cost)
@@ -100,7 +99,7 @@ def begin_row(memory: Any, state: Any, live: Any, eos: Any, bits: Any, places: A
             places[1] = rest
         return IN_TEXT
     bits[:] = 0
-    worst = walk(memory, state, live, np.int64(NO_LIMIT), bits)
+    worst = walk(memory, state, live, bits)
     if worst >= 0 and states[state * STATE_WIDTH + S_ACCEPTS]:
         for word in range(bits.shape[0]):
             bits[word] |= eos[word]
@@ -135,11 +134,11 @@ def row_in_text(
         bits[word] = inside[word]
     worst = np.int64(0)
     if starts.shape[0]:
-        worst = np.int64(walk_exits(memory, trie, after, live, exits, starts, np.int64(NO_LIMIT), bits))
+        worst = np.int64(walk_exits(memory, trie, after, live, exits, starts, bits))
         if worst < 0:
             return worst
     if rest:
-        cost = np.int64(walk(memory, rest, live, np.int64(NO_LIMIT), bits))
+        cost = np.int64(walk(memory, rest, live, bits))
         if cost < 0:
             return cost
         worst = max(worst, cost)
@@ -150,7 +149,7 @@ def row_in_text(
 
 
 @inner_kernel
-def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: Any) -> Any:
+def _walk_range(memory: Any, trie: Any, node: Any, end: Any, bits: Any) -> Any:
     """The walk over trie nodes node .. end - 1, PATH[depth - 1] being the state before the first of them."""
     data, depths, ends = u8(memory[trie + TRIE_BYTES]), u8(memory[trie + TRIE_DEPTHS]), i32(memory[trie + TRIE_ENDS])
     tokens, same = i32(memory[trie + TRIE_TOKENS]), i32(memory[NEXT_SAME])
@@ -181,16 +180,15 @@ def _walk_range(memory: Any, trie: Any, node: Any, end: Any, limit: Any, bits: A
         if token >= 0:
             cost = np.int64(states[target * STATE_WIDTH + S_COST])
             worst = max(worst, cost + 1)
-            if cost <= limit:
-                while token >= 0:
-                    bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
-                    token = same[token]
+            while token >= 0:
+                bits[token >> 5] |= np.int32(1) << np.int32(token & 31)
+                token = same[token]
         node += 1
     return worst
 
 
 @kernel
-def walk_exits(memory: Any, trie: Any, state: Any, live: Any, exits: Any, starts: Any, limit: Any, bits: Any) -> Any:
+def walk_exits(memory: Any, trie: Any, state: Any, live: Any, exits: Any, starts: Any, bits: Any) -> Any:
     """The walk below trie nodes at which a text ended.
 
     Args:
@@ -210,7 +208,7 @@ def walk_exits(memory: Any, trie: Any, state: Any, live: Any, exits: Any, starts
             for index in range(starts[byte], starts[byte + 1]):
                 node = exits[index]
                 path[np.int64(depths[node]) - 1] = state
-                cost = _walk_range(memory, trie, np.int64(node), np.int64(ends[node]), limit, bits)
+                cost = _walk_range(memory, trie, np.int64(node), np.int64(ends[node]), bits)
                 if cost < 0:
                     return cost
                 worst = max(worst, cost)

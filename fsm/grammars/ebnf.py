@@ -154,7 +154,7 @@ class _Reader:
         if token.kind == "text":
             if "\\" not in token.text:
                 return Literal(token.text[1:-1].encode())
-            return Literal("".join(character for character, _ in self._characters(token, 1, -1)).encode())
+            return Literal("".join(character for character, _ in self._characters(token, 1)).encode())
         intervals = ANY if token.text == "." else self._intervals(token)
         characters = character_class(intervals)
         self.patterns[characters.language] = CharSet(intervals)
@@ -172,9 +172,9 @@ class _Reader:
             raise self.error(f"{token.text} repeats more than {MAX_REPEAT} times", token.offset)
         return minimum, maximum
 
-    def _characters(self, token: Token, begin: int, end: int) -> Iterator[tuple[str, bool]]:
+    def _characters(self, token: Token, begin: int) -> Iterator[tuple[str, bool]]:
         """The characters of a literal or class, and whether each was escaped."""
-        text, position = token.text[:end], begin
+        text, position = token.text[:-1], begin
         while position < len(text):
             escape = ESCAPE.match(text, position)
             if escape is None:
@@ -199,7 +199,7 @@ class _Reader:
         negated = token.text.startswith("[^")
         members: list[list[int]] = []
         is_range = False
-        characters = list(self._characters(token, 2 if negated else 1, -1))
+        characters = list(self._characters(token, 2 if negated else 1))
         for index, (character, escaped) in enumerate(characters):
             point = ord(character)
             if is_range:

@@ -103,7 +103,7 @@ class SchemaCompiler:
         )
         in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__, self._time.check)
         written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
-        self._objects = ObjectWriter(layout, self.value, others, written, extra_keys == "never", self._mixes)
+        self._objects = ObjectWriter(self.value, others, written, extra_keys == "never", self._mixes)
 
     def grammar(self, goal: Goal | None = None) -> Grammar:
         """The grammar of all values that fulfil the whole text, or a goal of its own.
@@ -135,7 +135,7 @@ class SchemaCompiler:
         no_string = self._sites.synthetic(NO_STRING, "")
         arguments = XmlArguments(marks, spell, self.value, branches, no_string, _ANY_VALUE, self._time, [], {})
         others = Others(lambda goal: _ANY_VALUE if goal == ANYTHING else self.value(goal), self.names, self._time)
-        writer = ObjectWriter(arguments.layout, arguments.noted, others, arguments.collect, mixes=True)
+        writer = ObjectWriter(arguments.noted, others, arguments.collect, mixes=True)
         objects = [branch.objects for branch in branches(root) if branch.types & OBJECT]
         if objects:
             writer.objects(objects)

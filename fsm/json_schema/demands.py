@@ -234,9 +234,9 @@ def _how(name: str, value: Any, schema: dict[str, Any], part: Part | None) -> st
     if name in _OF_TYPE[0][2]:
         return "digit automaton"
     if name == "pattern":
-        return _size("automaton", part, "pattern")
+        return _size(part, "pattern")
     if name == "format":
-        return _size("automaton", part, "format")
+        return _size(part, "format")
     if name in ("minLength", "maxLength"):
         return "counted in characters"
     if name == "additionalProperties":
@@ -253,9 +253,9 @@ def _how(name: str, value: Any, schema: dict[str, Any], part: Part | None) -> st
     return _HOW.get(name, "rules")
 
 
-def _size(what: str, part: Part | None, kind: str) -> str:
+def _size(part: Part | None, kind: str) -> str:
     tests = tuple(test for test in part.strings if test[0] == kind) if part is not None else ()
-    return f"{what} of {string_language(tests).num_states - 1} states" if tests else what
+    return f"automaton of {string_language(tests).num_states - 1} states" if tests else "automaton"
 
 
 def _together(site: Site, part: Part, found: list[Demand]) -> None:

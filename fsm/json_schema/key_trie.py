@@ -70,10 +70,6 @@ class OtherStrings:
         """Whether the closing quote has been written."""
         return self._strings.is_accepting(state)
 
-    def shortest(self) -> bytes:
-        """A string of the language with the fewest characters."""
-        return self._strings.shortest()
-
 
 @functools.lru_cache(maxsize=128)
 def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:

@@ -16,7 +16,6 @@ from ...errors import ConstraintTooLarge
 from ..network.expression import Expression
 from ..record import record
 from .keys import goals_of_keys
-from .layout import Layout
 from .others import MAX_BESIDE, NO_KEYS, Others
 from .parts import ANYTHING, Goal, ObjectFacet
 from .plain import PlainObject
@@ -40,7 +39,6 @@ class ObjectWriter:
         mixes: whether named keys and others may be written in any order.
     """
 
-    layout: Layout
     value: Callable[[Goal], Expression | None]
     others: Others
     written: Callable[[Shape], Expression | None]

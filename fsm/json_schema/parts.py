@@ -35,7 +35,7 @@ TypeMask: TypeAlias = int
 Test: TypeAlias = tuple[object, ...]
 """One condition on a string or a number, hashable, so that the automata it leads to can be cached:
 `("pattern", p)`, `("length", a, b)`, `("format", f)`, `("integer",)`, `("minimum", x)`, `("among", frozenset)`,
-`("not", tests)` … (see string.py and number.py)."""
+`("not", tests)` … (see `strings` and `numbers`)."""
 
 Clause: TypeAlias = frozenset[tuple[str, bool]]
 """A condition on which keys are there: at least one (key, is present) of these holds."""

@@ -42,6 +42,7 @@ from .written_kernels import OUTSIDE, UNKNOWN
 
 MAX_KEPT = 1 << 13
 MAX_STEPS = 100_000  # of one search
+MAX_NESTING = 256  # brackets that it opens, one within the other
 BLANKS = b" \t\n\r"
 
 Event = tuple[int, int, int]
@@ -164,13 +165,16 @@ class Distinct:
 
     def _with_rivals(self, place: Place, lists: OpenList | None, data: bytes) -> OpenList | None:
         """The lists, each with those of the rivals that its item may still become."""
-        if lists is None:
-            return None
-        below = self._with_rivals(place, lists.below, data)
-        left = rivals(_text(place, lists.begin, data, len(data)), iter(lists.rivals)) if lists.rivals else ()
-        if below is lists.below and len(left) == len(lists.rivals):
-            return lists
-        return replace(lists, below=below, rivals=left)
+        around: list[OpenList] = []
+        while lists is not None:
+            around.append(lists)
+            lists = lists.below
+        below: OpenList | None = None
+        for one in reversed(around):
+            left = rivals(_text(place, one.begin, data, len(data)), iter(one.rivals)) if one.rivals else ()
+            is_same = below is one.below and len(left) == len(one.rivals)
+            below = one if is_same else replace(one, below=below, rivals=left)
+        return below
 
     def _scan(self, state: int, data: bytes, mode: int) -> tuple[int, int, tuple[Event, ...]]:
         """`item_kernels.scan`, kept."""
@@ -298,7 +302,7 @@ class Distinct:
         From every place on the way the rest of the way is found.
 
         Raises:
-            ConstraintTooLarge: too many texts come to nothing.
+            ConstraintTooLarge: too many texts come to nothing, or one is nested without end.
         """
         if is_enough(place):
             return b"", place
@@ -316,6 +320,8 @@ class Distinct:
                 path.append(byte)
                 if is_enough(after):
                     return bytes(path), after
+                if after.items.depth > place.items.depth + MAX_NESTING:
+                    raise ConstraintTooLarge("an item that was not written before would be nested too deeply")
                 stack.append((after, iter(self._nearest(after))))
                 break
             else:

@@ -27,6 +27,7 @@ from ..memory import (
     K_TEXT,
     KIND,
     NEVER,
+    NODE_SHIFT,
     PLACE_BITS,
     PLACE_MASK,
     POOL,
@@ -71,7 +72,7 @@ def _has_role(memory: Any, roles: Any, state: Any, byte: Any, role: Any) -> Any:
     kinds, args = i32(memory[KIND]), i32(memory[ARG])
     offset = states[state * STATE_WIDTH + S_OFFSET]
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
-        node = pool[i] >> 43
+        node = pool[i] >> NODE_SHIFT
         if kinds[node] == K_BYTES and roles[args[node]] & role:
             word = u64(memory[BYTE_SETS])[args[node] * 4 + (byte >> 6)]
             if (word >> np.uint64(byte & 63)) & np.uint64(1):
@@ -192,7 +193,7 @@ def without_ends(memory: Any, roles: Any, state: Any) -> Any:
     offset = states[state * STATE_WIDTH + S_OFFSET]
     size = np.int64(0)
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
-        node = pool[i] >> 43
+        node = pool[i] >> NODE_SHIFT
         if kinds[node] != K_BYTES or not roles[args[node]] & ENDS_ITEM:
             found[size] = pool[i]
             size += 1

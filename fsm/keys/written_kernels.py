@@ -23,6 +23,7 @@ from ..memory import (
     IN_KEY,
     K_TEXT,
     KIND,
+    NODE_SHIFT,
     PLACE_BITS,
     PLACE_MASK,
     POOL,
@@ -73,7 +74,7 @@ def _ends_key(memory: Any, state: Any) -> Any:
     offset = states[state * STATE_WIDTH + S_OFFSET]
     for i in range(offset, offset + states[state * STATE_WIDTH + S_SIZE]):
         key = pool[i]
-        node = key >> 43
+        node = key >> NODE_SHIFT
         if kinds[node] != K_TEXT:
             continue
         text = i64(memory[TEXTS] + args[node] * (TEXT_WIDTH * 8))

@@ -11,7 +11,7 @@ It makes states in the automaton that it looks at. Cost: about 2 µs per byte th
 from __future__ import annotations
 
 from ..automaton.automaton import Automaton
-from ..network.network import TEXT
+from ..memory import K_TEXT
 from .graph import Edge, Graph, Word
 
 MAX_NODES = 1500
@@ -21,7 +21,7 @@ Ways = dict[int, tuple[Word, ...]]
 """By target state: the words that lead there."""
 
 
-def explore(automaton: Automaton, title: str, *, max_nodes: int = MAX_NODES, max_steps: int = MAX_STEPS) -> Graph:
+def explore(automaton: Automaton, title: str, *, max_nodes: int = MAX_NODES) -> Graph:
     """The states that can be reached from the start, in breadth-first order."""
     explorer = _Explorer(automaton)
     numbers = {automaton.start: 0}
@@ -29,7 +29,7 @@ def explore(automaton: Automaton, title: str, *, max_nodes: int = MAX_NODES, max
     edges: list[Edge] = []
     open_nodes: set[int] = set()
     for source, state in enumerate(order):
-        if explorer.num_steps > max_steps:
+        if explorer.num_steps > MAX_STEPS:
             open_nodes.update(range(source, len(order)))
             break
         for target, words in explorer.ways(state).items():
@@ -82,7 +82,7 @@ class _Explorer:
         found = self._inside.get(state)
         if found is None:
             found = self._inside[state] = not self.automaton.is_accepting(state) and all(
-                self._kind[node] == TEXT and sub % self.automaton.network.texts[self._arg[node]].num_nodes
+                self._kind[node] == K_TEXT and sub % self.automaton.network.texts[self._arg[node]].num_nodes
                 for node, sub, _ in self.automaton.configurations(state)
             )
         return found

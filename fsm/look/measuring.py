@@ -11,8 +11,6 @@ import statistics
 import time
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..constraint import Constraint
 from ..cursor import Cursor
 from ..vocabulary.vocabulary import token_ids_of
@@ -84,7 +82,6 @@ def _choose(cursor: Cursor, rng: random.Random, is_late: bool) -> int | None:
     if is_late or rng.random() < 0.3:
         if cursor.is_accepting:
             return cursor.knowledge.vocabulary.eos_ids[0]
-        row = np.empty_like(row)
-        cursor.bitmask_within(row, cursor.min_tokens_to_accept())
+        row = cursor.row_within(cursor.min_tokens_to_accept())
     allowed = token_ids_of(row)
     return rng.choice(allowed) if allowed else None

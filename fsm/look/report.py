@@ -97,7 +97,7 @@ def omissions(graph: Graph, shown: Graph) -> list[str]:
     return out
 
 
-def svg(found: Findings, *, max_drawn: int = MAX_DRAWN, max_width: float = 1080.0) -> Picture:
+def svg(found: Findings, *, max_drawn: int = MAX_DRAWN) -> Picture:
     """The automaton and its compressed form, or the rules, as one SVG."""
     graphs: list[Graph] = []
     notes: list[str] = []
@@ -113,7 +113,7 @@ def svg(found: Findings, *, max_drawn: int = MAX_DRAWN, max_width: float = 1080.
             notes += [f"{graphs[-1].title}: {line}" for line in omissions(whole, shown)]
     if found.is_recursive:
         notes.insert(0, "→ name: push the place behind the edge, write the rule, pop")
-    return picture(graphs, legend_of(graphs, LABEL_COLUMNS), max_width=max_width, notes=notes)
+    return picture(graphs, legend_of(graphs, LABEL_COLUMNS), notes=notes)
 
 
 # -------------------------------------------------------------------- lists

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..network.network import BYTE, BYTES, CALL, LOOP, NEVER, RETURN, SET, SPLIT, TEXT, Network
+from ..memory import K_BYTE, K_BYTES, K_CALL, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT, NEVER
+from ..network.network import Network
 from .graph import Edge, Graph, Kind, Word
 
 MAX_POSITIONS = 4000
@@ -93,9 +94,9 @@ def nodes_of_rule(network: Network, entry: int, *, with_loops: bool = True) -> l
     while pending:
         node = pending.pop()
         onward = _following(network, node)
-        if with_loops and network.kind[node] == LOOP:
+        if with_loops and network.kind[node] == K_LOOP:
             onward.append(int(network.loops[network.arg[node]][0]))
-        elif with_loops and network.kind[node] == SET:
+        elif with_loops and network.kind[node] == K_SET:
             onward += network.sets.entries(int(network.arg[node]))
         for target in onward:
             if target not in seen and network.cost[target] < NEVER:
@@ -114,18 +115,18 @@ def _calls(network: Network, entry: int) -> list[tuple[int, bool]]:
     found: list[tuple[int, bool]] = []
     for node in nodes_of_rule(network, entry, with_loops=False):
         kind, argument, following = int(network.kind[node]), int(network.arg[node]), int(network.next_node[node])
-        if kind == CALL:
-            found.append((argument, bool(network.kind[following] == RETURN)))
-        elif kind == LOOP:
+        if kind == K_CALL:
+            found.append((argument, bool(network.kind[following] == K_RETURN)))
+        elif kind == K_LOOP:
             found.append((int(network.loops[argument][0]), False))
     return found
 
 
 def _following(network: Network, node: int) -> list[int]:
     kind, argument, following = int(network.kind[node]), int(network.arg[node]), int(network.next_node[node])
-    if kind == SPLIT:
+    if kind == K_SPLIT:
         return [int(option) for option in network.options[argument : argument + following]][::-1]
-    return [] if kind == RETURN else [following]
+    return [] if kind == K_RETURN else [following]
 
 
 def _graph(network: Network, entry: int, name: Name, text_name: Callable[[int], str]) -> Graph:
@@ -149,7 +150,7 @@ def _graph(network: Network, entry: int, name: Name, text_name: Callable[[int], 
             kind, words, label = key
             edges.append(Edge(source, number, words, label, kind))
     accepting = frozenset(
-        index for index, positions in enumerate(order) if any(network.kind[p] == RETURN for p in positions)
+        index for index, positions in enumerate(order) if any(network.kind[p] == K_RETURN for p in positions)
     )
     states = tuple(min(positions) for positions in order)
     return Graph(name(entry), states, tuple(edges), accepting, 0, 0, is_whole)
@@ -166,21 +167,21 @@ def _steps(
     found: dict[Key, list[int]] = {}
     for node in sorted(positions):
         kind, argument, following = int(network.kind[node]), int(network.arg[node]), int(network.next_node[node])
-        if kind == BYTE:
+        if kind == K_BYTE:
             by_byte.setdefault(argument, []).append(following)
-        elif kind == BYTES:
+        elif kind == K_BYTES:
             for byte in range(256):
                 if int(network.byte_sets[argument][byte >> 6]) >> (byte & 63) & 1:
                     by_byte.setdefault(byte, []).append(following)
-        elif kind == TEXT:
+        elif kind == K_TEXT:
             found.setdefault((Kind.TEXT, (), text_name(argument)), []).append(following)
-        elif kind == CALL:
+        elif kind == K_CALL:
             found.setdefault((Kind.CALL, (), name(argument)), []).append(following)
-        elif kind == LOOP:
+        elif kind == K_LOOP:
             body, minimum, maximum = (int(value) for value in network.loops[argument][:3])
             times = f"{minimum}+" if maximum < 0 else f"{minimum}" if minimum == maximum else f"{minimum}–{maximum}"
             found.setdefault((Kind.TURNS, (), f"{times} × {name(body)}"), []).append(following)
-        elif kind == SET:
+        elif kind == K_SET:
             found.setdefault((Kind.TURNS, (), network.sets.label(argument)), []).append(following)
     groups: dict[tuple[int, ...], int] = {}
     for byte, targets in by_byte.items():
@@ -199,7 +200,7 @@ def _closure(network: Network, nodes: list[int]) -> frozenset[int]:
         node = pending.pop()
         if network.cost[node] >= NEVER:
             continue
-        if network.kind[node] != SPLIT:
+        if network.kind[node] != K_SPLIT:
             found.add(node)
             continue
         for target in _following(network, node):

@@ -17,14 +17,14 @@ from functools import partial
 from ..constraint import Constraint
 from ..keys.distinct import first_place
 from ..keys.written import Written, in_string
-from ..network.network import KEY, LOOP, SET, TEXT
+from ..memory import K_KEY, K_LOOP, K_SET, K_TEXT
 from ..vocabulary.vocabulary import token_ids_of
 from .graph import is_single
 from .labels import byte_class, quoted
 from .rules import nodes_of_rule
 
 MAX_TOKENS = 8
-NO_CALLS = (LOOP, SET, KEY, TEXT)  # frames that count, or remember what was written
+NO_CALLS = (K_LOOP, K_SET, K_KEY, K_TEXT)  # frames that count, or remember what was written
 MAX_RUN = 60
 
 

@@ -42,32 +42,29 @@ class Picture:
     height: float
 
 
-def picture(
-    graphs: Sequence[Graph], legend: Legend, *, max_width: float = 1080.0, notes: Sequence[str] = ()
-) -> Picture:
+def picture(graphs: Sequence[Graph], legend: Legend, *, notes: Sequence[str] = ()) -> Picture:
     """All graphs one below the other, each with its title, then the legend and the notes."""
-    page = _Page(legend, max_width)
+    page = _Page(legend)
     for graph in graphs:
         page.add(graph)
     for line in [*legend.lines(), *notes]:
-        for piece in wrapped(line, NOTE_COLUMNS):
-            page.write(piece, "note", MARGIN, page.bottom, LINE)
+        for piece in wrapped(line):
+            page.write(piece, "note", LINE)
     return page.finish()
 
 
 class _Page:
-    def __init__(self, legend: Legend, max_width: float) -> None:
+    def __init__(self, legend: Legend) -> None:
         self.legend = legend
-        self.max_width = max_width
         self.parts: list[str] = []
         self.texts: list[tuple[str, Box]] = []
         self.bottom = MARGIN
         self.right = 0.0
 
     def add(self, graph: Graph) -> None:
-        self.write(graph.title, "title", MARGIN, self.bottom, LINE + 6)
+        self.write(graph.title, "title", LINE + 6)
         labels = [self.legend.label(edge) for edge in graph.edges]
-        placed = layout(graph, [columns(label) for label in labels], max_width=self.max_width)
+        placed = layout(graph, [columns(label) for label in labels])
         left, top = MARGIN + (0 if placed.is_upright else ENTRY), self.bottom + (ENTRY if placed.is_upright else 0)
         self.parts.append(f'<g transform="translate({left:.1f},{top:.1f})">')
         for route in placed.routes:
@@ -90,12 +87,13 @@ class _Page:
     def _keep(self, text: str, box: Box, left: float, top: float) -> None:
         self.texts.append((text, Box(box.left + left, box.top + top, box.right + left, box.bottom + top)))
 
-    def write(self, text: str, role: str, x: float, y: float, height: float) -> None:
-        width = columns(text) * CELL
-        self.parts.append(f'<text class="{role}" x="{x:.1f}" y="{y + 12:.1f}">{escape(text)}</text>')
-        self.texts.append((text, Box(x, y, x + width, y + LINE)))
-        self.bottom = y + height
-        self.right = max(self.right, x + width)
+    def write(self, text: str, role: str, height: float) -> None:
+        """A line below all that is there."""
+        right, top = MARGIN + columns(text) * CELL, self.bottom
+        self.parts.append(f'<text class="{role}" x="{MARGIN:.1f}" y="{top + 12:.1f}">{escape(text)}</text>')
+        self.texts.append((text, Box(MARGIN, top, right, top + LINE)))
+        self.bottom += height
+        self.right = max(self.right, right)
 
     def _node(self, graph: Graph, node: int, placed: Layout, left: float, top: float) -> None:
         x, y = placed.centres[node]
@@ -183,12 +181,12 @@ def _role(edge: Edge) -> str:
     return "forced" if edge.num_forced > 1 else ""
 
 
-def wrapped(text: str, limit: int) -> list[str]:
-    """The text in pieces of at most `limit` columns; the later ones are indented."""
+def wrapped(text: str) -> list[str]:
+    """The text in pieces of at most NOTE_COLUMNS; the later ones are indented."""
     pieces: list[str] = []
-    while len(text) > limit:
-        cut = text.rfind(" ", limit // 2, limit)
-        cut = limit if cut < 0 else cut
+    while len(text) > NOTE_COLUMNS:
+        cut = text.rfind(" ", NOTE_COLUMNS // 2, NOTE_COLUMNS)
+        cut = NOTE_COLUMNS if cut < 0 else cut
         pieces.append(text[:cut])
         text = "    " + text[cut:].lstrip()
     return [*pieces, text]

@@ -60,21 +60,18 @@ class _Page:
         return found
 
     def lines(self) -> list[str]:
-        self.branch(self.graph.start, "▷ ", "")
+        self.branch(self.graph.start)
         while self.postponed:
-            self.branch(self.postponed.pop(0), "▷ ", "")
+            self.branch(self.postponed.pop(0))
         return self.out
 
     def mark(self, node: int) -> str:
         more = " …" if node in self.graph.open_nodes else ""
         return f"{'◎ ' if node in self.graph.accepting else ''}{node}{more}"
 
-    def branch(self, node: int, first: str, rest: str) -> None:
-        """Draws what leaves `node`, depth first; `first` and `rest` are what stands left of it.
-
-        The order of lines is kept on a stack: a chain may be thousands of nodes long.
-        """
-        pending: list[tuple[int, str, str]] = [(node, first, rest)]
+    def branch(self, node: int) -> None:
+        """Draws what leaves `node`, depth first. The order of lines is kept on a stack: a chain may be long."""
+        pending: list[tuple[int, str, str]] = [(node, "▷ ", "")]  # a node, what stands left of it, and left of the rest
         while pending:
             node, line, indent = pending.pop()
             if node < 0:  # a finished row

@@ -271,10 +271,9 @@ def _count_tokens(memory: Any, end: Any, least: Any, queue: Any, count: Any) -> 
 
 
 @inner_kernel
-def find_least(
-    memory: Any, start: Any, least: Any, ways: Any, parts: Any, queue: Any, path: Any, flags: Any, work: Any
-) -> Any:
+def find_least(memory: Any, start: Any, room: Any) -> Any:
     """See `least_tokens`."""
+    least, ways, parts, queue, _, flags, work = room
     if least[start] > 0:
         return least[start] - 1
     if work[PHASE] == IDLE or work[STARTED] != start:
@@ -287,7 +286,7 @@ def find_least(
                 least[start], ways[start] = bound, CUT
                 return bound - 1
         _begin(memory, start, least, queue, work)
-    found = np.int64(_search(memory, least, ways, parts, queue, path, flags, work))
+    found = np.int64(_search(memory, room))
     if found == EXHAUSTED:
         if work[PHASE] != FOLLOWING:
             _end(least, queue, work)
@@ -328,8 +327,9 @@ def _end(least: Any, queue: Any, work: Any) -> None:
 
 
 @inner_kernel
-def _search(memory: Any, least: Any, ways: Any, parts: Any, queue: Any, path: Any, flags: Any, work: Any) -> Any:
+def _search(memory: Any, room: Any) -> Any:
     """Finds the graph and settles its states; 0, EXHAUSTED, or a code for help."""
+    least, ways, parts, queue, path, flags, work = room
     if work[PHASE] == FOLLOWING:
         return EXHAUSTED
     if work[PHASE] == FINDING:
@@ -353,17 +353,16 @@ def _search(memory: Any, least: Any, ways: Any, parts: Any, queue: Any, path: An
 
 
 @kernel
-def least_tokens(
-    memory: Any, state: Any, least: Any, ways: Any, parts: Any, queue: Any, path: Any, flags: Any, work: Any
-) -> Any:
+def least_tokens(memory: Any, state: Any, room: Any) -> Any:
     """A number of tokens that surely suffices to reach acceptance, or a negative code for help.
 
     Args:
+        room: the tuple of what follows.
         least, ways: int32, int16; NEED_LEAST if they are shorter than there is room for states.
         parts: int32, by member of a set; see `set_bound_kernels`.
         queue: int64[n], path: int32[256], flags: uint8[256]; scratch, but for a search that has not ended.
         work: int64[WORK_SIZE], what there is to know of the search and of what may be looked at.
     """
-    if least.shape[0] < memory[CAP_STATES]:
+    if room[0].shape[0] < memory[CAP_STATES]:
         return np.int64(NEED_LEAST)
-    return find_least(memory, state, least, ways, parts, queue, path, flags, work)
+    return find_least(memory, state, room)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..automaton.automaton import Automaton
-from ..network.network import BYTE, Network
+from ..memory import K_BYTE
+from ..network.network import Network
 from ..text.text_view import TextView, mask_of
 
 MAX_SHOWN = 60  # bytes of a text
@@ -14,7 +15,7 @@ MAX_NAMED = 5
 
 def bytes_of_network(network: Network) -> int:
     """The bytes that may be read, bit b for byte b; some more where a part of the network cannot be reached."""
-    found = mask_of(np.unique(network.arg[network.kind == BYTE]))
+    found = mask_of(np.unique(network.arg[network.kind == K_BYTE]))
     found |= mask_of(np.unique(network.sets.edges[:, 0]))
     for index in range(len(network.byte_sets)):
         found |= byte_set_mask(network, index)

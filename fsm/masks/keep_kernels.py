@@ -39,29 +39,15 @@ WALKED_SIZE = STATES_BY_DEPTH + MAX_TOKEN_LEN + 1
 
 
 @kernel
-def keep_within(
-    memory: Any,
-    state: Any,
-    bits: Any,
-    limit: Any,
-    most_bytes: Any,
-    walked: Any,
-    least: Any,
-    ways: Any,
-    parts: Any,
-    queue: Any,
-    path: Any,
-    flags: Any,
-    work: Any,
-) -> Any:
+def keep_within(memory: Any, state: Any, bits: Any, limit: Any, most_bytes: Any, walked: Any, room: Any) -> Any:
     """Clears the bits of the tokens after which `limit` tokens do not suffice; all of them may follow the state.
 
     Those that leave more than `most_bytes` to the end are not searched from: of them only those stay for which each
     byte may be a token. With a limit below zero nothing is cleared. Returns 1 + the greatest `least_tokens` met, if the
     limit is below zero; else some number that is not negative. Or the negative code for help; it is then called again
-    with the same `walked`, int32[WALKED_SIZE], zeros at first.
+    with the same `walked`, int32[WALKED_SIZE], zeros at first. `room`: see `least_tokens`.
     """
-    if least.shape[0] < memory[CAP_STATES]:
+    if room[0].shape[0] < memory[CAP_STATES]:
         return np.int64(NEED_LEAST)
     num_tokens = np.int64(0)
     for index in range(bits.shape[0]):
@@ -70,9 +56,7 @@ def keep_within(
             word &= word - 1
             num_tokens += 1
     if num_tokens > MANY_TOKENS:
-        return _keep_by_walk(
-            memory, state, bits, limit, most_bytes, walked, least, ways, parts, queue, path, flags, work
-        )
+        return _keep_by_walk(memory, state, bits, limit, most_bytes, walked, room)
     for index in range(walked[WORD], bits.shape[0]):
         walked[WORD] = index
         word = np.int64(bits[index]) & LOW_BITS
@@ -81,7 +65,7 @@ def keep_within(
                 target = np.int64(advance(memory, state, 32 * index + bit))
                 if target < 0:
                     return target
-                tokens = _least_beyond(memory, target, limit, most_bytes, least, ways, parts, queue, path, flags, work)
+                tokens = _least_beyond(memory, target, limit, most_bytes, room)
                 if tokens < 0:
                     return tokens
                 walked[WORST] = max(np.int64(walked[WORST]), tokens + 1)
@@ -91,42 +75,16 @@ def keep_within(
 
 
 @inner_kernel
-def _least_beyond(
-    memory: Any,
-    state: Any,
-    limit: Any,
-    most_bytes: Any,
-    least: Any,
-    ways: Any,
-    parts: Any,
-    queue: Any,
-    path: Any,
-    flags: Any,
-    work: Any,
-) -> Any:
+def _least_beyond(memory: Any, state: Any, limit: Any, most_bytes: Any, room: Any) -> Any:
     """`least_tokens`, or 0 if the bytes alone are within the limit; NEVER where they are beyond `most_bytes`."""
     cost = np.int64(i32(memory[STATES])[state * STATE_WIDTH + S_COST])
     if cost <= limit or cost > most_bytes:
         return np.int64(0 if cost <= limit else NEVER)
-    return np.int64(find_least(memory, state, least, ways, parts, queue, path, flags, work))
+    return np.int64(find_least(memory, state, room))
 
 
 @inner_kernel
-def _keep_by_walk(
-    memory: Any,
-    state: Any,
-    bits: Any,
-    limit: Any,
-    most_bytes: Any,
-    walked: Any,
-    least: Any,
-    ways: Any,
-    parts: Any,
-    queue: Any,
-    path: Any,
-    flags: Any,
-    work: Any,
-) -> Any:
+def _keep_by_walk(memory: Any, state: Any, bits: Any, limit: Any, most_bytes: Any, walked: Any, room: Any) -> Any:
     """`keep_within` by a walk through the trie."""
     data, depths = u8(memory[WHOLE + TRIE_BYTES]), u8(memory[WHOLE + TRIE_DEPTHS])
     ends, tokens = i32(memory[WHOLE + TRIE_ENDS]), i32(memory[WHOLE + TRIE_TOKENS])
@@ -147,7 +105,7 @@ def _keep_by_walk(
         node += 1
         if token < 0:
             continue
-        needed = _least_beyond(memory, target, limit, most_bytes, least, ways, parts, queue, path, flags, work)
+        needed = _least_beyond(memory, target, limit, most_bytes, room)
         if needed < 0:
             return needed
         while token >= 0:

@@ -77,7 +77,7 @@ class Liveness:
         if self.completions is None:
             if state < len(self._least) and self._least[state] > 0:
                 return int(self._least[state]) - 1
-            return self._call(lambda *room: search.least_tokens(room[0], state, *room[1:])) if state else NEVER
+            return self._call(lambda memory, room: search.least_tokens(memory, state, room)) if state else NEVER
         found = self._bounds.get(state)
         if found is None:
             with self._lock:
@@ -134,7 +134,9 @@ class Liveness:
         return max((self.bound(target) for target in np.unique(targets[targets > 0]).tolist()), default=-1)
 
     def _keep_within(self, state: int, bits: Ints, limit: int, most_bytes: int, walked: Ints) -> int:
-        return self._call(lambda *r: keep_kernels.keep_within(r[0], state, bits, limit, most_bytes, walked, *r[1:]))
+        return self._call(
+            lambda memory, room: keep_kernels.keep_within(memory, state, bits, limit, most_bytes, walked, room)
+        )
 
     def _call(self, function: Callable[..., Any]) -> int:
         """Calls with memory and scratch until nothing more is needed."""
@@ -146,7 +148,7 @@ class Liveness:
             while True:
                 self._work[search.ASKING] = asked[-1] if asked else -1
                 if asked:
-                    result = self._called(lambda *room: search.least_tokens(room[0], asked[-1], *room[1:]))
+                    result = self._called(lambda memory, room: search.least_tokens(memory, asked[-1], room))
                 else:
                     result = self._called(function)
                 if result == NEED_BOUND:
@@ -173,7 +175,7 @@ class Liveness:
                 self._ways = np.concatenate((self._ways, np.zeros(missing, np.int16)))
                 self._least = np.concatenate((self._least, np.zeros(missing, np.int32)))
             room = (self._least, self._ways, self._parts, self._queue, self._path, self._flags, self._work)
-            result = int(function(self._automaton.memory, *room))
+            result = int(function(self._automaton.memory, room))
             if result >= 0 or result == NEED_BOUND:
                 return result
             if result == search.NEED_QUEUE:

@@ -149,7 +149,7 @@ class Masks:
         """Sets the bits of the tokens that leave a text for the state `after`; the greatest cost then, -1 without."""
         if mask.exits is None or mask.starts is None or not self.automaton.has_bytes(after):
             return -1
-        return self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, bits) - 1
+        return self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, bits) - 1
 
     def outside(self, state: int) -> Ints:
         """The tokens that leave a text in which the state stands, or go on elsewhere, but for EOS."""
@@ -158,7 +158,7 @@ class Masks:
         for text in texts:
             self._leave(*self._text_at(state, *text), bits)
         if is_elsewhere:
-            self.automaton.walk(self.automaton.without_texts(state), NO_LIMIT, bits)
+            self.automaton.walk(self.automaton.without_texts(state), bits)
         return bits
 
     def _text_at(self, state: int, configuration: int, text: int, sub: int, count: int) -> tuple[TextMask, int]:
@@ -199,7 +199,7 @@ class Masks:
                 yield
         if is_elsewhere:
             rest = automaton.without_texts(state) if texts else state
-            worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, NO_LIMIT, bits))) - 1)
+            worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, bits))) - 1)
         if not self.liveness.is_by_bytes:
             worst = NO_LIMIT
             yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1, not_walked()))
@@ -227,7 +227,7 @@ class Masks:
         with self.store.scratch_lock:
             scratch = self.store.scratch
             try:
-                cost = self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, NO_LIMIT, scratch)
+                cost = self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, scratch)
                 return (scratch.copy() if cost else NOTHING), cost
             finally:
                 scratch[:] = 0

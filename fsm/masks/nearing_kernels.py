@@ -23,6 +23,7 @@ from ..memory import (
     K_TEXT,
     KIND,
     NEXT,
+    NODE_SHIFT,
     POOL,
     S_COST,
     S_OFFSET,
@@ -66,7 +67,7 @@ def nearing_bytes(memory: Any, state: Any, flags: Any) -> Any:
     at = state * STATE_WIDTH
     for i in range(states[at + S_OFFSET], states[at + S_OFFSET] + states[at + S_SIZE]):
         key = pool[i]
-        node = key >> 43
+        node = key >> NODE_SHIFT
         left = np.int64(states[at + S_COST]) - stacks[(key & STACK_ID_MASK) * STACK_WIDTH + F_COST]
         if kinds[node] == K_BYTE:
             if costs[node] <= left:
@@ -118,7 +119,7 @@ def first_nearing_byte(memory: Any, state: Any, flags: Any) -> Any:
     states, pool = i32(memory[STATES]), i64(memory[POOL])
     at = state * STATE_WIDTH
     key = pool[states[at + S_OFFSET]]
-    node = key >> 43
+    node = key >> NODE_SHIFT
     if states[at + S_SIZE] == 1 and i32(memory[KIND])[node] == K_TEXT:
         text = i64(memory[TEXTS] + i32(memory[ARG])[node] * (TEXT_WIDTH * 8))
         sub = (key >> STACK_BITS) & SUB_MASK

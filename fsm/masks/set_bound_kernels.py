@@ -49,6 +49,7 @@ from ..memory import (
     M_NUM_IMPLIED,
     MEMBER_WIDTH,
     MEMBERS,
+    NODE_SHIFT,
     POOL,
     S_COST,
     S_OFFSET,
@@ -92,7 +93,7 @@ def bound_at_cut(memory: Any, state: Any, least: Any, ways: Any, parts: Any, wor
     key, is_alone = _key_of(memory, state)
     if key < 0:
         return np.int64(0)
-    row, top = np.int64(i32(memory[ARG])[key >> 43]), key & STACK_ID_MASK
+    row, top = np.int64(i32(memory[ARG])[key >> NODE_SHIFT]), key & STACK_ID_MASK
     place, cost = (key >> STACK_BITS) & SUB_MASK, np.int64(i32(memory[STATES])[state * STATE_WIDTH + S_COST])
     if key_cost(memory, row, top, place - 1) > cost:
         return np.int64(0)  # something else is nearer to the end
@@ -111,7 +112,7 @@ def _key_of(memory: Any, state: Any) -> Any:
     at = state * STATE_WIDTH
     found, count = np.int64(-1), 0
     for i in range(states[at + S_OFFSET], states[at + S_OFFSET] + states[at + S_SIZE]):
-        if kinds[pool[i] >> 43] == K_KEY:
+        if kinds[pool[i] >> NODE_SHIFT] == K_KEY:
             found = pool[i]
             count += 1
     return found, count == 1

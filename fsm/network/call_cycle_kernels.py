@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import inner_kernel
-from ..memory import A_NUM_OTHERS, A_OTHERS, NEVER
+from ..memory import A_NUM_OTHERS, A_OTHERS, K_CALL, K_LOOP, K_SET, K_SPLIT, K_TEXT, NEVER
 
 
 @inner_kernel
@@ -41,25 +41,25 @@ def calls_in_cycles(
             size -= 1
             node = pending[size]
             k = kind[node]
-            if k == 3:  # SPLIT
+            if k == K_SPLIT:
                 for option in range(arg[node], arg[node] + next_node[node]):
                     size = _visit(options[option], cost, is_seen, pending, size)
-            elif k == 4:  # CALL
+            elif k == K_CALL:
                 froms[num_calls], tos[num_calls] = rule, rule_of[arg[node]]
                 num_calls += 1
                 if cost[arg[node]] == 0:
                     size = _visit(next_node[node], cost, is_seen, pending, size)
-            elif k == 5:  # LOOP
+            elif k == K_LOOP:
                 item, minimum = loops[arg[node], 0], loops[arg[node], 1]
                 size = _visit(item, cost, is_seen, pending, size)
                 if minimum == 0 or cost[item] == 0:
                     size = _visit(next_node[node], cost, is_seen, pending, size)
-            elif k == 7:  # SET, whose members have a text first
+            elif k == K_SET:  # its members have a text first
                 for option in range(
                     sets[arg[node], A_OTHERS], sets[arg[node], A_OTHERS] + sets[arg[node], A_NUM_OTHERS]
                 ):
                     size = _visit(options[option], cost, is_seen, pending, size)
-            elif k == 2 and text_costs[arg[node]] == 0:  # TEXT
+            elif k == K_TEXT and text_costs[arg[node]] == 0:
                 size = _visit(next_node[node], cost, is_seen, pending, size)
     return _cycles(froms[:num_calls], tos[:num_calls], num_rules)
 

@@ -175,14 +175,6 @@ def literal(text: str | bytes) -> Literal:
     return Literal(text.encode() if isinstance(text, str) else text)
 
 
-def byte_set(members: bytes) -> ByteSet:
-    """One byte out of `members`: `byte_set(b"0123456789")`."""
-    mask = 0
-    for byte in members:
-        mask |= 1 << byte
-    return ByteSet(mask)
-
-
 def sequence(*parts: Expression) -> Expression:
     """The parts one after the other; a single part is itself."""
     return parts[0] if len(parts) == 1 else Sequence(parts)

@@ -37,26 +37,7 @@ from ..text.text_table import TextTable
 from .any_order import SetTables
 from .expression import IS_OWED, Grammar
 from .network_kernels import lay_out
-from .positions import (
-    BYTE,
-    BYTES,
-    CALL,
-    KEY,
-    LOOP,
-    MAX_NODES,
-    MAX_SHORTEST,
-    RETURN,
-    SET,
-    SPLIT,
-    TEXT,
-    Positions,
-    too_large,
-)
-
-__all__ = [
-    "BYTE", "BYTES", "CALL", "KEY", "LOOP", "NEVER", "RETURN", "SET", "SPLIT", "TEXT", "Network", "build_network",
-]  # fmt: skip
-
+from .positions import MAX_NODES, MAX_SHORTEST, Positions, too_large
 
 NAME_BYTES = 200  # of a rule and its number
 _NO_ROLES = np.zeros(1, np.uint8)
@@ -229,7 +210,7 @@ def _largest_rule(made: Positions) -> str:
     lens = iter(map(len, made.literals))
     largest, most = "", -1
     for number, first, end in zip(made.order, made.firsts, [*made.firsts[1:], len(made.kind)], strict=True):
-        num_positions = sum(next(lens) if kind == BYTE else 1 for kind in made.kind[first:end])
+        num_positions = sum(next(lens) if kind == k.K_BYTE else 1 for kind in made.kind[first:end])
         if num_positions > most:
             largest, most = names[number], num_positions
     return largest

@@ -8,6 +8,14 @@ import numpy as np
 
 from ..compiled import inner_kernel, kernel
 from ..memory import (
+    K_BYTE,
+    K_CALL,
+    K_KEY,
+    K_LOOP,
+    K_RETURN,
+    K_SET,
+    K_SPLIT,
+    K_TEXT,
     MEMBER_WIDTH,
     N_ARG,
     N_COST,
@@ -155,7 +163,7 @@ def place_nodes(kind: Any, next_node: Any, begins: Any, heads: Any) -> Any:
     literal, num_nodes = 0, np.int64(0)
     for short in range(kind.shape[0]):
         length = np.int64(1)
-        if kind[short] == 0:
+        if kind[short] == K_BYTE:
             length = begins[literal + 1] - begins[literal] - heads[literal]
             literal += 1
         num_nodes += length
@@ -190,7 +198,7 @@ def spell_out(
     literal, node = 0, 0
     for short in range(kind.shape[0]):
         k = kind[short]
-        if k == 0:
+        if k == K_BYTE:
             following = last[next_node[short]]
             for i in range(begins[literal + 1] - 1, begins[literal] + heads[literal] - 1, -1):
                 args[node], nexts[node] = data[i], following
@@ -199,8 +207,8 @@ def spell_out(
             literal += 1
         else:
             kinds[node] = k
-            args[node] = entries[arg[short]] if k == 4 else arg[short]
-            nexts[node] = next_node[short] if k == 3 else last[next_node[short]]
+            args[node] = entries[arg[short]] if k == K_CALL else arg[short]
+            nexts[node] = next_node[short] if k == K_SPLIT else last[next_node[short]]
             node += 1
 
 
@@ -277,14 +285,14 @@ def _calls(kind: Any, arg: Any, rule_of: Any, order: Any, firsts: Any) -> Any:
     for i in range(num_rules):
         numbers[order[i]] = i
         for node in range(firsts[i], firsts[i + 1]):
-            if kind[node] == 4:  # CALL
+            if kind[node] == K_CALL:
                 starts[rule_of[arg[node]] + 2] += 1
     for rule in range(num_rules):
         starts[rule + 2] += starts[rule + 1]
     callers = np.empty(starts[num_rules + 1], np.int32)
     for i in range(num_rules):
         for node in range(firsts[i], firsts[i + 1]):
-            if kind[node] == 4:
+            if kind[node] == K_CALL:
                 rule = rule_of[arg[node]]
                 callers[starts[rule + 1]] = i
                 starts[rule + 1] += 1
@@ -304,7 +312,7 @@ def _calls(kind: Any, arg: Any, rule_of: Any, order: Any, firsts: Any) -> Any:
                 num_done += 1
                 continue
             at[i] += 1
-            if kind[node] == 4 and not is_met[numbers[rule_of[arg[node]]]]:
+            if kind[node] == K_CALL and not is_met[numbers[rule_of[arg[node]]]]:
                 path[depth] = numbers[rule_of[arg[node]]]
                 is_met[path[depth]] = True
                 depth += 1
@@ -335,26 +343,24 @@ def _sweep(
         k = kind[node]
         value: Any = np.int64(0)
         last: Any = node
-        if k == 6 or k == 8:  # RETURN, KEY
-            pass
-        elif k == 3:  # SPLIT
+        if k == K_SPLIT:
             value = np.int64(NEVER)
             for option in range(arg[node], arg[node] + next_node[node]):
                 value = min(value, np.int64(cost[options[option]]))
                 last = max(last, np.int64(options[option]))
-        else:
-            rest, own, times = np.int64(cost[next_node[node]]), np.int64(1), np.int64(1)  # BYTE, BYTES
+        elif k != K_RETURN and k != K_KEY:
+            rest, own, times = np.int64(cost[next_node[node]]), np.int64(1), np.int64(1)  # of one byte
             last = np.int64(next_node[node])
-            if k == 2:  # TEXT
+            if k == K_TEXT:
                 own = np.int64(text_costs[arg[node]])
-            elif k == 4:  # CALL
+            elif k == K_CALL:
                 own = np.int64(cost[arg[node]])
-            elif k == 5:  # LOOP
+            elif k == K_LOOP:
                 item = loops[arg[node], 0]
                 last = max(last, np.int64(item))
                 times = np.int64(loops[arg[node], 1])
                 own = np.int64(cost[item]) if times else np.int64(0)
-            elif k == 7:  # SET
+            elif k == K_SET:
                 own = least_cost(sets, members, lists, options, arg[node], cost)
             # too long to be written is not the same as impossible
             value = np.int64(NEVER) if rest >= NEVER or own >= NEVER else min(rest + own * times, np.int64(NEVER - 1))

@@ -26,6 +26,7 @@ import numpy as np
 
 from ...errors import ConstraintTooLarge, InvalidGrammar
 from ..compile_time import NO_LIMIT, CompileTime
+from ..memory import K_BYTE, K_BYTES, K_CALL, K_KEY, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT
 from ..text.text_table import TextTable, text_table
 from .any_order import SetBuilder
 from .expression import (
@@ -46,7 +47,6 @@ from .literal_trie_kernels import literal_trie
 if TYPE_CHECKING:
     from ..text.language import Language
 
-BYTE, BYTES, TEXT, SPLIT, CALL, LOOP, RETURN, SET, KEY = range(9)
 MAX_NODES = 1 << 20
 MANY_NODES = 1 << 10  # after so many the time is asked for
 MAX_SHORTEST = 1 << 27  # bytes
@@ -72,7 +72,7 @@ class Positions:
         self.kind: list[int] = []
         self.arg: list[int] = []
         self.next_node: list[int] = []
-        self.literals: list[bytes] = []  # of the nodes of kind BYTE, in their order
+        self.literals: list[bytes] = []  # of the nodes of kind K_BYTE, in their order
         self.options: list[int] = []
         self.loops: list[tuple[int, int, int]] = []
         self.byte_sets: dict[tuple[int, int], int] = {}  # masks and roles
@@ -125,7 +125,7 @@ class Positions:
         number = self.numbers[name]
         self.firsts.append(len(self.kind))
         self.order.append(number)
-        self.results.append(self.add(RETURN, 0, 0))
+        self.results.append(self.add(K_RETURN, 0, 0))
         self.run((self.rules[name],))
         self.entries[number] = self.results.pop()
 
@@ -187,16 +187,16 @@ class Positions:
             if not part.data:
                 return end
             self.literals.append(part.data)
-            kinds.append(BYTE)
+            kinds.append(K_BYTE)
             self.arg.append(0)
         elif type(part) is Embed:
-            kinds.append(TEXT)
+            kinds.append(K_TEXT)
             self.arg.append(self.text_index(part))
         elif type(part) is Rule:
-            kinds.append(CALL)
+            kinds.append(K_CALL)
             self.arg.append(self.rule_number(part.name))
         elif type(part) is ByteSet:
-            kinds.append(BYTES)
+            kinds.append(K_BYTES)
             self.arg.append(self.set_index(part))
         elif type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
             for inner in reversed(part.parts):
@@ -268,7 +268,7 @@ class Positions:
         """A node from which some others are reached without reading anything."""
         first = len(self.options)
         self.options.extend(nodes)
-        return self.add(SPLIT, first, len(nodes))
+        return self.add(K_SPLIT, first, len(nodes))
 
     def add_trie(self, literals: list[bytes], end: int) -> list[int]:
         """Nodes that together spell exactly these sorted literals, common beginnings shared; returns the entries."""
@@ -320,7 +320,7 @@ class Positions:
             tasks += ((nested,), 1)
         else:
             self.loops.append((-1, minimum, -1 if maximum is None else maximum))
-            results.append(self.add(RETURN, 0, 0))
+            results.append(self.add(K_RETURN, 0, 0))
             tasks += (len(self.loops) - 1, CLOSE_LOOP, *once)
 
     def tie(self, option: int) -> None:
@@ -335,11 +335,11 @@ class Positions:
         """results: .., end, entry of the item -> .., entry."""
         _, minimum, maximum = self.loops[loop]
         self.loops[loop] = (self.results.pop(), minimum, maximum)
-        self.results[-1] = self.add(LOOP, loop, self.results[-1])
+        self.results[-1] = self.add(K_LOOP, loop, self.results[-1])
 
     def expand_set(self, expression: AnyOrder) -> None:
         """Like bodies (most are "any string") are one node, as all of them end at the same one."""
-        end = self.add(RETURN, 0, 0)
+        end = self.add(K_RETURN, 0, 0)
         parts = {id(member.body): member.body for member in expression.members}
         for part in (expression.separator, *expression.others):
             parts[id(part)] = part
@@ -364,7 +364,7 @@ class Positions:
         texts = [member.text for member in members if member.text is not None]  # the first ones have texts
         key = first + len(texts)
         self.literals += texts
-        self.kind += (*[BYTE] * len(texts), KEY, SET)
+        self.kind += (*[K_BYTE] * len(texts), K_KEY, K_SET)
         self.arg += (*[0] * len(texts), row, row)
         self.next_node += (*begun[: len(texts)], 0, results[-1])
         begun[: len(texts)] = range(first, key)

@@ -14,6 +14,7 @@ from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..text.alphabet import MAX_CODE_POINT, Interval
 from ..text.unicode_sets import Intervals
+from .nfa_kernels import ASSERT, LOOK, MATCH, SET, SPLIT
 from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 
 MAX_NODES = 60_000
@@ -21,8 +22,6 @@ MAX_NODES = 60_000
 ANY: tuple[Interval, ...] = ((0, MAX_CODE_POINT),)
 ANY_SET = CharSet(ANY)
 ANY_TEXT = Times(ANY_SET, 0, None)
-
-SET, SPLIT, ASSERT, LOOK, MATCH = range(5)
 
 
 @dataclass(slots=True)

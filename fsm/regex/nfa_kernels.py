@@ -9,6 +9,7 @@ import numpy as np
 from ..array_kernels import copy_into, grown, grown_rows, sort_beginning
 from ..compiled import inner_kernel, kernel
 
+SET, SPLIT, ASSERT, LOOK, MATCH = range(5)  # kinds of nodes, see `Nfa`
 DONE, TOO_MANY_STATES, TOO_MUCH_WORK = 0, 1, 2
 
 
@@ -16,7 +17,7 @@ DONE, TOO_MANY_STATES, TOO_MUCH_WORK = 0, 1, 2
 def _closure(
     kind: Any, next_node: Any, other: Any, universal: Any, node: Any, seen: Any, stamp: Any, found: Any, stack: Any
 ) -> Any:
-    """The SET nodes (0) reachable from a node without reading, into found; (their number, whether MATCH is).
+    """The SET nodes reachable from a node without reading, into found; (their number, whether MATCH is).
 
     A universal node accepts whatever follows, so it stands for all the others.
     """
@@ -26,13 +27,13 @@ def _closure(
     while num_stack:
         num_stack -= 1
         here = stack[num_stack]
-        if kind[here] == 0:
+        if kind[here] == SET:
             if universal[here]:
                 found[0] = here
                 return 1, True
             found[num_found] = here
             num_found += 1
-        elif kind[here] == 4:
+        elif kind[here] == MATCH:
             matches = True
         else:
             for target in (next_node[here], other[here]):
@@ -47,7 +48,7 @@ def _closure(
 def subset_construction(
     kind: Any, arg: Any, next_node: Any, other: Any, universal: Any, has_class: Any, max_states: Any, max_work: Any
 ) -> Any:
-    """The Dfa table of a graph of SET (0), SPLIT (1) and MATCH (4) nodes that starts at node 0.
+    """The Dfa table of a graph of SET, SPLIT and MATCH nodes that starts at node 0.
 
     Args:
         kind, arg, next_node, other: int32[num_nodes], as in `Nfa`; has_class: bool[num_sets, num_classes].
@@ -94,21 +95,21 @@ def subset_construction(
                     if not has_class[arg[node], class_id]:
                         continue
                     target = next_node[node]
-                    while kind[target] == 1 and other[target] < 0:
+                    while kind[target] == SPLIT and other[target] < 0:
                         target = next_node[target]
                     if begin[target] < 0:
                         stamp += 1
-                        copy_into(kept, 0, found, 0, num_found)
+                        copy_into(kept, 0, found, num_found)
                         made, made_ends = _closure(
                             kind, next_node, other, universal, np.int64(target), seen, stamp, found, stack
                         )
                         members = grown(members, num_members + made)
-                        copy_into(members, num_members, found, 0, made)
+                        copy_into(members, num_members, found, made)
                         begin[target], count[target], ends[target] = num_members, made, made_ends
                         num_members += made
                         work += made
                         stamp += 1
-                        copy_into(found, 0, kept, 0, num_found)
+                        copy_into(found, 0, kept, num_found)
                         for known in range(num_found):
                             seen[found[known]] = stamp
                     matches = matches or ends[target]
@@ -156,7 +157,7 @@ def subset_construction(
                     first, size = grown(first, num_states), grown(size, num_states)
                     accepting = grown(accepting, num_states)
                 nodes = grown(nodes, num_kept + num_found)
-                copy_into(nodes, num_kept, found, 0, num_found)
+                copy_into(nodes, num_kept, found, num_found)
                 first[target_state], size[target_state] = num_kept, num_found
                 accepting[target_state] = matches
                 num_kept += num_found

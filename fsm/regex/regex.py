@@ -71,7 +71,7 @@ def regex_to_expression(pattern: str, *, compile_time: CompileTime = NO_LIMIT) -
         texts = plain_texts(tree)
         if texts is not None:
             return Embed(literal_dfa(texts))
-        lazy = _expression(tree, compile_time) if num_positions(tree, EAGER_POSITIONS) >= EAGER_POSITIONS else None
+        lazy = _expression(tree, compile_time) if _is_long(tree) else None
         if lazy is not None:
             return lazy
         try:
@@ -106,11 +106,11 @@ def long_run(pattern: str, *, surely: bool = True) -> tuple[Dfa, int, int | None
     return determinise(Times(node.item, 0, None)), node.minimum, node.maximum
 
 
-def num_positions(tree: Node, limit: int) -> int:
-    """Number of characters that the unfolded tree spells out, or at least `limit` if it is more."""
+def _is_long(tree: Node) -> bool:
+    """Whether the unfolded tree spells out EAGER_POSITIONS characters or more."""
     total = 0
     pending: list[tuple[Node, int]] = [(tree, 1)]
-    while pending and total < limit:
+    while pending and total < EAGER_POSITIONS:
         node, times = pending.pop()
         if isinstance(node, Times):
             pending.append((node.item, times * max(node.minimum, node.maximum or 1, 1)))
@@ -122,7 +122,7 @@ def num_positions(tree: Node, limit: int) -> int:
             total += times * len(node.text)
         else:
             total += times
-    return total
+    return total >= EAGER_POSITIONS
 
 
 def _expression(tree: Node, compile_time: CompileTime) -> Expression | None:

@@ -94,7 +94,9 @@ def _octal(pattern: str, offset: int, *, in_class: bool) -> tuple[int, int]:
     match = _OCTAL.match(pattern, offset + 1)
     if match is None or (pattern[offset + 1] != "0" and len(match[0]) < 3 and not in_class):
         raise syntax_error(pattern, "a backreference is not regular", offset)
-    return int(match[0], 8) & 0xFF, match.end()
+    if int(match[0], 8) > 0xFF:
+        raise syntax_error(pattern, "an octal escape beyond 377", offset)
+    return int(match[0], 8), match.end()
 
 
 def _hexadecimal(pattern: str, offset: int) -> tuple[int, int]:

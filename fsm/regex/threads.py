@@ -22,7 +22,8 @@ from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa, explore
 from ..text.dfa_kernels import distances
 from ..text.unicode_sets import ASCII_WORD, Intervals
-from .nfa import ANY_TEXT, ASSERT, LOOK, MATCH, SET, Nfa, build, universal_nodes
+from .nfa import ANY_TEXT, Nfa, build, universal_nodes
+from .nfa_kernels import ASSERT, LOOK, MATCH, SET
 from .regex_tree import Assertion, Concat, Either, Look, Node, Times
 from .subsets import MAX_STATES, plain_dfa
 

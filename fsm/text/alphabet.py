@@ -105,10 +105,6 @@ class Alphabet:
         """The alphabet in which class c has become class `new_class[c]`; class 0 must stay 0."""
         return self._merged(self.starts, new_class[self.classes], num_classes)
 
-    def class_of(self, code_point: int) -> int:
-        """The class of one code point; 0 for a surrogate."""
-        return int(self.classes[np.searchsorted(self.starts, code_point, side="right") - 1])
-
     def classes_of(self, text: str) -> list[int]:
         """The classes of all characters of a text."""
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.int64)

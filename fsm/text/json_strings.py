@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
 from .alphabet import Ints
@@ -47,20 +45,3 @@ class JsonStrings:
     def is_accepting(self, state: int) -> bool:
         """Whether the closing quote has been written."""
         return state == (self.texts.num_states * len(self.spelling.template))
-
-    def accepts(self, text: bytes | str) -> bool:
-        """Whether the text is a string of the language, spelt canonically."""
-        try:
-            value = json.loads(text)
-        except ValueError:
-            return False
-        spelt = text if isinstance(text, str) else text.decode()
-        return isinstance(value, str) and json.dumps(value, ensure_ascii=False) == spelt and self.texts.accepts(value)
-
-    def is_empty(self) -> bool:
-        """Whether no text at all belongs to the language."""
-        return self.texts.is_empty()
-
-    def shortest(self) -> bytes:
-        """A string of the language with the fewest characters; ValueError if there is none."""
-        return json.dumps(self.texts.shortest().decode(), ensure_ascii=False).encode()

@@ -18,7 +18,6 @@ from ..memory import NEVER, T_START
 from .alphabet import Bools, Ints, Spelling
 from .counted import Counted
 from .dfa import Dfa
-from .dfa_kernels import distances
 from .json_strings import JsonStrings
 from .text_table_kernels import bits_of_rows, character_kinds, pack_text
 from .wide_kinds import wide_kinds
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 MAX_STATES = 1 << 23  # byte states of one language: they share an integer with a position and a stack
 MAX_LOOKS = 1 << 19  # at steps of a language, to count its texts
-MAX_EXPANDED = 20_000  # states of a language that is not a Dfa
 ENDLESS = 1 << 40  # as the greatest length: there is none
 
 
@@ -99,11 +97,10 @@ def text_table(language: Language) -> TextTable:
     if kept is None:
         if isinstance(language, Counted):
             kept = _counted(language)
-        elif isinstance(language, (Dfa, JsonStrings)):
+        else:
+            assert isinstance(language, (Dfa, JsonStrings))  # `OtherStrings` were made with theirs
             spelling = language.alphabet.spelling if isinstance(language, Dfa) else language.spelling
             kept = _pack(language.table, language.accepting, spelling, language.start_state)
-        else:
-            return _expanded(language)
         language.__dict__["_text_table"] = kept
     return cast(TextTable, kept)
 
@@ -151,33 +148,3 @@ def _spelling_arrays(spelling: Spelling) -> tuple[npt.NDArray[np.uint64], npt.ND
     wide = wide_kinds()
     is_wide, num_ascii = character_kinds(spelling.template, spelling.reach, wide.template, wide.kinds, wide.below)
     return bits_of_rows(spelling.reach), is_wide, num_ascii
-
-
-@functools.lru_cache(maxsize=64)
-def _expanded(language: Language) -> TextTable:
-    """Any language as a table over bytes: one template node, one class per kind of byte."""
-    numbers = {0: 0, language.start: 1} if language.start else {0: 0}
-    states = list(numbers)
-    rows: list[Ints] = [np.zeros(256, np.int32)]
-    index = 1
-    while index < len(states):
-        row = np.zeros(256, np.int32)
-        for byte, target in enumerate(language.row(states[index]).tolist()):
-            number = numbers.get(target)
-            if number is None:
-                number = numbers[target] = len(states)
-                states.append(target)
-                if number > MAX_EXPANDED:
-                    raise ConstraintTooLarge(f"a language needs more than {MAX_EXPANDED} states")
-            row[byte] = number
-        rows.append(row)
-        index += 1
-    columns, classes = np.unique(np.stack(rows), axis=1, return_inverse=True)
-    table = np.zeros((len(rows), columns.shape[1] + 1), np.int32)
-    table[:, 1:] = columns
-    accepting = np.array([False, *(language.is_accepting(state) for state in states[1:])], np.bool_)
-    table[distances(table, accepting)[table] < 0] = 0
-    template = -(classes.reshape(1, 256).astype(np.int32) + 1)
-    reach = np.ones((1, table.shape[1]), np.bool_)
-    spelling = Spelling(template, reach, np.ones(reach.shape, np.int32))
-    return _pack(table, accepting, spelling, min(1, len(rows) - 1))

@@ -45,4 +45,4 @@ class PreemptedLine:
     def count_needed(self, namespace: str, tokens: bytes) -> int:
         """With how many of these packed tokens somebody who waits here begins. O(requests)."""
         same = (self._tokens[one.ticket] for one in self._ordered if one.namespace == namespace)
-        return max((common_prefix(tokens, other, 0) >> 2 for other in same), default=0)
+        return max((common_prefix(tokens, other) >> 2 for other in same), default=0)

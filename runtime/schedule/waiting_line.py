@@ -201,7 +201,7 @@ class WaitingLine:
                 at = bisect_left(self._ordered, (priority, namespace, tokens, -1), key=lambda entry: entry.key)
                 for entry in self._ordered[max(0, at - 1) : at + 1]:
                     if entry.key[:2] == (priority, namespace):
-                        num_needed = max(num_needed, common_prefix(tokens, entry.tokens, 0) >> 2)
+                        num_needed = max(num_needed, common_prefix(tokens, entry.tokens) >> 2)
         return num_needed
 
 
@@ -211,4 +211,4 @@ def _key_of(entry: Waiting) -> Key:
 
 def _num_shared_bytes(entry: Waiting, key: Key) -> int:
     """With how many bytes of the key's tokens an entry begins; none in another namespace."""
-    return common_prefix(entry.tokens, key[2], 0) if entry.key[1] == key[1] else 0
+    return common_prefix(entry.tokens, key[2]) if entry.key[1] == key[1] else 0

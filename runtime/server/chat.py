@@ -15,13 +15,13 @@ from .answering import respond
 from .body import read_request
 from .description import answer, described
 from .outputs import Output, gather, shown_logprobs
-from .prepare import PreparedChat, prepare_chat
+from .prepare import PreparedChat
 from .protocol import ChatRequest
 from .replies import Header, chat_choice, chat_logprobs, chunk_choice, endings, finish_reason, usage_body
 from .service import Service
 from .stream import DONE, frame
 from .thought_tokens import ReasoningTokens
-from .tool_calls import CallBegun, Calls, Reader, deltas_of, gathered
+from .tool_calls import CallBegun, Reader, deltas_of, gathered
 from .tools import ToolPlan
 
 ANSWER = answer("chat.completion", "id", "created", "model", "choices", "usage")
@@ -53,20 +53,8 @@ class ChatAnswer:
         self._clock = service.metrics.clock()
         self._tokenizer = service.engine.tokenizer
 
-    async def _prepare(self) -> PreparedChat:
-        service = self._service
-        return await service.on_worker(
-            prepare_chat,
-            service.engine,
-            self._body,
-            self._api_key,
-            service.tool_format,
-            thinks_in_tags=service.thinks_in_tags,
-            adapter=service.adapter_of(self._body.model),
-        )
-
     async def whole(self) -> dict[str, Any]:
-        prepared = await self._prepare()
+        prepared = await self._service.prepare(self._body, self._body.model, self._api_key)
         async with aclosing(self._service.deltas([prepared.call])) as deltas:
             [outputs] = await gather(deltas, 1, self._body.n, self._tokenizer.eos_ids, self._clock)
         choices = [self._choice(index, output, prepared) for index, output in enumerate(outputs)]
@@ -80,9 +68,7 @@ class ChatAnswer:
     def _choice(self, index: int, output: Output, prepared: PreparedChat) -> dict[str, Any]:
         logprobs = chat_logprobs(output.logprobs, self._tokenizer) if self._body.logprobs else None
         plan = prepared.tools
-        found = Calls(output.text, [])
-        if prepared.reader is not None:
-            found = gathered(prepared.reader(), output.text)
+        found = gathered(prepared.reader(), output.text)
         named = plan is not None and plan.is_named
         reason = finish_reason(output.reason, tool_calls=bool(found.calls) and not named and not found.is_cut)
         token_ids = output.token_ids if self._body.return_token_ids else None
@@ -90,8 +76,8 @@ class ChatAnswer:
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with self._service.lifecycle.track():
-            prepared = await self._prepare()
-            pieces = Pieces(prepared.reader, prepared.tools) if prepared.reader is not None else None
+            prepared = await self._service.prepare(self._body, self._body.model, self._api_key)
+            pieces = Pieces(prepared.reader, prepared.tools)
             usages: dict[int, Usage] = {}
             counter = ReasoningTokens(prepared.new_counter)
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
@@ -114,14 +100,12 @@ class ChatAnswer:
                 yield frame(self._header.body([], chunk=True) | usage)
             yield DONE
 
-    def _chunks(self, delta: Delta, pieces: Pieces | None) -> list[dict[str, Any]]:
+    def _chunks(self, delta: Delta, pieces: Pieces) -> list[dict[str, Any]]:
         logprobs = None
         if self._body.logprobs:
             shown = shown_logprobs(delta, self._tokenizer.eos_ids)
             logprobs = chat_logprobs(shown, self._tokenizer) if shown else None
-        contents: list[dict[str, Any]] = [{"content": delta.text}] if delta.text else []
-        if pieces is not None:
-            contents = pieces.push(delta)
+        contents = pieces.push(delta)
         shows_ids = self._body.return_token_ids and bool(delta.token_ids)
         if (logprobs is not None or shows_ids) and not contents:
             contents = [{"content": ""}]
@@ -129,8 +113,7 @@ class ChatAnswer:
         if chunks:  # a token is shown once
             chunks[0] |= {"logprobs": logprobs} | ({"token_ids": list(delta.token_ids)} if shows_ids else {})
         if delta.finish_reason is not None:
-            calls = pieces is not None and pieces.ends_with_calls(delta.index)
-            reason = finish_reason(delta.finish_reason, tool_calls=calls)
+            reason = finish_reason(delta.finish_reason, tool_calls=pieces.ends_with_calls(delta.index))
             chunks.append(chunk_choice(delta.index, {}, None, reason) | endings(delta.stopped_by, None))
         return chunks
 
@@ -148,8 +131,8 @@ def _usage(usages: dict[int, Usage], counter: ReasoningTokens) -> dict[str, Any]
     return usage_body([[usages[index] for index in sorted(usages)]], reasoning_tokens=counter.total)
 
 
-def _opening(pieces: Pieces | None) -> dict[str, Any]:
-    is_call = pieces is not None and pieces.plan is not None and pieces.plan.is_forced
+def _opening(pieces: Pieces) -> dict[str, Any]:
+    is_call = pieces.plan is not None and pieces.plan.is_forced
     return {"role": "assistant", "content": None if is_call else "", "refusal": None}
 
 

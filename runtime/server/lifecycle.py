@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -36,12 +35,3 @@ class Lifecycle:
             yield
         finally:
             self.num_active -= 1
-
-    async def drained(self, timeout: float) -> bool:
-        """Waits until no request is active; False if some still are after `timeout` seconds."""
-        deadline = asyncio.get_running_loop().time() + timeout
-        while self.num_active:
-            if asyncio.get_running_loop().time() >= deadline:
-                return False
-            await asyncio.sleep(0.02)
-        return True

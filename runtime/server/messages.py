@@ -7,26 +7,26 @@ Anthropic's shape on these paths (`errors`).
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..request import FinishReason, Usage
+from ..request import Delta, FinishReason, Usage
 from .answering import respond
 from .body import read_request
 from .description import answer, described
-from .errors import callers_names, dump_json
+from .errors import dump_json
 from .message_blocks import Event, MessageBlocks
 from .messages_request import RENAMED, CountRequest, MessagesRequest
-from .outputs import gather
-from .prepare import PreparedChat, prepare_chat
+from .outputs import Output
+from .prepare import PreparedChat
 from .service import Service
+from .single_answer import SingleAnswer
 from .stream import frame
-from .tool_calls import ContentReader, Reader
+from .tool_calls import Reader
 
 ANSWER = answer(None, "id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage")
 COUNT = answer(None, "input_tokens")
@@ -35,84 +35,57 @@ COUNT = answer(None, "input_tokens")
 def messages_router(service: Service) -> APIRouter:
     router = APIRouter()
 
+    def asked(request: Request, body: CountRequest) -> SingleAnswer:
+        service.check_ready()
+        show = partial(ShownMessage, service.check_model(body.model))
+        return SingleAnswer(service, body, service.api_key(request.state), RENAMED, show)
+
     @router.post("/v1/messages", **described(ANSWER, MessagesRequest, streams=True))
     async def messages(request: Request) -> Response:
         body = await read_request(request, MessagesRequest, service.settings)
-        service.check_ready()
-        asked = MessagesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
-        return await respond(service, request, asked, stream=bool(body.stream))
+        return await respond(service, request, asked(request, body), stream=bool(body.stream))
 
     @router.post("/v1/messages/count_tokens", **described(COUNT, CountRequest))
     async def count_tokens(request: Request) -> Response:
         """How many tokens the prompt has, tools and template included; nothing is computed."""
         body = await read_request(request, CountRequest, service.settings)
-        service.check_ready()
-        asked = MessagesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
-        return Response(dump_json({"input_tokens": await asked.input_tokens()}), media_type="application/json")
+        counted = {"input_tokens": await asked(request, body).input_tokens()}
+        return Response(dump_json(counted), media_type="application/json")
 
     return router
 
 
-class MessagesAnswer:
-    """One request's way to its answer: a message, or the events that build it up."""
+class ShownMessage:
+    """A message, or the events that build it up."""
 
-    def __init__(self, service: Service, body: CountRequest, model: str, api_key: str | None) -> None:
-        self._service = service
-        self._body = body
+    def __init__(self, model: str, prepared: PreparedChat) -> None:
         self._model = model
-        self._api_key = api_key
-        self._clock = service.metrics.clock()
         self._id = f"msg_{uuid.uuid4().hex}"
+        self._blocks = MessageBlocks()
+        self._reader = prepared.reader()
+        self._is_open = False
 
-    async def input_tokens(self) -> int:
-        with callers_names(RENAMED):
-            return len((await self._prepare()).call.prompt_ids)
-
-    async def whole(self) -> dict[str, Any]:
-        with callers_names(RENAMED):
-            prepared = await self._prepare()
-            eos_ids = self._service.engine.tokenizer.eos_ids
-            async with aclosing(self._service.deltas([prepared.call])) as deltas:
-                [[output]] = await gather(deltas, 1, 1, eos_ids, self._clock)
-        blocks, reader = MessageBlocks(), _reader(prepared)
+    def whole(self, output: Output) -> dict[str, Any]:
+        blocks, reader = self._blocks, self._reader
         blocks.push(reader.push(output.text, is_last=True))
         blocks.end()
         ending = _ending(output.reason, output.stopped_by, blocks, reader)
         return self._message(blocks.blocks, output.usage) | ending
 
-    async def frames(self) -> AsyncGenerator[bytes]:
-        with self._service.lifecycle.track(), callers_names(RENAMED):
-            prepared = await self._prepare()
-            blocks, reader, opened = MessageBlocks(), _reader(prepared), False
-            async with aclosing(self._service.deltas([prepared.call])) as deltas:
-                async for _, delta in deltas:
-                    self._clock.tick(0, delta.finish_reason)
-                    events: list[Event] = []
-                    if not opened:
-                        opened = True
-                        begun = self._message([], delta.usage) | {"stop_reason": None, "stop_sequence": None}
-                        events.append({"type": "message_start", "message": begun})
-                    events += blocks.push(reader.push(delta.text, is_last=delta.finish_reason is not None))
-                    if delta.finish_reason is not None:
-                        events += blocks.end()
-                        ending = _ending(delta.finish_reason, delta.stopped_by, blocks, reader)
-                        events.append({"type": "message_delta", "delta": ending, "usage": _usage(delta.usage)})
-                        events.append({"type": "message_stop"})
-                    if events:
-                        yield b"".join([frame(event, event["type"]) for event in events])
-            self._clock.end()
-
-    async def _prepare(self) -> PreparedChat:
-        service = self._service
-        return await service.on_worker(
-            prepare_chat,
-            service.engine,
-            self._body.as_chat(),
-            self._api_key,
-            service.tool_format,
-            thinks_in_tags=service.thinks_in_tags,
-            adapter=service.adapter_of(self._body.model),
-        )
+    def push(self, delta: Delta) -> bytes:
+        blocks, reader = self._blocks, self._reader
+        events: list[Event] = []
+        if not self._is_open:
+            self._is_open = True
+            begun = self._message([], delta.usage) | {"stop_reason": None, "stop_sequence": None}
+            events.append({"type": "message_start", "message": begun})
+        events += blocks.push(reader.push(delta.text, is_last=delta.finish_reason is not None))
+        if delta.finish_reason is not None:
+            events += blocks.end()
+            ending = _ending(delta.finish_reason, delta.stopped_by, blocks, reader)
+            events.append({"type": "message_delta", "delta": ending, "usage": _usage(delta.usage)})
+            events.append({"type": "message_stop"})
+        return b"".join([frame(event, event["type"]) for event in events])
 
     def _message(self, content: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:
         return {
@@ -123,10 +96,6 @@ class MessagesAnswer:
             "content": content,
             "usage": _usage(usage),
         }
-
-
-def _reader(prepared: PreparedChat) -> Reader:
-    return prepared.reader() if prepared.reader is not None else ContentReader()
 
 
 def _ending(

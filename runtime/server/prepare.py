@@ -24,7 +24,7 @@ from .stops import TextOnly
 from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
 from .think_form import behind_thought, has_fixed_gap, tags_behind_thought
 from .thought_tokens import HarmonyTokens, ThoughtTokens, TokenCounter
-from .tool_calls import Reader
+from .tool_calls import ContentReader, Reader
 from .tool_format import ToolFormat
 from .tools import ToolPlan, tool_plan
 
@@ -66,13 +66,13 @@ class PreparedChat:
     """A request, its tools, and how its outputs are read.
 
     Attributes:
-        reader: makes a reader for each of its outputs; None: they are content as they stand.
+        reader: makes a reader for each of its outputs.
         new_counter: makes a counter of reasoning for each of them; None: nobody looks for reasoning.
     """
 
     call: EngineCall
     tools: ToolPlan | None
-    reader: Callable[[], Reader] | None
+    reader: Callable[[], Reader]
     new_counter: Callable[[], TokenCounter] | None
 
 
@@ -128,7 +128,8 @@ def prepare_chat(
         call.options["prediction"] = body.prediction.content
     if reader is not None and wanted is None and (is_harmony or BEGIN in special_texts or END in special_texts):
         call.options["shows_special"] = True
-    return PreparedChat(call, plan, reader, _counter(engine.tokenizer, reader, thought, is_harmony=is_harmony))
+    counter = _counter(engine.tokenizer, reader, thought, is_harmony=is_harmony)
+    return PreparedChat(call, plan, reader or ContentReader, counter)
 
 
 def _counter(

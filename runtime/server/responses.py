@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..request import FinishReason, Usage
+from ..request import Delta, FinishReason, Usage
 from .answering import respond
 from .body import read_request
 from .description import answer, described
-from .errors import callers_names, dump_json
-from .outputs import gather
-from .prepare import PreparedChat, prepare_chat
+from .errors import dump_json
+from .outputs import Output
+from .prepare import PreparedChat
 from .replies import cache_details, pin_details
 from .response_items import Event, ResponseItems
 from .response_request import RENAMED, ResponsesRequest
 from .service import Service
+from .single_answer import SingleAnswer
 from .stream import frame
 from .thought_tokens import ReasoningTokens
-from .tool_calls import ContentReader, Reader
 
 ANSWER = answer("response", "id", "created_at", "model", "status", "output", "usage")
 COUNT = answer("response.input_tokens", "input_tokens")
@@ -37,88 +36,57 @@ COUNT = answer("response.input_tokens", "input_tokens")
 def responses_router(service: Service) -> APIRouter:
     router = APIRouter()
 
+    def asked(request: Request, body: ResponsesRequest) -> SingleAnswer:
+        service.check_ready()
+        show = partial(ShownResponse, body, service.check_model(body.model), service.engine.config.prefix_cache)
+        return SingleAnswer(service, body, service.api_key(request.state), RENAMED, show)
+
     @router.post("/v1/responses", **described(ANSWER, ResponsesRequest, streams=True))
     async def responses(request: Request) -> Response:
         body = await read_request(request, ResponsesRequest, service.settings)
-        service.check_ready()
-        asked = ResponsesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
-        return await respond(service, request, asked, stream=bool(body.stream))
+        return await respond(service, request, asked(request, body), stream=bool(body.stream))
 
     @router.post("/v1/responses/input_tokens", **described(COUNT, ResponsesRequest))
     async def input_tokens(request: Request) -> Response:
         """How many tokens the prompt has, tools and template included; nothing is computed."""
         body = await read_request(request, ResponsesRequest, service.settings)
-        service.check_ready()
-        asked = ResponsesAnswer(service, body, service.check_model(body.model), service.api_key(request.state))
-        counted = {"object": "response.input_tokens", "input_tokens": await asked.input_tokens()}
+        counted = {"object": "response.input_tokens", "input_tokens": await asked(request, body).input_tokens()}
         return Response(dump_json(counted), media_type="application/json")
 
     return router
 
 
-class ResponsesAnswer:
-    """One request's way to its answer: a response object, or the events that build it up."""
+class ShownResponse:
+    """A response object, or the events that build it up."""
 
-    def __init__(self, service: Service, body: ResponsesRequest, model: str, api_key: str | None) -> None:
-        self._service = service
+    def __init__(self, body: ResponsesRequest, model: str, caches: bool, prepared: PreparedChat) -> None:
         self._body = body
         self._model = model
-        self._api_key = api_key
-        self._clock = service.metrics.clock()
-        self._tokenizer = service.engine.tokenizer
+        self._caches = caches
         self._id = f"resp_{uuid.uuid4().hex}"
         self._created_at = int(time.time())
+        self._items = ResponseItems()
+        self._reader = prepared.reader()
+        self._counter = ReasoningTokens(prepared.new_counter)
         self._num_events = 0
 
-    async def input_tokens(self) -> int:
-        with callers_names(RENAMED):
-            return len((await self._prepare()).call.prompt_ids)
-
-    async def whole(self) -> dict[str, Any]:
-        with callers_names(RENAMED):
-            prepared = await self._prepare()
-            async with aclosing(self._service.deltas([prepared.call])) as deltas:
-                [[output]] = await gather(deltas, 1, 1, self._tokenizer.eos_ids, self._clock)
-        items, reader = ResponseItems(), _reader(prepared)
+    def whole(self, output: Output) -> dict[str, Any]:
+        items, reader = self._items, self._reader
         items.push(reader.push(output.text, is_last=True))
         items.end(is_cut=output.reason is FinishReason.LENGTH, in_call=reader.in_call)
-        counter = ReasoningTokens(prepared.new_counter)
-        counter.push(0, output.token_ids)
-        return self._response(_status(output.reason), items.items, output.usage, counter.total)
+        self._counter.push(0, output.token_ids)
+        return self._response(_status(output.reason), items.items, output.usage)
 
-    async def frames(self) -> AsyncGenerator[bytes]:
-        with self._service.lifecycle.track(), callers_names(RENAMED):
-            prepared = await self._prepare()
-            items, reader, opened = ResponseItems(), _reader(prepared), False
-            counter = ReasoningTokens(prepared.new_counter)
-            async with aclosing(self._service.deltas([prepared.call])) as deltas:
-                async for _, delta in deltas:
-                    self._clock.tick(0, delta.finish_reason)
-                    counter.push(0, delta.token_ids)
-                    events: list[Event] = [] if opened else self._opening()
-                    opened = True
-                    events += items.push(reader.push(delta.text, is_last=delta.finish_reason is not None))
-                    if delta.finish_reason is not None:
-                        is_cut = delta.finish_reason is FinishReason.LENGTH
-                        events += items.end(is_cut=is_cut, in_call=reader.in_call)
-                        status = _status(delta.finish_reason)
-                        response = self._response(status, items.items, delta.usage, counter.total)
-                        events.append((status, {"response": response}))
-                    if events:
-                        yield b"".join([self._frame(name, fields) for name, fields in events])
-            self._clock.end()
-
-    async def _prepare(self) -> PreparedChat:
-        service = self._service
-        return await service.on_worker(
-            prepare_chat,
-            service.engine,
-            self._body.as_chat(),
-            self._api_key,
-            service.tool_format,
-            thinks_in_tags=service.thinks_in_tags,
-            adapter=service.adapter_of(self._body.model),
-        )
+    def push(self, delta: Delta) -> bytes:
+        items, reader = self._items, self._reader
+        self._counter.push(0, delta.token_ids)
+        events = [] if self._num_events else self._opening()
+        events += items.push(reader.push(delta.text, is_last=delta.finish_reason is not None))
+        if delta.finish_reason is not None:
+            events += items.end(is_cut=delta.finish_reason is FinishReason.LENGTH, in_call=reader.in_call)
+            status = _status(delta.finish_reason)
+            events.append((status, {"response": self._response(status, items.items, delta.usage)}))
+        return b"".join([self._frame(name, fields) for name, fields in events])
 
     def _opening(self) -> list[Event]:
         response = self._response("in_progress", [], None)
@@ -130,10 +98,8 @@ class ResponsesAnswer:
         self._num_events += 1
         return frame(body, kind)
 
-    def _response(
-        self, status: str, output: list[dict[str, Any]], usage: Usage | None, reasoning_tokens: int = 0
-    ) -> dict[str, Any]:
-        body, caches = self._body, self._service.engine.config.prefix_cache
+    def _response(self, status: str, output: list[dict[str, Any]], usage: Usage | None) -> dict[str, Any]:
+        body = self._body
         return {
             "id": self._id,
             "object": "response",
@@ -156,16 +122,12 @@ class ResponsesAnswer:
                 {"parameters": None, "strict": True, **tool.model_dump(exclude_unset=True)} for tool in body.tools
             ],
             "top_p": body.top_p,
-            "usage": _usage(usage, caches, reasoning_tokens) if usage is not None else None,
+            "usage": _usage(usage, self._caches, self._counter.total) if usage is not None else None,
         }
 
 
 def _status(reason: FinishReason | None) -> str:
     return "incomplete" if reason is FinishReason.LENGTH else "completed"
-
-
-def _reader(prepared: PreparedChat) -> Reader:
-    return prepared.reader() if prepared.reader is not None else ContentReader()
 
 
 def _usage(usage: Usage, caches: bool, reasoning_tokens: int) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from ..request import Delta
 from .errors import ApiError, api_error, internal, invalid, model_not_found, unavailable
 from .lifecycle import Lifecycle
 from .metrics import Metrics
-from .prepare import EngineCall
+from .prepare import EngineCall, PreparedChat, prepare_chat
+from .protocol import ChatRequest
 from .settings import ServerSettings
 from .think import thinks
 from .tool_format import FORMATS, tool_format_of
@@ -115,6 +116,18 @@ class Service:
             return self._report
 
     # -- work --------------------------------------------------------------------------------------------------
+
+    async def prepare(self, body: ChatRequest, model: str | None, api_key: str | None) -> PreparedChat:
+        """`prepare_chat`, by a worker; model: as the caller named it."""
+        return await self.on_worker(
+            prepare_chat,
+            self.engine,
+            body,
+            api_key,
+            self.tool_format,
+            thinks_in_tags=self.thinks_in_tags,
+            adapter=self.adapter_of(model),
+        )
 
     async def on_worker(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Runs slow CPU work off the event loop.

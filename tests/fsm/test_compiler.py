@@ -108,7 +108,7 @@ def test_dropped_constraints_are_freed_unless_a_cursor_is_in_use() -> None:
     for number in range(60):
         compiled = compiler.json_schema({"type": "object", "properties": {f"key{number}": {"pattern": "^[a-z]+$"}}})
         cursor = compiled.cursor()
-        cursor.bitmask_within(np.empty(compiler.vocabulary.num_words, np.int32), 5)
+        cursor.row_within(5)
         cursor.draft()
         while cursor.advance(ord('{"key'[cursor.num_consumed % 5])):
             cursor.row()

@@ -185,13 +185,6 @@ def test_rollback_inside_an_escape_and_inside_a_character() -> None:
     assert cursor.num_consumed == 0
 
 
-def test_the_bitmask_is_the_row() -> None:
-    cursor, _ = json_walk(1, 9)
-    out = np.full(VOCABULARY.num_words, -1, np.int32)
-    cursor.bitmask(out)
-    assert np.array_equal(out, cursor.row())
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_json_within_any_budget_parses(seed: int) -> None:
     rng = random.Random(seed)

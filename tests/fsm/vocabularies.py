@@ -74,14 +74,9 @@ def constraint_of(grammar: Grammar, vocabulary: Vocabulary) -> Constraint:
 def random_walk(constraint: Constraint, rng: random.Random, max_tokens: int, budget: bool = True) -> tuple[bytes, bool]:
     """A text made of random allowed tokens, and whether it ended with EOS. With a budget it always does."""
     cursor = constraint.cursor()
-    out = np.empty(constraint.vocabulary.num_words, np.int32)
     text = b""
     for used in range(max_tokens):
-        if budget:
-            cursor.bitmask_within(out, max_tokens - used)
-        else:
-            cursor.bitmask(out)
-        choices = allowed_ids(out)
+        choices = allowed_ids(cursor.row_within(max_tokens - used) if budget else cursor.row())
         assert choices, f"no token is allowed after {text!r}"
         token_id = rng.choice(choices)
         assert cursor.advance(token_id)

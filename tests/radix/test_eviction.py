@@ -85,7 +85,7 @@ def test_cost_prefers_what_is_dear_to_compute() -> None:
 
 def needing(*token_ids: int) -> Callable[[str, bytes], int]:
     """Says of a prefix how many of its tokens a request for these tokens will need."""
-    return lambda _, path: common_prefix(path, pack(token_ids), 0) >> 2
+    return lambda _, path: common_prefix(path, pack(token_ids)) >> 2
 
 
 @pytest.mark.parametrize("policy", POLICIES)

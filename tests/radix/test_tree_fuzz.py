@@ -91,7 +91,7 @@ def test_what_is_needed_goes_only_after_all_that_is_not(
     evictable = {truth.cached[prefix].id for prefix in truth.cached.keys() - set(truth.matched("", leased))}
     needed_blocks = {truth.cached[prefix].id for prefix in truth.matched("", needed)} & evictable
     for num_blocks in evictions:
-        freed = tree.evict(num_blocks, spare=lambda _, path: common_prefix(path, pack(needed), 0) >> 2)
+        freed = tree.evict(num_blocks, spare=lambda _, path: common_prefix(path, pack(needed)) >> 2)
         assert len(freed) >= min(num_blocks, len(evictable))
         assert set(freed) <= evictable
         evictable -= set(freed)

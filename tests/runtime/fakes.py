@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,8 +94,11 @@ class FakeDecoder:
             request = int(np.searchsorted(plan.query_starts, row, side="right")) - 1
             end = int(plan.context_lens[request]) - int(plan.query_starts[request + 1]) + row + 1
             context = self._read(kv_cache, plan, request, end)
-            rows.append(logits_after(context))
+            rows.append(self.believed(context))
         return torch.from_numpy(np.stack(rows)).float() if rows else torch.empty(0, VOCAB_SIZE)
+
+    def believed(self, context: list[int]) -> np.ndarray:
+        return logits_after(context)
 
     def _read(self, kv_cache: KVCache, plan: AttentionPlan, request: int, end: int) -> list[int]:
         at = np.arange(end)
@@ -107,15 +111,8 @@ class FakeDecoder:
 class BlankDecoder(FakeDecoder):
     """Believes nothing, in no time: for tests that count what is computed and do not read what is said."""
 
-    def forward(
-        self,
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        kv_cache: KVCache,
-        plan: AttentionPlan,
-        slots: torch.Tensor,
-        logits_rows: torch.Tensor | None,
-    ) -> torch.Tensor:
+    def forward(self, token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
+        logits_rows = others[-1]
         return torch.zeros(len(token_ids) if logits_rows is None else len(logits_rows), VOCAB_SIZE)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -19,9 +18,10 @@ from phloem.runtime.choice import Choice, UnreadChoices
 from phloem.runtime.constraint_spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.engine import Engine
 from phloem.runtime.pace import Pace
-from phloem.runtime.request import FinishReason, Phase, SamplingParams, TokenLogprob
+from phloem.runtime.request import Phase, SamplingParams
 
 from .fakes import EOS, NEVER, FakeDecoder, fake_engine
+from .traffic import Said, Whim, check_traffic, listen
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "yy"]}}, "required": ["a"]}
 CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-c]{3,9}(de|fg)"), json_schema(SCHEMA)]
@@ -42,48 +42,23 @@ def law(which: int, max_tokens: int) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, seed=which, **{**params, "min_tokens": min(4, max_tokens)})
 
 
-@dataclass
-class Said:
-    """What deltas brought of one request."""
-
-    token_ids: list[int] = field(default_factory=list)
-    text: str = ""
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
-    reason: FinishReason | None = None
-
-
-def step(engine: Engine, said: dict[str, Said]) -> None:
-    for delta in engine.step():
-        one = said.setdefault(delta.request_id, Said())
-        assert delta.error is None and one.reason is None, "a delta behind the last one"
-        one.token_ids += delta.token_ids
-        one.text += delta.text
-        one.logprobs += delta.logprobs
-        one.prompt_logprobs += delta.prompt_logprobs
-        one.reason = delta.finish_reason
-
-
-def listen(engine: Engine) -> dict[str, Said]:
-    said: dict[str, Said] = {}
-    while engine.has_work:
-        step(engine, said)
-    return said
+def ask(engine: Engine, asked: Asked) -> str:
+    prompt, which, constraint, max_tokens = asked
+    return engine.add(list(PROMPTS[prompt]), law(which, max_tokens), CONSTRAINTS[constraint])
 
 
 @cache
 def truth(asked: Asked) -> Said:
     """What a request says alone, one step after the other, without a cache."""
-    prompt, which, constraint, max_tokens = asked
     engine = fake_engine(prefix_cache=False, jump="off", run_ahead=False)
-    engine.add(list(PROMPTS[prompt]), law(which, max_tokens), CONSTRAINTS[constraint])
+    ask(engine, asked)
     (said,) = listen(engine).values()
     return said
 
 
 def check_together(engine: Engine, every: list[Asked]) -> None:
     """All of them at once say what each says alone."""
-    ids = [engine.add(list(PROMPTS[p]), law(w, n), CONSTRAINTS[c]) for p, w, c, n in every]
+    ids = [ask(engine, asked) for asked in every]
     said = listen(engine)
     for request_id, asked in zip(ids, every, strict=True):
         assert said[request_id] == truth(asked)
@@ -99,17 +74,6 @@ def test_all_laws_say_the_same_together_and_ahead() -> None:
     assert statistics.num_held_blocks == 0
 
 
-class Whim(Pace):
-    """Prefers now this and now that."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self._random = random.Random(seed)
-
-    def prefers_ahead(self, num_requests: int, num_drafting: int) -> bool:
-        return self._random.random() < 0.7
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObject) -> None:
@@ -122,39 +86,13 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
         max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
         max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
     )
-    engine._stepper._pace = Whim(data.draw(st.integers(0, 9)))
-    asked: dict[str, Asked] = {}
-    said: dict[str, Said] = {}
-    for _ in range(data.draw(st.integers(1, 25))):
-        what = data.draw(st.sampled_from(["add", "add", "step", "step", "abort", "fork", "flush"]))
-        if what == "add":
-            one = (
-                data.draw(st.integers(0, len(PROMPTS) - 1)),
-                data.draw(st.integers(0, len(LAWS) - 1)),
-                data.draw(st.sampled_from([0, 0, 1, 2])),
-                data.draw(st.integers(12, 18)),
-            )
-            asked[engine.add(list(PROMPTS[one[0]]), law(one[1], one[3]), CONSTRAINTS[one[2]])] = one
-        elif what == "flush":
-            engine.flush_cache()
-        elif what == "step":
-            step(engine, said)
-        else:
-            open_ids = [name for name in asked if said.get(name) is None or said[name].reason is None]
-            if open_ids:
-                name = data.draw(st.sampled_from(open_ids))
-                if what == "abort":
-                    engine.abort(name)
-                    del asked[name]
-                else:
-                    (child,) = engine.fork(name, sampling=law(asked[name][1], asked[name][3]))
-                    asked[child] = asked[name]
-    while engine.has_work:
-        step(engine, said)
-    for name, one in asked.items():
-        assert said[name] == truth(one)
-    engine.flush_cache()
-    assert engine.statistics().num_free_blocks == engine.statistics().num_blocks
+    requests = st.tuples(
+        st.integers(0, len(PROMPTS) - 1),
+        st.integers(0, len(LAWS) - 1),
+        st.sampled_from([0, 0, 1, 2]),
+        st.integers(12, 18),
+    )
+    check_traffic(data, engine, requests, ask, lambda one: law(one[1], one[3]), truth)
 
 
 class Watch:

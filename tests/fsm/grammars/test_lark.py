@@ -265,6 +265,18 @@ def test_common_terminals_mean_what_larks_mean() -> None:
         ("start A", "expected ':' behind 'start'"),
         ('start: (-> "0".."9")', "line 1, column 9: an alias is"),
         ('start: "a" ->', "an alias is"),
+        ("start", "column 1: the definition ends too early"),
+        ("start{x}: x", "column 6: templates are not supported"),
+        ("start[a]: A\nA: /a/", "column 6: options of rules are not supported"),
+        ('"a": "b"', "column 1: expected a definition"),
+        ("%import common.INT -> int\nstart: int", "a terminal's name is upper case, not 'int'"),
+        ('start: ("a"', "column 8: this bracket is not closed"),
+        ("start: " + "(" * 66 + '"a"' + ")" * 66, "column 72: brackets are nested more than 64 deep"),
+        ("A: %json {}\nstart: A", "column 4: %json cannot stand inside a terminal"),
+        ("start: /a/l", "column 8: the flag l depends on the machine"),
+        ('start: "a" ~', "column 12: a repetition is ~3 or ~2..5"),
+        ('start: "a"~100001', "more than 100000 times"),
+        (r'start: "\ud800"', "column 8: .ud800 is not a character"),
     ],
 )
 def test_mistakes_are_named_with_their_place(text: str, words: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import EmptyLanguage, UnsupportedSchema
+from phloem.errors import ConstraintTooLarge, EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Compiler, Vocabulary
 from phloem.fsm.json_schema import KeyOrder
 
@@ -200,7 +200,29 @@ def test_whatever_the_items_are_every_text_ends_and_is_valid(
         return
     judge = Judge(constraint, schema, TOKENS, ALPHABET, [], lambda text: False, spare=0)
     for _ in range(4):
-        judge.check_walk(chance, chance.randrange(40))
+        try:
+            judge.check_walk(chance, chance.randrange(40))
+        except ConstraintTooLarge as error:
+            assert "nested too deeply" in str(error)
+
+
+def test_a_search_that_would_nest_without_end_is_given_up_at_its_place(compiler: Compiler) -> None:
+    """Three different lists, two of which have three different lists, two of which ..."""
+    three = {"type": "array", "uniqueItems": True, "minItems": 3, "maxItems": 3}
+    items = three | {
+        "prefixItems": [three | {"items": {"$ref": "#"}}],
+        "items": {"anyOf": [{"$ref": "#"}, {"type": "object"}]},
+    }
+    cursor = compiler.json_schema({"type": "array", "items": items, "uniqueItems": True, "maxItems": 4}).cursor()
+    assert cursor.advance(ord("[")) and cursor.advance(ord("["))
+    with pytest.raises(ConstraintTooLarge, match=r"/items.*nested too deeply"):
+        cursor.row_within(40)
+
+
+def test_lists_may_be_nested_deeper_than_pythons_calls(compiler: Compiler) -> None:
+    cursor = compiler.json_schema({"type": "array", "items": {"$ref": "#"}, "uniqueItems": True}).cursor()
+    assert all(cursor.advance(ord(byte)) for byte in "[" * 1100 + "]" * 1100)
+    assert cursor.is_accepting
 
 
 VALUES: list[Any] = [1, 2, 3, 10, True, None, "a", "", [], {}, [1], [True], 1.5, {"a": True}, {"a": True, "b": 1}]

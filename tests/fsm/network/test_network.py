@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
+from phloem.fsm.memory import K_BYTE, K_CALL, K_LOOP, K_RETURN, K_SPLIT, NEVER
 from phloem.fsm.network.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, Sequence
-from phloem.fsm.network.network import BYTE, CALL, LOOP, NEVER, RETURN, SPLIT, Network, build_network
+from phloem.fsm.network.network import Network, build_network
 
 NAMES = ("a", "b", "c", "d")
 
@@ -107,18 +108,18 @@ def costs_by_definition(network: Network) -> list[float]:
     while True:
         before = cost.copy()
         for node in range(len(cost)):
-            if kind[node] == RETURN:
+            if kind[node] == K_RETURN:
                 cost[node] = 0
-            elif kind[node] == SPLIT:
+            elif kind[node] == K_SPLIT:
                 options = network.options[arg[node] : arg[node] + following[node]]
                 cost[node] = min(cost[option] for option in options.tolist())
-            elif kind[node] == CALL:
+            elif kind[node] == K_CALL:
                 cost[node] = cost[arg[node]] + cost[following[node]]
-            elif kind[node] == LOOP:
+            elif kind[node] == K_LOOP:
                 item, minimum = network.loops[arg[node], :2].tolist()
                 cost[node] = cost[following[node]] + (minimum * cost[item] if minimum else 0)
             else:
-                assert kind[node] == BYTE
+                assert kind[node] == K_BYTE
                 cost[node] = 1 + cost[following[node]]
         if cost == before:
             return cost
@@ -170,17 +171,17 @@ def test_many_literals_share_their_beginnings_and_spell_just_themselves(literals
     network = build_network(Grammar({"a": Alternation(tuple(map(Literal, literals)))}, "a"))
     assert sorted(spelt(network, network.start)) == sorted(set(literals))
     beginnings = {literal[: end + 1] for literal in literals for end in range(len(literal))}
-    assert (network.kind == BYTE).sum() == len(beginnings)
+    assert (network.kind == K_BYTE).sum() == len(beginnings)
 
 
 def spelt(network: Network, node: int) -> list[bytes]:
     """All ways from a node to the end of its rule, there being no loops."""
     kind, arg, following = (int(array[node]) for array in (network.kind, network.arg, network.next_node))
-    if kind == RETURN:
+    if kind == K_RETURN:
         return [b""]
-    if kind == BYTE:
+    if kind == K_BYTE:
         return [bytes((arg,)) + rest for rest in spelt(network, following)]
-    assert kind == SPLIT
+    assert kind == K_SPLIT
     return [text for option in network.options[arg : arg + following] for text in spelt(network, int(option))]
 
 

@@ -66,8 +66,7 @@ def test_counting_beside_the_automaton_is_the_product(
         assert allowed == tokens_of(other.row())
         assert one.is_accepting == other.is_accepting
         budget = max(one.min_tokens_to_accept(), 1)
-        within = np.zeros_like(one.row())
-        one.bitmask_within(within, budget)
+        within = one.row_within(budget)
         assert set(tokens_of(within)) <= set(allowed) and tokens_of(within)
         for token in tokens_of(within)[1 if within[0] & 1 else 0 :]:
             fork = one.fork()

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import RequestError
-from phloem.kernels import AttentionPlan
 from phloem.radix import RadixTree
-from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constraint_spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.engine import Engine
@@ -22,7 +21,7 @@ from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.request import Completion, SamplingParams
 
 from ..fakes import EOS, FakeDecoder, fake_engine
-from ..test_run_ahead import Said, Whim, step
+from ..traffic import Said, check_traffic, listen
 
 PROSE = b"to be or not to be, that is the question"
 SCHEMA = {
@@ -47,24 +46,11 @@ Asked = tuple[int, int, int, int, int]  # prompt, law, constraint, max_tokens, s
 class LoopingDecoder(FakeDecoder):
     """Believes in what its last two tokens suggest, so that it repeats itself and its prompt."""
 
-    def forward(
-        self,
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        kv_cache: KVCache,
-        plan: AttentionPlan,
-        slots: torch.Tensor,
-        logits_rows: torch.Tensor | None,
-    ) -> torch.Tensor:
-        logits = super().forward(token_ids, positions, kv_cache, plan, slots, logits_rows).clone()
-        rows = range(len(token_ids)) if logits_rows is None else logits_rows.tolist()
-        for index, row in enumerate(rows):
-            at = PROSE.find(bytes([int(token_ids[row]) % 256])) + 1
-            logits[index, PROSE[at % len(PROSE)]] += 6.0  # as if it had learnt it by heart
+    def believed(self, context: list[int]) -> np.ndarray:
+        logits = super().believed(context[-2:]).copy()
+        at = PROSE.find(bytes([context[-1] % 256])) + 1
+        logits[PROSE[at % len(PROSE)]] += 6.0  # as if it had learnt it by heart
         return logits
-
-    def _read(self, kv_cache: KVCache, plan: AttentionPlan, request: int, end: int) -> list[int]:
-        return super()._read(kv_cache, plan, request, end)[-2:]
 
 
 def looping_engine(**settings: Any) -> Engine:
@@ -77,23 +63,19 @@ def law(which: int, max_tokens: int, seed: int) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
 
 
-@cache
-def truth(asked: Asked) -> Said:
-    """What a request says alone, one token after the other, without a cache."""
-    prompt, which, constraint, max_tokens, seed = asked
-    engine = looping_engine(prefix_cache=False, jump="off", lookup_drafts=False)
-    engine.add(list(PROMPTS[prompt]), law(which, max_tokens, seed), CONSTRAINTS[constraint])
-    said: dict[str, Said] = {}
-    while engine.has_work:
-        step(engine, said)
-    assert engine.statistics().drafted_tokens == 0
-    (one,) = said.values()
-    return one
-
-
 def ask(engine: Engine, asked: Asked) -> str:
     prompt, which, constraint, max_tokens, seed = asked
     return engine.add(list(PROMPTS[prompt]), law(which, max_tokens, seed), CONSTRAINTS[constraint])
+
+
+@cache
+def truth(asked: Asked) -> Said:
+    """What a request says alone, one token after the other, without a cache."""
+    engine = looping_engine(prefix_cache=False, jump="off", lookup_drafts=False)
+    ask(engine, asked)
+    (said,) = listen(engine).values()
+    assert engine.statistics().drafted_tokens == 0
+    return said
 
 
 @pytest.mark.parametrize("jump", ["off", "verified", "canonical"])
@@ -103,9 +85,7 @@ def test_all_laws_say_the_same_together_and_most_of_it_unasked(jump: str) -> Non
         every = [asked for asked in every if asked[2] == 0]
     engine = looping_engine(jump=jump, num_blocks=512, max_running_requests=8)
     names = {ask(engine, asked): asked for asked in every}
-    said: dict[str, Said] = {}
-    while engine.has_work:
-        step(engine, said)
+    said = listen(engine)
     for name, asked in names.items():
         assert said[name] == truth(asked)
     statistics = engine.statistics()
@@ -126,40 +106,14 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
         max_draft_tokens=data.draw(st.sampled_from([1, 5, 64])),
         max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
     )
-    engine._stepper._pace = Whim(data.draw(st.integers(0, 9)))
-    asked: dict[str, Asked] = {}
-    said: dict[str, Said] = {}
-    for _ in range(data.draw(st.integers(1, 25))):
-        what = data.draw(st.sampled_from(["add", "add", "step", "step", "step", "abort", "fork", "flush"]))
-        if what == "add":
-            one = (
-                data.draw(st.integers(0, len(PROMPTS) - 1)),
-                data.draw(st.integers(0, len(LAWS) - 1)),
-                data.draw(st.sampled_from([0, 0, 1, 2])),
-                data.draw(st.integers(30, 50)),
-                data.draw(st.integers(0, 3)),
-            )
-            asked[ask(engine, one)] = one
-        elif what == "flush":
-            engine.flush_cache()
-        elif what == "step":
-            step(engine, said)
-        else:
-            open_ids = [name for name in asked if said.get(name) is None or said[name].reason is None]
-            if open_ids:
-                name = data.draw(st.sampled_from(open_ids))
-                if what == "abort":
-                    engine.abort(name)
-                    del asked[name]
-                else:
-                    _, which, _, max_tokens, seed = asked[name]
-                    (child,) = engine.fork(name, sampling=law(which, max_tokens, seed))
-                    asked[child] = asked[name]
-    while engine.has_work:
-        step(engine, said)
-    for name, one in asked.items():
-        assert said[name] == truth(one)
-    assert engine.statistics().num_held_blocks == 0
+    requests = st.tuples(
+        st.integers(0, len(PROMPTS) - 1),
+        st.integers(0, len(LAWS) - 1),
+        st.sampled_from([0, 0, 1, 2]),
+        st.integers(30, 50),
+        st.integers(0, 3),
+    )
+    check_traffic(data, engine, requests, ask, lambda one: law(one[1], one[3], one[4]), truth)
 
 
 def test_samples_of_one_prompt_say_what_each_says_alone() -> None:
@@ -175,9 +129,7 @@ def test_a_draft_that_reaches_the_budget_or_the_end_stops_there() -> None:
         asked = (0, 0, 0, max_tokens, 0)
         engine = looping_engine()
         name = ask(engine, asked)
-        said: dict[str, Said] = {}
-        while engine.has_work:
-            step(engine, said)
+        said = listen(engine)
         assert said[name] == truth(asked) and len(said[name].token_ids) == max_tokens
 
 

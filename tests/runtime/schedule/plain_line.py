@@ -79,7 +79,7 @@ class PlainLine:
             return [place.request for place in entries]
 
         def by_walk(place: Place) -> tuple[object, ...]:
-            shared = common_prefix(place.key[2], last.key[2], 0) if place.key[1] == last.key[1] else 0
+            shared = common_prefix(place.key[2], last.key[2]) if place.key[1] == last.key[1] else 0
             return -shared, place.key < last.key, place.key
 
         return [place.request for place in sorted(entries, key=by_walk)]

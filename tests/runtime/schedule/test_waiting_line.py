@@ -169,5 +169,5 @@ def test_what_is_needed_of_a_prefix_is_what_the_closest_of_all_begins_with(
     waiting_line = line()
     for ticket, (tokens, priority, namespace) in enumerate(traffic):
         waiting_line.add(request(ticket, tokens, priority=priority, namespace=namespace))
-    wanted = [common_prefix(pack(tokens), pack(token_ids), 0) >> 2 for tokens, _, space in traffic if space == "b"]
+    wanted = [common_prefix(pack(tokens), pack(token_ids)) >> 2 for tokens, _, space in traffic if space == "b"]
     assert waiting_line.count_needed("b", pack(token_ids)) == max(wanted, default=0)

@@ -47,6 +47,12 @@ def test_a_stream_of_many_prompts_keeps_their_texts_apart() -> None:
     assert texts == dict.fromkeys(range(4), "Hello wörld")
 
 
+def test_usage_may_be_told_all_along() -> None:
+    events = client().complete(["a", "b"], stream=True, stream_options={"continuous_usage_stats": True}).events()
+    counts = [event["usage"]["completion_tokens"] for event in events[:-1]]
+    assert counts == sorted(counts) and counts[-1] == 26
+
+
 def test_echo_with_logprobs_scores_the_prompt() -> None:
     body = client().complete("Hi!", echo=True, logprobs=1, max_tokens=0).json()
     [choice] = body["choices"]

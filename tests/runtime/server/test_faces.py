@@ -14,7 +14,7 @@ from phloem.runtime.server.think import BEGIN
 
 from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
 from .test_harmony import ANSWERS, HarmonyTokenizer
-from .test_tools import CLOCK, WEATHER, hermes
+from .tool_specs import CLOCK, WEATHER, hermes
 from .wire import Client, client
 
 CALLS = [hermes("weather", '{"city": "Ørsta"}'), hermes("clock", "{}"), hermes("other", "{}"), "<tool_call>"]

@@ -11,6 +11,8 @@ from openai.types.responses import FunctionToolParam, Response, ResponseFunction
 from openai.types.responses.response_input_param import FunctionCallOutput
 from pydantic import BaseModel
 
+from phloem.runtime.server.response_request import ResponsesRequest
+
 from .fakes import FakeAsyncEngine
 from .wire import Answer, Client, client
 
@@ -29,6 +31,20 @@ def test_a_response_has_openais_shape() -> None:
     assert body["usage"]["input_tokens"] == len("<system>Be brief.<user>Hi<assistant>")
     assert body["usage"]["input_tokens_details"]["cached_tokens"] > 0
     assert asked.engine.calls[0]["prompt"] == "<system>Be brief.<user>Hi<assistant>"
+
+
+def test_reasoning_belongs_to_the_answer_behind_it_or_to_one_without_words() -> None:
+    thoughts = [{"type": "reasoning", "content": [{"type": "reasoning_text", "text": text}]} for text in "abc"]
+    user, assistant = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}
+    messages = (
+        ResponsesRequest.model_validate({"input": [thoughts[0], user, thoughts[1], assistant, thoughts[2]]})
+        .as_chat()
+        .messages
+    )
+    said = [(message.role, message.content, message.reasoning_content) for message in messages]
+    assert said == [
+        ("assistant", "", "a"), ("user", "Hi", None), ("assistant", "Yes", "b"), ("assistant", "", "c")
+    ]  # fmt: skip
 
 
 def test_the_budget_ends_a_response_incomplete() -> None:

@@ -98,9 +98,8 @@ def read(plan: ToolPlan, text: str, cuts: list[int]) -> tuple[str, list[tuple[st
 def walk(constraint: Constraint, rng: random.Random, num_tokens: int) -> str:
     """A whole text, bytes that are often brackets and quotes, which ends in time."""
     cursor, data = constraint.cursor(), b""
-    mask = cursor.row().copy()
     for left in range(num_tokens, 0, -1):
-        cursor.bitmask_within(mask, left)
+        mask = cursor.row_within(left)
         allowed = [token for token in range(257) if mask[token >> 5] >> (token & 31) & 1]
         liked = [token for token in allowed if token in LIKED]
         printable = [token for token in allowed if 32 <= token < 127]
