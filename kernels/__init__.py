@@ -6,6 +6,7 @@ from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .grouped import Grouped
+from .key_scores import best_keys, score_keys
 from .kv_format import FP8, bytes_per_head, is_quantised
 from .launch import SPLIT_SIZE
 from .linear_weight import can_keep, pack_grouped
@@ -44,6 +45,7 @@ from .ops import (
     write_kv,
     write_latents,
 )
+from .reference import gather_kv
 from .transfer import send
 from .work_buffers import WorkBuffers
 
@@ -74,10 +76,12 @@ __all__ = [
     "advance_states",
     "apply_rope",
     "attention",
+    "best_keys",
     "bytes_per_head",
     "can_keep",
     "choose_experts",
     "gated",
+    "gather_kv",
     "is_quantised",
     "keep_mxfp4",
     "latent_attention",
@@ -99,6 +103,7 @@ __all__ = [
     "plan_lora",
     "rms_norm",
     "sample",
+    "score_keys",
     "send",
     "use_threads",
     "widen_mxfp4",

@@ -29,6 +29,7 @@ from ...errors import DeadlineExceeded
 from ...radix import pack
 from ..batch import Batch, Extend
 from ..cache.prefix_cache import PrefixCache
+from ..kv_budget import most_kept
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
 from .candidate import Candidate, next_candidate
@@ -341,8 +342,12 @@ class Scheduler:
         remaining = request.remaining_tokens
         if not request.length_is_known:
             remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
-        missing = request.num_tokens - len(request.blocks) * self._prefix_cache.block_size
+        num_held = len(request.blocks) * self._prefix_cache.block_size
+        missing = request.num_tokens - request.num_dropped_tokens - num_held
         returned = 0 if request in self._detours else self._prefix_cache.num_sole_blocks(request)
+        most = most_kept(request)
+        if most is not None and missing + remaining > most - num_held:
+            return Outlook(remaining, most - num_held, returned, grows=False)
         return Outlook(remaining, missing, returned)
 
     def _outlook_of(self, candidate: Candidate) -> Outlook:
