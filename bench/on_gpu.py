@@ -77,6 +77,9 @@ PARTS = {
     "sampling": Part(
         "sampling_gpu.txt", 120, ("bench/sampling.py",), ("bench/sampling.py", "--device", "cpu", "--quick")
     ),
+    "device_constraints": Part(
+        "device_constraints_gpu.txt", 100, ("bench/device_constraints.py", "131072"), ("bench/device_constraints.py",)
+    ),
     "configs": Part(
         "attention_configs.txt", 80, ("bench/attention.py", "--configs"), ("bench/attention.py", "--configs", "--help")
     ),

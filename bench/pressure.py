@@ -9,8 +9,10 @@ time; or "read": their readers leave after a length drawn between an eighth of w
 "needed" is what all of them hold together at the end. For each share of it, alternating over the rounds: tokens per
 second of CPU time (median), and for the first round and the worst of those after it preemptions and the tokens
 computed for each token that had to be computed; the greatest number of requests that ran at once, and the steps of the
-last round: each costs something however few are in it. The engines are cold in the first round: they know nothing of
-how long answers are. Every pool must give the same text; the script fails if one does not.
+last round: each costs something however few are in it. Steps are no measure of admission in a single pool: a block
+more or less puts somebody off by as many steps as a block has tokens, and a straggler behind the others by a whole
+answer, as in any schedule that begins what fits (Graham, 1969). The engines are cold in the first round: they know
+nothing of how long answers are. Every pool must give the same text; the script fails if one does not.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ def make_prompts(engine: ph.Engine, options: argparse.Namespace) -> list[list[in
 def serve(
     engine: ph.Engine, prompts: list[list[int]], params: ph.SamplingParams, lengths: list[int]
 ) -> tuple[list[list[int]], int]:
-    """The tokens that each reader has read, and the greatest number of requests that ran at once."""
+    """The tokens that each reader has read, and the greatest number of requests that ran at once.
+
+    Who leaves has read so many tokens, though his last step may have brought more: drafts that were right.
+    """
     names = {engine.add(prompt, params): index for index, prompt in enumerate(prompts)}
     output: list[list[int]] = [[] for _ in prompts]
     most = 0
@@ -51,7 +56,7 @@ def serve(
             if delta.finish_reason is None and len(output[index]) >= lengths[index]:
                 engine.abort(delta.request_id)
         most = max(most, engine.statistics().num_running)
-    return output, most
+    return [tokens[:length] for tokens, length in zip(output, lengths, strict=False)], most
 
 
 def main() -> None:

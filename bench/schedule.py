@@ -45,6 +45,7 @@ class BlankDecoder:
 
     def __init__(self, decoder: Decoder) -> None:
         self.config = decoder.config
+        self.dtype = decoder.dtype
 
     def forward(self, token_ids: torch.Tensor, *_: object) -> torch.Tensor:
         return torch.zeros(len(token_ids), self.config.vocab_size)

@@ -3,7 +3,8 @@
 from .compiler import Compiler, Limits
 from .constraint import Constraint
 from .cursor import Cursor
+from .flat_automaton import FlatAutomaton, flatten
 from .guess import Guess
 from .vocabulary.vocabulary import Vocabulary
 
-__all__ = ["Compiler", "Constraint", "Cursor", "Guess", "Limits", "Vocabulary"]
+__all__ = ["Compiler", "Constraint", "Cursor", "FlatAutomaton", "Guess", "Limits", "Vocabulary", "flatten"]

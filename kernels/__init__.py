@@ -1,10 +1,12 @@
 """Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
 
+from .automata import Automata, lay_out_automata
 from .cpu_layers import LayerStack
 from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .grouped import Grouped
+from .key_scores import best_keys, score_keys
 from .kv_format import FP8, bytes_per_head, is_quantised
 from .launch import SPLIT_SIZE
 from .linear_weight import can_keep, pack_grouped
@@ -23,6 +25,7 @@ from .ops import (
     LoraPlan,
     add_lora,
     add_rms_norm,
+    advance_states,
     apply_rope,
     attention,
     choose_experts,
@@ -42,6 +45,7 @@ from .ops import (
     write_kv,
     write_latents,
 )
+from .reference import gather_kv
 from .transfer import send
 from .work_buffers import WorkBuffers
 
@@ -51,6 +55,7 @@ __all__ = [
     "PLACES",
     "SPLIT_SIZE",
     "AttentionPlan",
+    "Automata",
     "ExpertChoice",
     "FixedBuffer",
     "Gate",
@@ -68,15 +73,19 @@ __all__ = [
     "WorkBuffers",
     "add_lora",
     "add_rms_norm",
+    "advance_states",
     "apply_rope",
     "attention",
+    "best_keys",
     "bytes_per_head",
     "can_keep",
     "choose_experts",
     "gated",
+    "gather_kv",
     "is_quantised",
     "keep_mxfp4",
     "latent_attention",
+    "lay_out_automata",
     "linear",
     "linear_heads",
     "logprobs",
@@ -94,6 +103,7 @@ __all__ = [
     "plan_lora",
     "rms_norm",
     "sample",
+    "score_keys",
     "send",
     "use_threads",
     "widen_mxfp4",

@@ -203,16 +203,18 @@ def _round_rows(x, x_stride, num_rows, depth, size, bits):  # type: ignore[no-un
             source = x + row * x_stride + 4 * group * size
             target = whole.ctypes.data + 2 * (row * depth + group * size)
             top, zero = simd.splat(np.float32(0.0)), simd.splat(np.float32(0.0))
+            spoilt = zero
             for i in range(0, 4 * size, 32):
                 value = simd.load(source + i)
                 top = simd.larger(simd.larger(value, simd.sub(zero, value)), top)
+                spoilt = simd.fma(value, zero, spoilt)  # NaN if there is one: it has no whole number
             most = simd.largest(top)
             factor = limit / most if most > 0 else np.float32(0.0)
             total = 0
             for i in range(0, size, 8):
                 scaled = simd.mul(simd.load(source + 4 * i), simd.splat(factor))
                 total += _store_octet(target + 2 * i, scaled, 1 if bits == 4 else 0)
-            steps[row, group, 0] = most / limit
+            steps[row, group, 0] = most / limit + simd.total(spoilt)
             factors[row, group, 1] = total
     return whole, factors
 

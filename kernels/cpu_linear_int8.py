@@ -148,14 +148,17 @@ def _round_rows(x, x_stride, num_rows, depth, limit):  # type: ignore[no-untyped
     for row in range(num_rows):
         source, target = x + row * x_stride, whole.ctypes.data + 2 * row * width
         top, zero = simd.splat(np.float32(0.0)), simd.splat(np.float32(0.0))
+        spoilt = zero
         for i in range(0, 4 * end, 32):
             value = simd.load(source + i)
             top = simd.larger(simd.larger(value, simd.sub(zero, value)), top)
-        most = simd.largest(top)
+            spoilt = simd.fma(value, zero, spoilt)  # NaN if there is one: it has no whole number
+        most, nothing = simd.largest(top), simd.total(spoilt)
         for i in range(4 * end, 4 * depth, 4):
             most = max(most, abs(simd.load_scalar(source + i)))
+            nothing += simd.load_scalar(source + i) * np.float32(0.0)
         factor = np.float32(limit) / most if most > 0 else np.float32(0.0)
-        steps[row] = most / np.float32(limit)
+        steps[row] = most / np.float32(limit) + nothing
         for i in range(0, end, 8):
             _store_int16(target + 2 * i, simd.mul(simd.load(source + 4 * i), simd.splat(factor)))
         for i in range(end, width):

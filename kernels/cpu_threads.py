@@ -47,17 +47,21 @@ class Team:
         self._num_invited = 0
 
     def gather(self, num_threads: int) -> int:
-        """The team's address, ready for so many threads, the caller among them. Only with the lock."""
+        """The team's address, ready for so many threads at most, the caller among them. Only with the lock."""
         if self._memory is None:
             self._memory = TeamMemory()
         for index in range(len(self._helpers), num_threads - 1):
             arguments = (self._memory.address, index)
             helper = threading.Thread(target=help_out, args=arguments, name=f"phloem-helper-{index}", daemon=True)
-            helper.start()
+            try:
+                helper.start()
+            except RuntimeError:  # the system has no more threads for this process: it goes with those that there are
+                break
             self._helpers.append(helper)
-        if self._num_invited != num_threads - 1:
-            self._num_invited = num_threads - 1
-            self._memory.invite(num_threads - 1)
+        num_helpers = min(num_threads - 1, len(self._helpers))
+        if self._num_invited != num_helpers:
+            self._num_invited = num_helpers
+            self._memory.invite(num_helpers)
         return self._memory.address
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import cpu_elementwise, cpu_lora, cpu_sample, reference
+from .automata import Automata
 from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
@@ -40,6 +41,7 @@ __all__ = [
     "LoraPlan",
     "add_lora",
     "add_rms_norm",
+    "advance_states",
     "apply_rope",
     "attention",
     "choose_experts",
@@ -400,3 +402,14 @@ def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:
 
         return triton_logprobs.logprobs(logits, token_ids, num_top)
     return cpu_sample.logprobs(logits, token_ids, num_top)
+
+
+def advance_states(
+    token_ids: Tensor, states: Tensor, automaton_ids: Tensor, mask_rows: Tensor, automata: Automata
+) -> None:
+    """Move byte automata on by one token each and write the mask rows that hold then; all `[R]`, in place."""
+    if token_ids.is_cuda:
+        from . import triton_advance
+
+        return triton_advance.advance_states(token_ids, states, automaton_ids, mask_rows, automata)
+    return reference.advance_states(token_ids, states, automaton_ids, mask_rows, automata)

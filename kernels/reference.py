@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .automata import Automata
 from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
 from .kv_format import KV_LIMITS
@@ -33,6 +34,7 @@ __all__ = [
     "Logprobs",
     "add_lora",
     "add_rms_norm",
+    "advance_states",
     "apply_rope",
     "attention",
     "attention_in",
@@ -348,3 +350,22 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
     """
     stored = cache[:, None]
     return attention_in(torch.float32, q, stored, stored, plan, scale, 0, 0.0, None)[..., :rank].to(q.dtype)
+
+
+def advance_states(
+    token_ids: Tensor, states: Tensor, automaton_ids: Tensor, mask_rows: Tensor, automata: Automata
+) -> None:
+    """Moves byte automata on by one token each and writes the mask rows that hold then; in place.
+
+    token_ids `[R]` int64, states, automaton_ids, mask_rows `[R]` int32. Rows whose automaton is -1 are left as they
+    are. A token without bytes, or -1, leads to the end, and so does one that the mask does not allow.
+    """
+    for row, (token, automaton) in enumerate(zip(token_ids.tolist(), automaton_ids.tolist(), strict=True)):
+        if automaton < 0:
+            continue
+        begin, end = automata.token_offsets[token : token + 2].tolist() if token >= 0 else (0, 0)
+        state = int(states[row] if end > begin else automata.ends[automaton])
+        for byte in automata.token_bytes[begin:end].tolist():
+            state = int(automata.table[state + int(automata.classes[automaton, byte])])
+        states[row] = state
+        mask_rows[row] = automata.table[state]

@@ -56,6 +56,11 @@ class Extend:
         return self.start + self.num_tokens + len(self.draft)
 
     @property
+    def num_keys(self) -> int:
+        """Tokens whose KV the request has after the step's write, draft included."""
+        return self.end - self.request.num_dropped_tokens
+
+    @property
     def num_logits(self) -> int:
         return max(0, self.end - max(self.start, self.logits_from))
 
@@ -79,9 +84,9 @@ class Batch:
     """All extends of a step and their layout.
 
     Attributes:
-        token_ids, positions, slots: `[T]` int64; slot = block · block_size + offset.
+        token_ids, positions, slots: `[T]` int64; slot = block · block_size + offset, of the token's place.
         query_starts: `[B + 1]` int32; extend b owns rows `[query_starts[b], query_starts[b + 1])`.
-        context_lens: `[B]` int32, KV length of each request after this step's write.
+        context_lens: `[B]` int32, keys of each request after this step's write: positions less what was dropped.
         block_tables: `[B, M]` int32, 0 beyond a request's blocks.
         num_logits: by extend, how many rows of logits are wanted.
         logits_rows: `[R]` int64, which rows these are, extend after extend.
@@ -114,10 +119,12 @@ class Batch:
         if has_adapters:
             extends = sorted(extends, key=_adapter_of)
         num_requests = len(extends)
-        context_lens = np.array([e.end for e in extends], np.int32)
+        context_lens = np.array([e.num_keys for e in extends], np.int32)
         starts = np.array([e.start for e in extends], np.int32)
+        num_dropped = np.array([e.request.num_dropped_tokens for e in extends], np.int32)
+        q_lens = context_lens + num_dropped - starts
         query_starts = np.zeros(num_requests + 1, np.int32)
-        np.cumsum(context_lens - starts, out=query_starts[1:])
+        np.cumsum(q_lens, out=query_starts[1:])
         num_rows = int(query_starts[-1])
 
         width = max(len(e.request.blocks) for e in extends)
@@ -139,9 +146,10 @@ class Batch:
             num_logits.append(count)
             wanted += range(len(token_ids) - count, len(token_ids))
 
-        owner = np.repeat(np.arange(num_requests), context_lens - starts)
+        owner = np.repeat(np.arange(num_requests), q_lens)
         positions = np.arange(num_rows, dtype=np.int64) - query_starts[owner] + starts[owner]
-        slots = block_tables[owner, positions // block_size].astype(np.int64) * block_size + positions % block_size
+        places = positions - num_dropped[owner]
+        slots = block_tables[owner, places // block_size].astype(np.int64) * block_size + places % block_size
         unread = np.array([extend.unread for extend in extends], np.int64)
         return Batch(
             extends,

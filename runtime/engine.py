@@ -1,13 +1,12 @@
 """The engine as a caller sees it: whole answers, streams, chats and scores over the stepping core.
 
 An engine steps itself inside these calls, which may come from several threads, or one in the middle of another: they
-step by turns, each step is for all requests, and everybody gets his own deltas (`mailboxes`). While an `AsyncEngine`
-*drives* it, they go through that one instead.
+step by turns (`turn`), each step is for all requests, and everybody gets his own deltas (`mailboxes`). While an
+`AsyncEngine` *drives* it, they go through that one instead.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -28,6 +27,7 @@ from .loading import LoadedModel, load
 from .mailboxes import Box, Mailboxes
 from .request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .statistics import EngineStatistics
+from .turn import Turn
 
 Message = Mapping[str, Any]
 Result = TypeVar("Result")
@@ -86,7 +86,7 @@ class Engine(EngineCore):
 
     def _begin(self) -> None:
         self._driver: Driver | None = None
-        self._turn = threading.RLock()
+        self._turn = Turn()
         self._mail = Mailboxes()
 
     def attach(self, driver: Driver) -> None:
@@ -236,18 +236,21 @@ class Engine(EngineCore):
             return
         requests = self.prepare(prompt, sampling, constraint, **options)
         num_open, box = len(requests), Box()
-        with self._turn:
-            request_id = self.enqueue(requests)
-            self._mail.open(request_id, box)
+        under_way: set[str] = set()
         try:
+            with self._turn:
+                request_id = self.enqueue(requests)
+                under_way.add(request_id)
+                self._mail.open(request_id, box)
             while num_open:
-                for delta in self._take_turn(box, (request_id,)):
+                for delta in self._take_turn(box, under_way):
                     if delta.error is not None:
                         raise delta.error
                     num_open -= delta.finish_reason is not None
                     yield delta
         finally:
-            self.abort(request_id)
+            for request_id in under_way:
+                self.abort(request_id)
 
     def chat(
         self,

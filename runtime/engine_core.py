@@ -90,6 +90,7 @@ class EngineCore:
             max_model_len=self.max_model_len,
             pool_len=kv_cache.num_blocks * config.block_size,
             vocab_size=model.vocab_size,
+            has_windows=any(0 < layer.window < self.max_model_len for layer in model.layers),
         )
         self._scheduler = Scheduler(
             self.prefix_cache,

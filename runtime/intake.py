@@ -13,6 +13,7 @@ import secrets
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Unpack
 
@@ -23,6 +24,7 @@ from ..fsm import Compiler, Constraint
 from .adapters import Adapters
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
+from .kv_budget import full_at
 from .models import scoped
 from .output import OutputText
 from .request import Request, RequestOptions, SamplingParams
@@ -39,6 +41,7 @@ class Intake:
         max_model_len: longest sequence the model may see.
         pool_len: tokens that the whole KV pool holds.
         vocab_size: width of the logits; token ids must lie below it.
+        has_windows: whether some layers see the latest tokens only.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Intake:
         max_model_len: int,
         pool_len: int,
         vocab_size: int,
+        has_windows: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
         self._compiler = compiler
@@ -59,6 +63,7 @@ class Intake:
         self._max_waiting_requests = config.max_waiting_requests
         self._pool_len = pool_len
         self._vocab_size = vocab_size
+        self._has_windows = has_windows
         self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
         self._ids = itertools.count()
 
@@ -75,6 +80,12 @@ class Intake:
             limit = self._max_waiting_requests
             raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
         _check_options(options)
+        if sampling.kv_budget is not None and self._has_windows:
+            raise RequestError(
+                "kv_budget: this model has layers with a sliding window, which cannot be told once keys are dropped; "
+                "leave kv_budget out",
+                param="kv_budget",
+            )
         token_ids = self.token_ids(prompt)
         max_tokens = self._budget(len(token_ids), sampling)
         scored_from = sampling.prompt_logprobs_from
@@ -134,10 +145,10 @@ class Intake:
         """`n` copies of an unfinished request, one under each new id; see `EngineCore.fork`. For the step thread."""
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise RequestError(f"n: expected a positive integer, got {n!r}", param="n")
-        law = sampling or parent.sampling
+        law = _fork_law(parent.sampling, sampling)
         if sampling is not None and sampling.n != 1:
             raise RequestError(f"sampling.n: {sampling.n}; say how many forks with fork(…, n={sampling.n})", param="n")
-        max_tokens = parent.max_tokens if sampling is None else self._budget(parent.num_prompt_tokens, sampling)
+        max_tokens = parent.max_tokens if sampling is None else self._budget(parent.num_prompt_tokens, law)
         needed = parent.num_output_tokens + (parent.cursor.min_tokens_to_accept() if parent.cursor is not None else 1)
         if max_tokens < needed:
             raise RequestError(
@@ -256,9 +267,12 @@ class Intake:
 
     def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
         """`max_tokens`, cut to what the context and the pool can hold."""
-        room = min(self._max_model_len, self._pool_len) - prompt_len
+        pool_len, kv_budget = self._pool_len, sampling.kv_budget
+        if kv_budget is not None and max(prompt_len, full_at(kv_budget)) <= pool_len:
+            pool_len = self._max_model_len  # however much it says, it never holds more than that
+        room = min(self._max_model_len, pool_len) - prompt_len
         if room < (0 if sampling.max_tokens == 0 else 1):
-            place = "the model's context" if self._max_model_len <= self._pool_len else "the KV pool"
+            place = "the model's context" if self._max_model_len <= pool_len else "the KV pool"
             raise PromptTooLong(
                 f"prompt: {prompt_len} tokens do not fit {place} of {prompt_len + room} tokens with room for an answer;"
                 " shorten the prompt",
@@ -308,6 +322,17 @@ def _check_budget(constraint: Constraint, max_tokens: int) -> None:
             f"max_tokens: {max_tokens} tokens may not complete the constraint; allow at least {least}",
             param="max_tokens",
         )
+
+
+def _fork_law(law: SamplingParams, own: SamplingParams | None) -> SamplingParams:
+    """What a fork with a law of its `own` goes by: it goes on with the keys of its parent."""
+    if own is None or (own.kv_budget, own.kv_policy) == (law.kv_budget, law.kv_policy):
+        return own or law
+    if own.kv_budget is not None:
+        its = "none" if law.kv_budget is None else f"{law.kv_budget} by {law.kv_policy!r}"
+        text = f"kv_budget: a fork goes on with the budget of its parent, which is {its}; leave it out"
+        raise RequestError(text, param="kv_budget")
+    return replace(own, kv_budget=law.kv_budget, kv_policy=law.kv_policy)
 
 
 def _fork_seed(seed: int, number: int) -> int:

@@ -6,9 +6,11 @@ worth it come from `DecodeGraphs`, all others are launched kernel by kernel.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,18 +20,20 @@ from ..kernels import (
     FixedBuffer,
     LoraSegment,
     WorkBuffers,
+    gather_kv,
     is_quantised,
     narrow_segments,
     num_programs_at_once,
     plan_attention,
     plan_lora,
+    score_keys,
     send,
 )
-from .batch import Batch
+from .batch import NOWHERE, AdapterRows, Batch
 from .cache.kv_cache import KVCache
 from .decode_graphs import DecodeGraphs, Recorder, fill_in
 from .device import on_device
-from .models import AdaptedRows, ModelConfig
+from .models import AdaptedRows, Adapter, ModelConfig
 from .rehearsal import Rehearsal
 
 
@@ -48,6 +52,7 @@ class DecoderLike(Protocol):
         slots: Tensor,
         logits_rows: Tensor | None,
         adapted: AdaptedRows | None = None,
+        watch: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor: ...
 
 
@@ -117,6 +122,49 @@ class ModelRunner:
                     f"no memory is left for a step of {len(batch.token_ids)} tokens and {len(batch.context_lens)} "
                     "requests; lower kv_memory_share, max_batch_tokens or max_running_requests"
                 ) from error
+
+    @torch.inference_mode()
+    def score_keys(
+        self, token_ids: Sequence[int], end: int, blocks: Sequence[int], num_keys: int, adapter: Adapter | None
+    ) -> Tensor:
+        """How much attention a request's last tokens pay to each of its keys: `[num_layers, num_kv_heads, num_keys]`.
+
+        See `kernels.score_keys`. Computes these tokens once more, and writes nothing.
+
+        Args:
+            token_ids: of the positions up to `end`; the last of the `num_keys` keys in `blocks` are theirs.
+            adapter: what they go through; None: the model alone.
+        """
+        self.num_forwards += 1
+        config, cache, length = self._decoder.config, self._kv_cache, len(token_ids)
+        batch = Batch(
+            [],
+            np.array(token_ids, np.int64),
+            np.arange(end - length, end, dtype=np.int64),
+            np.full(length, NOWHERE, np.int64),
+            np.array([0, length], np.int32),
+            np.array([num_keys], np.int32),
+            np.array([blocks], np.int32),
+            [],
+            np.empty(0, np.int64),
+            adapters=() if adapter is None else (AdapterRows(0, length, adapter),),
+        )
+        scores: list[Tensor] = []
+
+        def watch(index: int, q: Tensor) -> None:
+            keys = gather_kv(cache.keys[index], table, num_keys, cache.key_scales[index])
+            scores.append(score_keys(q, keys, scale=config.attention_scale, soft_cap=config.attention_soft_cap))
+
+        with on_device(self._device):
+            columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
+            token_ids_there, positions, slots, none = (send(column, self._device) for column in columns)
+            table = send(batch.block_tables[0], self._device)
+            step = (token_ids_there, positions, cache, self._plan(batch), slots, none)
+            if adapter is None:
+                self._decoder.forward(*step, watch=watch)
+            else:
+                self._decoder.forward(*step, adapted=self._adapted(batch), watch=watch)
+            return torch.stack(scores)
 
     def _compute(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
         with on_device(self._device):

@@ -7,6 +7,10 @@ One request's tokens, as half-open ranges (the other modules refer to them by na
     [num_computed_tokens, len(token_ids))     known (prompt, sampled, jumped), KV not yet written
     draft                                     believed to come next; joins token_ids only when verified
 
+Once a request with a `kv_budget` has dropped tokens (`kv_budget`) the first two are one, without a lease: of the tokens
+[0, num_computed_tokens) its own blocks hold all but `num_dropped_tokens`, and the token at a position has its KV at the
+*place* `position - num_dropped_tokens`, which is what blocks and keys are counted by.
+
 This module knows nothing of models, tensors or scheduling; it imports types only.
 """
 
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
+LEAST_KV_BUDGET = 64
+KV_POLICIES = ("snapkv", "sinks")
 
 
 class FinishReason(enum.StrEnum):
@@ -76,6 +82,9 @@ class SamplingParams:
         logprobs: None, or how many top alternatives to report beside each chosen token (0: the chosen one only).
         prompt_logprobs_from: None, or the first prompt position whose token's log-probability is wanted (≥ 1).
         n: how many outputs; they share the prompt's blocks.
+        kv_budget: None, or how many tokens' keys and values are kept while it generates, at least 64: whenever there
+            are a quarter more (or 64), the others are dropped. The prompt is computed and cached whole before that.
+        kv_policy: which are kept: "snapkv", what the last of them look at, or "sinks", the first four and the last.
     """
 
     max_tokens: int | None = 128
@@ -98,6 +107,8 @@ class SamplingParams:
     logprobs: int | None = None
     prompt_logprobs_from: int | None = None
     n: int = 1
+    kv_budget: int | None = None
+    kv_policy: str = "snapkv"
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
@@ -120,6 +131,10 @@ class SamplingParams:
         _check_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS, optional=True)
         _check_integer("prompt_logprobs_from", self.prompt_logprobs_from, 1, None, optional=True)
         _check_integer("n", self.n, 1, 128)
+        _check_integer("kv_budget", self.kv_budget, LEAST_KV_BUDGET, None, optional=True)
+        if self.kv_policy not in KV_POLICIES:
+            known = " or ".join(map(repr, KV_POLICIES))
+            raise RequestError(f"kv_policy: {self.kv_policy!r} is not known; it must be {known}", param="kv_policy")
         if len(self.stop) > MAX_STOP_STRINGS:
             raise RequestError(f"stop: {len(self.stop)} strings; at most {MAX_STOP_STRINGS}", param="stop")
         if any(not isinstance(text, str) or not text for text in self.stop):
@@ -338,7 +353,8 @@ class Request:
         token_ids: prompt and accepted output, int32.
         adapter: what its tokens go through; None: the model alone.
         namespace: of everything that is kept of it: the caller's, and the adapter's content (`scoped`).
-        num_computed_tokens: tokens whose KV is written.
+        num_computed_tokens: tokens whose KV was written.
+        num_dropped_tokens: of those, whose KV is not kept.
         blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
         draft: tokens proposed to follow token_ids; dropped freely.
@@ -368,6 +384,7 @@ class Request:
     max_tokens: int = 0
     phase: Phase = Phase.WAITING
     num_computed_tokens: int = 0
+    num_dropped_tokens: int = 0
     blocks: array[int] = field(default_factory=lambda: array("i"))
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)

@@ -37,6 +37,8 @@ from .cache.cache_explanation import explain_to_caller
 from .cache.prefix_cache import PrefixCache
 from .choice import Choice, UnreadChoices
 from .draft import Drafter, num_accepted
+from .key_policy import POLICIES
+from .kv_budget import next_compaction
 from .model_runner import ModelRunner
 from .pace import Pace
 from .request import Delta, FinishReason, Phase, Request
@@ -153,6 +155,8 @@ class Stepper:
         for request, error in self._scheduler.take_failed():
             if request.phase is not Phase.FINISHED:
                 deltas.append(self._fail(request, _cause("planning", error)))
+        if batch is not None:
+            deltas += self._compact(batch)
         return deltas
 
     def end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
@@ -276,6 +280,29 @@ class Stepper:
         else:
             self._drafter.drop(request)
         return self._delta(request)
+
+    def _compact(self, batch: Batch) -> list[Delta]:
+        """Lets those drop keys and values who have come so far (`kv_budget`); the deltas of those who fail."""
+        failed = []
+        for request in [extend.request for extend in batch.extends]:
+            if request.num_computed_tokens != next_compaction(request) or request.phase is not Phase.RUNNING:
+                continue
+            try:
+                self._prefix_cache.compact(request, self._places_kept(request))
+            except Exception as error:
+                failed.append(self._fail(request, _cause("compacting the KV", error)))
+        return failed
+
+    def _places_kept(self, request: Request) -> Tensor:
+        sampling, end = request.sampling, request.num_computed_tokens
+        assert sampling.kv_budget is not None
+        num_tokens = end - request.num_dropped_tokens
+
+        def score(num_last: int) -> Tensor:
+            last = request.token_ids[end - num_last : end]
+            return self._runner.score_keys(last, end, request.blocks, num_tokens, request.adapter)
+
+        return POLICIES[sampling.kv_policy](num_tokens, sampling.kv_budget, score)
 
     def _fail(self, request: Request, error: RequestError) -> Delta:
         self.end(request, FinishReason.ERROR, keeps=False)

@@ -399,6 +399,7 @@ def lora_cases(subset: bool) -> Iterator[Case]:
 
 def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
+    from phloem.kernels.triton_advance import LANES, walk_tokens
     from phloem.kernels.triton_gate import BLOCK, gate_rows
     from phloem.kernels.triton_heads import HEADS, place_rows
     from phloem.kernels.triton_logprobs import report_logprobs
@@ -450,6 +451,9 @@ def other_cases(subset: bool) -> Iterator[Case]:
     edits |= {f"{n}_ptr": "*fp32" for n in ("repetition", "presence", "frequency", "biases", "chosen", "top_values")}
     edits |= {f"{n}_ptr": "*fp32" for n in ("masses", "raw_tops", "raw_masses")}
     wide = {f"{n}_ptr": "*i64" for n in ("positions", "out", "token_ids", "top_ids")}
+    walked = {f"{n}_ptr": "*i32" for n in ("states", "automaton_ids", "mask_rows", "table", "ends", "token_offsets")}
+    walked |= {"token_ids_ptr": "*i64", "classes_ptr": "*u8", "token_bytes_ptr": "*u8"}
+    yield case("advance automata", walk_tokens, walked, {"LANES": LANES}, 1)
     for element in ("fp32",) if subset else ("bf16", "fp16", "fp32"):
         types = {**fixed, **edits, **wide, "logits_ptr": f"*{element}"}
         passes = {"scores": (True, False, False)}

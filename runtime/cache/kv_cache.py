@@ -69,6 +69,37 @@ class KVCache:
         """Bytes of a block in all layers."""
         return sum(stack[:, :1].nbytes for stack in self._stacks)
 
+    def gather(self, blocks: Sequence[int], places: Tensor) -> list[Tensor]:
+        """A copy of some tokens' keys and values as they are stored, for each layer and head its own.
+
+        places: int64 `[n]` or `[num_layers, num_kv_heads, n]`: where in `blocks`, laid end to end, they lie. One tensor
+        for each stack, `[num_layers, num_kv_heads, n, …]`; ordered like all on the stream.
+        """
+        device = self.keys[0].device
+        with on_device(device):
+            index = self._index(blocks, places if places.device == device else send(places.numpy(), device))
+            return [stack[index] for stack in self._numbers()]
+
+    def scatter(self, blocks: Sequence[int], kept: list[Tensor]) -> None:
+        """What `gather` has copied, into the first places of other blocks; ordered like all on the stream."""
+        device = self.keys[0].device
+        with on_device(device):
+            index = self._index(blocks, torch.arange(kept[0].shape[2], device=device))
+            for stack, part in zip(self._numbers(), kept, strict=True):
+                stack[index] = part
+
+    def _index(self, blocks: Sequence[int], places: Tensor) -> tuple[Tensor, ...]:
+        """Of a stack: layer, block, head and offset of each place."""
+        num_layers, _, num_heads = self._stacks[0].shape[:3]
+        table = send(np.asarray(blocks, np.int64), places.device)
+        layers = torch.arange(num_layers, device=places.device)[:, None, None]
+        heads = torch.arange(num_heads, device=places.device)[:, None]
+        return layers, table[places // self.block_size], heads, places % self.block_size
+
+    def _numbers(self) -> list[Tensor]:
+        """The stacks, in types that can be indexed: fp8 cannot everywhere."""
+        return [stack.view(torch.int8) if stack.dtype.itemsize == 1 else stack for stack in self._stacks]
+
     def read_blocks(self, blocks: Sequence[int]) -> Tensor:
         """A copy of some blocks, uint8 `[n, block_bytes]` on the pool's device; ordered like all on the stream.
 

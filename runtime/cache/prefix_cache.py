@@ -1,11 +1,13 @@
 """Tree and pool joined into leases: which blocks a request may read, and which it may write.
 
-Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in two cases only: the
-copy of a partly matching block on admission (copy-on-write), and the change of a duplicate block for the tree's own.
+Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in three cases only: the
+copy of a partly matching block on admission (copy-on-write), the change of a duplicate block for the tree's own, and
+the copy of what a request with a `kv_budget` keeps.
 With tiers below the pool (`lower_tiers`) it also tells them what comes and goes, and takes in what they bring.
 
 Invariant, checked by `audit`: every block of the pool is free, in the tree, or in exactly one request's own range
-`[lease.num_tokens, …)`; nothing is in two of them.
+`[lease.num_tokens, …)`; nothing is in two of them. Of a request that has dropped tokens nothing enters the tree any
+more, and nobody copies from it but its forks: what is computed behind dropped keys is not the KV of those tokens.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
+from ..kv_budget import first_compaction, next_compaction
 from ..request import Lease, Request, TokenLogprob
 from .kv_cache import KVCache
 from .lower_tiers import LowerTiers
@@ -66,6 +69,7 @@ class PrefixCache:
         )
         self._kv_cache = kv_cache
         self._scores = PromptScores(num_blocks, block_size)
+        self._kept: dict[Request, list[Tensor]] = {}  # of those compacted, until there are blocks for it
         self._explain_namespaces = explain_namespaces
         self._count_needed: Callable[[str, bytes], int] | None = None
 
@@ -138,7 +142,7 @@ class PrefixCache:
         """Tokens behind the matched blocks of `request` that `other` has computed in a block of its own."""
         start, index = request.num_computed_tokens, len(request.blocks)
         end = min(limit, other.num_computed_tokens, start + self.block_size)
-        if other is request or end <= start or other.namespace != request.namespace:
+        if other is request or end <= start or other.namespace != request.namespace or other.num_dropped_tokens:
             return 0
         if index and other.blocks[index - 1] != request.blocks[-1]:
             return 0  # equal block ids up to here: equal tokens up to here
@@ -202,12 +206,27 @@ class PrefixCache:
         held = -(-request.lease.num_tokens // self.block_size)
         return len(request.blocks) - held + self.tree.num_sole_blocks(request.lease.node)
 
+    def partner(self, request: Request, others: Iterable[Request]) -> Request | None:
+        """Which of `others` held alone, until `request` leased it, what they share now; None: there is none."""
+        if request.lease is None:
+            return None
+        num_shared = request.lease.num_tokens // self.block_size - self.tree.num_sole_blocks(request.lease.node)
+        last = num_shared - 1  # of the blocks above it each is held by whoever holds this one
+        if last < 0:
+            return None
+        block = request.blocks[last]
+        holders = [other for other in others if len(other.blocks) > last and other.blocks[last] == block]
+        return holders[0] if len(holders) == 1 else None
+
     def fork(self, parent: Request, child: Request) -> bool:
         """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what is behind them.
 
         Computes nothing. Returns False, and leaves the child with nothing, if there is no block for the copy.
         """
         assert not child.blocks and child.lease is None
+        child.num_dropped_tokens = parent.num_dropped_tokens
+        if parent in self._kept:
+            self._kept[child] = self._kept[parent]
         self.commit(parent)
         if parent.lease is not None:
             self.tree.lease(parent.lease.node)
@@ -223,9 +242,25 @@ class PrefixCache:
         child.num_computed_tokens = parent.num_computed_tokens
         return True
 
+    def compact(self, request: Request, places: Tensor) -> None:
+        """Keeps the KV of some places, in blocks of the request's own; what it held goes into the tree, or is free.
+
+        What is kept waits outside of the pool until there are blocks for it, which the next `reserve` finds at the
+        latest: so no more is ever needed at once than the prompt, or the budget, whichever is larger.
+
+        places: as `KVCache.gather` has them, rising.
+        """
+        kept = self._kv_cache.gather(request.blocks, places)
+        num_computed_tokens = request.num_computed_tokens
+        self.release(request)
+        request.num_computed_tokens = num_computed_tokens
+        request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
+        self._kept[request] = kept
+        self._grow(request, num_computed_tokens)
+
     def shrink(self, request: Request, num_tokens: int) -> None:
         """Frees the request's own blocks behind token `num_tokens` (a rejected draft's)."""
-        keep = -(-num_tokens // self.block_size)
+        keep = -(-(num_tokens - request.num_dropped_tokens) // self.block_size)
         if keep < len(request.blocks):
             self.pool.free(request.blocks[keep:])
             del request.blocks[keep:]
@@ -259,13 +294,14 @@ class PrefixCache:
             self.tree.release(request.lease.node)
         request.lease = None
         request.blocks = array("i")
-        request.num_computed_tokens = 0
+        request.num_computed_tokens = request.num_dropped_tokens = 0
+        self._kept.pop(request, None)
 
     def _hand_over(self, request: Request, num_blocks: int, num_tokens: int) -> list[int]:
         """Gives the tree the first blocks, which hold `num_tokens`, and leases them; the ids it had no use for."""
         lease = request.lease
         start = lease.num_tokens if lease else 0
-        if not self.enabled or num_tokens <= start:
+        if not self.enabled or num_tokens <= start or request.num_dropped_tokens:
             return []
         tokens = pack(request.token_ids[start:num_tokens])
         blocks = request.blocks[start // self.block_size : num_blocks]
@@ -298,7 +334,12 @@ class PrefixCache:
             held = request.lease.num_tokens // self.block_size if request.lease else 0
             own += request.blocks[held:]
             capacity = len(request.blocks) * self.block_size
-            assert request.num_computed_tokens <= capacity, f"request {request.request_id}: KV beyond its blocks"
+            num_kept = 0 if request in self._kept else request.num_computed_tokens - request.num_dropped_tokens
+            assert 0 <= num_kept <= capacity, f"request {request.request_id}: KV beyond its blocks"
+            assert not (request.num_dropped_tokens and held), f"request {request.request_id}: dropped and leased"
+            compacted_at = next_compaction(request)
+            is_early = compacted_at is None or request.num_computed_tokens < compacted_at
+            assert is_early, f"request {request.request_id}: its KV should have been compacted"
         assert len(own) == len(set(own)), "a block is held by two requests"
         total = self.pool.num_free + self.tree.num_cached_blocks + len(own)
         assert total == self.pool.num_blocks, (
@@ -341,16 +382,19 @@ class PrefixCache:
         """How many tokens may come from the cache: the next one that is wanted is decided from computed logits."""
         wanted = request.sampling.prompt_logprobs_from
         if wanted is None or wanted + len(request.prompt_logprobs) >= request.num_prompt_tokens:
-            return request.num_tokens - 1
+            compacted_at = first_compaction(request)  # its KV from there on is not that of its tokens
+            return min(request.num_tokens, compacted_at or request.num_tokens) - 1
         return wanted + len(request.prompt_logprobs) - 1
 
     def _grow(self, request: Request, num_tokens: int) -> bool:
-        missing = -(-num_tokens // self.block_size) - len(request.blocks)
+        missing = -(-(num_tokens - request.num_dropped_tokens) // self.block_size) - len(request.blocks)
         if missing > 0:
             blocks = self._allocate(missing)
             if blocks is None:
                 return False
             request.blocks.extend(blocks)
+        if self._kept and request in self._kept:
+            self._kv_cache.scatter(request.blocks, self._kept.pop(request))
         return True
 
     def _allocate(self, num_blocks: int) -> list[int] | None:

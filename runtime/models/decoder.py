@@ -18,6 +18,7 @@ lets a row's bits depend on the other rows: a token's logits are the same alone,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,12 +180,14 @@ class Decoder:
         slots: Tensor,
         logits_rows: Tensor | None = None,
         adapted: AdaptedRows | None = None,
+        watch: Callable[[int, Tensor], None] | None = None,
     ) -> Tensor:
         """Computes one step and writes its KV into `kv_cache`.
 
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); logits_rows `[R]` int64: the
-        rows whose logits are wanted, None: all. adapted: None where no row goes through an adapter. Returns
-        `[R, vocab_size]`, fp32 or, on a GPU, as the last product has them.
+        rows whose logits are wanted, None: all. adapted: None where no row goes through an adapter. watch: called in
+        each layer with its index and queries `[T, H, head_dim]`, before they meet the keys. Returns `[R, vocab_size]`,
+        fp32 or, on a GPU, as the last product has them.
         """
         x = self._embedding.rows(token_ids)
         if self._embedding_scale != 1.0:
@@ -193,12 +196,14 @@ class Decoder:
         normed, residual = ops.rms_norm(x, self._layers[0][1].input_norm, eps), x
         first, last, scale = 0, len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
-        if self.stack is not None and self.stack.fits(plan, kv_cache.keys[0], kv_cache.values[0]):
+        if watch is None and self.stack is not None and self.stack.fits(plan, kv_cache.keys[0], kv_cache.values[0]):
             cache = (kv_cache.keys, kv_cache.values, kv_cache.key_scales, kv_cache.value_scales)
             normed, residual = self.stack.run(normed, residual, positions, slots, plan, *cache, lora)
             first = last
         for index, (_, weights) in enumerate(self._layers[first:], first):
             q = self._write_kv(index, normed, positions, kv_cache, slots, lora)
+            if watch is not None:
+                watch(index, q)
             if index == last and logits_rows is not None and logits_rows.shape[0] == 0:
                 return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
             attended = self._attend(index, q, kv_cache, plan)

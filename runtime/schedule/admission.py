@@ -90,11 +90,13 @@ class Outlook:
         missing: known tokens for which it has no block yet, less room that is left in its last block: may be
             negative.
         returned: blocks it holds now and nobody else does: free or evictable when it ends.
+        grows: False: what is missing is all that it will ever need.
     """
 
     remaining: int
     missing: int
     returned: int
+    grows: bool = True
 
 
 def peak_demand(outlooks: Iterable[Outlook], block_size: int) -> int:
@@ -106,16 +108,16 @@ def peak_demand(outlooks: Iterable[Outlook], block_size: int) -> int:
     ordered = sorted(outlooks)
     blocks = [divmod(outlook.missing + block_size - 1, block_size) for outlook in ordered]
     num_by_fill = [0] * block_size  # of those alive, by how far their last block is filled, from its first token on
-    for _, fill in blocks:
-        num_by_fill[fill] += 1
-    alive = len(ordered)
+    for outlook, (_, fill) in zip(ordered, blocks, strict=True):
+        num_by_fill[fill] += outlook.grows
+    growing = sum(outlook.grows for outlook in ordered)
     missing = sum(whole for whole, _ in blocks)
     returned = peak = 0
     for outlook, (whole, fill) in zip(ordered, blocks, strict=True):
         grown, rest = divmod(max(outlook.remaining - 1, 0), block_size)
-        peak = max(peak, missing + alive * grown + sum(num_by_fill[block_size - rest :]) - returned)
-        alive -= 1
+        peak = max(peak, missing + growing * grown + sum(num_by_fill[block_size - rest :]) - returned)
+        growing -= outlook.grows
         missing -= whole
-        num_by_fill[fill] -= 1
+        num_by_fill[fill] -= outlook.grows
         returned += outlook.returned
     return peak

@@ -51,7 +51,11 @@ def next_candidate(
         return None if is_coming(preempted.first) else Candidate(preempted.first, None, [])
     prefilling = []
     if prefix_cache.enabled:
-        prefilling = [(other, pack(other.token_ids)) for other in running if other.num_uncomputed_tokens > 1]
+        prefilling = [
+            (other, pack(other.token_ids))
+            for other in running
+            if other.num_uncomputed_tokens > 1 and not other.num_dropped_tokens
+        ]
     passed: list[Waiting] = []
     for entry in waiting.in_order():
         is_computed = any(_waits_for(entry, other, tokens, prefix_cache.block_size) for other, tokens in prefilling)

@@ -29,6 +29,7 @@ from ...errors import DeadlineExceeded
 from ...radix import pack
 from ..batch import Batch, Extend
 from ..cache.prefix_cache import PrefixCache
+from ..kv_budget import most_kept
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
 from .candidate import Candidate, next_candidate
@@ -296,7 +297,7 @@ class Scheduler:
 
         The caller plans each before it asks for the next, so a request sees what those before it will compute.
         """
-        outlooks: list[Outlook] = []
+        outlooks: dict[Request, Outlook] = {}
         admitted: Candidate | None = None
         while len(self.running) < self._max_running_requests:
             candidate = next_candidate(
@@ -307,14 +308,18 @@ class Scheduler:
             request = candidate.request
             try:
                 if admitted is None:
-                    outlooks = [self._outlook(other) for other in self.running]
+                    outlooks = {other: self._outlook(other) for other in self.running}
                 else:
-                    outlooks[-1] = self._outlook_of(admitted)  # it has the blocks now that were missing
+                    outlooks[admitted.request] = self._outlook_of(admitted)  # it has the blocks now that were missing
                 if request.explain_cache and not request.admitted_before:
                     request.found = self._prefix_cache.explain(request)
                 donor = self._prefix_cache.lease(request, self.running)
-                outlooks.append(self._outlook_of(candidate))
-                has_room = not self.running or self._has_room([*outlooks, *self._place_for_one(candidate.passed)])
+                partner = self._prefix_cache.partner(request, self.running)
+                if partner is not None:
+                    outlooks[partner] = self._outlook(partner)  # what it held alone it shares now
+                outlooks[request] = self._outlook_of(candidate)
+                place = self._place_for_one(candidate.passed)
+                has_room = not self.running or self._has_room([*outlooks.values(), *place])
                 if has_room and donor is not None:
                     self._prefix_cache.copy(request, donor)
             except Exception as error:
@@ -337,8 +342,12 @@ class Scheduler:
         remaining = request.remaining_tokens
         if not request.length_is_known:
             remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
-        missing = request.num_tokens - len(request.blocks) * self._prefix_cache.block_size
+        num_held = len(request.blocks) * self._prefix_cache.block_size
+        missing = request.num_tokens - request.num_dropped_tokens - num_held
         returned = 0 if request in self._detours else self._prefix_cache.num_sole_blocks(request)
+        most = most_kept(request)
+        if most is not None and missing + remaining > most - num_held:
+            return Outlook(remaining, most - num_held, returned, grows=False)
         return Outlook(remaining, missing, returned)
 
     def _outlook_of(self, candidate: Candidate) -> Outlook:

@@ -6,6 +6,7 @@ Knows one request at a time, and neither blocks nor who else runs.
 from __future__ import annotations
 
 from ..batch import Extend
+from ..kv_budget import next_compaction
 from ..request import Request
 
 MOST_SCORED = 512  # tokens of a prompt in one step whose log-probabilities are wanted: each takes a row of logits
@@ -15,6 +16,10 @@ def share(request: Request, budget: int) -> Extend | None:
     """What the request needs next, its draft included, within `budget` tokens; None if there is no room."""
     is_scored = scores_prompt(request)
     num_tokens = min(request.num_uncomputed_tokens, budget, MOST_SCORED if is_scored else budget)
+    compacted_at = next_compaction(request)
+    if compacted_at is not None:
+        budget = min(budget, compacted_at - request.num_computed_tokens)
+        num_tokens = min(num_tokens, budget)
     if num_tokens <= 0:
         return None
     draft: list[int] = []
@@ -34,6 +39,9 @@ def share_behind(extend: Extend, span: slice, budget: int) -> Extend | None:
         span: which of the step's tokens are decided for the extend.
     """
     request, start = extend.request, extend.end
+    compacted_at = next_compaction(request)
+    if compacted_at is not None:
+        budget = min(budget, compacted_at - start)
     if start < request.num_tokens:
         num_tokens = min(request.num_tokens - start, budget)
         return Extend(request, start, num_tokens, [], request.num_tokens - 1) if num_tokens > 0 else None

@@ -372,6 +372,8 @@ def _sampling(
             logprobs=logprobs,
             prompt_logprobs_from=prompt_logprobs_from,
             n=body.n,
+            kv_budget=body.kv_budget,
+            kv_policy=body.kv_policy,
         )
     except RequestError as error:
         raise api_error(error) from error

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..request import MAX_LOGPROBS
+from ..request import LEAST_KV_BUDGET, MAX_LOGPROBS
 from .fields import BadWord, Content, LogitBias, Prompts, Salt, Schema, SchemaOrText, StopStrings, fault
 from .tool_choice import ToolChoice, ToolChoiceField
 from .unsupported import refuse_unsupported
@@ -145,6 +145,8 @@ class Generation(Body):
     logit_bias: LogitBias = {}
     allowed_token_ids: list[int] | None = Field(None, min_length=1)
     bad_words: list[BadWord] = Field([], max_length=MAX_BAD_WORDS)
+    kv_budget: int | None = Field(None, ge=LEAST_KV_BUDGET)
+    kv_policy: Literal["snapkv", "sinks"] = "snapkv"
     return_token_ids: bool = False
     stream: bool = False
     stream_options: StreamOptions | None = None

@@ -60,7 +60,8 @@ def read_block(path: Path, fingerprint: bytes, key: BlockKey, out: Row) -> None:
     """
     payload = out.data.cast("B")
     header = bytearray(HEADER_BYTES)
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    # of a pipe that somebody has put there nobody waits for the other end
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         if os.fstat(descriptor).st_size != HEADER_BYTES + len(payload):
             raise CorruptBlock("it is of another size")

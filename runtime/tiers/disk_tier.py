@@ -127,6 +127,8 @@ class DiskTier:
             if self._num_bytes + self._file_bytes > self._max_bytes and not self._trim():
                 return False
             if key.parent in self._gone:  # its prefix is longer than there is room for
+                if len(self._gone) * self._file_bytes > self._max_bytes:
+                    self._gone.clear()  # it was needed once more: what is missing of it may be written yet
                 self._gone.add(key.digest)
                 return False
             self._write(key, block)

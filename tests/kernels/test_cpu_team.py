@@ -112,6 +112,27 @@ def test_callers_at_the_same_time_get_the_same_bits() -> None:
     assert not cpu_threads.ONE_TEAM.lock.locked()
 
 
+@pytest.mark.parametrize("num_granted", [0, 1])
+def test_a_team_goes_with_the_threads_that_the_system_grants(monkeypatch: pytest.MonkeyPatch, num_granted: int) -> None:
+    weight, x = ops.pack_linear(torch.randn(1000, 300)), torch.randn(40, 300)
+    expected = ops.linear(x, weight)
+    team, start, asked = cpu_threads.Team(), threading.Thread.start, []
+
+    def grant(thread: threading.Thread) -> None:
+        asked.append(thread)
+        if len(asked) > num_granted:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    team.num_threads = 4
+    monkeypatch.setattr(cpu_threads, "ONE_TEAM", team)
+    monkeypatch.setattr(threading.Thread, "start", grant)
+    for _ in range(20):
+        assert torch.equal(ops.linear(x, weight), expected)
+    assert len(asked) > num_granted
+    team.close()
+
+
 ALONE = """
     import os, sys, warnings
     import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,6 +179,21 @@ def test_int8_equals_the_twin_for_every_number_of_rows(shape: str, bias: bool) -
     inputs = most / input_range(weight.num_inputs) * plain.matrix().double().abs().sum(1)
     bound = 0.51 * (x.double().abs().sum(1, keepdim=True) * step + inputs) + 1e-6
     assert ((together - exact).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("quantise", ["none", "int8", "int4"])
+@pytest.mark.parametrize(("depth", "place"), [(256, 17), (256, 255), (43, 3), (43, 42)])
+def test_what_is_no_number_makes_no_number_of_its_row_and_of_no_other(
+    quantise: Quantise, depth: int, place: int
+) -> None:
+    """Else logits that are none would be taken for some, and the text for the model's."""
+    weight, x = ops.pack_linear(torch.randn(40, depth), quantise=quantise), torch.randn(6, depth)
+    expected = ops.linear(x, weight)
+    for value in (math.nan, math.inf, -math.inf):
+        x[2, place] = value
+        found = ops.linear(x, weight)
+        assert not found[2].isfinite().any()
+        assert torch.equal(found[[0, 1, 3, 4, 5]], expected[[0, 1, 3, 4, 5]])
 
 
 def test_int8_sums_do_not_leave_int32() -> None:

@@ -39,6 +39,8 @@ class FakeModelConfig:
     intermediate_size: int = 1
     qkv_size: int = 3
     attended_size: int = 1
+    attention_scale: float = 1.0
+    attention_soft_cap: float = 0.0
     num_kv_parts: int = 2
     latent: None = None
     layers: tuple[LayerConfig, ...] = (LayerConfig(window=0, rope=0),)

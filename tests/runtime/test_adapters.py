@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,23 @@ def test_each_says_what_transformers_says_with_the_adapter_merged_in(loaded: Loa
         assert list(found.token_ids) == saved.greedy(loaded.tokenizer.encode_prompt(text), name), (text, name)
     said = {completion.token_ids for completion in answers(engine(loaded), asked[:4])}
     assert len(said) == 4, "every adapter says something else"
+
+
+def test_keys_are_kept_by_what_the_adapter_looks_at(loaded: LoadedModel, saved: Saved, tmp_path: Path) -> None:
+    """A request with a `kv_budget` says what it says over the merged model: its choice goes through the adapter too."""
+    merged(saved.model, saved.folders["all"]).save_pretrained(tmp_path)
+    for name in ("tokenizer.model", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(resolve_model("nano") / name, tmp_path)
+    law = SamplingParams(max_tokens=150, temperature=0.0, ignore_eos=True, logprobs=0, kv_budget=64)
+    text = " ".join(f"Item {number} costs {number * 37 % 91} gold." for number in range(40))
+    (found,) = answers(engine(loaded), [(text, law, "all")])
+    with Engine(str(tmp_path), device="cpu") as other:
+        expected = other.generate(text, law)
+        assert found.token_ids == expected.token_ids
+        assert found.token_ids != other.generate(text, replace(law, kv_budget=None)).token_ids
+    assert [one.logprob for one in found.logprobs] == pytest.approx(
+        [one.logprob for one in expected.logprobs], abs=1e-3
+    )
 
 
 NAMES = st.sampled_from([None, "all", "wide", "low"])

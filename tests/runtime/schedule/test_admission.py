@@ -12,19 +12,19 @@ from phloem.runtime.schedule.admission import Outlook, OutputForecast, peak_dema
 BLOCK_SIZE = 4
 
 requests = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(0, 12)), min_size=1, max_size=8
-)  # remaining tokens, tokens known, blocks held
+    st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(0, 12), st.booleans()), min_size=1, max_size=8
+)  # remaining tokens, tokens known, blocks held, whether it grows
 
 
-def simulate(futures: list[tuple[int, int, int]]) -> int:
+def simulate(futures: list[tuple[int, int, int, bool]]) -> int:
     """Blocks needed beyond those held now, at the worst moment, if each computes a token a step and ends in time: all
-    it knows in the first, its last but one in the last."""
+    it knows in the first, its last but one in the last. Who does not grow needs room for what it knows, and no more."""
     worst = 0
     for step in range(61):
         needed = 0
-        for remaining, known, held in futures:
+        for remaining, known, held, grows in futures:
             if step < max(remaining, 1):
-                needed += -(-(known + step) // BLOCK_SIZE) - held
+                needed += -(-(known + step * grows) // BLOCK_SIZE) - held
             else:
                 needed -= held
         worst = max(worst, needed)
@@ -32,9 +32,12 @@ def simulate(futures: list[tuple[int, int, int]]) -> int:
 
 
 @given(requests)
-def test_the_forecast_peak_is_that_of_a_simulation(futures: list[tuple[int, int, int]]) -> None:
-    futures = [(remaining, max(known, held * BLOCK_SIZE - BLOCK_SIZE + 1), held) for remaining, known, held in futures]
-    outlooks = [Outlook(remaining, known - held * BLOCK_SIZE, held) for remaining, known, held in futures]
+def test_the_forecast_peak_is_that_of_a_simulation(futures: list[tuple[int, int, int, bool]]) -> None:
+    futures = [
+        (remaining, max(known, held * BLOCK_SIZE - BLOCK_SIZE + 1), held, grows)
+        for remaining, known, held, grows in futures
+    ]
+    outlooks = [Outlook(remaining, known - held * BLOCK_SIZE, held, grows) for remaining, known, held, grows in futures]
     assert peak_demand(outlooks, BLOCK_SIZE) == simulate(futures)
 
 

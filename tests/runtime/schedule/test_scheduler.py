@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import DeadlineExceeded, RequestError
@@ -181,6 +181,35 @@ def test_a_cold_engine_takes_in_no_more_than_it_can_bring_to_an_end(num_blocks: 
     now = engine.statistics()
     assert now.num_preemptions == 0 and now.num_computed_tokens == 8 * (11 + 29)
     assert most >= num_blocks // 11  # a request fills ten blocks
+
+
+ASKED = st.tuples(st.integers(0, 2), st.integers(1, 20), st.integers(1, 30), st.integers(0, 20))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 40), min_size=3, max_size=3), st.lists(ASKED, min_size=2, max_size=12), st.integers(0, 40)
+)
+@example([7, 0, 0], [(0, 1, 1, 0), (0, 1, 1, 0), (0, 1, 2, 0), (0, 1, 2, 0)], 1)
+def test_nobody_is_preempted_where_all_lengths_are_known(
+    shared: list[int], asked: list[tuple[int, int, int, int]], room: int
+) -> None:
+    """Whatever prefixes they share, whenever they come: what one held alone is shared once another has leased it."""
+    todo = [
+        (comes_at, [family] * shared[family] + [100 + number] * own, max_tokens)
+        for number, (family, own, max_tokens, comes_at) in enumerate(asked)
+    ]
+    least = max(-(-(len(prompt) + max_tokens) // 4) for _, prompt, max_tokens in todo)
+    engine = fake_engine(decoder=BlankDecoder(), num_blocks=least + room, lookup_drafts=False)
+    for step in range(2000):
+        for comes_at, prompt, max_tokens in todo:
+            if comes_at == step:
+                engine.add(prompt, SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True))
+        engine.step()
+        if step > 20 and not engine.has_work:
+            break
+    assert engine.statistics().num_finished == len(asked)
+    assert engine.statistics().num_preemptions == 0
 
 
 def test_lengths_that_are_known_teach_nothing_about_those_that_are_not() -> None:

@@ -111,6 +111,8 @@ BODIES = [
         separate_reasoning=True,
     ),
     text("a blank bad word", 400, "bad_words[0]", bad_words=[" "]),
+    text("too small a budget of keys", 400, "kv_budget", kv_budget=63),
+    text("an unknown choice of keys", 400, "kv_policy", kv_policy="h2o"),
     text("bad words beside a constraint", 400, "bad_words", "conflicting_constraints", bad_words=["x"], regex="y"),
     text("no token is allowed", 400, "allowed_token_ids", allowed_token_ids=[]),
     text("a token that is not there", 400, "allowed_token_ids", allowed_token_ids=[10**9]),

@@ -259,3 +259,10 @@ def test_rules_about_tokens_reach_the_engine() -> None:
     assert asked.chat(allowed_token_ids=[97, 98], bad_words=["ab"]).status == 200
     law = asked.engine.calls[0]["sampling"]
     assert (law.allowed_token_ids, law.bad_words) == ((97, 98), ("ab",))
+
+
+def test_a_budget_of_keys_and_values_reaches_the_engine() -> None:
+    asked = client()
+    assert asked.chat().status == asked.chat(kv_budget=64, kv_policy="sinks").status == 200
+    laws = [call["sampling"] for call in asked.engine.calls]
+    assert [(law.kv_budget, law.kv_policy) for law in laws] == [(None, "snapkv"), (64, "sinks")]

@@ -133,6 +133,34 @@ def test_a_folder_above_its_budget_is_trimmed_at_the_start(tmp_path: Path) -> No
     assert len(files_of(tmp_path)) == 4, "nine tenths"
 
 
+def test_a_prefix_that_has_made_room_is_no_end_of_writing_behind_it(tmp_path: Path) -> None:
+    """The pool may hold it on and on, and never bring it again: what is noted of it does not grow, and what follows it
+    is written some day."""
+    tier = open_tier(tmp_path, max_bytes=20 * 4096)
+    tier.put(CHAIN[0], content(CHAIN[0]))
+    for other in range(20):
+        (key,) = extend_keys(root_of(FINGERPRINT, f"other {other}"), True, bytes(16), 16)
+        tier.put(key, content(key))
+    assert CHAIN[0] not in tier
+    num_written = 0
+    for number in range(200):
+        for key in extend_keys(CHAIN[0].digest, False, number.to_bytes(16, "little") * 4, 16):
+            num_written += tier.put(key, content(key))
+            assert len(tier._gone) <= 21
+    assert num_written > 0
+
+
+def test_nobody_waits_for_what_is_no_file(tmp_path: Path) -> None:
+    tier = open_tier(tmp_path)
+    for key, make in zip(CHAIN, (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)), strict=False):
+        tier.put(key, content(key))
+        path = next(file for file in files_of(tmp_path) if file.name.startswith(key.digest.hex()))
+        path.unlink()
+        make(path)
+        assert read(tier, key) is None
+    assert tier.num_faults >= 3
+
+
 def test_foreign_files_stay_and_left_over_ones_go(tmp_path: Path) -> None:
     open_tier(tmp_path).put(CHAIN[0], content(CHAIN[0]))
     foreign = [tmp_path / "ab" / "notes.kv", tmp_path / "readme.txt", tmp_path / "ab" / ("0" * 64 + ".kv")]
