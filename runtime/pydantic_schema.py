@@ -26,7 +26,8 @@ _WEB = frozenset(("http", "https", "ws", "wss", "ftp"))
 # What a format means to pydantic, beside what it means to JSON Schema, if anything.
 _FORMATS: dict[str, JsonSchemaValue] = {
     "email": {
-        "pattern": rf"^(?=[^@]{{1,64}}@)(?!.*\.({_RESERVED})$)[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*@{_HOST}$",
+        "pattern": rf"^(?=[^@]{{1,64}}@)(?!.*[^.@]{{64}})(?!.*\.({_RESERVED})$)"
+        rf"[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*@{_HOST}$",
         "maxLength": 254,
     },
     "ipvanyaddress": {"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]},

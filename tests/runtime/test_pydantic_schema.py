@@ -77,7 +77,15 @@ def test_an_address_has_a_host_that_takes_mail() -> None:
     for text in ("ada@example.com", "Ada.L+x_1@mail-2.some.co.uk"):
         cursor = constraint.cursor()
         assert all(cursor.advance(byte) for byte in f'"{text}"'.encode()) and cursor.is_accepting
-    for text in ("ada@local", "ada@10.0.0.1", "a..b@c.de", "ada@shop.test", '\\"a\\"@b.de', "a" * 65 + "@b.de"):
+    for text in (
+        "ada@local",
+        "ada@10.0.0.1",
+        "a..b@c.de",
+        "ada@shop.test",
+        '\\"a\\"@b.de',
+        "a" * 65 + "@b.de",
+        f"a@{'b' * 64}.de",
+    ):
         cursor = constraint.cursor()
         assert not (all(cursor.advance(byte) for byte in f'"{text}"'.encode()) and cursor.is_accepting), text
     for _ in range(60):
