@@ -94,14 +94,9 @@ def json_schema(
     """
     if extra_keys is None:
         extra_keys = "never" if is_python_type(schema) else "schema"
-    options: dict[str, tuple[str, tuple[str, ...]]] = {
-        "whitespace": (whitespace or "compact", get_args(Whitespace)),
-        "key_order": (key_order, get_args(KeyOrder)),
-        "extra_keys": (extra_keys, get_args(ExtraKeys)),
-    }
-    for option, (value, known) in options.items():
-        if value not in known:
-            raise RequestError(f"{option}: expected one of {', '.join(known)}, got {value!r}", param=option)
+    _check_whitespace(whitespace)
+    _check("key_order", key_order, get_args(KeyOrder))
+    _check("extra_keys", extra_keys, get_args(ExtraKeys))
     if is_python_type(schema):
         text = schema_text(schema)
         return ConstraintSpec("json_schema", text, schema, whitespace, key_order=key_order, extra_keys=extra_keys)
@@ -126,6 +121,7 @@ def json_schema(
 
 def json_object(*, whitespace: Whitespace | None = None) -> ConstraintSpec:
     """The output is any JSON object."""
+    _check_whitespace(whitespace)
     return ConstraintSpec("json_object", "", whitespace=whitespace)
 
 
@@ -158,6 +154,7 @@ def structural_tag(
         stop_after_first: the output ends behind the first tag.
         whitespace: layout of JSON inside tags, see `json_schema`.
     """
+    _check_whitespace(whitespace)
     if isinstance(tags, str):
         try:
             tags = json.loads(tags)
@@ -185,6 +182,16 @@ def structural_tag(
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidStructuralTag(f"structural tag: not a JSON value: {error}", param="structural_tag") from error
     return ConstraintSpec("structural_tag", text, whitespace=whitespace)
+
+
+def _check_whitespace(whitespace: str | None) -> None:
+    if whitespace is not None:
+        _check("whitespace", whitespace, get_args(Whitespace))
+
+
+def _check(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise RequestError(f"{option}: expected one of {', '.join(known)}, got {value!r}", param=option)
 
 
 def _tag(tag: object) -> dict[str, Any]:

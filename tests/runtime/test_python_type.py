@@ -86,6 +86,15 @@ def test_what_tells_the_options_of_a_union_apart_is_written() -> None:
     assert json.loads(str(ph.json_schema(Cat).source)) == Cat.model_json_schema()
 
 
+@pytest.mark.parametrize(
+    "make", [lambda **o: ph.json_schema({}, **o), ph.json_object, lambda **o: ph.structural_tag([], **o)]
+)
+def test_a_layout_that_is_none_is_refused_where_it_is_named(make: Any) -> None:
+    for odd in ("tabs", ""):
+        with pytest.raises(RequestError, match="whitespace: expected one of compact, spaced, flexible"):
+            make(whitespace=odd)
+
+
 def test_what_pydantic_cannot_describe_is_refused() -> None:
     class Opaque:
         pass
