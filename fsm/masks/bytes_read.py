@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..automaton.automaton import Automaton
-from ..network.network import BYTE, Network
+from ..memory import K_BYTE
+from ..network.network import Network
 from ..text.text_view import TextView, mask_of
 
 MAX_SHOWN = 60  # bytes of a text
@@ -20,7 +21,7 @@ MANY_CHARACTERS = 4096  # nobody writes so many keys or items that differ in one
 
 def bytes_of_network(network: Network) -> int:
     """The bytes that may be read, bit b for byte b; some more where a part of the network cannot be reached."""
-    found = mask_of(np.unique(network.arg[network.kind == BYTE]))
+    found = mask_of(np.unique(network.arg[network.kind == K_BYTE]))
     found |= mask_of(np.unique(network.sets.edges[:, 0]))
     for index in range(len(network.byte_sets)):
         found |= byte_set_mask(network, index)
@@ -35,7 +36,7 @@ def may_lack(network: Network, lacking: int) -> bool:
     Then what can be finished in bytes can be finished without these, in the same number. Keys and items that must
     differ may use up what characters there are, so there the others must be thousands.
     """
-    bytes_alone = mask_of(np.unique(network.arg[network.kind == BYTE])) | mask_of(np.unique(network.sets.edges[:, 0]))
+    bytes_alone = mask_of(np.unique(network.arg[network.kind == K_BYTE])) | mask_of(np.unique(network.sets.edges[:, 0]))
     sets = (byte_set_mask(network, index) for index in range(len(network.byte_sets)))
     if bytes_alone & lacking or any(found & lacking and not found & ~lacking for found in sets):
         return False
