@@ -29,7 +29,7 @@ class ConstraintSpec:
     Attributes:
         source: pattern text, tuple of options, JSON text of a schema or a structural tag, or grammar text.
         python_type: the class or annotation of which `parse` returns a value, if one was given.
-        whitespace: layout of JSON output.
+        whitespace: layout of JSON output; None: as the model writes it.
         syntax: the notation of grammar text.
         key_order: of objects under a schema: named keys as the schema names them, then others; or any order.
         extra_keys: of objects under a schema that names keys: others as it says, or only where it says so.
@@ -38,7 +38,7 @@ class ConstraintSpec:
     kind: Kind
     source: str | tuple[str, ...]
     python_type: Any = None
-    whitespace: Whitespace = "compact"
+    whitespace: Whitespace | None = None
     syntax: Syntax = "auto"
     key_order: KeyOrder = "schema"
     extra_keys: ExtraKeys = "schema"
@@ -78,27 +78,25 @@ def choice(options: Iterable[str]) -> ConstraintSpec:
 def json_schema(
     schema: Any,
     *,
-    whitespace: Whitespace = "compact",
+    whitespace: Whitespace | None = None,
     key_order: KeyOrder = "schema",
-    extra_keys: ExtraKeys = "schema",
+    extra_keys: ExtraKeys | None = None,
 ) -> ConstraintSpec:
     """The output is JSON that is valid under `schema`: a dict, true or false, JSON text, a pydantic class, or another
     type that pydantic can describe (`list[Person]`, a dataclass …); then `parsed` is a value of that type.
 
     Args:
-        whitespace: "compact", "spaced" or "flexible".
+        whitespace: "compact", "spaced" or "flexible"; without it, as the model does (`Tokenizer.json_whitespace`).
         key_order: "schema" lets models jump over the keys; "any" takes keys in whatever order they come.
         extra_keys: "schema" allows keys that the schema does not name unless it forbids them; "never" only where it
-            says what they may be (what is called strict elsewhere). More is certain then, and jumped over.
+            says what they may be (what is called strict elsewhere). More is certain then, and jumped over. Without it,
+            "never" for a type, whose values have no place for other keys, and "schema" for a schema.
     """
-    options: dict[str, tuple[str, tuple[str, ...]]] = {
-        "whitespace": (whitespace, get_args(Whitespace)),
-        "key_order": (key_order, get_args(KeyOrder)),
-        "extra_keys": (extra_keys, get_args(ExtraKeys)),
-    }
-    for option, (value, known) in options.items():
-        if value not in known:
-            raise RequestError(f"{option}: expected one of {', '.join(known)}, got {value!r}", param=option)
+    if extra_keys is None:
+        extra_keys = "never" if is_python_type(schema) else "schema"
+    _check_whitespace(whitespace)
+    _check("key_order", key_order, get_args(KeyOrder))
+    _check("extra_keys", extra_keys, get_args(ExtraKeys))
     if is_python_type(schema):
         text = schema_text(schema)
         return ConstraintSpec("json_schema", text, schema, whitespace, key_order=key_order, extra_keys=extra_keys)
@@ -121,8 +119,9 @@ def json_schema(
     return ConstraintSpec("json_schema", text, None, whitespace, key_order=key_order, extra_keys=extra_keys)
 
 
-def json_object(*, whitespace: Whitespace = "compact") -> ConstraintSpec:
+def json_object(*, whitespace: Whitespace | None = None) -> ConstraintSpec:
     """The output is any JSON object."""
+    _check_whitespace(whitespace)
     return ConstraintSpec("json_object", "", whitespace=whitespace)
 
 
@@ -141,7 +140,7 @@ def structural_tag(
     triggers: Iterable[str] | None = None,
     at_least_one: bool = False,
     stop_after_first: bool = False,
-    whitespace: Whitespace = "compact",
+    whitespace: Whitespace | None = None,
 ) -> ConstraintSpec:
     """Free text until a trigger, then one of the tags that begin with it, then free text again.
 
@@ -153,8 +152,9 @@ def structural_tag(
         triggers: beginnings of the tags' `begin`; each whole `begin` if they are not given.
         at_least_one: the output begins with a tag.
         stop_after_first: the output ends behind the first tag.
-        whitespace: layout of JSON inside tags.
+        whitespace: layout of JSON inside tags, see `json_schema`.
     """
+    _check_whitespace(whitespace)
     if isinstance(tags, str):
         try:
             tags = json.loads(tags)
@@ -184,15 +184,26 @@ def structural_tag(
     return ConstraintSpec("structural_tag", text, whitespace=whitespace)
 
 
+def _check_whitespace(whitespace: str | None) -> None:
+    if whitespace is not None:
+        _check("whitespace", whitespace, get_args(Whitespace))
+
+
+def _check(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise RequestError(f"{option}: expected one of {', '.join(known)}, got {value!r}", param=option)
+
+
 def _tag(tag: object) -> dict[str, Any]:
     if not isinstance(tag, Mapping) or not isinstance(tag.get("begin"), str) or "end" not in tag:
         raise InvalidStructuralTag(
             "structural tag: a tag is an object with begin, end, and schema or content", param="structural_tag"
         )
     content, schema = tag.get("content"), tag.get("schema")
+    options = {key: tag[key] for key in ("any_order", "extra_keys") if key in tag}
     if is_python_type(schema):
         schema = json.loads(schema_text(schema))
+        options.setdefault("extra_keys", "never")
     if content is None:
-        options = {key: tag[key] for key in ("any_order", "extra_keys") if key in tag}
         content = {"type": "json_schema", "json_schema": schema, **options}
     return {"type": "tag", "begin": tag["begin"], "content": content, "end": tag["end"]}

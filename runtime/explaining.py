@@ -16,7 +16,7 @@ from ..errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, Unsuppo
 from ..fsm import Vocabulary
 from ..fsm.look import Explanation
 from ..fsm.look import explain as explain_source
-from .constraint_spec import ConstraintSpec
+from .constraint_spec import ConstraintSpec, Whitespace
 from .models import resolve_model
 from .tokenizer.tokenizer import Tokenizer
 
@@ -38,21 +38,26 @@ def explain(spec: ConstraintSpec, *, tokenizer: str | Tokenizer = "nano", text: 
     source: Any = spec.source
     if spec.kind in JSON_KINDS:
         source = json.loads(source)
-    vocabulary = _vocabulary(tokenizer) if isinstance(tokenizer, str) else tokenizer.vocabulary()
+    if isinstance(tokenizer, str):
+        vocabulary, whitespace = _read(tokenizer)
+    else:
+        vocabulary, whitespace = tokenizer.vocabulary(), tokenizer.json_whitespace
     return explain_source(
         vocabulary,
         spec.kind,
         source,
-        whitespace=spec.whitespace,
+        whitespace=spec.whitespace or whitespace,
         key_order=spec.key_order,
+        extra_keys=spec.extra_keys,
         syntax=spec.syntax,
         text=text,
     )
 
 
 @functools.lru_cache(maxsize=4)
-def _vocabulary(name: str) -> Vocabulary:
-    return Tokenizer.from_folder(resolve_model(name)).vocabulary()
+def _read(name: str) -> tuple[Vocabulary, Whitespace]:
+    tokenizer = Tokenizer.from_folder(resolve_model(name))
+    return tokenizer.vocabulary(), tokenizer.json_whitespace
 
 
 @dataclass(frozen=True, slots=True)

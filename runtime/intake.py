@@ -213,17 +213,18 @@ class Intake:
     def compile(self, spec: ConstraintSpec) -> Constraint:
         """The constraint for this tokenizer, from the compiler's cache if it was seen before."""
         compiler = self._compiler
+        whitespace = spec.whitespace or self._tokenizer.json_whitespace
         if spec.kind == "choice":
             return compiler.choice(spec.source)
         if spec.kind == "json_object":
-            return compiler.json_object(whitespace=spec.whitespace)
+            return compiler.json_object(whitespace=whitespace)
         assert isinstance(spec.source, str)
         if spec.kind == "json_schema":
             return compiler.json_schema(
-                spec.source, whitespace=spec.whitespace, key_order=spec.key_order, extra_keys=spec.extra_keys
+                spec.source, whitespace=whitespace, key_order=spec.key_order, extra_keys=spec.extra_keys
             )
         if spec.kind == "structural_tag":
-            return compiler.structural_tag(spec.source, whitespace=spec.whitespace)
+            return compiler.structural_tag(spec.source, whitespace=whitespace)
         return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source, spec.syntax)
 
     def token_ids(self, prompt: Prompt) -> array[int]:

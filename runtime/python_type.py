@@ -21,14 +21,19 @@ def is_python_type(value: object) -> bool:
 def schema_text(kind: Any) -> str:
     """JSON text of the schema of a Python type.
 
-    Where a union has a discriminator, it is required. Pydantic asks for it although its schema does not, since it
-    usually has a default (`kind: Literal["a"] = "a"`).
+    Where pydantic's schema takes more than its validators do, it is narrowed (`pydantic_schema.py`). Where a union has
+    a discriminator, it is required. Pydantic asks for it although its schema does not, since it usually has a default
+    (`kind: Literal["a"] = "a"`).
 
     Raises:
         InvalidSchema: pydantic cannot describe the type.
     """
     try:
-        described = kind.model_json_schema() if _is_model(kind) else _adapter(kind).json_schema()
+        from .pydantic_schema import NarrowSchema
+
+        owner = kind if _is_model(kind) else _adapter(kind)
+        make = owner.model_json_schema if _is_model(kind) else owner.json_schema
+        described = make(schema_generator=NarrowSchema)
     except Exception as error:  # pydantic's own errors, and those of annotations that name nothing
         raise InvalidSchema(f"json_schema: {_name(kind)} has no schema: {error}", param="json_schema") from error
     check_written_out(described, "schema", InvalidSchema, param="json_schema")

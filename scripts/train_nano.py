@@ -207,6 +207,7 @@ def write_checkpoint(folder: Path, model: Decoder, encoder: Encoder, tokenizer: 
     eos_ids = [encoder.end_id, encoder.pieces.eos_id()]
     config = model.shape.hugging_face(encoder.bos_id, eos_ids)
     generation = {"bos_token_id": encoder.bos_id, "eos_token_id": eos_ids, "do_sample": False}
+    generation["json_whitespace"] = "compact"  # as `nano_text` writes it
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
     write_tokenizer(folder, tokenizer, model.shape.max_positions)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import ConstraintError
-from ..any_json import KeyOrder, Whitespace
+from ..any_json import ExtraKeys, KeyOrder, Whitespace
 from ..automaton.automaton import Automaton
 from ..json_schema import schema_to_grammar
 from ..json_schema.place import BLANKS, Place, Stop, in_place, options, place_of, referred, sites_at
@@ -44,6 +44,7 @@ def blame(
     num_bytes: int,
     whitespace: Whitespace = "compact",
     key_order: KeyOrder = "schema",
+    extra_keys: ExtraKeys = "schema",
 ) -> list[str]:
     """Reasons, one line each, why the byte at `num_bytes` is refused after all before it was read."""
     data = text.encode(errors="surrogatepass")
@@ -71,7 +72,7 @@ def blame(
         place = replace(place, path=place.path[:-1])
     at = f"in the {'object' if place.is_object else 'array'} at {place.pointer or '/'}: "
     here = [site for found_at in sites_at(sites, place.path) for site in in_place(sites, found_at)]
-    found = _about_keys(here, place, text, len(before), refused, key_order)
+    found = _about_keys(here, place, text, len(before), refused, key_order, extra_keys)
     found = found or judge.reasons(sites_at(sites, place.path), before[place.container :], refused)
     return [at + reason for reason in found] or [f"{at}{refused!r} is not what comes next"]
 
@@ -90,7 +91,13 @@ def _general(place: Place, before: str, refused: str, whitespace: Whitespace) ->
 
 
 def _about_keys(
-    sites: Iterable[Site], place: Place, text: str, position: int, refused: str, key_order: KeyOrder
+    sites: Iterable[Site],
+    place: Place,
+    text: str,
+    position: int,
+    refused: str,
+    key_order: KeyOrder,
+    extra_keys: ExtraKeys,
 ) -> list[str]:
     """What is wrong with the keys of an object: missing, out of order, written twice, unknown."""
     schemas = [(site.pointer, site.schema) for site in sites if isinstance(site.schema, dict)]
@@ -104,6 +111,8 @@ def _about_keys(
     if refused == "}" and missing:
         return [f"{pointer}: {json.dumps(key)} has not been written" for key, pointer in missing.items()][:MAX_NAMES]
     closed = [f"{pointer}/additionalProperties" for pointer, s in schemas if s.get("additionalProperties") is False]
+    if extra_keys == "never":
+        closed.append('the option extra_keys="never"')
     is_comma = refused == "," and place.stop is Stop.AFTER
     name = _whole_key(text, position if is_comma else place.begin) if is_comma or place.stop is Stop.KEY else None
     is_ordered = key_order == "schema"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ..any_json import KeyOrder, Whitespace, json_grammar
+from ..any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
 from ..compiler import Compiler
 from ..constraint import Constraint
 from ..grammars import Syntax, text_to_grammar
@@ -65,6 +65,7 @@ def explain(
     *,
     whitespace: Whitespace = "compact",
     key_order: KeyOrder = "schema",
+    extra_keys: ExtraKeys = "schema",
     syntax: Syntax = "auto",
     text: str | None = None,
 ) -> Explanation:
@@ -73,7 +74,8 @@ def explain(
     Args:
         kind: "regex", "choice", "json_schema", "json_object", "json_value", "grammar" or "structural_tag".
         source: pattern or grammar text, a sequence of options, or a schema or structural tag as json.loads gives it.
-        whitespace, key_order, syntax: layout of JSON, order of the keys under a schema, notation of grammar text.
+        whitespace, key_order, extra_keys, syntax: layout of JSON, order of the keys under a schema and whether others
+            may follow, notation of grammar text.
         text: a text to go through, step by step.
 
     Raises:
@@ -82,7 +84,7 @@ def explain(
     Compiler(vocabulary).warm_up()  # or the clock would measure the loading of compiled loops
     clock = _Clock()
     places: dict[str, str] = {}
-    layout = _Layout(whitespace, key_order, syntax, vocabulary.spell_special)
+    layout = _Layout(whitespace, key_order, extra_keys, syntax, vocabulary.spell_special)
     grammar = _grammar(kind, source, layout, places)
     grammar_ms = clock.lap()
     network = build_network(grammar)
@@ -100,7 +102,8 @@ def explain(
     if text is not None:
         steps = step_through(constraint, text, names)
         if steps.leaves and schema is not None:
-            steps = _with_reasons(steps, blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order))
+            reasons = blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order, extra_keys)
+            steps = _with_reasons(steps, reasons)
     graphs, num_states = _graphs(constraint, grammar, names)
     compressed = tuple(fold(graph) for graph in graphs)
     return Explanation(
@@ -136,16 +139,19 @@ def shown_source(kind: str, source: Any) -> str:
 class _Layout:
     whitespace: Whitespace
     key_order: KeyOrder
+    extra_keys: ExtraKeys
     syntax: Syntax
     spell_special: SpellSpecial
 
 
 def _grammar(kind: str, source: Any, layout: _Layout, places: dict[str, str]) -> Grammar:
-    whitespace, key_order = layout.whitespace, layout.key_order
+    whitespace, keys = layout.whitespace, (layout.key_order, layout.extra_keys)
     makers: dict[str, Callable[[], Grammar]] = {
         "regex": lambda: Grammar({"text": regex_to_expression(source)}, "text"),
         "choice": lambda: Grammar({"text": Alternation(tuple(Literal(o.encode()) for o in source))}, "text"),
-        "json_schema": lambda: schema_to_grammar(source, whitespace=whitespace, key_order=key_order, places=places),
+        "json_schema": lambda: schema_to_grammar(
+            source, whitespace=whitespace, key_order=keys[0], extra_keys=keys[1], places=places
+        ),
         "json_object": lambda: json_grammar("object", whitespace),
         "json_value": lambda: json_grammar("value", whitespace),
         "grammar": lambda: text_to_grammar(source, layout.syntax),

@@ -1,4 +1,9 @@
-"""Which bytes a text may hold, or must: from that it follows whether it matters that a vocabulary lacks some."""
+"""Which bytes a text may hold, or must: from that it follows whether it matters that a vocabulary lacks some.
+
+Many published vocabularies lack some bytes that stand in rare characters alone: control characters, the first bytes of
+planes in which nothing is written. Inside a string they do not matter, since the automaton goes the same way with other
+characters, of which there are thousands.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ from ..text.text_view import TextView, mask_of
 
 MAX_SHOWN = 60  # bytes of a text
 MAX_NAMED = 5
+MANY_CHARACTERS = 4096  # nobody writes so many keys or items that differ in one character alone
 
 
 def bytes_of_network(network: Network) -> int:
@@ -22,6 +28,23 @@ def bytes_of_network(network: Network) -> int:
     for text in network.texts:
         found |= TextView(text).bytes_read
     return found
+
+
+def may_lack(network: Network, lacking: int) -> bool:
+    """Whether wherever a byte of `lacking` may be read, others lead to the same place in as few bytes.
+
+    Then what can be finished in bytes can be finished without these, in the same number. Keys and items that must
+    differ may use up what characters there are, so there the others must be thousands.
+    """
+    bytes_alone = mask_of(np.unique(network.arg[network.kind == K_BYTE])) | mask_of(np.unique(network.sets.edges[:, 0]))
+    sets = (byte_set_mask(network, index) for index in range(len(network.byte_sets)))
+    if bytes_alone & lacking or any(found & lacking and not found & ~lacking for found in sets):
+        return False
+    must_differ = set(network.key_texts) if not network.has_lists else set(range(len(network.texts)))
+    return all(
+        TextView(text).may_lack(lacking, least=MANY_CHARACTERS if index in must_differ else 1)
+        for index, text in enumerate(network.texts)
+    )
 
 
 def byte_set_mask(network: Network, index: int) -> int:

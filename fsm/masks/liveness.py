@@ -1,9 +1,9 @@
 """Liveness: can the text be finished in tokens, and in how many?
 
-Where every byte is a token, whatever can be finished in n bytes can be finished in n tokens, and usually in a third
-of that: `budget_kernels` counts the tokens of the shortest completions exactly. It is asked only where bytes do not
-settle the matter, so it costs nothing while plenty of tokens are left; then some microseconds for each state that a
-shortest completion passes through, once. Searches leave half of the automaton's memory to the text.
+Where every byte is a token, or not needed, whatever can be finished in n bytes can be finished in n tokens, and mostly
+in a third of that: `budget_kernels` counts the tokens of the shortest completions exactly. It is asked only where bytes
+do not settle the matter, so it costs nothing while plenty of tokens are left; then some microseconds for each state
+that a shortest completion passes through, once. Searches leave half of the automaton's memory to the text.
 
 Where the text may hold bytes that are no tokens it is different: a state may be alive byte by byte and still have no
 token that leads on. Then `completions` says what can be spelt from a state, in tokens that no shorter ones spell.
@@ -25,7 +25,7 @@ from ..text.alphabet import Ints
 from ..vocabulary.trie import MAX_TOKEN_LEN
 from . import budget_kernels as search
 from . import keep_kernels
-from .bytes_read import bytes_of_network
+from .bytes_read import bytes_of_network, may_lack
 from .completions import Completions
 from .set_bound_kernels import ASKED, NEED_BOUND, PARTS_LEFT, PARTS_WORK
 
@@ -44,13 +44,15 @@ class Liveness:
     """Bounds on the number of tokens to acceptance, for the states of one automaton.
 
     Attributes:
-        is_by_bytes: every byte that a text may hold is a token; completions: what is known where that is not so.
+        is_by_bytes: every byte that a text may hold is a token, or another one that is does as well (`may_lack`);
+            completions: what is known where that is not so.
     """
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
         vocabulary = automaton.vocabulary
-        self.is_by_bytes = vocabulary.is_complete or not bytes_of_network(automaton.network) & ~vocabulary.atoms.alone
+        lacking = 0 if vocabulary.is_complete else bytes_of_network(automaton.network) & ~vocabulary.atoms.alone
+        self.is_by_bytes = not lacking or may_lack(automaton.network, lacking)
         self.completions = None if self.is_by_bytes else Completions(automaton)
         self._bounds: dict[int, int] = {0: NEVER}
         self._lock = threading.Lock()  # one search at a time

@@ -353,10 +353,10 @@ def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
 def _config_fields(settings: Settings) -> Settings:
     settings["adapters"] = adapter_folders(settings.pop("adapter"))
     kv_memory = settings.pop("kv_memory")
-    settings["kv_memory_bytes"] = size(kv_memory) if kv_memory is not None else None
-    settings["host_memory_bytes"] = size(settings.pop("host_memory"))
-    settings["disk_cache_bytes"] = size(settings.pop("disk_cache_size"))
-    settings["reply_memory_bytes"] = size(settings.pop("reply_memory"))
+    settings["kv_memory_bytes"] = size(kv_memory, "--kv-memory") if kv_memory is not None else None
+    settings["host_memory_bytes"] = size(settings.pop("host_memory"), "--host-memory")
+    settings["disk_cache_bytes"] = size(settings.pop("disk_cache_size"), "--disk-cache-size")
+    settings["reply_memory_bytes"] = size(settings.pop("reply_memory"), "--reply-memory")
     settings["seed"] = settings.pop("engine_seed")
     settings["jump"] = str(settings["jump"])
     return settings

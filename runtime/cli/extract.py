@@ -52,7 +52,7 @@ def extract(
     from ..request import SamplingParams
 
     schema_text = read_text(schema, "--schema")
-    constraint = json_schema(schema_text)
+    constraint = json_schema(schema_text, extra_keys="never")
     documents = _documents(files, lines)
     asked = instruction or f"Extract the {_title(schema_text)} as JSON."
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)

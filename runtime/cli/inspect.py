@@ -61,8 +61,11 @@ def inspect(
         option("--tokenizer", help="Whose vocabulary to look with (default: the model's).", env="TOKENIZER"),
     ] = None,
     whitespace: Annotated[
-        str, option("--whitespace", help="Layout of JSON: compact, spaced or flexible.", env="WHITESPACE")
-    ] = "compact",
+        str | None,
+        option(
+            "--whitespace", help="Layout of JSON: compact, spaced or flexible (default: the model's).", env="WHITESPACE"
+        ),
+    ] = None,
     key_order: Annotated[
         str, option("--key-order", help="Order of the keys under a schema: schema or any.", env="KEY_ORDER")
     ] = "schema",

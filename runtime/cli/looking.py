@@ -38,7 +38,7 @@ def constraint_spec(
     json_object: bool,
     grammar: str | None,
     structural_tag: str | None,
-    whitespace: str,
+    whitespace: str | None,
     key_order: str,
 ) -> ConstraintSpec | None:
     """The one constraint that the options ask for; schema, grammar and structural tag as a file or as text."""
@@ -55,11 +55,11 @@ def constraint_spec(
     names = [name for name, value in given.items() if value]
     if len(names) > 1:
         raise ConfigError(f"{' and '.join(names)} exclude each other; give one of them")
-    if whitespace not in get_args(specs.Whitespace):
+    if whitespace is not None and whitespace not in get_args(specs.Whitespace):
         raise ConfigError(f"--whitespace {whitespace}: choose compact, spaced or flexible")
     if key_order not in get_args(specs.KeyOrder):
         raise ConfigError(f"--key-order {key_order}: choose schema or any")
-    layout = cast("specs.Whitespace", whitespace)
+    layout = cast("specs.Whitespace | None", whitespace)
     if regex:
         return specs.regex(regex)
     if choice:

@@ -51,8 +51,8 @@ def plan(
     from ..schedule import planner
 
     config = ModelConfig.from_folder(resolve_model(model))
-    device_bytes = size(memory) if memory is not None else None
-    pool_bytes = size(kv_memory) if kv_memory is not None else None
+    device_bytes = size(memory, "--memory") if memory is not None else None
+    pool_bytes = size(kv_memory, "--kv-memory") if kv_memory is not None else None
     on_cpu = device.partition(":")[0] == "cpu"
     if device_bytes is None and pool_bytes is None:
         device_bytes, pool_bytes, on_cpu = _here(device)

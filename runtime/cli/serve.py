@@ -190,7 +190,7 @@ def serve(
         aliases=tuple(names[1:]),
         api_keys=keys,
         cache_isolation=cache_isolation.value,
-        max_body_bytes=size(max_body),
+        max_body_bytes=size(max_body, "--max-body-bytes"),
         drain_timeout=drain_timeout,
         admin=admin,
         adapter_loading=adapter_loading,

@@ -59,10 +59,9 @@ def follow(run: Run, stream: DeltaStream, gen: Gen, num_outputs: int, show: Call
     )
 
 
-def choose(run: Run, prompt: Sequence[int], select: Select) -> Answer:
-    """Scores all choices in one batch after the shared prompt."""
+def choose(run: Run, prompt: Sequence[int], continuations: list[list[int]], select: Select) -> Answer:
+    """Scores all choices, of which `continuations` are the ids, in one batch after the shared prompt."""
     tokenizer = run.tokenizer
-    continuations = [tokenizer.encode(choice) for choice in select.choices]
     conditional = run.score(prompt, continuations)
     unconditional: list[list[TokenLogprob]] = []
     if select.method.needs_unconditional:

@@ -360,10 +360,10 @@ class Interpreter:
 
     def _select(self, select: Select) -> None:
         with self._changed:
-            prompt = self._transcript.prompt()
-        answer = choose(self.run, prompt, select)
+            prompt, continuations = self._transcript.branches(select.choices)
+        answer = choose(self.run, prompt, continuations, select)
         with self._changed:
-            self._transcript.append_scored(answer.token_ids, answer.text)
+            self._transcript.append_scored(prompt, answer.token_ids, answer.text)
             if select.name is not None:
                 self._set(select.name, answer.variable)
 

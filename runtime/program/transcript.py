@@ -8,8 +8,9 @@ and every cached block of it is found::
     s += user("Why ") ; s += …    <|user|> | Why is the sky blue? | <|end|> <|assistant|> | generated ids | …
                                   special    one run                special                 as they are
 
-A run ends at special tokens, at the content of an assistant message, where the model generates, and at a fork. User
-text never becomes a special token; only role markers are special. Knows tokenizer and chat format; no engine, and no
+A run ends at special tokens, at the content of an assistant message, where the model generates, and at a fork. Choices
+are tokenised together with the run that leads to them, since most words have a space in their first token. User text
+never becomes a special token; only role markers are special. Knows tokenizer and chat format; no engine, and no
 threads: the interpreter that owns it takes care of those.
 """
 
@@ -112,10 +113,11 @@ class Transcript:
         self._token_ids = self.prompt()
         self._token_ids.extend(kept_ids(self._tokenizer, token_ids, text, ended=ended))
 
-    def append_scored(self, token_ids: Sequence[int], text: str) -> None:
-        """Appends text as the ids as which it was scored."""
-        self._token_ids = self.prompt()
+    def append_scored(self, prompt: array[int], token_ids: Sequence[int], text: str) -> None:
+        """Appends one of the choices, as the ids as which it was scored; see `branches`."""
+        self._token_ids = prompt[:]
         self._token_ids.extend(token_ids)
+        self._run = ""
         self.chunks.append(text)
 
     def append_from(self, other: Transcript, mark: Mark) -> None:
@@ -158,6 +160,22 @@ class Transcript:
             token_ids.append(self._tokenizer.bos_id)
         return token_ids
 
+    def branches(self, choices: Sequence[str]) -> tuple[array[int], list[list[int]]]:
+        """The ids to score choices from, and the ids of each; then `append_scored`, before anything else is appended.
+
+        A choice and the run in front of it become tokens together: behind "a " the word is " word", one token. The
+        prompt ends where the first of them goes its own way.
+
+        Raises:
+            ProgramError: as `prompt`.
+        """
+        run, encode = self._run, self._encode_run
+        alone, together = encode(run) if run else [], [encode(run + choice) for choice in choices]
+        size = min(_agreement(alone, ids) for ids in together)
+        if not run or not (self._token_ids or size):  # nothing to go back over, or nothing would be left
+            return self.prompt(), [self._tokenizer.encode(choice) for choice in choices]
+        return self._token_ids + array("i", alone[:size]), [ids[size:] for ids in together]
+
     def mark(self) -> Mark:
         """The position reached. Ends the run."""
         self._end_run()
@@ -181,9 +199,11 @@ class Transcript:
 
     def _end_run(self) -> None:
         if self._run:
-            encode = self._tokenizer.encode if self._token_ids else self._tokenizer.encode_prompt
-            self._token_ids.extend(encode(self._run))
+            self._token_ids.extend(self._encode_run(self._run))
             self._run = ""
+
+    def _encode_run(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text) if self._token_ids else self._tokenizer.encode_prompt(text)
 
     def _append_marker(self, text: str) -> None:
         """Special tokens as ids; plain text before and after them joins the runs on either side."""
@@ -204,6 +224,12 @@ class Transcript:
     @property
     def _bos_text(self) -> str:
         return self._tokenizer.token_text(self._tokenizer.bos_id) if self._tokenizer.bos_id >= 0 else ""
+
+
+def _agreement(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    size = min(len(one), len(other))
+    return next((index for index in range(size) if one[index] != other[index]), size)
 
 
 def kept_ids(tokenizer: TextTokenizer, token_ids: Sequence[int], text: str, *, ended: bool) -> list[int]:

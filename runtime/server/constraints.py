@@ -1,7 +1,8 @@
 """Which constraint a request asks for: one of the many spellings, or none; two are an error.
 
-Whether `strict` is set does not matter: a schema is always enforced. What cannot be enforced is refused when it is
-compiled, with a pointer; nothing is weakened in silence.
+A schema is always enforced; `strict` closes objects that do not say what other keys they may have (OpenAI takes a
+strict schema only if they are all closed). What cannot be enforced is refused when it is compiled, with a pointer;
+nothing is weakened in silence.
 """
 
 from __future__ import annotations
@@ -92,15 +93,21 @@ def _formatted(wanted: ResponseFormat | None) -> list[Wanted]:
     if wanted is None or wanted.type == "text":
         return []
     if wanted.type == "structural_tag":
-        ours = {"type", "json_schema", "schema_", "key_order", "extra_keys"}
+        ours = {"type", "json_schema", "schema_", "key_order", "extra_keys", "whitespace"}
         description = wanted.model_dump(exclude_unset=True, exclude=ours)
         return _wanted("response_format", description, constraint_spec.structural_tag)
     nested = wanted.json_schema.schema_ if wanted.json_schema is not None else None
     schema = nested if nested is not None else wanted.schema_
     if schema is not None:
-        make = partial(constraint_spec.json_schema, key_order=wanted.key_order, extra_keys=wanted.extra_keys)
+        is_strict = wanted.json_schema is not None and wanted.json_schema.strict
+        make = partial(
+            constraint_spec.json_schema,
+            whitespace=wanted.whitespace,
+            key_order=wanted.key_order,
+            extra_keys=wanted.extra_keys or ("never" if is_strict else "schema"),
+        )
         return _wanted("response_format", schema, make)
     if wanted.type == "json_object":
-        return [Wanted(constraint_spec.json_object(), "response_format")]
+        return [Wanted(constraint_spec.json_object(whitespace=wanted.whitespace), "response_format")]
     param = "response_format.json_schema" + (".schema" if wanted.json_schema is not None else "")
     raise invalid(f"Missing required parameter: '{param}'.", param, "missing_required_parameter")

@@ -197,7 +197,9 @@ class CountRequest(Generation):
         )
         wanted = self.output_config.format or self.output_format
         if wanted is not None:
-            chat.response_format = ResponseFormat.model_construct(type="json_schema", schema_=wanted.schema_)
+            chat.response_format = ResponseFormat.model_construct(
+                type="json_schema", schema_=wanted.schema_, extra_keys="never"
+            )
         return chat
 
     def _template_options(self) -> dict[str, Any]:

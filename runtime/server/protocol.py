@@ -49,8 +49,8 @@ class JsonSchemaFormat(Body):
 class ResponseFormat(Body):
     """`schema` beside `type` is how some clients send it; OpenAI nests it under `json_schema`.
 
-    Of `structural_tag` both forms are read: `structures` and `triggers`, or `format`. Ours are `key_order` and
-    `extra_keys`.
+    Of `structural_tag` both forms are read: `structures` and `triggers`, or `format`. Ours are `key_order`,
+    `extra_keys` and `whitespace`.
     """
 
     type: Literal["text", "json_object", "json_schema", "structural_tag"]
@@ -62,7 +62,8 @@ class ResponseFormat(Body):
     stop_after_first: bool = False
     format: dict[str, Any] | None = None
     key_order: Literal["schema", "any"] = "schema"
-    extra_keys: Literal["schema", "never"] = "schema"
+    extra_keys: Literal["schema", "never"] | None = None
+    whitespace: Literal["compact", "spaced", "flexible"] | None = None
 
 
 class StructuredOutputs(Body):

@@ -184,7 +184,10 @@ class ResponsesRequest(Generation):
             **{name: getattr(self, name) for name in Generation.model_fields},
         )
         if wanted.type != "text":
-            chat.response_format = ResponseFormat.model_construct(type=wanted.type, schema_=wanted.schema_)
+            extra_keys = "never" if wanted.strict else None
+            chat.response_format = ResponseFormat.model_construct(
+                type=wanted.type, schema_=wanted.schema_, extra_keys=extra_keys
+            )
         return chat
 
 

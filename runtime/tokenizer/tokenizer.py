@@ -17,9 +17,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from ...errors import ModelError, RequestError
+from ...fsm.any_json import Whitespace
 from ...fsm.vocabulary.vocabulary import Vocabulary
 from ..models.gguf.file import is_gguf
 from ..models.json_file import Fields, read_json_object
@@ -41,6 +42,8 @@ class Tokenizer:
         bos_id: -1: there is none.
         special_ids: text of every special token → id.
         chat_template: the checkpoint's own, or ChatML (`chat_template.is_default`).
+        json_whitespace: how the model writes JSON: what `generation_config.json` says under that name, or "spaced", as
+            json.dumps, and so most text that models learn from, has it.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Tokenizer:
         start_ids: Sequence[int],
         bos_id: int,
         chat_template: ChatTemplate,
+        json_whitespace: Whitespace = "spaced",
     ) -> None:
         """start_ids: what `encode_prompt` puts before every text."""
         missing = vocab_size - len(backend.token_bytes)
@@ -62,6 +66,7 @@ class Tokenizer:
         self.eos_ids = tuple(sorted(set(eos_ids)))
         self.bos_id = bos_id
         self.chat_template = chat_template
+        self.json_whitespace: Whitespace = json_whitespace
         self.special_ids: Mapping[str, int] = backend.special_ids
         self._special_texts = {token_id: text for text, token_id in backend.special_ids.items()}
 
@@ -106,6 +111,7 @@ class Tokenizer:
             start_ids=_start_ids(backend, settings, bos_id),
             bos_id=bos_id,
             chat_template=ChatTemplate.from_folder(folder, ids),
+            json_whitespace=_json_whitespace(files["generation_config.json"]),
         )
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
@@ -288,6 +294,14 @@ def _added_tokens(folder: Path, settings: Fields) -> dict[int, str]:
     for text, token_id in _read_if_there(folder / "added_tokens.json").values.items():
         added.setdefault(_token_id(token_id, str(folder / "added_tokens.json")), text)
     return added
+
+
+def _json_whitespace(fields: Fields) -> Whitespace:
+    found = fields.text("json_whitespace", "spaced")
+    for known in get_args(Whitespace):
+        if found == known:
+            return cast("Whitespace", known)
+    raise fields.odd("json_whitespace", "compact, spaced or flexible")
 
 
 def _token_id(value: object, place: str) -> int:

@@ -149,6 +149,7 @@ class ByteTokenizer:
 
     vocab_size = VOCAB_SIZE
     eos_ids = (EOS,)
+    json_whitespace = "compact"
     chat_template = ChatTemplate(CHATML, "test", token_texts={}, special_texts=())
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:

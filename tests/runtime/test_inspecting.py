@@ -13,6 +13,7 @@ import pytest
 import phloem as ph
 from phloem.runtime.cli import run
 from phloem.runtime.explaining import refusal
+from phloem.runtime.models import resolve_model
 
 PERSON = {
     "type": "object",
@@ -165,3 +166,24 @@ def test_python_explains_the_same() -> None:
         ph.explain(ph.json_schema({"$ref": "http://x/y"}))
     refused = refusal(caught.value, ph.json_schema({"$ref": "http://x/y"}))
     assert (refused.pointer, refused.part) == ("/$ref", '"http://x/y"') and refused.remedy
+
+
+def test_what_is_explained_is_what_the_spec_says() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    text = '{"a":1,"b":2}'
+    left = ph.explain(ph.json_schema(schema), text=text).steps
+    assert left is not None and left.is_complete
+    closed = ph.explain(ph.json_schema(schema, extra_keys="never"), text=text)
+    assert closed.steps is not None and not closed.steps.is_complete
+    assert 'the option extra_keys="never": "b" is no key of the schema' in str(closed)
+
+
+def test_white_space_is_explained_as_the_model_writes_it(tmp_path: Path) -> None:
+    nano = resolve_model("nano")
+    for file in nano.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "generation_config.json").unlink()
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 6}')
+    spec = ph.json_schema({"const": [1, 2]})
+    shortest = [ph.explain(spec, tokenizer=str(folder)).shortest.text for folder in (nano, tmp_path)]
+    assert shortest == [b"[1,2]", b"[1, 2]"]

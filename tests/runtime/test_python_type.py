@@ -86,6 +86,15 @@ def test_what_tells_the_options_of_a_union_apart_is_written() -> None:
     assert json.loads(str(ph.json_schema(Cat).source)) == Cat.model_json_schema()
 
 
+@pytest.mark.parametrize(
+    "make", [lambda **o: ph.json_schema({}, **o), ph.json_object, lambda **o: ph.structural_tag([], **o)]
+)
+def test_a_layout_that_is_none_is_refused_where_it_is_named(make: Any) -> None:
+    for odd in ("tabs", ""):
+        with pytest.raises(RequestError, match="whitespace: expected one of compact, spaced, flexible"):
+            make(whitespace=odd)
+
+
 def test_what_pydantic_cannot_describe_is_refused() -> None:
     class Opaque:
         pass
@@ -96,3 +105,22 @@ def test_what_pydantic_cannot_describe_is_refused() -> None:
         ph.json_schema(None)
     with pytest.raises(RequestError, match="got the text 'yes'"):
         ph.choice("yes")
+
+
+def test_a_type_leaves_no_room_for_keys_that_its_values_cannot_hold() -> None:
+    class Open(BaseModel, extra="allow"):
+        name: str
+
+    def takes(spec: ConstraintSpec, text: str) -> bool:
+        cursor = COMPILER.json_schema(str(spec.source), extra_keys=spec.extra_keys).cursor()
+        return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
+
+    text, more = '{"x":1,"y":2}', '{"x":1,"y":2,"z":3}'
+    assert takes(ph.json_schema(Point), text) and not takes(ph.json_schema(Point), more)
+    assert takes(ph.json_schema(Point, extra_keys="schema"), more)
+    schema = json.loads(str(ph.json_schema(Point).source))
+    assert takes(ph.json_schema(schema), more)
+    assert takes(ph.json_schema(Open), '{"name":"a","z":3}')
+    assert takes(ph.json_schema(dict[str, int]), '{"z":3}')
+    tag = json.loads(str(ph.structural_tag([{"begin": "<p>", "schema": Point, "end": "</p>"}]).source))
+    assert tag["format"]["tags"][0]["content"]["extra_keys"] == "never"

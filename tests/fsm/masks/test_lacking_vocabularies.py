@@ -26,6 +26,8 @@ PRINTABLE = [bytes((byte,)) for byte in range(0x20, 0x7F)]
 Compile = Callable[[Compiler], Constraint]
 
 PATTERNS = [
+    "[abé\U00040000]{1,3}(c|\U00040000)",
+    "[a\U00010000\U00040000]{2}b?",
     "a*b",
     "(ab|ba)*c?",
     "a{2,5}(b|é)+",
@@ -222,6 +224,43 @@ def test_bytes_that_no_text_holds_are_not_missed() -> None:
     compiler = Compiler(some)
     assert compiler.json_value().knowledge.liveness.is_by_bytes
     assert compiler.regex("[^a]*").knowledge.liveness.is_by_bytes
+
+
+RARE = (0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100), 0x04, 0x06, 0x13, 0x14, 0x16, 0x1D)
+PUBLISHED = Vocabulary([bytes((b,)) for b in range(256) if b not in RARE] + [b""], [256 - len(RARE)])
+"""The bytes that SmolLM2's vocabulary has: not those of control characters and of planes 4 to 11."""
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {"properties": {"a": {"type": "string", "maxLength": 9, "pattern": "^\\S*$"}, "b": {"enum": ["é", 1]}}},
+        {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 2},
+        {"type": "array", "items": {"type": "integer"}, "uniqueItems": True, "minItems": 2},
+        {"type": "array", "items": {"properties": {"a": {"type": "string"}}}, "uniqueItems": True},
+        {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 3},
+    ],
+    ids=str,
+)
+def test_bytes_of_rare_characters_are_not_missed(schema: Any) -> None:
+    constraint = Compiler(PUBLISHED).json_schema(schema)
+    assert constraint.knowledge.liveness.is_by_bytes
+    for seed in range(8):
+        text = walk(constraint, random.Random(seed), constraint.min_tokens() + 5 * seed)
+        cursor = EVERY_BYTE.json_schema(schema).cursor()
+        assert all(cursor.advance(byte) for byte in text) and cursor.is_accepting
+
+
+def test_characters_that_can_run_out_are_missed() -> None:
+    compiler = Compiler(PUBLISHED)
+    pattern = "[é\U00040000]"
+    assert compiler.regex(pattern).knowledge.liveness.is_by_bytes
+    assert not compiler.regex("é|\U00040000b").knowledge.liveness.is_by_bytes
+    assert not compiler.regex("\x04|ab").knowledge.liveness.is_by_bytes
+    keys = {"type": "object", "patternProperties": {f"^{pattern}$": {"const": 1}}, "additionalProperties": False}
+    with pytest.raises(UnsupportedSchema, match="may not spell enough of them"):
+        compiler.json_schema(keys)
 
 
 def test_a_constraint_that_cannot_be_spelt_is_refused_by_name() -> None:

@@ -67,7 +67,7 @@ def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
         (["generate", "Hi", "--max-model-len", "5000"], "max_model_len: 5000 is more than the 4096 tokens"),
         (["generate", "Hi", "--jump", "high"], "high"),
         (["generate", "Hi", "--eviction-policy", "coin"], "coin"),
-        (["generate", "Hi", "--kv-memory", "lots"], "'lots' is not a size"),
+        (["generate", "Hi", "--kv-memory", "lots"], "--kv-memory: 'lots' is not a size"),
         (["generate", "Hi", "--kv-memory", "1"], "kv_memory_bytes: 1"),
         (["generate", "word " * 9000], "4096"),
         (["extract", "--schema", "/nowhere.json", "x.txt"], "/nowhere.json"),
@@ -120,7 +120,7 @@ def test_the_command_line_starts_without_torch() -> None:
     [("1", 1), ("2GiB", 2 << 30), ("500M", 500_000_000), ("1.5k", 1500), ("1e9", 10**9), (" 3 mib ", 3 << 20)],
 )
 def test_sizes_have_units(text: str, count: int) -> None:
-    assert size(text) == count
+    assert size(text, "--memory") == count
 
 
 def test_the_manual_names_only_options_that_exist(shell: Shell) -> None:

@@ -226,11 +226,24 @@ def test_select_appends_the_winner_as_it_was_scored() -> None:
     backend = FakeBackend()
     state = run(lambda s: s.__iadd__("The answer: " + ph.select("x", ["banana", "the an"]) + "."), backend)
     prompt, continuations = backend.scored[0]
-    chosen = backend.engine.tokenizer.encode(state["x"])
-    assert chosen in continuations
-    assert state.token_ids() == [*prompt, *chosen, ord(".")]
+    tokenizer = backend.engine.tokenizer
+    assert [tokenizer.decode(ids) for ids in continuations] == [" banana", " the an"]  # " the" is a token
+    assert tokenizer.decode(prompt) == "The answer:"
+    assert state.token_ids() == [*prompt, *tokenizer.encode(f" {state['x']}"), ord(".")]
     means = state.get_meta_info("x")["normalized_prompt_logprobs"]
     assert len(means) == 2 and all(math.isfinite(mean) for mean in means)
+
+
+@pytest.mark.parametrize("before", ["", "a", "a ", "ab", " ", "<|user|>"])
+@pytest.mark.parametrize("choices", [["b", "bc"], ["the", " the"], ["é", "x"], ["c.\n", "c."]])
+def test_a_choice_is_tokenised_with_the_text_before_it(before: str, choices: list[str]) -> None:
+    backend = FakeBackend()
+    state = run(lambda s: s.__iadd__(before + ph.select("x", choices) + "!"), backend)
+    tokenizer = backend.engine.tokenizer
+    assert state.token_ids() == [*tokenizer.encode_prompt(before + state["x"]), ord("!")]
+    prompt, continuations = backend.scored[0]
+    for choice, ids in zip(choices, continuations, strict=True):
+        assert [*prompt, *ids] == tokenizer.encode_prompt(before + choice)
 
 
 def test_reading_a_streaming_state_from_outside_waits_for_the_function() -> None:

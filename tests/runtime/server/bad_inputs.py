@@ -244,6 +244,12 @@ CONSTRAINTS = [
         "response_format.extra_keys",
         response_format={**schema_format({}), "extra_keys": "no"},
     ),
+    chat(
+        "unknown white space",
+        400,
+        "response_format.whitespace",
+        response_format={**schema_format({}), "whitespace": "tabs"},
+    ),
     chat("schema as list", 400, "response_format.json_schema.schema", response_format=schema_format([])),
     chat("schema as number", 400, "guided_json", "invalid_type", guided_json=5),
     chat("schema as text that is no JSON", 400, "guided_json", guided_json="{"),

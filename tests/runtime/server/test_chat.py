@@ -32,6 +32,22 @@ def test_an_answer_has_openais_shape() -> None:
     assert usage["completion_tokens_details"]["jumped_tokens"] == 0
 
 
+def test_a_schema_is_laid_out_as_asked_and_closed_where_it_is_strict() -> None:
+    asked = client()
+    for ours, wanted in [
+        ({"strict": True}, (None, "never")),
+        ({"strict": False}, (None, "schema")),
+        ({"strict": True, "extra_keys": "schema", "whitespace": "flexible"}, ("flexible", "schema")),
+    ]:
+        beside = {name: value for name, value in ours.items() if name != "strict"}
+        nested = {"name": "x", "strict": ours["strict"], "schema": {"type": "object"}}
+        asked.chat(response_format={"type": "json_schema", "json_schema": nested, **beside})
+        spec = asked.engine.calls[-1]["constraint"]
+        assert (spec.whitespace, spec.extra_keys) == wanted
+    asked.chat(response_format={"type": "json_object", "whitespace": "spaced"})
+    assert asked.engine.calls[-1]["constraint"].whitespace == "spaced"
+
+
 def test_the_budget_ends_an_answer_with_length() -> None:
     for name in ("max_tokens", "max_completion_tokens"):
         choice = client().chat(**{name: 5}).json()["choices"][0]

@@ -82,7 +82,8 @@ def test_a_schema_becomes_the_constraint() -> None:
     asked = client(FakeAsyncEngine(reply="{}"))
     wanted = {"type": "json_schema", "name": "x", "strict": True, "schema": {"type": "object"}}
     assert respond(asked, text={"format": wanted}).status == 200
-    assert json.loads(asked.engine.calls[0]["constraint"].source) == {"type": "object"}
+    spec = asked.engine.calls[0]["constraint"]
+    assert json.loads(spec.source) == {"type": "object"} and spec.extra_keys == "never"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def plan_of(name: str, *tools: Any, **fields: Any) -> ToolPlan:
 
 def constraint_of(plan: ToolPlan) -> Constraint:
     assert isinstance(plan.spec.source, str)
-    return COMPILER.structural_tag(plan.spec.source, whitespace=plan.spec.whitespace)
+    return COMPILER.structural_tag(plan.spec.source, whitespace=plan.spec.whitespace or "compact")
 
 
 def read(plan: ToolPlan, text: str, cuts: list[int]) -> tuple[str, list[tuple[str, str]]]:

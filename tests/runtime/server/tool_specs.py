@@ -38,5 +38,5 @@ def spec_of(tool_format: str = "hermes", **fields: Any) -> ConstraintSpec | None
 
 def accepts(spec: ConstraintSpec | None, text: str) -> bool:
     assert spec is not None and isinstance(spec.source, str)
-    cursor = COMPILER.structural_tag(spec.source, whitespace=spec.whitespace).cursor()
+    cursor = COMPILER.structural_tag(spec.source, whitespace=spec.whitespace or "compact").cursor()
     return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting

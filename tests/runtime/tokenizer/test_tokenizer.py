@@ -182,6 +182,19 @@ def test_eos_ids_come_from_every_file(tmp_path: Path) -> None:
     assert tokenizer.token_bytes(499) == b""
 
 
+def test_a_checkpoint_may_say_how_it_writes_json(tmp_path: Path) -> None:
+    byte_level_folder(tmp_path)
+    assert Tokenizer.from_folder(tmp_path).json_whitespace == "spaced"
+    file = tmp_path / "generation_config.json"
+    for whitespace in ("compact", "spaced", "flexible"):
+        file.write_text(json.dumps({"json_whitespace": whitespace}))
+        assert Tokenizer.from_folder(tmp_path).json_whitespace == whitespace
+    for odd in ("tight", True):
+        file.write_text(json.dumps({"json_whitespace": odd}))
+        with pytest.raises(ModelError, match=r"generation_config\.json: json_whitespace"):
+            Tokenizer.from_folder(tmp_path)
+
+
 def test_the_vocabulary_spells_what_decoding_says(tokenizer: Tokenizer) -> None:
     vocabulary = tokenizer.vocabulary()
     assert vocabulary.size == tokenizer.vocab_size
