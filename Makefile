@@ -27,7 +27,6 @@ format: .venv/test.stamp
 .venv/run.stamp: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	@echo "Compiling the CPU loops, once; this takes about a minute."
 	$(BIN)/python -m phloem.runtime.warm_up
 	touch $@
 

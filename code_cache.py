@@ -9,7 +9,9 @@ was busy with that, so that nobody takes it for the work itself.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -50,6 +52,8 @@ class CodeCache(FunctionCache):
         found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]  # numba's
         if found is not None:
             self._end()
+        else:
+            tell_of_compiling()
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -64,6 +68,13 @@ class CodeCache(FunctionCache):
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return (*super()._index_key(sig, codegen), self._sources)  # type: ignore[no-untyped-call]  # numba's
+
+
+@functools.cache
+def tell_of_compiling() -> None:
+    """Says on the terminal, once, what somebody who starts phloem for the first time is waiting for."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print("phloem: compiling loops for this processor (once; a first start takes a minute or two)", file=sys.stderr)
 
 
 def hash_sources(paths: Iterable[Path]) -> str:

@@ -8,11 +8,13 @@ server warms up before it says it is ready, and captures a GPU's graphs (`rehear
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from dataclasses import replace
 
+from ..code_cache import tell_of_compiling
 from ..errors import RequestError
 from .constraint_spec import ConstraintSpec, choice, json_object, json_schema, regex
 from .engine import Engine
@@ -71,9 +73,13 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
 def main() -> None:
     """Warms one part up if it is named on the command line, else all of them, each in a process of its own."""
     if len(sys.argv) > 1:
+        with redirect_stderr(io.StringIO()):  # whoever started this has told
+            tell_of_compiling()
         with Engine("nano", device="cpu", num_blocks=64) as engine:
             warm_up(engine, tuple(sys.argv[1:]))
         return
+    if not sys.stderr.isatty():  # a terminal has been told
+        print("Compiling loops for this processor, once; this takes a minute or two.", flush=True)
     command = [sys.executable, "-m", __spec__.name]
     workers = [subprocess.Popen([*command, part]) for part in PARTS]
     sys.exit(max(worker.wait() for worker in workers))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from phloem.code_cache import tell_of_compiling
 from phloem.fsm import compiled as fsm
 from phloem.kernels import compiled as kernels
 from phloem.radix import compiled as radix
@@ -49,3 +52,19 @@ def test_whatever_is_compiled_is_in_the_key(room: ModuleType) -> None:
             num_seen += name in names
             assert name not in names or source in keyed, f"{path.name} compiles {name} of {source.name}"
     assert num_seen > 3
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stderr", "num_lines"), [(Terminal(), 1), (io.StringIO(), 0), (None, 0)])
+def test_a_terminal_is_told_once_what_it_waits_for(
+    stderr: io.StringIO | None, num_lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stderr)
+    tell_of_compiling.cache_clear()
+    tell_of_compiling()
+    tell_of_compiling()
+    assert stderr is None or stderr.getvalue().count("compiling loops") == num_lines

@@ -136,7 +136,7 @@ def test_a_step_on_the_second_gpu_launches_every_kernel_there_and_waits_for_none
 ) -> None:
     """A tensor without contents cannot be read back, so what passes does not wait for the device."""
 
-    def blank(self: Checkpoint, names: object, rows: list[int], tail: list[int], *, device: torch.device) -> Any:
+    def blank(_: Checkpoint, names: object, rows: list[int], tail: list[int], *, device: object, **more: object) -> Any:
         return torch.empty((sum(rows), *tail), dtype=torch.bfloat16, device=device)
 
     monkeypatch.setattr(Checkpoint, "read_stacked", blank)

@@ -30,6 +30,7 @@ NUM_BLOCKS = 7
 FORCED_TEXT = b"abcdefghij"
 UNTOUCHED = {"audit", "flush", "spare_what", "num_score_bytes"}  # called by those who look on, or set up
 UNTOUCHED |= {"look", "adopt"}  # called where there are tiers below the pool: see cache/test_tiered_engine.py
+UNTOUCHED |= {"compact"}  # of requests with a kv_budget: see test_kv_budget.py
 
 
 Settings = dict[str, Any]

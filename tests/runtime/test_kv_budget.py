@@ -372,3 +372,37 @@ def test_a_failing_choice_ends_its_request_alone() -> None:
     assert tuple(said[good]) == truth(prompt_of(200), 150, 64, "sinks")
     engine.flush_cache()
     assert engine.statistics().num_free_blocks == engine.statistics().num_blocks
+
+
+@pytest.mark.parametrize("name", ["gather", "scatter"])
+@pytest.mark.parametrize("call", [1, 2, 3, 4])
+def test_a_fault_while_keys_are_moved_costs_at_most_one_request(name: str, call: int) -> None:
+    engine = fake_engine(decoder=KeepingDecoder(), num_blocks=60)
+    cache, num_calls = engine.prefix_cache._kv_cache, 0
+    move = getattr(cache, name)
+
+    def failing(*args: object) -> object:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls == call:
+            raise MemoryError("no room to move keys")
+        return move(*args)
+
+    setattr(cache, name, failing)
+    expected = {
+        engine.add(list(prompt_of(200, seed)), law(64, "sinks")): truth(prompt_of(200, seed), 150, 64, "sinks")
+        for seed in range(3)
+    }
+    said: dict[str, list[int]] = {request_id: [] for request_id in expected}
+    errors = set()
+    while engine.has_work:
+        for delta in engine.step():
+            said[delta.request_id] += delta.token_ids
+            if delta.error is not None:
+                errors.add(delta.request_id)
+        engine.audit()
+    assert num_calls >= call and len(errors) == 1
+    for request_id, text in expected.items():
+        assert request_id in errors or tuple(said[request_id]) == text
+    engine.flush_cache()
+    assert engine.statistics().num_free_blocks == engine.statistics().num_blocks
