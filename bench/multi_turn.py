@@ -7,9 +7,10 @@ Each turn of each chat is answered by four, one after the other on the same core
 milliseconds of CPU time:
 
     phloem        the replies spliced in as the tokens that were generated, in parts: `render` (template, splice,
-                  tokenise), `schedule` (check, match, lease, plan), `matrices` (all else in the step) and `attention`.
-                  `floor` is what the attention's multiplications would take at the peak of a large matrix product,
-                  measured in the same run: new tokens attend to all of the history, so this part cannot be flat.
+                  tokenise), `schedule` (check, match, lease, plan) and `layers` (all else in the step, which is
+                  one compiled call but for the last layer). `floor` is what the attention's multiplications would
+                  take at the peak of a large matrix product, measured in the same run: new tokens attend to all of
+                  the history, so this part of `layers` cannot be flat.
     cold          the same engine without a prefix cache
     transformers  its own model with its own cache, kept from turn to turn: only the new ids are computed, and it is
                   told which these are
@@ -40,7 +41,6 @@ from typing import Any
 import torch
 
 import phloem as ph
-from phloem.kernels import ops
 from phloem.radix import common_prefix, pack
 from phloem.runtime.models import resolve_model
 
@@ -72,8 +72,7 @@ class Turn:
     new: float
     render: float
     schedule: float
-    matrices: float
-    attention: float
+    layers: float
     floor: float
     ttft: float
     hit: float
@@ -133,7 +132,7 @@ def hold(warm: ph.Engine, cold: ph.Engine, model: Any, options: argparse.Namespa
         words = " ".join(random.choice(WORDS) for _ in range(options.message // 3))
         messages.append({"role": "user", "content": words})
         params = ph.SamplingParams(max_tokens=options.reply, temperature=1.2, seed=random.getrandbits(32))
-        with Timer(warm._scheduler, "plan") as plan, Timer(ops, "attention") as attention:
+        with Timer(warm._scheduler, "plan") as plan:
             times = [time.process_time()]
             chat = warm.encode_chat(messages, namespace=str(seed))
             times.append(time.process_time())
@@ -143,7 +142,7 @@ def hold(warm: ph.Engine, cold: ph.Engine, model: Any, options: argparse.Namespa
             deltas = first_deltas(warm)
             times.append(time.process_time())
             render, prepare, step = (1000 * (after - before) for before, after in itertools.pairwise(times))
-            parts = (render, prepare + plan.spent, step - plan.spent - attention.spent, attention.spent)
+            parts = (render, prepare + plan.spent, step - plan.spent)
         while warm.has_work:
             deltas += warm.step()
         ids, said = list(chat.token_ids), [token for delta in deltas for token in delta.token_ids]
@@ -159,8 +158,7 @@ def hold(warm: ph.Engine, cold: ph.Engine, model: Any, options: argparse.Namespa
                 new=len(ids) - cached,
                 render=parts[0],
                 schedule=parts[1],
-                matrices=parts[2],
-                attention=parts[3],
+                layers=parts[2],
                 floor=attention_flops(warm, cached, len(ids)) / options.peak * 1000,
                 ttft=sum(parts),
                 hit=100 * min(cached / most, 1.0) if earlier else 100.0,
@@ -260,7 +258,7 @@ def report(turns: list[Turn]) -> None:
     # The first turn has nothing to splice and nothing to match.
     few = max(2, len(turns) // 5)
     early, late = turns[1 : 1 + few], turns[-few:]
-    for part in ("render", "schedule", "matrices", "attention", "ttft", "cold", "transformers"):
+    for part in ("render", "schedule", "layers", "ttft", "cold", "transformers"):
         first, last = (statistics.median(getattr(turn, part) for turn in some) for some in (early, late))
         print(f"{part}: {first:.2f} ms in turns 2 to {1 + few}, {last:.2f} ms in the last {few} ({last / first:.2f} x)")
 
