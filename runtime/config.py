@@ -22,7 +22,7 @@ class EngineConfig:
     """Settings of one engine.
 
     Attributes:
-        model: a checkpoint folder, a hub id, or "nano" (the bundled model).
+        model: a checkpoint folder, a GGUF file, a hub id, or "nano" (the bundled model).
         adapters: LoRA adapters by the names under which requests choose them; each is a folder as PEFT saves it. More
             may be loaded later.
         device: "auto" (CUDA when there is one), "cpu", "cuda", "cuda:1" …
