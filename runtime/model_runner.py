@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ from .device import on_device
 from .models import AdaptedRows, Adapter, ModelConfig
 from .rehearsal import Rehearsal
 
+Watch = Callable[[int, Tensor], None]  # see `Decoder.forward`
+
 
 class DecoderLike(Protocol):
     """What the runner needs of a model."""
@@ -52,7 +54,7 @@ class DecoderLike(Protocol):
         slots: Tensor,
         logits_rows: Tensor | None,
         adapted: AdaptedRows | None = None,
-        watch: Callable[[int, Tensor], None] | None = None,
+        watch: Watch | None = None,
     ) -> Tensor: ...
 
 
@@ -156,25 +158,20 @@ class ModelRunner:
             scores.append(score_keys(q, keys, scale=config.attention_scale, soft_cap=config.attention_soft_cap))
 
         with on_device(self._device):
-            columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
-            token_ids_there, positions, slots, none = (send(column, self._device) for column in columns)
             table = send(batch.block_tables[0], self._device)
-            step = (token_ids_there, positions, cache, self._plan(batch), slots, none)
-            if adapter is None:
-                self._decoder.forward(*step, watch=watch)
-            else:
-                self._decoder.forward(*step, adapted=self._adapted(batch), watch=watch)
+            self._compute(batch, watch=watch)
             return torch.stack(scores)
 
-    def _compute(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
+    def _compute(self, batch: Batch, decided: Tensor | None = None, watch: Watch | None = None) -> Tensor:
         with on_device(self._device):
-            if self._graphs is not None and self._graphs.fits(batch):
+            if self._graphs is not None and watch is None and self._graphs.fits(batch):
                 return self._graphs.forward(batch, decided)
             columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
             token_ids, positions, slots, logits_rows = (send(column, self._device) for column in columns)
             if batch.unread is not None:
                 fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
-            return self._forward(token_ids, positions, self._plan(batch), slots, logits_rows, self._adapted(batch))
+            plan, adapted = self._plan(batch), self._adapted(batch)
+            return self._forward(token_ids, positions, plan, slots, logits_rows, adapted, watch)
 
     def _adapted(self, batch: Batch, buffer: FixedBuffer | None = None) -> AdaptedRows | None:
         """buffer: where it shall lie, for a batch of which all logits are wanted."""
@@ -213,6 +210,8 @@ class ModelRunner:
         slots: Tensor,
         logits_rows: Tensor | None = None,
         adapted: AdaptedRows | None = None,
+        watch: Watch | None = None,
     ) -> Tensor:
         step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
-        return self._decoder.forward(*step) if adapted is None else self._decoder.forward(*step, adapted=adapted)
+        few: dict[str, Any] = {"adapted": adapted, "watch": watch}  # that hardly any step has
+        return self._decoder.forward(*step, **{name: one for name, one in few.items() if one is not None})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import shutil
 import warnings
 from functools import cache
 from pathlib import Path
@@ -23,9 +22,8 @@ from hypothesis import strategies as st
 import phloem as ph
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.key_policy import NUM_SINKS, POOL_WIDTH, WINDOW
-from phloem.runtime.models import resolve_model
 
-from .test_parity import LATENTS
+from .test_parity import LATENTS, save_confident_model
 
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "GQA": ("LlamaForCausalLM", {"num_key_value_heads": 2}),
@@ -89,26 +87,11 @@ class Twin:
 @pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES)
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, int]:
     """A folder with random weights and the bundled tokenizer, transformers' model, and how many heads choose."""
+    class_name, options = request.param
+    folder = tmp_path_factory.mktemp("checkpoint")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers' own
-        import transformers
-
-        class_name, options = request.param
-        model_class = getattr(transformers, class_name)
-        shape = {"tie_word_embeddings": True, "num_attention_heads": 4, "head_dim": 16, **options}
-        config = model_class.config_class(
-            vocab_size=1280, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-            max_position_embeddings=512, eos_token_id=None, bos_token_id=None, **shape,
-        )  # fmt: skip
-        config._attn_implementation = "eager"
-        torch.manual_seed(7)
-        model = model_class(config).eval()
-        for name, parameter in model.named_parameters():  # confident logits, led by the layers and not by the input
-            parameter.data.mul_(8.0 if parameter.ndim >= 2 and "embed" not in name else 1.0)
-    folder = tmp_path_factory.mktemp("checkpoint")
-    model.save_pretrained(folder)
-    for name in ("tokenizer.model", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(resolve_model("nano") / name, folder)
+        model = save_confident_model(folder, class_name, options, "eager")
     return folder, model, 1 if options is LATENTS else 2
 
 

@@ -54,28 +54,36 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 PROMPTS = [[5, *range(20, 90)], [5, *range(20, 90), 7], [5, *range(20, 60), 300, 301], [9], [11] * 40]
 
 
+def save_confident_model(folder: Path, class_name: str, options: dict[str, Any], attention: str | None = None) -> Any:
+    """transformers' model with random weights, saved with the bundled tokenizer; attention: its implementation."""
+    import transformers
+
+    model_class = getattr(transformers, class_name)
+    settings = {"tie_word_embeddings": True, "num_attention_heads": 4, "head_dim": 16, **options}
+    config = model_class.config_class(
+        vocab_size=1280, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        max_position_embeddings=512, eos_token_id=None, bos_token_id=None, **settings,
+    )  # fmt: skip
+    config._attn_implementation = attention
+    torch.manual_seed(7)
+    model = model_class(config).eval()
+    for name, parameter in model.named_parameters():  # confident logits, led by the layers and not by the input
+        parameter.data.mul_(8.0 if parameter.ndim >= 2 and "embed" not in name else 1.0)
+    model.save_pretrained(folder)
+    for name in ("tokenizer.model", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(resolve_model("nano") / name, folder)
+    return model
+
+
 @pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES)
 def checkpoint(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[list[int]]]:
     """A folder with random weights and the bundled tokenizer, and what transformers says to each prompt."""
+    folder = tmp_path_factory.mktemp("checkpoint")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers' own
-        import transformers
-
-        class_name, options = request.param
-        model_class = getattr(transformers, class_name)
-        settings = {"tie_word_embeddings": True, "num_attention_heads": 4, "head_dim": 16, **options}
-        config = model_class.config_class(
-            vocab_size=1280, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-            max_position_embeddings=512, eos_token_id=None, bos_token_id=None, **settings,
-        )  # fmt: skip
-        torch.manual_seed(7)
-        model = model_class(config).eval()
-        for name, parameter in model.named_parameters():  # confident logits, led by the layers and not by the input
-            parameter.data.mul_(8.0 if parameter.ndim >= 2 and "embed" not in name else 1.0)
-        folder = tmp_path_factory.mktemp("checkpoint")
-        model.save_pretrained(folder)
+        model = save_confident_model(folder, *request.param)
         answers = []
         for prompt in PROMPTS:
             ids = torch.tensor([prompt])
@@ -83,8 +91,6 @@ def checkpoint(
                 out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=64)
             answers.append(out[0, len(prompt) :].tolist())
     assert min(len(set(answer)) for answer in answers) > 8, "the random model only repeats itself: it proves nothing"
-    for name in ("tokenizer.model", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(resolve_model("nano") / name, folder)
     return folder, answers
 
 
