@@ -22,6 +22,7 @@ from dataclasses import replace
 from ...errors import ConstraintError, ConstraintTooLarge
 from .deciding import decide
 from .disjointness import Disjointness, Effort
+from .factoring import Factoring
 from .in_place import InPlace
 from .keys import forbidden_keys, goals_of_keys, required_keys
 from .negation import negated
@@ -45,6 +46,9 @@ MAX_BRANCHES = 2_000
 MAX_ON_SHEETS = 20_000
 """Into more of them only if together they hold no more than this: unions of some thousand options are cheap."""
 
+FACTORED_FROM = 64
+"""From so many sheets on, conditions on keys and scalars are not worked off any more, but carried by the objects."""
+
 MANY_OPTIONS = 4
 MANY_SHEETS = 32
 """From so many on, what contradicts a sheet is looked for before it is split."""
@@ -56,8 +60,16 @@ MAX_NESTING = 16
 class Branching:
     """Branches and parts of the goals of one schema text, each worked out once."""
 
-    def __init__(self, sites: Sites) -> None:
+    def __init__(self, sites: Sites, *, factors: bool = False, closes: bool = False) -> None:
+        """Of the branches of one schema text.
+
+        Args:
+            factors: whether branches may have conditions on keys and their values (`factoring`).
+            closes: whether objects that name keys have no others, so that it matters which schemas name a key.
+        """
         self.sites = sites
+        self._factors = factors and not sites.evaluates
+        self._closes = closes
         self._time = sites.time
         self._parts: dict[int, Part] = {}
         self._branches: dict[Goal, tuple[Branch, ...]] = {}
@@ -104,9 +116,14 @@ class Branching:
         except ConstraintTooLarge:
             if self.sites.evaluates:
                 raise
-            found = self._expanded(goal, evaluating, only_tagged=True)
-            self._narrowed.add(goal)
-            return found
+            try:
+                if not self._factors:
+                    raise
+                return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes))
+            except ConstraintTooLarge:
+                found = self._expanded(goal, evaluating, only_tagged=True)
+                self._narrowed.add(goal)
+                return found
         finally:
             self._expanding.pop()
 
@@ -202,7 +219,9 @@ class Branching:
 
     # ---------------------------------------------------------------- the tableau
 
-    def _expanded(self, goal: Goal, evaluating: bool, only_tagged: bool = False) -> tuple[Branch, ...]:
+    def _expanded(
+        self, goal: Goal, evaluating: bool, only_tagged: bool = False, factors: Factoring | None = None
+    ) -> tuple[Branch, ...]:
         if len(goal) == 1:
             (atom,) = goal
             part = self.part(atom)
@@ -220,9 +239,17 @@ class Branching:
                 continue
             if num_sheets > MANY_SHEETS and not self._prune(sheet):
                 continue
+            if factors is not None and sheet.disjunctions:
+                others = factors.split(sheet)
+                if others is not None:
+                    pending.append(others)
             if not sheet.disjunctions:
                 done.append(sheet.branch())
                 continue
+            if num_sheets > FACTORED_FROM and factors is None and self._factors and not only_tagged:
+                easily = Factoring(self.part, self._closes, only_scalars=True)
+                if easily.split(sheet.copy()) is not None:
+                    return self._expanded(goal, evaluating, factors=easily)
             options = self._split(sheet, evaluating, only_tagged)
             num_sheets += len(options)
             num_on_sheets += len(options) * sheet.size
@@ -285,7 +312,7 @@ class Branching:
         """Absorbs what the constants of required keys decide; False if nothing is left of the sheet then."""
         if self.sites.evaluates:
             return True  # what is evaluated hangs on the options
-        while len(sheet.disjunctions) > 1 and sheet.types == OBJECT and decide(sheet, self.part, self._constants):
+        while len(sheet.disjunctions) > 1 and sheet.types == OBJECT and decide(sheet, self.part, self.constants):
             if not self._absorb(sheet) or self._is_void(sheet):
                 return False
         return True
@@ -300,7 +327,7 @@ class Branching:
                 return False
         return True
 
-    def _constants(self, goal: Goal) -> tuple[set[object], bool] | None:
+    def constants(self, goal: Goal) -> tuple[set[object], bool] | None:
         """See `Disjointness.constants`."""
         found = self._listed.get(goal)
         if found is None:

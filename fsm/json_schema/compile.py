@@ -73,7 +73,7 @@ class SchemaCompiler:
     ) -> None:
         self._prefix = prefix
         self._time = sites.time
-        self._branching = Branching(sites)
+        self._branching = Branching(sites, factors=key_order == "schema", closes=extra_keys == "never")
         self._layout = layout
         self._sites = sites
         self._rules: dict[str, Expression] = {}
@@ -103,7 +103,8 @@ class SchemaCompiler:
         )
         in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__, self._time.check)
         written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
-        self._objects = ObjectWriter(self.value, others, written, extra_keys == "never", self._mixes)
+        tell = self._branching.constants, self._branching.is_impossible
+        self._objects = ObjectWriter(self.value, others, written, *tell, extra_keys == "never", self._mixes)
 
     def grammar(self, goal: Goal | None = None) -> Grammar:
         """The grammar of all values that fulfil the whole text, or a goal of its own.
@@ -135,7 +136,8 @@ class SchemaCompiler:
         no_string = self._sites.synthetic(NO_STRING, "")
         arguments = XmlArguments(marks, spell, self.value, branches, no_string, _ANY_VALUE, self._time, [], {})
         others = Others(lambda goal: _ANY_VALUE if goal == ANYTHING else self.value(goal), self.names, self._time)
-        writer = ObjectWriter(arguments.noted, others, arguments.collect, mixes=True)
+        tell = self._branching.constants, self._branching.is_impossible
+        writer = ObjectWriter(arguments.noted, others, arguments.collect, *tell, mixes=True)
         objects = [branch.objects for branch in branches(root) if branch.types & OBJECT]
         if objects:
             writer.objects(objects)

@@ -16,11 +16,12 @@ from ...errors import ConstraintTooLarge
 from ..network.expression import Expression
 from ..record import record
 from .keys import goals_of_keys
-from .others import MAX_BESIDE, NO_KEYS, Others
-from .parts import ANYTHING, Goal, ObjectFacet
+from .others import MAX_BESIDE, NO_KEYS, OtherKeys, Others
+from .parts import ANYTHING, NEVER, Goal, ObjectFacet
 from .plain import PlainObject
 from .shape import Shape, units_of
 from .texts import error_at, is_writable
+from .variants import Constants, Variant, asked_atoms, clauses_of_variants, variants
 
 Ids = tuple[int, ...]
 
@@ -35,6 +36,7 @@ class ObjectWriter:
     Attributes:
         others: works out the keys not named.
         written: the objects of a shape; None if there are none.
+        constants, is_impossible: see `Disjointness`.
         closes: whether objects that name keys have no others unless a schema says so (`is_closed`).
         mixes: whether named keys and others may be written in any order.
     """
@@ -42,6 +44,8 @@ class ObjectWriter:
     value: Callable[[Goal], Expression | None]
     others: Others
     written: Callable[[Shape], Expression | None]
+    constants: Constants
+    is_impossible: Callable[[Goal], bool]
     closes: bool = False
     mixes: bool = False
 
@@ -106,6 +110,9 @@ class ObjectWriter:
         )
         if others.listed:
             names.update(dict.fromkeys(others.listed))
+        asked = asked_atoms(first)
+        if asked:
+            return self._told_apart(alternatives, names, asked, others, minimum, maximum)
         units = units_of(alternatives)
         required = None if units is None else {key for key, said in units.items() if True in said}
         possible = {key for key in names if is_writable(key) and (units is None or False not in units.get(key, ()))}
@@ -119,6 +126,44 @@ class ObjectWriter:
                 is_possible = key in possible and (free_names or self.others.is_name(first, key))
                 members.append((key, self.value(goals(key)) if is_possible else None))
         return Shape(pointer, members, others, alternatives, minimum, maximum, required)
+
+    def _told_apart(
+        self,
+        alternatives: list[tuple[ObjectFacet, ...]],
+        names: dict[str, None],
+        asked: dict[str, list[int]],
+        others: OtherKeys,
+        minimum: int,
+        maximum: int | None,
+    ) -> Shape:
+        """The shape of objects with conditions on keys and their values: these are told apart (`variants`)."""
+        first = alternatives[0]
+        pointer, goals = first[0].pointer, goals_of_keys(first, names)
+        told = {
+            key: variants(key, goals(key), asked.get(key, []), self.constants, self.is_impossible, pointer)
+            for key in names
+        }
+        members: list[tuple[str, Expression | None]] = []
+        key_of: dict[str, str] = {}
+        for key, own in told.items():
+            is_possible = is_writable(key) and self.others.is_name(first, key)
+            for variant in own or [Variant(key, NEVER, frozenset())]:
+                members.append((variant.name, self.value(variant.goal) if is_possible else None))
+                if variant.name != key:
+                    key_of[variant.name] = key
+        rewritten: list[tuple[ObjectFacet, ...]] = []
+        for facets in alternatives:
+            conditions = [condition for facet in facets for condition in facet.conditions]
+            conditions += [
+                frozenset([(key, 0, present) for key, present in clause])
+                for facet in facets
+                for clause in facet.clauses
+            ]
+            clauses = clauses_of_variants(conditions, told, pointer)
+            rewritten.append((ObjectFacet(pointer, {}, clauses=clauses, evaluates=False),))
+        units = None if key_of else units_of(rewritten)
+        required = None if units is None or any(False in said for said in units.values()) else set(units)
+        return Shape(pointer, members, others, rewritten, minimum, maximum, required, key_of)
 
 
 def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:
@@ -141,6 +186,7 @@ def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:
                     names[key] = None
     for facet in alternatives[0]:
         names.update(dict.fromkeys(facet.properties))
+    names.update(dict.fromkeys(asked_atoms(alternatives[0])))
     return names
 
 
@@ -164,4 +210,5 @@ def _only_clauses(facet: ObjectFacet) -> bool:
         and not facet.witnesses
         and not facet.minimum
         and facet.maximum is None
+        and not facet.conditions
     )

@@ -27,6 +27,7 @@ from .keys import forbidden_keys, goal_of_key, is_in, key_language, required_key
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .strings import ANY_KEY, ANY_STRING, MAX_COUNTED, key_expression, num_strings, pattern_language
 from .texts import error_at
+from .variants import asked_atoms
 
 MAX_LISTED = 64
 """Most keys of a finite language that are treated as if they were named, where witnesses need it."""
@@ -105,6 +106,7 @@ class Others:
         for facet in facets:
             named.update(dict.fromkeys(facet.properties))
         named.update(dict.fromkeys(key for facet in facets for clause in facet.clauses for key, _ in sorted(clause)))
+        named.update(dict.fromkeys(asked_atoms(facets)))
         few = self.of(tuple(replace(facet, witnesses=()) for facet in facets), frozenset(named), MAX_LISTED).listed
         few = few or self._few_witnesses(facets, frozenset(named))
         if few:

@@ -41,6 +41,11 @@ Clause: TypeAlias = frozenset[tuple[str, bool]]
 """A condition on which keys are there: at least one (key, is present) of these holds."""
 
 
+Condition: TypeAlias = frozenset[tuple[str, int, bool]]
+"""A condition on keys and their values: at least one literal (key, atom, holds) of these does. What holds, or does not:
+the key is there and its value fulfils the atom (0: whatever its value is)."""
+
+
 @record
 class Keys:
     """A set of object keys: those not in `excluded`, not matched by `unmatched`, matched by `matched`, and valid
@@ -67,6 +72,7 @@ class ObjectFacet:
         witnesses: for each (keys, goal) there is a key of that set whose value fulfils the goal.
         evaluates: whether its keys count as evaluated for `unevaluatedProperties`.
         evaluates_rest: whether the additional ones do so too.
+        conditions: on named keys and their values; only in branches (`factoring`).
     """
 
     pointer: str
@@ -80,6 +86,7 @@ class ObjectFacet:
     witnesses: tuple[tuple[Keys, Goal], ...] = ()
     evaluates: bool = True
     evaluates_rest: bool = False
+    conditions: tuple[Condition, ...] = ()
 
 
 @record

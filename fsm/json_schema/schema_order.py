@@ -6,7 +6,7 @@ remains of them is carried along as state, and so are the counts for `minPropert
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..network.expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alternation
@@ -15,11 +15,14 @@ from .conditions import Residue
 from .layout import Layout, Parts
 from .others import Witnesses, as_owed
 from .parts import Clause
-from .shape import Shape
+from .shape import Members, Shape
 from .texts import error_at
 
 MAX_STATES = 20_000
 MAX_CARRIED = 500_000  # open clauses in all states together
+
+MIN_RUN = 8
+"""From so many keys on, one after the other, that no open clause speaks of, they are no states of their own."""
 
 State = tuple[int, Residue, bool, int, "int | None"]
 
@@ -105,29 +108,31 @@ class SchemaOrder:
     # ---------------------------------------------------------------- right-linear rules
 
     def _stateful(self, shape: Shape) -> Expression | None:
-        """One rule per state (next member, open clauses, anything written, keys owed, keys left)."""
+        """One rule per state (next key, open clauses, anything written, keys owed, keys left)."""
         layout = self.layout
-        first, waking = _asleep(shape)
+        groups = shape.groups
+        places = {name: index for index, (_, members) in enumerate(groups) for name, _ in members}
+        first, waking = _asleep(shape, places)
         start: State = (0, first, False, shape.minimum, shape.maximum)
         names = {start: self.reserve()}
         pending = [start]
         num_carried = 0
-        known: dict[tuple[int, Residue], tuple[Residue, Residue]] = {}
+        known: dict[tuple[int, Residue], tuple[list[tuple[Expression, Residue]], Residue]] = {}
+        runs: dict[tuple[int, int], Expression] = {}
 
-        def assumed(state: State) -> tuple[Residue, Residue]:
-            """What is left open if the next member is there (nothing: it cannot be), and if it is not."""
+        def assumed(state: State) -> tuple[list[tuple[Expression, Residue]], Residue]:
+            """The values of the next key, each with what is left open if it is there, and what is if the key is not."""
             index, residue, _, _, left = state
-            key, value = shape.members[index]
             found = known.get((index, residue))
             if found is None:
                 clauses = waking.get(index)
                 woken = frozenset([open_ones | clauses for open_ones in residue]) if clauses else residue
-                found = known[index, residue] = _assume(woken, key)
-            return (found[0] if value is not None and left != 0 else frozenset()), found[1]
+                found = known[index, residue] = _assume(woken, groups[index][1])
+            return ([] if left == 0 else found[0]), found[1]
 
         def rule(state: State) -> Rule:
             self.check(shape.pointer)
-            while state[0] < len(shape.members):  # members that cannot be there take no rules of their own
+            while state[0] < len(groups):  # keys that cannot be there take no rules of their own
                 present, absent = assumed(state)
                 if present or not absent:
                     break
@@ -147,24 +152,56 @@ class SchemaOrder:
                 pending.append(state)
             return Rule(name)
 
+        def free_end(index: int, residue: Residue) -> int:
+            """The index of the next key that an open clause speaks of, or with which one comes up."""
+            asked = {places[name] for clauses in residue for clause in clauses for name, _ in clause}
+            end = min((place for place in asked if place >= index), default=len(groups))
+            while index < end and index not in waking:
+                index += 1
+            return index
+
         while pending:
             state = pending.pop()
             index, residue, written, owed, left = state
             options: list[Expression] = []
-            if index == len(shape.members):
+            end = free_end(index, residue) if written and not owed and left is None else index
+            if end - index >= MIN_RUN:
+                options.append(Sequence((*self._run(groups, runs, index, end), rule((end, residue, True, 0, None)))))
+            elif index == len(groups):
                 if frozenset() in residue:
                     options += self._rest(shape, written, owed, left)
             else:
                 present, absent = assumed(state)
-                if present:
-                    key, value = shape.members[index]
-                    assert value is not None
-                    after = (index + 1, present, True, max(owed - 1, 0), None if left is None else left - 1)
-                    options.append(Sequence((*layout.key(key, after_comma=written), value, rule(after))))
+                key = layout.key(groups[index][0], after_comma=written)
+                for value, residue in present:
+                    after = (index + 1, residue, True, max(owed - 1, 0), None if left is None else left - 1)
+                    options.append(Sequence((*key, value, rule(after))))
                 if absent:
                     options.append(rule((index + 1, absent, written, owed, left)))
             self.define(names[state], alternation(*options))
         return layout.members((Rule(names[start]),), may_be_empty=False)
+
+    def _run(
+        self, groups: list[tuple[str, Members]], runs: dict[tuple[int, int], Expression], low: int, high: int
+    ) -> Iterator[Expression]:
+        """Members low .. high - 1 after others, each optional: rules for runs of 1, 2, 4 … of them, shared by all."""
+        while low < high:
+            size = 1
+            while low % (2 * size) == 0 and low + 2 * size <= high:
+                size *= 2
+            found = runs.get((low, size))
+            if found is None and size == 1:
+                key, members = groups[low]
+                value = alternation(*[value for _, value in members if value is not None])
+                found = Repeat(Sequence((*self.layout.key(key, after_comma=True), value)), 0, 1)
+            elif found is None:
+                middle = low + size // 2
+                halves = (*self._run(groups, runs, low, middle), *self._run(groups, runs, middle, low + size))
+                found = Rule(self.reserve())
+                self.define(found.name, Sequence(halves))
+            runs[low, size] = found
+            yield found
+            low += size
 
     def _rest(self, shape: Shape, written: bool, num_owed: int, left: int | None) -> list[Expression]:
         """What may follow after the last named key."""
@@ -227,8 +264,8 @@ class SchemaOrder:
         return [Sequence((*parts, rule(frozenset(range(num_witnesses)), written)))]
 
 
-def _asleep(shape: Shape) -> tuple[Residue, dict[int, frozenset[Clause]]]:
-    """What is open before the first key, and the clauses that come up with each key, by its index.
+def _asleep(shape: Shape, places: dict[str, int]) -> tuple[Residue, dict[int, frozenset[Clause]]]:
+    """What is open before the first key, and the clauses that come up with each key, by its place.
 
     Of a single alternative a clause need not be carried along before the first of its keys. Several are told apart by
     their clauses all the way.
@@ -236,7 +273,6 @@ def _asleep(shape: Shape) -> tuple[Residue, dict[int, frozenset[Clause]]]:
     residue = shape.clauses
     if len(residue) != 1:
         return residue, {}
-    places = {key: index for index, (key, _) in enumerate(shape.members)}
     waking: dict[int, set[Clause]] = {}
     (clauses,) = residue
     for clause in clauses:
@@ -244,23 +280,26 @@ def _asleep(shape: Shape) -> tuple[Residue, dict[int, frozenset[Clause]]]:
     return frozenset((frozenset(),)), {index: frozenset(found) for index, found in waking.items()}
 
 
-def _assume(residue: Residue, key: str) -> tuple[Residue, Residue]:
-    """The alternatives that are left if the key is there, and if it is not."""
-    return _after(residue, (key, True), (key, False)), _after(residue, (key, False), (key, True))
+def _assume(residue: Residue, members: Members) -> tuple[list[tuple[Expression, Residue]], Residue]:
+    """The alternatives that are left with each of the members of a key, if there are any, and without the key."""
+    names = [name for name, _ in members]
+    found: list[tuple[Expression, Residue]] = []
+    for name, value in members:
+        left = frozenset() if value is None else _after(residue, names, name)
+        if value is not None and left:
+            found.append((value, left))
+    return found, _after(residue, names, None)
 
 
-def _after(residue: Residue, true: tuple[str, bool], false: tuple[str, bool]) -> Residue:
-    """The alternatives that are left once one literal is true and its opposite false."""
+def _after(residue: Residue, names: list[str], chosen: str | None) -> Residue:
+    """The alternatives that are left once one of the names, or none of them, is chosen to be there."""
+    true = frozenset([(name, name == chosen) for name in names])
+    false = frozenset([(name, name != chosen) for name in names])
     left: set[frozenset[Clause]] = set()
     for clauses in residue:
-        refuted = [clause for clause in clauses if false in clause and true not in clause]
-        remaining = frozenset([clause for clause in clauses if true not in clause])
-        if refuted:
-            shorter = [clause - {false} for clause in refuted]
-            if not all(shorter):
-                continue
-            remaining = remaining.difference(refuted).union(shorter)
+        remaining = frozenset([clause - false for clause in clauses if clause.isdisjoint(true)])
         if not remaining:
             return frozenset((frozenset(),))
-        left.add(remaining)
+        if frozenset() not in remaining:
+            left.add(remaining)
     return frozenset(left)

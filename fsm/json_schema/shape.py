@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+from typing import TypeAlias
+
 from ..network.expression import Expression
 from ..record import record
 from .conditions import Residue
 from .others import OtherKeys
 from .parts import ObjectFacet
+
+Members: TypeAlias = list[tuple[str, "Expression | None"]]
 
 
 @record
@@ -18,15 +23,28 @@ class Shape:
         others: keys not named.
         alternatives: the facets of each alternative; they differ in their clauses only.
         required: the keys that must be there if the clauses say nothing else, else None.
+        key_of: where the values of a key are told apart (`variants`), its members have names of their own, and stand
+            side by side: the key of each.
     """
 
     pointer: str
-    members: list[tuple[str, Expression | None]]
+    members: Members
     others: OtherKeys
     alternatives: list[tuple[ObjectFacet, ...]]
     minimum: int
     maximum: int | None
     required: set[str] | None
+    key_of: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> list[tuple[str, Members]]:
+        """The keys in the order of the schema, each with its members."""
+        if not self.key_of:
+            return [(name, [(name, value)]) for name, value in self.members]
+        found: dict[str, Members] = {}
+        for name, value in self.members:
+            found.setdefault(self.key_of.get(name, name), []).append((name, value))
+        return list(found.items())
 
     @property
     def clauses(self) -> Residue:

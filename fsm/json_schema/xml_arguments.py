@@ -87,11 +87,12 @@ class XmlArguments:
         if others.choices is not None or any(value is not self.any_value for _, value in others.cells):
             message = "values of keys that are not named cannot be written as XML; name the keys, or forbid all others"
             raise error_at(UnsupportedSchema, shape.pointer, message)
-        num_members = sum(1 for _, value in shape.members if value is not None)
+        num_members = len({shape.key_of.get(name, name) for name, value in shape.members if value is not None})
         if others.cells and shape.minimum > num_members:
             message = f"at least {shape.minimum} keys, of which {num_members} are named; as XML no others are written"
             raise error_at(UnsupportedSchema, f"{shape.pointer}/minProperties", message)
-        for key, value in shape.members:
+        for name, value in shape.members:
+            key = shape.key_of.get(name, name)
             if value is not None and not self.marks.can_hold(key):
                 message = "a key that is empty, has blanks around it or the mark that ends it cannot be written as XML"
                 raise error_at(UnsupportedSchema, f"{shape.pointer}/properties/{escape(key)}", message)
@@ -101,7 +102,8 @@ class XmlArguments:
         """The keys that can only have strings."""
         types: dict[str, int] = {}
         for shape in self.shapes:
-            for key, place in shape.members:
+            for name, place in shape.members:
+                key = shape.key_of.get(name, name)
                 if place is not None:
                     types[key] = types.get(key, 0) | self._types(self.goals[place])
         return frozenset(key for key, found in types.items() if found == STRING)
@@ -111,7 +113,9 @@ class XmlArguments:
         raw_keys = self.raw_keys()
         found: list[Expression] = []
         for shape in self.shapes:
-            members = [(key, self._value(place, key in raw_keys)) for key, place in shape.members]
+            members = [
+                (name, self._value(place, shape.key_of.get(name, name) in raw_keys)) for name, place in shape.members
+            ]
             expression = write(replace(shape, members=members, others=NO_KEYS))
             found += [] if expression is None else [expression]
         return found

@@ -1,0 +1,133 @@
+"""Factoring: disjunctions that speak of named keys alone, as conditions that take no cases.
+
+::
+
+    if  kind is "a"         (kind is there, and is "a")        literals   (kind, a)  (size, present)
+    then size required      implies size                       condition  not (kind, a)  or  (size, present)
+
+n disjunctions that are worked off one after the other are 2**n cases, whatever they are about. As a conjunctive normal
+form over literals "this key is there, and its value fulfils that", they are n conditions, and what a condition costs
+is decided where objects are written: what lies between the first and the last of its keys (`schema_order`).
+
+A disjunction is left as it is where it says anything else: patterns, other keys, numbers of keys, `oneOf`.
+Knows parts, and sheets of them; values of keys are not looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..record import record
+from .keys import names_only
+from .parts import ANY_TYPE, ARRAY, OBJECT, Condition, Disjunction, ObjectFacet, Part
+from .sheet import Sheet
+
+MAX_CONDITIONS = 64
+"""Most conditions that one disjunction may become."""
+MAX_NESTING = 16
+
+_FALSE: Condition = frozenset()
+
+
+@record
+class Factoring:
+    """Makes conditions of the disjunctions of sheets.
+
+    Attributes:
+        part: what an atom demands.
+        closes: whether objects that name keys have no others. Then only keys that are named anyway are spoken of.
+        only_scalars: whether nothing else may be asked of values, so that telling these apart takes no rules.
+    """
+
+    part: Callable[[int], Part]
+    closes: bool
+    only_scalars: bool = False
+
+    def split(self, sheet: Sheet) -> Sheet | None:
+        """Leaves to a sheet its objects, with conditions for all disjunctions that can be such; None if there is none.
+
+        Returns:
+            A sheet for the values that are no objects, with all disjunctions as they were.
+        """
+        if not sheet.types & OBJECT:
+            return None
+        left, facets = [], []
+        for rank, disjunction in sheet.disjunctions:
+            found = _of_disjunction(disjunction, self.part, 0)
+            if found is None or not all(self._may_be_carried(sheet, condition) for condition in found):
+                left.append((rank, disjunction))
+            else:
+                pointer = disjunction.options[0].pointer
+                facets.append((rank, ObjectFacet(pointer, {}, conditions=tuple(found), evaluates=False)))
+        if not facets:
+            return None
+        others = sheet.copy()
+        others.types &= ANY_TYPE & ~OBJECT
+        sheet.types &= OBJECT
+        sheet.disjunctions = left
+        sheet.objects += facets
+        return others
+
+    def _may_be_carried(self, sheet: Sheet, condition: Condition) -> bool:
+        if self.only_scalars and any(
+            atom and self.part(atom & ~1).types & (ARRAY | OBJECT) for _, atom, _ in condition
+        ):
+            return False
+        if not self.closes:
+            return True
+        named = {key for _, facet in sheet.objects if facet.evaluates for key in facet.properties}
+        return all(key in named for key, _, _ in condition)
+
+
+def _of_part(part: Part, parts: Callable[[int], Part], depth: int) -> list[Condition] | None:
+    """The conditions under which an object fulfils a part; None if there are others, or too many."""
+    if not part.types & OBJECT:
+        return [_FALSE]
+    if depth > MAX_NESTING:
+        return None
+    found: dict[Condition, None] = {}
+    for facet in part.objects:
+        if not names_only(facet) or facet.witnesses or facet.evaluates_rest:
+            return None
+        for clause in facet.clauses:
+            found[frozenset([(key, 0, present) for key, present in clause])] = None
+        for key, goal in facet.properties.items():
+            for atom in goal:
+                found[frozenset(((key, atom ^ 1, False),))] = None
+    for atom in part.atoms:
+        inner = [_FALSE] if atom == 1 else _of_part(parts(atom), parts, depth + 1)
+        if inner is None:
+            return None
+        found.update(dict.fromkeys(inner))
+    for disjunction in part.disjunctions:
+        inner = _of_disjunction(disjunction, parts, depth + 1)
+        if inner is None:
+            return None
+        found.update(dict.fromkeys(inner))
+    return list(found) if len(found) <= MAX_CONDITIONS else None
+
+
+def _of_disjunction(disjunction: Disjunction, parts: Callable[[int], Part], depth: int) -> list[Condition] | None:
+    """The same for a disjunction: one condition of each option, in every way."""
+    if disjunction.exclusive:
+        return None
+    found: dict[Condition, None] = {_FALSE: None}
+    for option in disjunction.options:
+        own = _of_part(option, parts, depth)
+        if own is None or len(found) * len(own) > MAX_CONDITIONS * MAX_CONDITIONS:
+            return None
+        joined = (one | other for one in found for other in own)
+        found = {condition: None for condition in joined if not _always_holds(condition)}
+        if len(found) > MAX_CONDITIONS:
+            return None
+    return list(found)
+
+
+def _always_holds(condition: Condition) -> bool:
+    """Whether the condition is met by every object, as far as two of its literals tell."""
+    for key, atom, holds in condition:
+        if not holds and ((key, 0, True) in condition or (key, atom, True) in condition):
+            return True
+        if not holds and atom and (key, atom ^ 1, False) in condition:
+            return True
+    return False

@@ -1,0 +1,169 @@
+"""Conditions on keys and their values that take no cases: they mean what they mean, and many of them are no more work."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import jsonschema
+import pytest
+
+from phloem.errors import EmptyLanguage
+from phloem.fsm import Compiler
+from phloem.fsm.any_json import ExtraKeys
+from phloem.fsm.json_schema import branching, schema_order
+
+from ..vocabularies import BYTES
+
+KEYS = "abcd"
+ABSENT = object()
+VALUES = (ABSENT, None, "x", "y", 1, [])
+OBJECTS = [
+    {key: value for key, value in zip(KEYS, values, strict=True) if value is not ABSENT}
+    for values in itertools.product(VALUES, repeat=len(KEYS))
+]
+OF_VALUES: tuple[Any, ...] = (
+    {"const": "x"},
+    {"const": "y"},
+    {"const": 1},
+    {"const": None},
+    {"enum": ["x", "y"]},
+    {"enum": ["y", 1]},
+    {"type": "string"},
+    {"type": ["integer", "null"]},
+    {"type": "array"},
+    {"not": {"const": "x"}},
+    {"minLength": 2},
+    True,
+    False,
+)
+
+
+def condition(rng: random.Random, depth: int) -> dict[str, Any]:
+    """What a schema may say of named keys and their values."""
+    found: dict[str, Any] = {}
+    for _ in range(rng.randint(1, 2)):
+        kinds = ("properties", "required", "not", "anyOf", "allOf", "dependentRequired")
+        kind = rng.choice(kinds if depth else kinds[:2])
+        if kind == "properties":
+            found[kind] = {key: rng.choice(OF_VALUES) for key in some_keys(rng)}
+        elif kind == "required":
+            found[kind] = some_keys(rng)
+        elif kind == "not":
+            found[kind] = condition(rng, depth - 1)
+        elif kind == "dependentRequired":
+            found[kind] = {rng.choice(KEYS): some_keys(rng)}
+        else:
+            found[kind] = [condition(rng, depth - 1) for _ in range(rng.randint(1, 2))]
+    return found
+
+
+def some_keys(rng: random.Random) -> list[str]:
+    return rng.sample(KEYS, rng.randint(1, 2))
+
+
+def rule(rng: random.Random) -> dict[str, Any]:
+    kind = rng.choice(("if", "if", "if", "dependentSchemas", "dependentRequired", "anyOf", "oneOf", "allOf"))
+    if kind == "if":
+        found = {"if": condition(rng, 1), "then": condition(rng, 1)}
+        return {**found, "else": condition(rng, 1)} if rng.random() < 0.3 else found
+    if kind == "dependentSchemas":
+        return {kind: {rng.choice(KEYS): condition(rng, 1)}}
+    if kind == "dependentRequired":
+        return {kind: {rng.choice(KEYS): some_keys(rng)}}
+    if kind == "allOf":
+        return {kind: [rule(rng), rule(rng)]}
+    return {kind: [condition(rng, 1), condition(rng, 1)]}
+
+
+def document(rng: random.Random) -> dict[str, Any]:
+    """Some rules for objects whose keys are named in order, and maybe for other values, too."""
+    properties = {key: rng.choice(OF_VALUES[:-1]) if rng.random() < 0.3 else True for key in KEYS}
+    found: dict[str, Any] = {"properties": properties, "allOf": [rule(rng) for _ in range(rng.randint(1, 5))]}
+    options = (
+        ("type", "object", 0.7),
+        ("required", some_keys(rng), 0.2),
+        ("minProperties", rng.randint(1, 2), 0.2),
+        ("maxProperties", rng.randint(1, 3), 0.2),
+        ("additionalProperties", False, 0.2),
+    )
+    return {**found, **{name: value for name, value, share in options if rng.random() < share}}
+
+
+@pytest.mark.parametrize("extra_keys", ["schema", "never"])
+def test_conditions_hold_of_exactly_the_objects_that_a_validator_allows(
+    extra_keys: ExtraKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branching, "FACTORED_FROM", 0)
+    monkeypatch.setattr(schema_order, "MIN_RUN", 1)
+    rng, compiler = random.Random(11), Compiler(BYTES)
+    num_taken = num_refused = 0
+    for _ in range(130):
+        schema = document(rng)
+        judge = jsonschema.Draft202012Validator(schema)
+        try:
+            constraint = compiler.json_schema(schema, extra_keys=extra_keys)
+        except EmptyLanguage:
+            constraint = None
+        for instance in [*rng.sample(OBJECTS, 80), None, 1, "x", []]:
+            text = json.dumps(instance, separators=(",", ":")).encode()
+            taken = constraint is not None and constraint.accepts(text)
+            assert taken == judge.is_valid(instance), (schema, instance)
+            num_taken, num_refused = num_taken + taken, num_refused + (not taken)
+    assert num_taken > 1000 < num_refused
+
+
+def pairs(number: int, *, side_by_side: bool, names_condition: bool = True) -> dict[str, Any]:
+    """If one key is "on", another one must be there: so many times."""
+    properties = [(f"k{i}", f"x{i}") for i in range(number)]
+    names = [*itertools.chain(*(properties if side_by_side else zip(*properties, strict=True)))]
+    rules = [
+        {
+            "if": {"properties": {key: {"const": "on"}}, **({"required": [key]} if names_condition else {})},
+            "then": {"required": [other]},
+        }
+        for key, other in properties
+    ]
+    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "allOf": rules}
+
+
+@pytest.mark.parametrize("names_condition", [True, False])
+@pytest.mark.parametrize(("number", "side_by_side"), [(10, False), (60, True)])
+def test_independent_conditions_are_no_cases(number: int, side_by_side: bool, names_condition: bool) -> None:
+    schema = pairs(number, side_by_side=side_by_side, names_condition=names_condition)
+    constraint, judge = Compiler(BYTES).json_schema(schema), jsonschema.Draft202012Validator(schema)
+    rng, names = random.Random(5), list(schema["properties"])
+    verdicts = set()
+    for share in (0, 0.5, 0.9, 0.97, 1) * 12:
+        instance = {name: rng.choice(("on", "off")) for name in names if rng.random() < share}
+        text = json.dumps(instance, separators=(",", ":")).encode()
+        verdicts.add(judge.is_valid(instance))
+        assert constraint.accepts(text) == judge.is_valid(instance)
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("required", [[], ["kind"]])
+def test_two_hundred_conditions_on_one_key_take_a_state_for_each(required: list[str]) -> None:
+    number = 200
+    rules = [
+        {"if": {"properties": {"kind": {"const": f"v{i}"}}, "required": ["kind"]}, "then": {"required": [f"x{i}"]}}
+        for i in range(number)
+    ]
+    names = ["kind", *(f"x{i}" for i in range(number))]
+    schema = {"type": "object", "properties": dict.fromkeys(names, {"type": "string"}), "required": required}
+    constraint = Compiler(BYTES).json_schema({**schema, "allOf": rules})
+    for wanted in (0, 1, 7, 8, 100, 199):
+        for given in (0, 1, 7, 8, 100, 199):
+            text = f'{{"kind":"v{wanted}","x{given}":""}}'.encode()
+            assert constraint.accepts(text) == (wanted == given)
+    assert constraint.accepts(b'{"kind":"v200"}')
+    assert constraint.accepts(b"{}") == (not required)
+
+
+def test_conditions_beside_values_that_are_no_objects() -> None:
+    schema = pairs(12, side_by_side=True)
+    del schema["type"]
+    constraint = Compiler(BYTES).json_schema(schema)
+    assert [constraint.accepts(text) for text in (b"1", b'"a"', b"[]", b"{}", b'{"k3":"on"}')] == [True] * 4 + [False]
