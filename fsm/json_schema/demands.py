@@ -41,9 +41,11 @@ _SILENT = frozenset(
 _DESCRIBE = frozenset(
     (
         "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
-        "contentEncoding", "contentMediaType", "contentSchema",
     )
 )  # fmt: skip
+
+_CONTENT = frozenset(("contentEncoding", "contentMediaType", "contentSchema"))
+"""What a string holds: draft 7 leaves it to validators whether they check it, later drafts forbid it."""
 
 _OF_TYPE = (
     (NUMBER, "numbers", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
@@ -226,6 +228,8 @@ def _value(name: str, value: Any) -> str:
 def _why_silent(name: str) -> str:
     if name in _DESCRIBE:
         return "a description; demands nothing"
+    if name in _CONTENT:
+        return "what the text holds, which is not enforced; for base64, ask for format: base64 or a pattern"
     near = difflib.get_close_matches(name, KEYWORDS, 1, 0.75)
     return f"no keyword of JSON Schema{f' (did you mean {near[0]}?)' if near else ''}; demands nothing"
 

@@ -6,6 +6,8 @@ Sources: RFC 3339 (date and time), ISO 8601 as in RFC 3339 appendix A (duration)
 under both the RFC and the checkers in wide use. So some texts that the RFC has are not written:
 
     date, time             the year 0000, leap seconds
+    hostname, email        labels with hyphens third and fourth (`xn--…`): these are reserved (RFC 5891, 4.2.3.1), and
+                           whether one is the Punycode of something is beyond an automaton
     hostname               a dot at the end
     idn-hostname           capitals; scripts from right to left; characters beyond the basic plane; more than 4 labels,
                            or 14 characters in a label that is not ASCII (`idn.py`)
@@ -13,7 +15,10 @@ under both the RFC and the checkers in wide use. So some texts that the RFC has 
     relative-json-pointer  numbers with a digit behind a zero
     regex                  groups within groups within groups, named groups, look-around
 
-A name that is not in `FORMATS` is an annotation, those of OpenAPI (int32, double, binary, password) included.
+What a negation forbids are these texts, too (`format_language`, not `surely`).
+
+A name that is not in `FORMATS` is an annotation. So are those of OpenAPI (`OPENAPI`): JSON Schema does not have them,
+its validators do not look at them, and under `byte` people send other things than base64.
 """
 
 from __future__ import annotations
@@ -53,19 +58,27 @@ _IPV6 = "(?:" + "|".join(
     )
 ) + ")"  # fmt: skip
 
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_HOSTNAME = rf"{_LABEL}(?:\.{_LABEL})*"
+
+def _labels(extra: str = "", most: str = "") -> str:
+    """Labels with dots between them: letters and digits, hyphens between these, but not third and fourth.
+
+    Args:
+        extra: further letters.
+        most: the greatest number of characters after the fourth, but for the last.
+    """
+    letter, either = f"[A-Za-z0-9{extra}]", f"[A-Za-z0-9{extra}-]"
+    long = f"{either}(?:{letter}{either}|-{letter}){either}{{0,{most}}}{letter}"
+    label = f"{letter}(?:{letter}|{either}{letter}|{either}{either}{letter}|{long})?"
+    return rf"{label}(?:\.{label})*"
+
+
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
-_DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ADDRESS = rf"\[(?:{_IPV4}|IPv6:{_IPV6})\]"
-_EMAIL = (
-    rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@"
-    rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*|{_ADDRESS})"
-)
+_LOCAL = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})"
 _WIDE = "\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd"
 _IDN_ATOM = rf"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_WIDE}-]+"
-_IDN_DOMAIN = rf"[A-Za-z0-9{_WIDE}](?:[A-Za-z0-9{_WIDE}-]*[A-Za-z0-9{_WIDE}])?"
+_IDN_LOCAL = rf"(?:{_IDN_ATOM}(?:\.{_IDN_ATOM})*|{_QUOTED})"
 
 
 def _uri(extra: str, *, absolute: bool) -> str:
@@ -101,9 +114,9 @@ _PATTERNS: dict[str, str] = {
     "time": _CLOCK + _OFFSET,
     "date-time": rf"{_DATE}[Tt]{_CLOCK}{_OFFSET}",
     "duration": _DURATION,
-    "email": _EMAIL,
-    "idn-email": rf"(?:{_IDN_ATOM}(?:\.{_IDN_ATOM})*|{_QUOTED})@(?:{_IDN_DOMAIN}(?:\.{_IDN_DOMAIN})*|{_ADDRESS})",
-    "hostname": _HOSTNAME,
+    "email": rf"{_LOCAL}@(?:{_labels()}|{_ADDRESS})",
+    "idn-email": rf"{_IDN_LOCAL}@(?:{_labels(_WIDE)}|{_ADDRESS})",
+    "hostname": _labels(most="58"),
     "ipv4": _IPV4,
     "ip-address": _IPV4,
     "ipv6": _IPV6,
@@ -115,11 +128,30 @@ _PATTERNS: dict[str, str] = {
     "uuid": r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}",
     "json-pointer": _POINTER,
     "relative-json-pointer": rf"(?:[1-9]+0?|0)(?:#|{_POINTER})",
-    "byte": _BASE64,
     "base64": _BASE64,
 }
 FORMATS = (*_PATTERNS, "idn-hostname", "regex")
 """The formats that are enforced."""
+
+OPENAPI = frozenset(("byte", "binary", "password", "int32", "int64", "float", "double"))
+"""The formats of OpenAPI, which are not."""
+
+_ANY_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_ANY_DAY = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_ANY_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+_POSSIBLE: dict[str, str] = {
+    "date": _ANY_DAY,
+    "time": _ANY_CLOCK,
+    "date-time": f"{_ANY_DAY}[Tt]{_ANY_CLOCK}",
+    "hostname": rf"{_ANY_LABEL}(?:\.{_ANY_LABEL})*\.?",
+    "email": rf"{_LOCAL}@(?:{_ANY_LABEL}(?:\.{_ANY_LABEL})*|{_ADDRESS})",
+    "idn-email": rf"{_IDN_LOCAL}@(?:[A-Za-z0-9.{_WIDE}-]*|{_ADDRESS})",
+    "idn-hostname": r"[A-Za-z0-9.\-\u0080-\U0010ffff]*",
+    "uri-template": r"[^\u0000-\u0020\"<>\\^`]*",
+    "relative-json-pointer": rf"(?:0|[1-9]\d*)(?:[+-](?:0|[1-9]\d*))?(?:#|{_POINTER})",
+    "regex": "[^]*",
+}
+"""Of the formats of which not all is written, texts among which all of it is."""
 
 _MAX_HOSTNAME_LEN = 253
 _MAX_GROUPS = 2  # within each other, in what is written as a regular expression
@@ -131,8 +163,13 @@ def is_format(name: str) -> bool:
 
 
 @functools.cache
-def format_language(name: str) -> Dfa:
-    """The strings of a format; `name` must be one that `is_format` knows."""
+def format_language(name: str, *, surely: bool = True) -> Dfa:
+    """The strings of a format for all validators (or, if not `surely`, those that it may have for some).
+
+    `name` must be one that `is_format` knows.
+    """
+    if not surely and name in _POSSIBLE:
+        return regex_to_dfa(_POSSIBLE[name], search=False, dialect="json-schema").minimised()
     if name == "regex":
         return _plain_regexes()
     if name == "idn-hostname":

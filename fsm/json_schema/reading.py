@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...errors import InvalidSchema, UnsupportedSchema
 from .applying import IN_PLACE, Applied
 from .checked import Keywords
-from .formats import is_format
+from .formats import OPENAPI, is_format
 from .numbers import step_problem
 from .parts import (
     ANY_TYPE,
@@ -153,7 +153,10 @@ def _strings(keywords: Keywords) -> tuple[Test, ...]:
         if is_format(name):
             tests.append(("format", name))
         else:
-            keywords.sites.note(f"{keywords.pointer}/format", f"{shown(name)} is no format that we know; not enforced")
+            whose = (
+                "a format of OpenAPI, which JSON Schema does not have" if name in OPENAPI else "no format that we know"
+            )
+            keywords.sites.note(f"{keywords.pointer}/format", f"{shown(name)} is {whose}; not enforced")
     if "pattern" in keywords.names:
         pattern = keywords.schema["pattern"]
         if type(pattern) is not str:

@@ -31,7 +31,9 @@ FIRST_DRAFT = {
 }  # fmt: skip
 """The keywords that demand something, and the draft they came with."""
 
-LAST_DRAFT = {"additionalItems": DRAFT_2019, "dependencies": 7, "$recursiveRef": DRAFT_2019}
+LAST_DRAFT = {"additionalItems": DRAFT_2019, "$recursiveRef": DRAFT_2019}
+"""The draft they went with. `dependencies` has stayed: later drafts split it in two, but reserve the name for what it
+means, and validators in use obey it under any draft."""
 
 KEYWORDS = frozenset(FIRST_DRAFT)
 _ALL_BUT_TYPE = KEYWORDS - {"type"}

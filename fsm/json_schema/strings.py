@@ -317,7 +317,7 @@ def _passing(test: Test, surely: bool, compile_time: CompileTime) -> Dfa:
     if kind == "lengths":
         return texts_of_lengths(cast("tuple[Span, ...]", argument))
     if kind == "format":
-        return format_language(argument)
+        return format_language(argument, surely=surely)
     if kind == "among":
         return literal_language(argument)
     assert kind == "not", kind

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 
 import jsonschema
 import pytest
 
+from phloem.fsm import Compiler
+from phloem.fsm.json_schema.demands import demands
 from phloem.fsm.json_schema.formats import FORMATS, format_language, is_format
 from phloem.fsm.text.dfa import Dfa
+
+from ..vocabularies import BYTES
 
 CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
 NUM_TEXTS = 200
@@ -21,7 +26,7 @@ VALID = {
     "duration": ["P1D", "PT1H", "P1Y2M3DT4H5M6S", "P2W", "PT0S", "P1YT5S", "PT36H"],
     "email": ["a@b.co", "a+b@example.org", '"joe bloggs"@example.com', "joe@[127.0.0.1]", "joe@[IPv6:::1]"],
     "idn-email": ["실례@실례.테스트", "a@b.c", "joe@[127.0.0.1]", '"joe b"@example.com'],
-    "hostname": ["www.example.com", "xn--4gbwdl.xn--wgbh1c", "1host", "localhost", "a" * 63, "a-b.c"],
+    "hostname": ["www.example.com", "1host", "ab-cd.e-f-g", "a-b--c", "abcd--e", "localhost", "a" * 63, "a-b.c"],
     "idn-hostname": ["실례.테스트", "example.com", "bücher.de", "例え.テスト", "उदाहरण.भारत", "ไทย.th", "a" * 62],
     "ipv4": ["192.168.0.1", "0.0.0.0", "255.255.255.255"],
     "ipv6": ["::1", "::", "2001:db8::1", "::ffff:192.168.0.1", "1:2:3:4:5:6:7:8"],
@@ -46,16 +51,28 @@ VALID = {
         "[^\\d]",
         "x{10,99}",
     ],
-    "byte": ["", "YQ==", "YWI=", "YWJj"],
-    "base64": ["YWJj"],
+    "base64": ["", "YQ==", "YWI=", "YWJj"],
 }
+NOT_WRITTEN = {
+    "date": ["0000-01-01"],
+    "time": ["23:59:60Z", "15:59:60.5-08:00"],
+    "date-time": ["1998-12-31T23:59:60Z"],
+    "hostname": ["xn--4gbwdl.xn--wgbh1c", "example.com."],
+    "email": ["a@xn--bcher-kva.example"],
+    "idn-email": ["a@xn--bcher-kva.example"],
+    "idn-hostname": ["xn--4gbwdl.xn--wgbh1c", "Bücher.de", "ü" * 20, "a.b.c.d.e"],
+    "uri-template": ["{%41}", "{x:1000}"],
+    "relative-json-pointer": ["105", "0+1/a"],
+    "regex": ["(?<name>a)", "(((a)))", "a(?=b)"],
+}
+"""Texts that have the format, but are not written."""
 INVALID = {
     "date": ["2023-02-29", "1900-02-29", "2024-13-01", "2024-00-10", "24-01-01"],
     "time": ["24:00:00Z", "12:60:00Z", "12:00:00", "12:00Z"],
     "duration": ["P", "PT", "P1", "1D", "P1W2D"],
-    "email": ["a", "@b", "a@", "a..b@c", ".a@b", "a b@c"],
-    "idn-email": ["a", "a..b@c", ".a@b"],
-    "hostname": ["", "-a", "a-", "a_b", "a" * 64, "a..b"],
+    "email": ["a", "@b", "a@", "a..b@c", ".a@b", "a b@c", "a@xn--x", "a@b.XN--x-y"],
+    "idn-email": ["a", "a..b@c", ".a@b", "a@xn--x.b"],
+    "hostname": ["", "-a", "a-", "a_b", "a" * 64, "a..b", "xn--x", "a.XN--aa---o47jg78q", "ab--c", "ab--"],
     "idn-hostname": ["", "-a", "ab--c", "a_b", "ü" * 60, "〮한", "a.-ü"],
     "ipv4": ["256.0.0.1", "1.2.3", "01.2.3.4"],
     "ipv6": ["1::2::3", "12345::", "1:2:3:4:5:6:7", "::1%eth0"],
@@ -65,7 +82,7 @@ INVALID = {
     "json-pointer": ["a", "/~", "/~2"],
     "relative-json-pointer": ["", "/a", "01/a", "-1"],
     "regex": ["(", "[b-a]", "a**", "x{3,2}", "x{10,9}", "\\"],
-    "byte": ["Y", "YQ=", "YQ", "Y==="],
+    "base64": ["Y", "YQ=", "YQ", "Y==="],
 }
 
 
@@ -112,6 +129,21 @@ def test_other_texts_cannot(name: str) -> None:
     assert [text for text in INVALID[name] if format_language(name).accepts(text)] == []
 
 
-@pytest.mark.parametrize("name", ["int32", "int64", "float", "double", "binary", "password", "color"])
-def test_names_that_say_nothing_about_text_are_annotations(name: str) -> None:
+@pytest.mark.parametrize("name", ["byte", "int32", "int64", "float", "double", "binary", "password", "color"])
+def test_names_that_json_schema_does_not_have_are_annotations(name: str) -> None:
     assert not is_format(name)
+    constraint = Compiler(BYTES).json_schema({"format": name})
+    assert all(map(constraint.accepts, (b'"caBundle: 1/2"', b'"\xc3\xa9"', b"1.5", b"99999999999999999999")))
+    (annotation,) = demands({"format": name})[1]
+    assert (annotation.pointer, "not enforced" in annotation.reason) == ("/format", True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_negation_forbids_what_the_format_may_have(name: str) -> None:
+    sure, possible = format_language(name), format_language(name, surely=False)
+    assert sure.difference(possible).is_empty()
+    refused = [text for text in NOT_WRITTEN.get(name, ()) if not possible.accepts(text) or sure.accepts(text)]
+    assert refused == []
+    negated = Compiler(BYTES).json_schema({"type": ["string", "null"], "not": {"type": "string", "format": name}})
+    texts = (*VALID.get(name, ()), *NOT_WRITTEN.get(name, ()))
+    assert not any(negated.accepts(json.dumps(text, ensure_ascii=False).encode()) for text in texts)
