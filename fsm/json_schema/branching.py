@@ -35,7 +35,7 @@ from .parts import (
     Part,
 )
 from .pruning import prune
-from .reading import read
+from .reading import is_in_doubt, read, without_doubt
 from .sheet import SAID, SILENT, Sheet, combinations, is_possible, narrowest
 from .sites import Sites
 from .texts import error_at
@@ -61,12 +61,7 @@ class Branching:
     """Branches and parts of the goals of one schema text, each worked out once."""
 
     def __init__(self, sites: Sites, *, factors: bool = False, closes: bool = False) -> None:
-        """Of the branches of one schema text.
-
-        Args:
-            factors: whether branches may have conditions on keys and their values (`factoring`).
-            closes: whether objects that name keys have no others, so that it matters which schemas name a key.
-        """
+        """`factors`: branches may have conditions on keys and their values; `closes`: see `Factoring`."""
         self.sites = sites
         self._factors = factors and not sites.evaluates
         self._closes = closes
@@ -186,6 +181,11 @@ class Branching:
             return True
         return goal in self._narrowed
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether what was read so far says less to some validators (`is_in_doubt`)."""
+        return self.sites.in_doubt
+
     def is_impossible(self, goal: Goal) -> bool:
         """Whether surely no value fulfils the goal."""
         return self._proofs().is_impossible(goal)
@@ -202,7 +202,9 @@ class Branching:
         site = self.sites.table[atom >> 1]
         self._time.check(site.pointer)
         if atom & 1:
-            positive = self.part(atom ^ 1)
+            positive = (
+                self.part(atom ^ 1) if not is_in_doubt(site) else read(self.sites, without_doubt(site)).narrowed()
+            )
             options = tuple(negated(positive))
             found = options[0] if len(options) == 1 else Part(site.pointer, disjunctions=(Disjunction(options),))
         elif site.schema is True:

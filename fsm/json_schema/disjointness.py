@@ -28,6 +28,10 @@ PRODUCT_EFFORT, WALK_EFFORT = 20, 4  # a product of automata, a walk through two
 class Branches(Protocol):
     """Whoever knows the branches of goals."""
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether they may say less of objects to some validators."""
+
     def branches(self, goal: Goal) -> tuple[Branch, ...]:
         """The branches of a goal."""
 
@@ -138,7 +142,7 @@ class Disjointness:
             if branches is None or any(branch.types & context.types & ~OBJECT for branch in branches):
                 return None
             options.append([context.objects + branch.objects for branch in branches])
-        return options
+        return None if self.of.in_doubt else options
 
     def _is_tag(self, options: list[list[tuple[ObjectFacet, ...]]], key: str) -> bool:
         """Whether the values of a key are constants under each option, and others under each."""
@@ -211,7 +215,7 @@ class Disjointness:
                 return False
         if common & ARRAY and not self._arrays(left.arrays, right.arrays, depth):
             return False
-        return not common & OBJECT or self._objects(left.objects, right.objects, depth)
+        return not common & OBJECT or (not self.of.in_doubt and self._objects(left.objects, right.objects, depth))
 
     def _objects(self, left: tuple[ObjectFacet, ...], right: tuple[ObjectFacet, ...], depth: int) -> bool:
         if not left or not right:

@@ -7,6 +7,8 @@ numbers and not read. Keywords that the draft does not know, and formats that no
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import InvalidSchema, UnsupportedSchema
 from .applying import IN_PLACE, Applied
 from .checked import Keywords
@@ -72,6 +74,8 @@ def read(sites: Sites, site: Site) -> Part:
         keywords = frozenset(("$ref",))
     if draft:
         keywords = _of_draft(sites, site, keywords, draft)
+    if "dependencies" in keywords and is_in_doubt(site):
+        sites.in_doubt = True
     checked = Keywords(sites, site, schema, keywords)
     types, numbers = _types(checked) if "type" in keywords else (ANY_TYPE, ())
     if not keywords.isdisjoint(_NUMBER_KEYWORDS):
@@ -93,6 +97,20 @@ def read(sites: Sites, site: Site) -> Part:
         tuple(applied.disjunctions),
         applied.own_first(),
     )
+
+
+def is_in_doubt(site: Site) -> bool:
+    """Whether validators differ on the subschema: some have dropped `dependencies` with draft 2019-09.
+
+    It holds, then; but what does not hold must fail in what all of them read (`without_doubt`).
+    """
+    return isinstance(site.schema, dict) and "dependencies" in site.schema and not 0 < site.resource.draft <= 7
+
+
+def without_doubt(site: Site) -> Site:
+    """The subschema as it is read by validators that do not know `dependencies`."""
+    assert isinstance(site.schema, dict)
+    return replace(site, schema={name: value for name, value in site.schema.items() if name != "dependencies"})
 
 
 def _of_draft(sites: Sites, site: Site, keywords: frozenset[str], draft: int) -> frozenset[str]:

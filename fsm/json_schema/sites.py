@@ -33,7 +33,7 @@ FIRST_DRAFT = {
 
 LAST_DRAFT = {"additionalItems": DRAFT_2019, "$recursiveRef": DRAFT_2019}
 """The draft they went with. `dependencies` has stayed: later drafts split it in two, but reserve the name for what it
-means, and validators in use obey it under any draft."""
+means, and many validators obey it under any draft (see `reading.is_in_doubt`)."""
 
 KEYWORDS = frozenset(FIRST_DRAFT)
 _ALL_BUT_TYPE = KEYWORDS - {"type"}
@@ -54,6 +54,7 @@ class Sites:
         table: the subschemas by number.
         evaluates: whether the text has `unevaluated…`, so that it matters which options hold besides the first.
         names_of_types: what the goals of subschemas say that only name a type.
+        in_doubt: whether a subschema was read that says less to some validators (`reading.is_in_doubt`).
         time: how long it may take to compile what they say.
     """
 
@@ -64,6 +65,7 @@ class Sites:
         "_types",
         "annotations",
         "evaluates",
+        "in_doubt",
         "names_of_types",
         "resolver",
         "table",
@@ -81,6 +83,7 @@ class Sites:
     ) -> None:
         self.time = time
         self.evaluates = evaluates
+        self.in_doubt = False
         self.resolver = Resolver(schema, is_dynamic=is_dynamic)
         self.annotations = annotations
         self._synthetic = Resource("", True, "", DRAFT_2020)

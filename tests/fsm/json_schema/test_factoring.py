@@ -1,4 +1,4 @@
-"""Conditions on keys and their values that take no cases: they mean what they mean, and many of them are little work."""
+"""Conditions on keys and their values that take no cases: they mean what they mean, and many of them are quick."""
 
 from __future__ import annotations
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
+from typing import Any
 
+import jsonschema
 import pytest
 
+from phloem.errors import EmptyLanguage
 from phloem.fsm import Compiler
 from phloem.fsm.json_schema.demands import demands
 
@@ -33,6 +38,46 @@ def test_dependencies_hold_under_every_draft(draft: str) -> None:
     assert all(constraint.accepts(json.dumps(value, separators=(",", ":")).encode()) for value in taken)
     assert not any(constraint.accepts(json.dumps(value, separators=(",", ":")).encode()) for value in refused)
     assert [demand.pointer for demand in demands(schema)[0]].count("/dependencies") == 1
+
+
+@pytest.mark.parametrize("draft", [None, *DRAFTS[2:]])
+def test_what_is_written_is_valid_whether_dependencies_hold_or_not(draft: str | None) -> None:
+    rng, compiler = random.Random(3), Compiler(BYTES)
+    obeying = jsonschema.validators.extend(
+        jsonschema.Draft202012Validator, {"dependencies": jsonschema.Draft7Validator.VALIDATORS["dependencies"]}
+    )
+    instances = [
+        dict(zip(keys, values, strict=True))
+        for count in range(4)
+        for keys in itertools.combinations("abc", count)
+        for values in itertools.product((0, "x"), repeat=count)
+    ]
+    num_taken = 0
+    for _ in range(60):
+        inner = {"dependencies": {rng.choice("ab"): rng.choice((["c"], ["b", "c"], {"required": ["c"]}, False))}}
+        inner |= rng.choice(({}, {"required": ["a"]}, {"properties": {"a": {"type": "integer"}}}))
+        schema: dict[str, Any] = rng.choice(
+            (
+                inner,
+                {"not": inner},
+                {"not": {"anyOf": [inner, {"required": ["b"]}]}},
+                {"if": inner, "then": {"required": ["b"]}, "else": {"properties": {"b": False}}},
+                {"oneOf": [inner, {"required": ["b"]}]},
+            )
+        )
+        schema = {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, **schema}
+        if draft is not None:
+            schema["$schema"] = draft
+        judges = jsonschema.Draft202012Validator(schema), obeying(schema)
+        try:
+            constraint = compiler.json_schema(schema)
+        except EmptyLanguage:
+            continue
+        for instance in instances:
+            taken = constraint.accepts(json.dumps(instance, separators=(",", ":")).encode())
+            num_taken += taken
+            assert not taken or all(judge.is_valid(instance) for judge in judges), (schema, instance)
+    assert num_taken > 200
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
