@@ -40,7 +40,7 @@ from .strings import (
     string_language,
 )
 from .texts import error_at
-from .xml_arguments import NO_STRING, Spell, XmlArguments
+from .xml_arguments import Spell, XmlArguments
 from .xml_marks import XmlMarks
 
 MAX_RULES = 200_000
@@ -133,8 +133,8 @@ class SchemaCompiler:
 
     def _arguments(self, marks: XmlMarks, spell: Spell) -> XmlArguments:
         root, branches = self._sites.root_goal(), self._branching.branches
-        no_string = self._sites.synthetic(NO_STRING, "")
-        arguments = XmlArguments(marks, spell, self.value, branches, no_string, _ANY_VALUE, self._time, [], {})
+        kinds = {names: self._sites.synthetic({"type": sorted(names)}, "") for _, names in marks.kinds}
+        arguments = XmlArguments(marks, spell, self.value, branches, kinds.__getitem__, _ANY_VALUE, self._time, [], {})
         others = Others(lambda goal: _ANY_VALUE if goal == ANYTHING else self.value(goal), self.names, self._time)
         tell = self._branching.constants, self._branching.is_impossible
         writer = ObjectWriter(arguments.noted, others, arguments.collect, *tell, mixes=True)

@@ -30,12 +30,12 @@ from ..text.free_text import free_text
 from .layout import Layout
 from .others import NO_KEYS
 from .parts import STRING, Branch, Goal, Test
+from .reading import TYPES
 from .shape import Shape
 from .strings import raw_expression
 from .texts import error_at, escape, is_writable
 from .xml_marks import XmlMarks
 
-NO_STRING = {"type": ["null", "boolean", "number", "array", "object"]}
 Spell = Callable[[str], bytes]
 """Spells a mark, in which there may be special tokens."""
 
@@ -47,7 +47,7 @@ class XmlArguments:
     Attributes:
         json_value: the values that fulfil a goal, as JSON.
         branches: what a goal comes to.
-        no_string: the goal of all values but strings.
+        of_types: the goal of all values of some JSON types, by their names.
         any_value: what stands for any value at all.
         time: how long it may take.
         shapes: the objects, whose values are not written yet: the goal of each stands in `goals`.
@@ -57,7 +57,7 @@ class XmlArguments:
     spell: Spell
     json_value: Callable[[Goal], Expression | None]
     branches: Callable[[Goal], tuple[Branch, ...]]
-    no_string: Goal
+    of_types: Callable[[frozenset[str]], Goal]
     any_value: Expression
     time: CompileTime
     shapes: list[Shape]
@@ -134,10 +134,8 @@ class XmlArguments:
             return None
         goal, marks = self.goals[place], self.marks
         own = free_text((marks.closing,))
-        if marks.is_typed:
-            options = _marked('true">', self._raw(goal, own))
-            others = self.json_value(goal | self.no_string) if self._types(goal) & ~STRING else None
-            options += _marked('false">', [] if others is None else [others])
+        if marks.kinds:
+            options = [option for mark, names in marks.kinds for option in self._marked(goal, mark, names, own)]
         elif is_raw:
             options = self._raw(goal, own)
         else:
@@ -145,6 +143,16 @@ class XmlArguments:
             assert value is not None, "it has been noted"
             options = [value, *self._raw(goal, _told_from_json(marks.closing))]
         return sequence(alternation(*options), Literal(self.spell(marks.end))) if options else None
+
+    def _marked(self, goal: Goal, mark: str, names: frozenset[str], own: Dfa) -> list[Expression]:
+        """The values of a goal that have some types, behind the mark that says so."""
+        types = sum(TYPES[name] for name in names)
+        if types == STRING:
+            values = self._raw(goal, own)
+        else:
+            value = self.json_value(goal | self.of_types(names)) if self._types(goal) & types else None
+            values = [] if value is None else [value]
+        return [sequence(Literal(self.spell(mark)), alternation(*values))] if values else []
 
     def _raw(self, goal: Goal, among: Dfa) -> list[Expression]:
         """The strings of a goal as they are, as far as they belong to a language."""
@@ -162,10 +170,6 @@ def _texts(tests: tuple[Test, ...], among: Dfa, time: CompileTime) -> list[Expre
         return [literal(text) for text in sorted(texts) if is_writable(text) and among.accepts(text)]
     expression = raw_expression(tests, among, time)
     return [] if expression is None else [expression]
-
-
-def _marked(mark: str, values: list[Expression]) -> list[Expression]:
-    return [sequence(literal(mark), alternation(*values))] if values else []
 
 
 @functools.lru_cache(maxsize=64)

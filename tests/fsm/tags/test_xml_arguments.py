@@ -41,6 +41,14 @@ def constraint_of(schema: Any, style: str = "qwen_xml", **options: Any) -> Const
     return COMPILER.structural_tag({"format": form})
 
 
+def type_of(value: Any) -> str:
+    """The name of a value's JSON type."""
+    if isinstance(value, bool):
+        return "boolean"
+    kinds = {str: "string", dict: "object", list: "array", type(None): "null"}
+    return kinds.get(type(value), "number")
+
+
 def read_back(text: str, marks: XmlMarks, raw: frozenset[str]) -> dict[str, Any]:
     """The documented rule: text where only a string can be, else JSON if it is JSON, else text."""
     found: dict[str, Any] = {}
@@ -50,11 +58,13 @@ def read_back(text: str, marks: XmlMarks, raw: frozenset[str]) -> dict[str, Any]
         key, _, text = text[len(mark) :].partition(marks.behind_key)
         assert key not in found, "no key comes twice"
         is_raw = key in raw
-        if marks.is_typed:
-            is_raw = text.startswith("true")
-            text = text.partition('">')[2]
+        kind = frozenset[str]()
+        if marks.kinds:
+            mark, kind = next((mark, kind) for mark, kind in marks.kinds if text.startswith(mark))
+            is_raw, text = "string" in kind, text.removeprefix(mark)
         if not is_raw and text[0] in '{["':
             found[key], end = json.JSONDecoder().raw_decode(text)
+            assert not kind or type_of(found[key]) in kind
             text = text[end:]
             assert text.startswith(marks.end)
             text = text[len(marks.end) :]
@@ -65,8 +75,9 @@ def read_back(text: str, marks: XmlMarks, raw: frozenset[str]) -> dict[str, Any]
         if not is_raw:
             try:
                 found[key] = json.loads(value)
+                assert not kind or type_of(found[key]) in kind
             except ValueError:
-                assert not marks.is_typed
+                assert not kind
     return found
 
 
@@ -77,8 +88,9 @@ def spelt(instance: dict[str, Any], marks: XmlMarks, raw: frozenset[str]) -> str
     """
 
     def value_text(key: str, value: Any) -> str:
-        if marks.is_typed:
-            return f'true">{value}' if isinstance(value, str) else f'false">{written(value)}'
+        for mark, kind in marks.kinds:
+            if type_of(value) in kind:
+                return f"{mark}{value if isinstance(value, str) else written(value)}"
         return str(value) if key in raw and isinstance(value, str) else written(value)
 
     arguments = (
@@ -210,12 +222,55 @@ def test_the_layout_of_qwen(text: str, is_allowed: bool) -> None:
             '<｜DSML｜parameter name="city" string="true">Ur</｜DSML｜parameter>\n'
             '<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>',
         ),
+        (
+            "kimi_k3_xml",
+            "between",
+            '<|open|>argument key="city" type="string"<|sep|>Ur<|close|>argument<|sep|>'
+            '<|open|>argument key="days" type="number"<|sep|>3<|close|>argument<|sep|>',
+        ),
+        (
+            "cohere_xml",
+            "between",
+            '<cofl:value name="city" type="raw">Ur</cofl:value><cofl:value name="days" type="json">3</cofl:value>',
+        ),
     ],
 )
 def test_the_layouts_of_the_others(style: str, breaks: str, text: str) -> None:
     constraint = constraint_of(WEATHER, style, line_breaks=breaks)
     assert accepts(constraint, text)
     assert not accepts(constraint, text.replace("3", "x"))
+
+
+ANY_OF_ALL = ("a", 1, 1.5, True, None, [1], {"b": "c"})
+
+
+@pytest.mark.parametrize("style", ["kimi_k3_xml", "cohere_xml", "deepseek_xml"])
+def test_a_value_is_what_the_mark_says(style: XmlStyle) -> None:
+    """Of all values under all marks those are written whose mark has their type, and whose type is allowed."""
+    marks = xml_marks(style)
+    for allowed in ANY_OF_ALL:
+        constraint = constraint_of({"type": "object", "properties": {"a": {"const": allowed}}}, style)
+        for value, (mark, kind) in itertools.product(ANY_OF_ALL, marks.kinds):
+            body = value if isinstance(value, str) and "string" in kind else written(value)
+            text = f"{marks.before_key}a{marks.behind_key}{mark}{body}{marks.end}"
+            is_same = type(value) is type(allowed) and value == allowed
+            assert accepts(constraint, text) == (is_same and type_of(value) in kind), text
+
+
+@pytest.mark.parametrize(("style", "key"), [("kimi_k3_xml", "a&b"), ("kimi_k3_xml", 'a"'), ("cohere_xml", "a<b")])
+def test_keys_that_would_need_entities_are_refused(style: str, key: str) -> None:
+    with pytest.raises(UnsupportedSchema) as caught:
+        constraint_of({"type": "object", "properties": {key: {"type": "string"}}}, style)
+    assert caught.value.pointer == f"/format/json_schema/properties/{key}"
+
+
+def test_kimi_writes_its_three_special_tokens_as_them() -> None:
+    spellings = {mark: bytes([0xF8 + number]) for number, mark in enumerate(("<|open|>", "<|close|>", "<|sep|>"))}
+    form = {"type": "json_schema", "style": "kimi_k3_xml", "json_schema": WEATHER}
+    grammar = structural_tag_to_grammar({"format": form}, spell_special=lambda name: spellings.get(str(name)))
+    cursor = COMPILER.from_grammar(grammar).cursor()
+    data = b'\xf8argument key="city" type="string"\xfaOslo\xf9argument\xfa'
+    assert all(cursor.advance(byte) for byte in data) and cursor.is_accepting
 
 
 @pytest.mark.parametrize(
