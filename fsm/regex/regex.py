@@ -20,6 +20,7 @@ from ..text.counted import counted
 from ..text.dfa import Dfa
 from ..text.literals import fits_a_table, literal_dfa
 from .determinise import determinise
+from .empty_text import with_empty_text_settled
 from .nfa import ANY_TEXT
 from .regex_syntax import Dialect, parse
 from .regex_tree import OPTIONAL_BREAK, PYTHON_END, Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
@@ -43,11 +44,13 @@ def regex_to_dfa(
         ConstraintTooLarge: the automaton would pass its bounds, or the time is over.
     """
     try:
-        tree = anchored(parse(pattern, dialect, compile_time), search=search)
+        parsed = parse(pattern, dialect, compile_time)
+        tree = anchored(parsed, search=search)
         texts = plain_texts(tree)
         if texts is not None:
             return literal_dfa(texts)
         dfa = determinise(tree, compile_time=compile_time)
+        dfa = with_empty_text_settled(dfa, pattern, parsed, surely=dialect != "json-schema-possible")
     except ConstraintTooLarge as error:
         raise _of_pattern(pattern, error) from None
     return dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa
@@ -67,7 +70,8 @@ def regex_to_expression(pattern: str, *, compile_time: CompileTime = NO_LIMIT) -
     Raises as `regex_to_dfa` does; a pattern with assertions inside must be small enough for an automaton.
     """
     try:
-        tree = anchored(parse(pattern, "python", compile_time), search=False)
+        parsed = parse(pattern, "python", compile_time)
+        tree = anchored(parsed, search=False)
         texts = plain_texts(tree)
         if texts is not None:
             return Embed(literal_dfa(texts))
@@ -81,6 +85,7 @@ def regex_to_expression(pattern: str, *, compile_time: CompileTime = NO_LIMIT) -
             if lazy is not None:
                 return lazy
             dfa = determinise(tree, compile_time=compile_time)
+        dfa = with_empty_text_settled(dfa, pattern, parsed, surely=True)
     except ConstraintTooLarge as error:
         raise _of_pattern(pattern, error) from None
     return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
