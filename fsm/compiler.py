@@ -213,7 +213,13 @@ class Compiler:
         with put_off():
             # from here on: to search through a large program's objects takes half a second, which is not this work's
             compile_time = CompileTime(limits.max_compile_seconds)
-            network = build_network(grammar(compile_time), compile_time, limits.max_automaton_bytes)
+            made = grammar(compile_time)
+            try:
+                network = build_network(made, compile_time, limits.max_automaton_bytes)
+            except EmptyLanguage as error:
+                from .emptiness import empty_language
+
+                raise empty_language(kind, source, made) from error
         return Constraint(network, kind, source, self._store, limits.max_automaton_bytes)
 
 

@@ -23,6 +23,7 @@ from .compile import SchemaCompiler
 from .layout import COMPACT
 from .resolve import Site, check_size
 from .sites import Sites
+from .strings import pattern_language
 from .texts import escape
 
 MAX_TRIES = 100
@@ -54,7 +55,15 @@ def place_of_contradiction(
             if _is_empty(sites, below, extra_keys):
                 site = below
                 break
-    return site.pointer
+    return f"{site.pointer}/pattern" if _has_impossible_pattern(site, compile_time) else site.pointer
+
+
+def _has_impossible_pattern(site: Site, compile_time: CompileTime) -> bool:
+    pattern = site.schema.get("pattern") if isinstance(site.schema, dict) else None
+    try:
+        return isinstance(pattern, str) and pattern_language(pattern, compile_time=compile_time).is_empty()
+    except ConstraintError:
+        return False
 
 
 def _is_empty(sites: Sites, site: Site, extra_keys: ExtraKeys) -> bool:

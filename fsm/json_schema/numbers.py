@@ -223,12 +223,16 @@ def number_texts(tests: tuple[Test, ...], limit: int, compile_time: CompileTime 
 
 
 def step_problem(step: int | float) -> str | None:
-    """Why `multipleOf: step` cannot be decided; None if it can."""
+    """Why `multipleOf: step` cannot be decided, and what can; None if it can."""
     numerator, places = scaled(exact(step))
-    if numerator * (places + 1) > MAX_STEP_STATES:
-        return f"{step!r} needs an automaton with more than {MAX_STEP_STATES} states"
+    most = MAX_STEP_STATES // (places + 1)
+    if numerator > most and places == 0:
+        return f"{step!r} is too large, as each remainder takes a state; steps go up to {most}, or list the values"
+    if numerator > most:
+        remedy = f"with {places} decimal places steps go up to {most / 10**places:g}, or list the values"
+        return f"{step!r} has too many digits, as each remainder takes a state at each place; {remedy}"
     if places > MAX_PLACES and not is_even(exact(step)):
-        return f"{step!r} has more than {MAX_PLACES} decimal places, and readers round its multiples differently"
+        return f"{step!r} is rounded differently by different readers; give it at most {MAX_PLACES} decimal places"
     return None
 
 

@@ -157,7 +157,7 @@ def _numbers(keywords: Keywords) -> tuple[Test, ...]:
         problem = step_problem(step)
         if problem is not None:
             pointer = f"{keywords.pointer}/multipleOf"
-            raise error_at(UnsupportedSchema, pointer, f"{problem}; use a whole number or a binary fraction")
+            raise error_at(UnsupportedSchema, pointer, problem)
         tests.append(("multiple", step))
     return tuple(tests)
 
