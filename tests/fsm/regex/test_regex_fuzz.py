@@ -114,6 +114,8 @@ def agree(ours: str, whole: Any, somewhere: Any, seed: int) -> None:
         assert "inside a look-" in str(error)
         return
     for text in texts(seed):
+        if not text and "\\B" in ours:
+            continue  # readers differ: `test_empty_text`
         assert matches.accepts(text) == bool(whole(text)), text
         assert somewhere is None or contains.accepts(text) == bool(somewhere(text)), text
 
