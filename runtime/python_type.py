@@ -15,7 +15,8 @@ from ..written_out import check_written_out
 
 def is_python_type(value: object) -> bool:
     """Whether it is a class or an annotation such as `list[int]` or `A | B`, and not a schema."""
-    return isinstance(value, type) or get_origin(value) is not None
+    is_alias = type(value).__name__ == "TypeAliasType"  # of typing from 3.12 on, else of typing_extensions
+    return isinstance(value, type) or get_origin(value) is not None or is_alias
 
 
 def schema_text(kind: Any) -> str:

@@ -10,14 +10,16 @@ IPV4 = rf"{_BYTE}(\.{_BYTE}){{3}}"
 _GROUP = "[0-9A-Fa-f]{1,4}"
 
 
+def _groups(most: int) -> str:
+    return f"({_GROUP}(:{_GROUP}){{0,{most - 1}}})?" if most else ""
+
+
 def _ipv6() -> str:
     """Eight groups, or fewer with `::` for those that are 0."""
     options = [rf"({_GROUP}:){{7}}{_GROUP}"]
     for before in range(8):
         left = rf"({_GROUP}:){{{before - 1}}}{_GROUP}" if before else ""
-        most = 7 - before
-        right = rf"({_GROUP}(:{_GROUP}){{0,{most - 1}}})?" if most else ""
-        options.append(f"{left}::{right}")
+        options.append(f"{left}::{_groups(7 - before)}")
     return f"({'|'.join(options)}|::([Ff]{{4}}:)?{IPV4})"
 
 
@@ -48,29 +50,29 @@ def _ipv4_networks() -> str:
 
 
 def _ipv6_networks() -> str:
-    """Addresses whose bits after the prefix are 0: they end with `::`, or with as many groups of zeros."""
+    """Addresses whose bits after the prefix are 0."""
     options = [f"{IPV6}(/128)?"]
-    for prefix in range(128):
-        groups, bits = divmod(prefix, 16)
-        free = f"({_GROUP}:){{{groups}}}"
-        part = _first_bits(bits)
-        zeros = ":0" * (7 - groups)
-        tails = f"({zeros}|::)" if groups < 7 else ""
-        found = [f"{free}{part}{tails}"]
-        if groups < 8:
-            found.append(f"({_GROUP}(:{_GROUP}){{0,{groups - 1}}})?::" if groups else "::")
-        options.append(f"({'|'.join(found)})/{prefix}")
+    for groups in range(8):  # that are free; of the next one the first bits are, and the others are 0
+        ends = [f"{_first_bits(bits)}{':0' * (7 - groups)}/{16 * groups + bits}" for bits in range(16)]
+        free = [f"({_GROUP}:){{{groups}}}"]
+        free += [f"{_groups(groups - 1 - after)}::({_GROUP}:){{{after}}}" for after in range(groups)]
+        options.append(f"({'|'.join(free)})({'|'.join(ends)})")
+        prefixes = whole(16 * groups, 16 * groups + 15)
+        options.append(f"{_groups(groups)}::/{prefixes}")
+        if groups < 7:
+            parts = [f"{_first_bits(bits)}::/{16 * groups + bits}" for bits in range(1, 16)]
+            options.append(f"({_GROUP}:){{{groups}}}({'|'.join(parts)})")
     return f"({'|'.join(options)})"
 
 
 def _first_bits(bits: int) -> str:
-    """A group of four hexadecimal digits of which only so many bits may be other than 0."""
+    """A group of up to four hexadecimal digits of which only so many bits may be other than 0."""
     if bits == 0:
         return "0"
-    digits, rest = divmod(bits, 4)
-    free = "[0-9A-Fa-f]" * digits
-    part = "" if rest == 0 else "[" + "".join(f"{n:X}{n:x}" if n > 9 else str(n) for n in range(0, 16, 16 >> rest)) + "]"
-    return f"({free}{part}{'0' * (4 - digits - (rest > 0))}|0)"
+    full, rest = divmod(bits, 4)
+    part = ["[" + "".join(f"{n:x}{n:X}" if n > 9 else str(n) for n in range(0, 16, 16 >> rest)) + "]"] if rest else []
+    places = ["[0-9A-Fa-f]"] * full + part + ["0"] * (4 - full - len(part))
+    return "(" + "|".join("".join(places[first:]) for first in range(4)) + ")"
 
 
 IPV4_NETWORK = _ipv4_networks()
@@ -81,15 +83,25 @@ _RESERVED = "|".join(
     "".join(f"[{letter}{letter.upper()}]" for letter in name)
     for name in ("arpa", "invalid", "local", "localhost", "onion", "test")  # RFC 6761: nobody has mail there
 )
-_MAIL_LOCAL = r"[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*"
+_SIGNS = "!#$%&'*+/=?^_`{|}~-"
+_MAIL_LOCAL = rf"[A-Za-z0-9{_SIGNS}]+(\.[A-Za-z0-9{_SIGNS}]+)*"
 _MAIL_HOST = (
     rf"((?=[^.]{{1,63}}\.){_LABEL}\.){{1,2}}(?!({_RESERVED})(>|$))[A-Za-z]{{2,61}}"
     rf"|((?=[^.]{{1,30}}\.){_LABEL}\.){{3,5}}(?!({_RESERVED})(>|$))[A-Za-z]{{2,24}}"
 )
 EMAIL = f"(?=[^@]{{1,64}}@){_MAIL_LOCAL}@({_MAIL_HOST})"
 """Of at most 254 characters without anybody counting: two labels and a top-level domain of full length, or five of 30."""
-_NAME = r"[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017f0-9_.'-]+"
-NAMED_EMAIL = f"({_NAME}( {_NAME})* <({EMAIL})>|{EMAIL})"
+
+
+def named_email(has_points: bool) -> str:
+    """`Ada Lovelace <ada@example.com>`, or the address alone.
+
+    Args:
+        has_points: whether names may have points: pydantic takes `J. R. <jr@example.com>` from 2.14 on.
+    """
+    name = rf"[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017f0-9{'.' if has_points else ''}{_SIGNS}]+"
+    return f"({name}( {name})* <({EMAIL})>|{EMAIL})"
+
 
 _PAIR = "[0-9A-Fa-f]{2}"
 MAC = rf"{_PAIR}((:{_PAIR}){{5}}|(-{_PAIR}){{5}}|(:{_PAIR}){{7}}|(-{_PAIR}){{7}})|[0-9A-Fa-f]{{4}}(\.[0-9A-Fa-f]{{4}}){{2}}"

@@ -23,13 +23,9 @@ _STEP = (
 _FRACTION = r"^-?(0|[1-9][0-9]*)(/[1-9][0-9]*)?$"
 
 
-def decimal(schema: Mapping[str, Any], *, is_key: bool, most_places: int | None = None) -> JsonSchemaValue:
-    """A decimal with bounds, a step, and so many digits; as the key of an object only text.
-
-    Args:
-        most_places: digits after the point at most, where the schema does not count them.
-    """
-    max_digits, places = schema.get("max_digits"), schema.get("decimal_places", most_places)
+def decimal(schema: Mapping[str, Any], *, is_key: bool) -> JsonSchemaValue:
+    """A decimal with bounds, a step, and so many digits; as the key of an object only text."""
+    max_digits, places = schema.get("max_digits"), schema.get("decimal_places")
     is_counted = max_digits is not None or places is not None
     bounds = _exact(schema)
     step = bounds.pop("multiple_of", None)

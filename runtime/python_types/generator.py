@@ -14,14 +14,16 @@ import collections.abc
 import enum
 import importlib
 import json
+import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaValidator, ValidationError, core_schema
 
 from . import times
-from .decimals import decimal, fraction
+from .decimals import decimal, fraction, text_of
 from .forms import refused, text, within_bytes
 from .known import FORMS, THROUGH, Listed, function_of, name_of
 from .patterns import pattern_or_refusal
@@ -86,10 +88,10 @@ class NarrowSchema(GenerateJsonSchema):
     def float_schema(self, schema: Any) -> JsonSchemaValue:
         """Without infinities, but where they are written as strings."""
         if self.is_key:
-            bounds = {name: schema[name] for name in ("ge", "gt", "le", "lt") if name in schema}
             if "multiple_of" in schema:
                 return refused("a multiple_of of keys cannot be enforced; leave it out")
-            return decimal(bounds, is_key=True, most_places=10) if bounds else text(_FLOAT_KEY)
+            bounds = _of_floats(schema)
+            return text_of(bounds, None, None) if bounds else text(_FLOAT_KEY)
         form = super().float_schema(schema)
         is_text = self._config.ser_json_inf_nan == "strings" and form == {"type": "number"}
         return {"anyOf": [form, {"enum": ["Infinity", "-Infinity", "NaN"]}]} if is_text else form
@@ -149,11 +151,11 @@ class NarrowSchema(GenerateJsonSchema):
 
     def url_schema(self, schema: Any) -> JsonSchemaValue:
         """See `urls`."""
-        return url(schema, has_many_hosts=False)
+        return url(schema, has_many_hosts=False, is_key=self.is_key)
 
     def multi_host_url_schema(self, schema: Any) -> JsonSchemaValue:
         """See `urls`."""
-        return url(schema, has_many_hosts=True)
+        return url(schema, has_many_hosts=True, is_key=self.is_key)
 
     def json_schema(self, schema: Any) -> JsonSchemaValue:
         """Refused."""
@@ -277,8 +279,11 @@ class NarrowSchema(GenerateJsonSchema):
             return unknown(schema)
         if name in _COMPARED or name in _MEASURED:
             if _is_compared(schema["schema"], name in _MEASURED):
-                return unknown(schema)
+                form = unknown(schema)
+                return {**form, **_lengths(form, function_of(schema))} if name in _MEASURED else form
             return refused("bounds and lengths of this type cannot be enforced; leave them out")
+        if self.is_key and name == "NameEmail._validate":
+            return refused("is no key of a dict, as it has no hash; use EmailStr")
         form = FORMS.get(name, f"{name} is not known; use another type, or say its schema with pydantic.WithJsonSchema")
         if isinstance(form, Listed):
             takes = _takes({key: value for key, value in schema.items() if key != "serialization"})
@@ -368,6 +373,22 @@ def _is_compared(schema: Any, is_length: bool) -> bool:
         if not isinstance(inner, collections.abc.Mapping):
             return is_length and schema["type"] in ("str", "list", "dict", "set", "frozenset", "generator")
         schema = inner
+
+
+def _lengths(form: JsonSchemaValue, function: Any) -> JsonSchemaValue:
+    """What a function of pydantic says about the length of a value, in the words for its type."""
+    noun = {"array": "Items", "object": "Properties"}.get(form.get("type", ""), "Length")
+    return {f"{name[:3]}{noun}": bound for name, bound in function.keywords.items()}
+
+
+def _of_floats(schema: Mapping[str, Any]) -> dict[str, Decimal]:
+    """Bounds that are texts' own: what is read as more than a bound is at least the next float."""
+    bounds = {name: float(schema[name]) for name in ("ge", "le") if schema.get(name) is not None}
+    if schema.get("gt") is not None:
+        bounds["ge"] = max(bounds.get("ge", -math.inf), math.nextafter(schema["gt"], math.inf))
+    if schema.get("lt") is not None:
+        bounds["le"] = min(bounds.get("le", math.inf), math.nextafter(schema["lt"], -math.inf))
+    return {name: Decimal(repr(bound)) for name, bound in bounds.items()}
 
 
 def _strings(form: JsonSchemaValue) -> JsonSchemaValue:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from pydantic.json_schema import JsonSchemaValue
@@ -18,6 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from . import addresses
 from .decimals import fraction
 from .forms import text
+from .ranges import decimals, whole
 
 _PACKAGES = ("pydantic", "pydantic_extra_types", "ipaddress")
 _OWN_WORDS = "pydantic.experimental"  # pipelines are functions of the user's, wrapped
@@ -66,13 +68,23 @@ def _encoded(schema: Mapping[str, Any]) -> JsonSchemaValue | str:
     return text(f"({first}{second}{third}{any_sign})*({pair}|{triple})?")
 
 
+def _named_email(schema: Mapping[str, Any]) -> JsonSchemaValue:
+    try:
+        schema["function"]["function"]("J. R. <jr@example.com>")
+    except ValueError:
+        return text(addresses.named_email(has_points=False))
+    return text(addresses.named_email(has_points=True))
+
+
 def _cron(largest: int, least: int = 0) -> str:
     """A field: `*`, `*/5`, or numbers and ranges of them with commas between."""
-    from .ranges import whole
-
     numbers = whole(least, largest)
     spans = "|".join(f"{first}-{whole(first + 1, largest)}" for first in range(least, largest))
     return rf"(\*(/{whole(1, largest)})?|({numbers}|{spans})(,({numbers}|{spans}))*)"
+
+
+def _degrees(most: int) -> str:
+    return decimals(Decimal(-most), Decimal(most), opens=(False, False), places=None)
 
 
 _ADDRESS = {
@@ -103,7 +115,7 @@ FORMS: dict[str, JsonSchemaValue | Listed | str | Callable[[Mapping[str, Any]], 
     "IPvAnyNetwork._validate": text(f"{addresses.IPV4_NETWORK}|{addresses.IPV6_NETWORK}"),
     "IPvAnyInterface._validate": text(f"{addresses.IPV4_INTERFACE}|{addresses.IPV6_INTERFACE}"),
     "EmailStr._validate": text(addresses.EMAIL),
-    "NameEmail._validate": text(addresses.NAMED_EMAIL),
+    "NameEmail._validate": _named_email,
     "MacAddress._validate": text(addresses.MAC),
     "DomainStr.validate": text(addresses.DOMAIN),
     "EncodedBytes.decode": _encoded,
@@ -134,6 +146,7 @@ FORMS: dict[str, JsonSchemaValue | Listed | str | Callable[[Mapping[str, Any]], 
     "PhoneNumber._validate": "which numbers exist is known to the phonenumbers package alone; use str with a pattern",
     "PhoneNumberValidator._parse": "which numbers exist is known to phonenumbers alone; use str with a pattern",
     "Color._validate": lambda schema: _colour(schema["function"]["function"].__func__.__module__),
+    "Coordinate._parse_str": text(f"{_degrees(90)}, ?{_degrees(180)}"),
     "CountryAlpha2._validate": _attribute("countries", "alpha_2"),
     "CountryAlpha3._validate": _attribute("countries", "alpha_3"),
     "CountryNumericCode._validate": _attribute("countries", "numeric"),

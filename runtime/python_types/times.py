@@ -5,7 +5,7 @@ bounds a fraction has three or six digits. Bounds are compared as pydantic compa
 bound have an offset, else by their digits. So under a bound with an offset (other than for times of day) a value has
 none, or is written in UTC (`Z`).
 
-A duration is `P1Y2M3W4DT5H6M7.5S`, of less than 2,700,000 years of 365 days; under bounds it is the one text that
+A duration is `P3W`, or `P1Y2M3DT4H5M6.5S` of less than 2,700,000 years of 365 days; under bounds it is the one text that
 pydantic writes (`P1Y35DT1H0.5S`). What must lie in the past or in the future does so when the schema is made, times in
 the future by an hour.
 """
@@ -18,10 +18,10 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaValue
 
-from .ranges import boxes, digits, whole
+from .ranges import NOTHING, boxes, digits, whole
 
 _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?"
-_OFFSET = r"([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+_OFFSET = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 _UTC = r"(Z|\+00:00)"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _SECOND, _MINUTE, _DAY = 10**6, 60 * 10**6, 24 * 3600 * 10**6
@@ -59,7 +59,7 @@ def time(bounds: Bounds) -> JsonSchemaValue:
     if not is_bounded(bounds):
         return _text(f"{_CLOCK}{_offset(bounds)}")
     low, high = interval(bounds, _clock_number, 0, _DAY - 1)
-    return _text("|".join(text[len("0001-01-01T") :] for text in _moments(low, high)))
+    return _all(f"^{_CLOCK}$", f"^({_moments(low, high, first=len('0001-01-01T'))})$")
 
 
 def datetime(bounds: Bounds) -> JsonSchemaValue:
@@ -73,13 +73,13 @@ def datetime(bounds: Bounds) -> JsonSchemaValue:
     forms = []
     if constraint != "aware" and not isinstance(constraint, int):
         low, high = interval(bounds, lambda moment: _number(moment.replace(tzinfo=None)), 0, _number(_LAST))
-        forms.append(f"({'|'.join(_moments(low, high))})")
+        forms.append(_moments(low, high))
     if constraint != "naive":
         offset = constraint if isinstance(constraint, int) else 0
         shift, suffix = dt.timedelta(seconds=offset), _of_offset(offset) if offset else _UTC
         low, high = interval(bounds, lambda moment: _number(_local(moment, shift)), 0, _number(_LAST))
-        forms.append(f"({'|'.join(_moments(low, high))}){suffix}")
-    return {"type": "string", "allOf": [{"pattern": f"^{_VALID_DATE}T"}, {"pattern": f"^({'|'.join(forms)})$"}]}
+        forms.append(f"({_moments(low, high)}){suffix}")
+    return _all(f"^{_VALID_DATE}T{_CLOCK}({_OFFSET})?$", f"^({'|'.join(forms)})$")
 
 
 def timedelta(bounds: Bounds) -> JsonSchemaValue:
@@ -87,14 +87,15 @@ def timedelta(bounds: Bounds) -> JsonSchemaValue:
     number = "[0-9]{1,4}"
     if not is_bounded(bounds):
         years = whole(0, _MOST[0])
+        days = "([0-9]{1,8}|[1-8][0-9]{8})"
         clock = r"T(?!$)([0-9]{1,6}H)?([0-9]{1,6}M)?([0-9]{1,9}(\.[0-9]{1,6})?S)?"
-        return _text(rf"-?P(?!$)({years}Y)?({number}M)?({number}W)?([0-9]{{1,6}}D)?({clock})?")
+        return _text(rf"-?P({number}W|(?!$)({years}Y)?({number}M)?([0-9]{{1,6}}D)?({clock})?|{days}D({clock})?)")
     most = sum(value * unit for value, unit in zip(_MOST, _UNIT_OF_DURATION, strict=True))
     low, high = interval(bounds, lambda span: span // dt.timedelta(microseconds=1), -most, most)
     options = ["PT0S"] if low <= 0 <= high else []
     options += [f"-{text}" for text in _durations(max(1, -high), -low)]
     options += _durations(max(1, low), high)
-    return _text("|".join(options) or "(?!)")
+    return _text("|".join(options) or NOTHING)
 
 
 def seconds(bounds: Bounds) -> JsonSchemaValue:
@@ -154,15 +155,19 @@ def _fraction(low: int, high: int, size: int) -> str | None:
     return digits(f"{first:0{size}}", f"{last:0{size}}") if first <= last else None
 
 
-def _moments(low: int, high: int) -> list[str]:
-    """Patterns of date and time between two numbers of microseconds, each of them written to another unit."""
+def _moments(low: int, high: int, *, first: int = 0) -> str:
+    """A pattern of date and time between two numbers of microseconds, each of them written to another unit.
+
+    Args:
+        first: the first character that is written; after the date, for times of day.
+    """
     found = []
     for unit, size in _UNITS:
-        first, last = -(-low // unit) * unit, high // unit * unit
-        if first <= last:
-            texts = [f"{(_EPOCH + dt.timedelta(microseconds=n)).isoformat(timespec='microseconds')}" for n in (first, last)]
-            found.append(digits(*(text[:size] for text in texts)))
-    return found or ["0001-01-01T(?!)"]
+        least, most = -(-low // unit) * unit, high // unit * unit
+        if least <= most:
+            texts = [(_EPOCH + dt.timedelta(microseconds=n)).isoformat(timespec="microseconds") for n in (least, most)]
+            found.append(digits(*(text[first:size] for text in texts)))
+    return "|".join(found) or NOTHING
 
 
 def interval(bounds: Bounds, number: Callable[[Any], int], low: Any, high: Any) -> tuple[Any, Any]:
@@ -214,6 +219,10 @@ def _of_offset(seconds: int) -> str:
     sign, minutes = "-" if seconds < 0 else r"\+", abs(seconds) // 60
     text = f"{sign}{minutes // 60:02}:{minutes % 60:02}"
     return text if seconds else _UTC
+
+
+def _all(*patterns: str) -> JsonSchemaValue:
+    return {"type": "string", "allOf": [{"pattern": pattern} for pattern in patterns]}
 
 
 def _text(pattern: str) -> JsonSchemaValue:
