@@ -17,7 +17,7 @@ from ..network.expression import Expression
 from ..record import record
 from .keys import goals_of_keys
 from .others import MAX_BESIDE, NO_KEYS, Others
-from .parts import ANYTHING, Goal, ObjectFacet
+from .parts import ANYTHING, NEVER, Goal, ObjectFacet
 from .plain import PlainObject
 from .shape import Shape, units_of
 from .texts import error_at, is_writable
@@ -35,7 +35,8 @@ class ObjectWriter:
     Attributes:
         others: works out the keys not named.
         written: the objects of a shape; None if there are none.
-        closes: whether objects that name keys have no others unless a schema says so (`is_closed`).
+        closes: whether objects that name keys or patterns of keys have no others unless a schema says so
+            (`is_closed`).
         mixes: whether named keys and others may be written in any order.
     """
 
@@ -88,6 +89,10 @@ class ObjectWriter:
 
     def _shape(self, alternatives: list[tuple[ObjectFacet, ...]], closed: bool) -> Shape | None:
         first = alternatives[0]
+        names = _named_keys(alternatives)
+        matching = _matching_only(first, names) if closed else None
+        if matching is not None:
+            first, closed = (*first, matching), False
         only = first[0] if len(first) == 1 else None
         if closed and any([facet.witnesses for facet in first]):
             return None  # some key that nobody names would have to be there
@@ -100,7 +105,6 @@ class ObjectWriter:
         if maximum is not None and maximum < minimum:
             return None
         pointer = first[0].pointer if first else ""
-        names = _named_keys(alternatives)
         others = (
             NO_KEYS if closed else self.others.of(first, frozenset(names), MAX_BESIDE if self.mixes and names else 0)
         )
@@ -145,13 +149,22 @@ def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:
 
 
 def is_closed(facets: tuple[ObjectFacet, ...]) -> bool:
-    """Whether schemas that apply to one object name keys, and none of them says what others may be.
+    """Whether schemas that apply to one object name keys, or patterns of keys, and none says what others may be.
 
     All that apply together are asked, so the branches of an `allOf` do not shut out each other's keys. What is there
     because of a negation asks for nothing of its own.
     """
     own = [facet for facet in facets if facet.evaluates]
-    return any(facet.properties for facet in own) and not any(facet.evaluates_rest or facet.patterns for facet in own)
+    names_some = any(facet.properties or facet.patterns for facet in own)
+    return names_some and not any(facet.evaluates_rest for facet in own)
+
+
+def _matching_only(facets: tuple[ObjectFacet, ...], names: Iterable[str]) -> ObjectFacet | None:
+    """What closes an object to all keys but those named and those that a pattern matches; None without patterns."""
+    patterns = {pattern: ANYTHING for facet in facets if facet.evaluates for pattern, _ in facet.patterns}
+    if not patterns:
+        return None
+    return ObjectFacet(facets[0].pointer, dict.fromkeys(names, ANYTHING), tuple(patterns.items()), NEVER, evaluates=False)
 
 
 def _only_clauses(facet: ObjectFacet) -> bool:

@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 from .forms import refused
 
 _FLAGS = {"I": re.IGNORECASE, "M": re.MULTILINE, "S": re.DOTALL, "X": re.VERBOSE, "A": re.ASCII}
-_RUST_ONLY = re.compile(r"\[[^\]]*(&&|--|~~|\[)|\\[Az<>]|\\[pP][A-Za-z]|\\[xbuU]\{|\(\?[a-zA-Z-]*[-xUR]")
+_RUST_ONLY = re.compile(r"\[[^\]]*(&&|--|~~|\[)|\\[Az<>]|\\[pP][A-Za-z]|\\[xbuU]\{|\(\?[a-zA-Z-]*[-mxUR]")
 """Sets of sets, other anchors, short names of properties, and flags that change how a pattern is read."""
 
 
