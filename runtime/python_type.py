@@ -42,7 +42,9 @@ def schema_text(kind: Any) -> str:
 
     if (found := find_refused(described)) is not None:
         pointer, reason = found
-        raise UnsupportedSchema(f"json_schema: {_name(kind)}{pointer and f', at {pointer}'}: {reason}", pointer=pointer, param="json_schema")
+        raise UnsupportedSchema(
+            f"json_schema: {_name(kind)}{pointer and f', at {pointer}'}: {reason}", pointer=pointer, param="json_schema"
+        )
     check_written_out(described, "schema", InvalidSchema, param="json_schema")
     text = json.dumps(described, ensure_ascii=False)
     if '"discriminator"' not in text:

@@ -164,7 +164,9 @@ def _matching_only(facets: tuple[ObjectFacet, ...], names: Iterable[str]) -> Obj
     patterns = {pattern: ANYTHING for facet in facets if facet.evaluates for pattern, _ in facet.patterns}
     if not patterns:
         return None
-    return ObjectFacet(facets[0].pointer, dict.fromkeys(names, ANYTHING), tuple(patterns.items()), NEVER, evaluates=False)
+    return ObjectFacet(
+        facets[0].pointer, dict.fromkeys(names, ANYTHING), tuple(patterns.items()), NEVER, evaluates=False
+    )
 
 
 def _only_clauses(facet: ObjectFacet) -> bool:

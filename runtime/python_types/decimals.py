@@ -51,7 +51,10 @@ def text_of(bounds: Mapping[str, Decimal], max_digits: int | None, places: int |
     if bounds:
         low, high = bounds.get("ge"), bounds.get("le")
         above, below = bounds.get("gt"), bounds.get("lt")
-        opens = above is not None and (low is None or above >= low), below is not None and (high is None or below <= high)
+        opens = (
+            above is not None and (low is None or above >= low),
+            below is not None and (high is None or below <= high),
+        )
         interval = decimals(above if opens[0] else low, below if opens[1] else high, opens=opens, places=places)
         forms.append(f"^({interval})$")
     patterns = [{"pattern": form} for form in forms]

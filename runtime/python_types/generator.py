@@ -37,7 +37,12 @@ _FLOAT_KEY = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?"
 _PYTHON_ONLY = ("is-instance", "is-subclass", "callable")
 _WITHOUT_JSON = "takes Python objects alone, and no JSON; leave it out of what a model writes"
 _JSON_TYPES: dict[str, type] = {"null": type(None), "boolean": bool, "number": float, "string": str}
-_COMPARED = ("greater_than_validator", "greater_than_or_equal_validator", "less_than_validator", "multiple_of_validator")
+_COMPARED = (
+    "greater_than_validator",
+    "greater_than_or_equal_validator",
+    "less_than_validator",
+    "multiple_of_validator",
+)
 _COMPARED += ("less_than_or_equal_validator", "max_digits_validator", "decimal_places_validator")
 _MEASURED = ("min_length_validator", "max_length_validator")
 _MEASURABLE = ("SecretStr", "SecretBytes", "EmailStr._validate", "deque_validator", "defaultdict_validator", "val_func")
@@ -337,7 +342,11 @@ class NarrowSchema(GenerateJsonSchema):
         form = super().tagged_union_schema(schema)
         if callable(schema["discriminator"]):
             return refused("a function chooses the option; use a field of Literal, Field(discriminator='kind')")
-        return form if "discriminator" in form else refused("its options share no key that tells them apart; give it one name")
+        return (
+            form
+            if "discriminator" in form
+            else refused("its options share no key that tells them apart; give it one name")
+        )
 
     def definition_ref_schema(self, schema: Any) -> JsonSchemaValue:
         """Of keys the schema itself, as it is another one there."""

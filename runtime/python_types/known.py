@@ -34,7 +34,9 @@ class Listed(NamedTuple):
 
 def _attribute(collection: str, name: str) -> Listed:
     """An attribute of every entry of one of pycountry's tables."""
-    return Listed("pycountry", lambda module: [getattr(e, name) for e in getattr(module, collection) if hasattr(e, name)])
+    return Listed(
+        "pycountry", lambda module: [getattr(e, name) for e in getattr(module, collection) if hasattr(e, name)]
+    )
 
 
 def _enums(module: Any) -> list[str]:

@@ -18,16 +18,15 @@ from .ranges import whole
 
 _WORD = r"[A-Za-z0-9]([A-Za-z0-9_]|-[A-Za-z0-9_])*"  # no two hyphens in a row, as in xn--
 _LAST_WORD = r"[A-Za-z]([A-Za-z0-9_]|-[A-Za-z0-9_])*"  # a last word of digits would be part of an IPv4 address
-_WIDE = "[a-z0-9à-öø-ÿα-ωа-я一-龥ぁ-んァ-ヶ가-힣]+"
+_LETTERS = "à-öø-ÿα-ωа-я一-龥ぁ-んァ-ヶ가-힣"
+_WIDE = f"[a-z0-9]*[{_LETTERS}][a-z0-9{_LETTERS}]*"
 _HOST = rf"(({_WORD}\.)*{_LAST_WORD}|{IPV4}|\[{IPV6}\]|(({_WORD}|{_WIDE})\.)*{_WIDE}(\.[a-z]+)?)"
 _PLAIN_HOST = rf"(({_WORD}\.)*{_LAST_WORD}|{IPV4}|\[{IPV6}\])"
 _PORT = f"(:{whole(0, 65535)})?"
 _USER = r"[A-Za-z0-9._~!$&'()*+,;=%-]"
 _SIGN = r"[!-~\u00a1-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd]"
 _REST = f"([/?#]{_SIGN}*)?"
-_SHORT = (
-    rf"(((?=[^.]{{1,30}}\.){_WORD}\.){{0,6}}[A-Za-z][A-Za-z0-9_]{{0,29}}|{IPV4}|\[{IPV6}\]){_PORT}([/?#][!-~]{{0,1500}})?"
-)
+_SHORT = rf"(((?=[^.]{{1,30}}\.){_WORD}\.){{0,6}}[A-Za-z][A-Za-z0-9_]{{0,29}}|{IPV4}|\[{IPV6}\]){_PORT}([/?#][!-~]{{0,1500}})?"
 _FILE = rf"file://(({_WORD}\.)*{_LAST_WORD})?/{_SIGN}*"
 _SPECIAL = ("http", "https", "ws", "wss", "ftp")
 _SCHEME = "(?!(https?|wss?|ftp|file):)[a-z][a-z0-9+.-]*"
