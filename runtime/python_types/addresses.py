@@ -90,7 +90,7 @@ _MAIL_HOST = (
     rf"|((?=[^.]{{1,30}}\.){_LABEL}\.){{3,5}}(?!({_RESERVED})(>|$))[A-Za-z]{{2,24}}"
 )
 EMAIL = f"(?=[^@]{{1,64}}@){_MAIL_LOCAL}@({_MAIL_HOST})"
-"""Of at most 254 characters without anybody counting: two labels and a top-level domain of full length, or five of 30."""
+"""Of at most 254 characters, with nothing to count: two labels and a top-level domain of full length, or five of 30."""
 
 
 def named_email(has_points: bool) -> str:
@@ -104,9 +104,10 @@ def named_email(has_points: bool) -> str:
 
 
 _PAIR = "[0-9A-Fa-f]{2}"
-MAC = rf"{_PAIR}((:{_PAIR}){{5}}|(-{_PAIR}){{5}}|(:{_PAIR}){{7}}|(-{_PAIR}){{7}})|[0-9A-Fa-f]{{4}}(\.[0-9A-Fa-f]{{4}}){{2}}"
+_PAIRS = "|".join(f"({sign}{_PAIR}){{{count}}}" for sign in ":-" for count in (5, 7))
+MAC = rf"{_PAIR}({_PAIRS})|[0-9A-Fa-f]{{4}}(\.[0-9A-Fa-f]{{4}}){{2}}"
 DOMAIN = (
     r"([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.){1,3}[a-zA-Z]{2,61}"
     r"|([a-zA-Z0-9]([a-zA-Z0-9-]{0,28}[a-zA-Z0-9])?\.){4,7}[a-zA-Z]{2,36}"
 )
-"""Of at most 253 characters without anybody counting."""
+"""Of at most 253 characters, with nothing to count."""

@@ -6,6 +6,7 @@ of ten are numbers alone, and so are fractions with bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -31,7 +32,7 @@ def decimal(schema: Mapping[str, Any], *, is_key: bool) -> JsonSchemaValue:
     step = bounds.pop("multiple_of", None)
     number: JsonSchemaValue = {"type": "number", **{_BOUNDS[name]: _number(bound) for name, bound in bounds.items()}}
     if step is not None:
-        power = -step.normalize().as_tuple().exponent if step.normalize().as_tuple().digits == (1,) else None
+        power = _power_of_ten(step)
         number["multipleOf"] = _number(step)
         if power is None or power < 0:
             return refused(_STEP) if is_key or is_counted else number
@@ -61,6 +62,16 @@ def text_of(bounds: Mapping[str, Decimal], max_digits: int | None, places: int |
     return {"type": "string", **patterns[0]} if len(patterns) == 1 else {"type": "string", "allOf": patterns}
 
 
+def bounds_of_floats(schema: Mapping[str, Any]) -> dict[str, Decimal]:
+    """Bounds on digits that are read as a float: what is more than a bound is at least the next float."""
+    bounds = {name: float(schema[name]) for name in ("ge", "le") if schema.get(name) is not None}
+    if schema.get("gt") is not None:
+        bounds["ge"] = max(bounds.get("ge", -math.inf), math.nextafter(schema["gt"], math.inf))
+    if schema.get("lt") is not None:
+        bounds["le"] = min(bounds.get("le", math.inf), math.nextafter(schema["lt"], -math.inf))
+    return {name: Decimal(repr(bound)) for name, bound in bounds.items()}
+
+
 def fraction(schema: Mapping[str, Any], *, is_key: bool) -> JsonSchemaValue:
     """`"3/4"`, or a number; only a number where it has bounds."""
     bounds = {_BOUNDS[name]: _number(bound) for name, bound in _exact(schema).items() if name in _BOUNDS}
@@ -69,6 +80,12 @@ def fraction(schema: Mapping[str, Any], *, is_key: bool) -> JsonSchemaValue:
     if bounds:
         return refused("bounds on fractions as keys cannot be enforced; leave them out") if is_key else number
     return text if is_key else {"anyOf": [number, text]}
+
+
+def _power_of_ten(step: Decimal) -> int | None:
+    """The decimal places of 0.01; None of a number that is no power of ten."""
+    _, figures, exponent = step.normalize().as_tuple()
+    return -exponent if figures == (1,) and isinstance(exponent, int) else None
 
 
 def _places(whole: int, places: int) -> str:

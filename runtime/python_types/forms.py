@@ -24,7 +24,7 @@ def refused(reason: str) -> JsonSchemaValue:
 
 
 def within_bytes(form: JsonSchemaValue, max_bytes: int) -> JsonSchemaValue:
-    """At most so many bytes of UTF-8: that many ASCII characters, or a quarter of any. Such a quarter has room enough."""
+    """At most so many bytes of UTF-8: as many ASCII characters, or a quarter as many of any kind."""
     short = {"maxLength": max_bytes // _LONGEST_CHARACTER}
     return {**form, "anyOf": [{"pattern": _ASCII, "maxLength": max_bytes}, short]}
 

@@ -1,32 +1,29 @@
-"""The JSON Schema of what pydantic reads, where its own schema takes more than its validators do, or less than it writes.
+"""The JSON Schema of what pydantic reads: no more than its validators take, and no less than it writes itself.
 
 Pydantic turns a type into a *core schema*; its own generator turns that into a JSON Schema, one method for each kind of
 core schema. The methods here say more, with keywords that are enforced exactly. What cannot be said is marked, and so
 refused with its place, rather than weakened. Functions of pydantic and pydantic-extra-types: see `known`.
 
-Not known, and so left to `parsed`: validators of the user's own (`AfterValidator`, `field_validator`, `Predicate` …), and
-what comes after them. A schema that a user gives (`WithJsonSchema`, `json_schema_extra`) is taken at its word.
+Not known, and so left to `parsed`: validators of the user's own (`AfterValidator`, `field_validator`, `Predicate` …).
+A schema that a user gives (`WithJsonSchema`, `json_schema_extra`) is taken at its word.
 """
 
 from __future__ import annotations
 
-import collections.abc
 import enum
-import importlib
-import json
-import math
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any
+
+from pydantic_core import core_schema
 
 from pydantic import AnyUrl
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import SchemaValidator, ValidationError, core_schema
 
 from . import times
-from .decimals import decimal, fraction, text_of
+from .decimals import bounds_of_floats, decimal, fraction, text_of
 from .forms import refused, text, within_bytes
-from .known import FORMS, THROUGH, Listed, function_of, name_of
+from .functions import form_of, limited, says_less, taken_by
+from .known import FORMS, THROUGH, function_of, name_of
 from .patterns import pattern_or_refusal
 from .ranges import whole
 from .urls import url
@@ -37,26 +34,16 @@ _FLOAT_KEY = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?"
 _PYTHON_ONLY = ("is-instance", "is-subclass", "callable")
 _WITHOUT_JSON = "takes Python objects alone, and no JSON; leave it out of what a model writes"
 _JSON_TYPES: dict[str, type] = {"null": type(None), "boolean": bool, "number": float, "string": str}
-_COMPARED = (
-    "greater_than_validator",
-    "greater_than_or_equal_validator",
-    "less_than_validator",
-    "multiple_of_validator",
-)
-_COMPARED += ("less_than_or_equal_validator", "max_digits_validator", "decimal_places_validator")
-_MEASURED = ("min_length_validator", "max_length_validator")
-_MEASURABLE = ("SecretStr", "SecretBytes", "EmailStr._validate", "deque_validator", "defaultdict_validator", "val_func")
-_OWN_SCHEMAS = ("pydantic.json_schema", "pydantic.functional_validators")
 _MOST_FLAGS = 1024
 
 
 class NarrowSchema(GenerateJsonSchema):
     """Pydantic's generator, with schemas as narrow as its validators."""
 
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default", "skipped-discriminator"}  # type: ignore[assignment]  # noqa: RUF012
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default", "skipped-discriminator"}  # noqa: RUF012
     is_key = False
     """Whether the schema of an object's keys is made: text that is read as a number is text there."""
-    shared: Mapping[str, Any] = {}  # noqa: RUF012
+    shared: Mapping[str, Any] = {}
     """Core schemas by their names."""
 
     def generate(self, schema: Any, mode: Any = "validation") -> JsonSchemaValue:
@@ -68,7 +55,7 @@ class NarrowSchema(GenerateJsonSchema):
         """Without the functions with which pydantic's own types describe themselves: these say less."""
         metadata = schema.get("metadata") or {}
         for name in ("pydantic_js_functions", "pydantic_js_annotation_functions"):
-            if own := [function for function in metadata.get(name, ()) if _says_less(function)]:
+            if own := [function for function in metadata.get(name, ()) if says_less(function)]:
                 kept = [function for function in metadata[name] if function not in own]
                 metadata = {**metadata, name: kept}
                 schema = {**schema, "metadata": metadata}
@@ -96,7 +83,7 @@ class NarrowSchema(GenerateJsonSchema):
         if self.is_key:
             if "multiple_of" in schema:
                 return refused("a multiple_of of keys cannot be enforced; leave it out")
-            bounds = _of_floats(schema)
+            bounds = bounds_of_floats(schema)
             return text_of(bounds, None, None) if bounds else text(_FLOAT_KEY)
         form = super().float_schema(schema)
         is_text = self._config.ser_json_inf_nan == "strings" and form == {"type": "number"}
@@ -214,12 +201,16 @@ class NarrowSchema(GenerateJsonSchema):
         values = form["enum"] if "enum" in form else [form["const"]]
         schema = {name: value for name, value in schema.items() if name not in ("ref", "serialization")}
         if not self.is_key:
-            takes = _takes(schema)
+            takes = taken_by(schema)
             values = [value for value in values if takes(value)]
         else:
-            takes = _takes(core_schema.dict_schema(schema))
+            takes = taken_by(core_schema.dict_schema(schema))
             values = [str(value) for value in values if takes({str(value): None})]
-        return {"enum": values} if values else refused("no value of it can be read from JSON")
+        if not values:
+            return refused("no value of it can be read from JSON")
+        said = {"const": values[0]} if len(values) == 1 and "const" in form else {"enum": values}
+        kept = {name: value for name, value in form.items() if name not in ("enum", "const", "type")}
+        return {**kept, **said} if self.is_key or "type" not in form else {**kept, **said, "type": form["type"]}
 
     # ---------------------------------------------------------------- objects
 
@@ -288,21 +279,8 @@ class NarrowSchema(GenerateJsonSchema):
         name = name_of(function_of(schema))
         if name is None or name in THROUGH:
             return unknown(schema)
-        if name in _COMPARED or name in _MEASURED:
-            if _is_compared(schema["schema"], name in _MEASURED):
-                form = unknown(schema)
-                return {**form, **_lengths(form, function_of(schema))} if name in _MEASURED else form
-            return refused("bounds and lengths of this type cannot be enforced; leave them out")
-        if self.is_key and name == "NameEmail._validate":
-            return refused("is no key of a dict, as it has no hash; use EmailStr")
-        form = FORMS.get(name, f"{name} is not known; use another type, or say its schema with pydantic.WithJsonSchema")
-        if isinstance(form, Listed):
-            takes = _takes({key: value for key, value in schema.items() if key != "serialization"})
-            texts = sorted({each for each in form.values(importlib.import_module(form.module)) if takes(each)})
-            return {"type": "string", "enum": texts}
-        form = form(schema) if callable(form) else form
-        form = refused(form) if isinstance(form, str) else form
-        return _strings(form) if self.is_key else form.copy()
+        form = form_of(schema, name, is_key=self.is_key)
+        return limited(unknown(schema), function_of(schema)) if form is None else form
 
     def chain_schema(self, schema: Any) -> JsonSchemaValue:
         """All steps; what Python objects after the first must be is a matter of JSON's types."""
@@ -335,78 +313,20 @@ class NarrowSchema(GenerateJsonSchema):
         """Without what only Python objects can be."""
         choices = [(each, each[0] if isinstance(each, tuple) else each) for each in schema["choices"]]
         kept = [each for each, choice in choices if choice["type"] not in _PYTHON_ONLY]
-        return super().union_schema({**schema, "choices": kept}) if kept else refused(_WITHOUT_JSON)
+        fewer: Any = {**schema, "choices": kept}
+        return super().union_schema(fewer) if kept else refused(_WITHOUT_JSON)
 
     def tagged_union_schema(self, schema: Any) -> JsonSchemaValue:
         """Refused where a function chooses, or where no one key of all options does."""
         form = super().tagged_union_schema(schema)
         if callable(schema["discriminator"]):
             return refused("a function chooses the option; use a field of Literal, Field(discriminator='kind')")
-        return (
-            form
-            if "discriminator" in form
-            else refused("its options share no key that tells them apart; give it one name")
-        )
+        if "discriminator" not in form:
+            return refused("its options share no key that tells them apart; give it one name")
+        return form
 
     def definition_ref_schema(self, schema: Any) -> JsonSchemaValue:
         """Of keys the schema itself, as it is another one there."""
         if self.is_key and schema["schema_ref"] in self.shared:
             return self.generate_inner(self.shared[schema["schema_ref"]])
         return super().definition_ref_schema(schema)
-
-
-def _says_less(function: Any) -> bool:
-    module = str(getattr(function, "__module__", ""))
-    return module.split(".")[0] in ("pydantic", "pydantic_extra_types") and not module.startswith(_OWN_SCHEMAS)
-
-
-def _takes(schema: Any) -> Callable[[Any], bool]:
-    """Whether pydantic takes a value from JSON."""
-    validator = SchemaValidator(schema)
-
-    def takes(value: Any) -> bool:
-        try:
-            validator.validate_json(json.dumps(value))
-        except (ValidationError, ValueError, TypeError):
-            return False
-        return True
-
-    return takes
-
-
-def _is_compared(schema: Any, is_length: bool) -> bool:
-    """Whether the length of what is read is that of the text; or whether a function of the user's comes before."""
-    while True:
-        function = function_of(schema)
-        if function is not None:
-            name = name_of(function)
-            if name is None:
-                return True
-            if not (is_length and name in _MEASURABLE) and name not in (*_COMPARED, *_MEASURED):
-                return False
-        inner = schema.get("schema") or schema.get("lax_schema") or schema.get("json_schema")
-        if not isinstance(inner, collections.abc.Mapping):
-            return is_length and schema["type"] in ("str", "list", "dict", "set", "frozenset", "generator")
-        schema = inner
-
-
-def _lengths(form: JsonSchemaValue, function: Any) -> JsonSchemaValue:
-    """What a function of pydantic says about the length of a value, in the words for its type."""
-    noun = {"array": "Items", "object": "Properties"}.get(form.get("type", ""), "Length")
-    return {f"{name[:3]}{noun}": bound for name, bound in function.keywords.items()}
-
-
-def _of_floats(schema: Mapping[str, Any]) -> dict[str, Decimal]:
-    """Bounds that are texts' own: what is read as more than a bound is at least the next float."""
-    bounds = {name: float(schema[name]) for name in ("ge", "le") if schema.get(name) is not None}
-    if schema.get("gt") is not None:
-        bounds["ge"] = max(bounds.get("ge", -math.inf), math.nextafter(schema["gt"], math.inf))
-    if schema.get("lt") is not None:
-        bounds["le"] = min(bounds.get("le", math.inf), math.nextafter(schema["lt"], -math.inf))
-    return {name: Decimal(repr(bound)) for name, bound in bounds.items()}
-
-
-def _strings(form: JsonSchemaValue) -> JsonSchemaValue:
-    """Without what is no text."""
-    options = [option for option in form.get("anyOf", ()) if option.get("type") == "string"]
-    return {"anyOf": options} if options else form

@@ -5,9 +5,9 @@ bounds a fraction has three or six digits. Bounds are compared as pydantic compa
 bound have an offset, else by their digits. So under a bound with an offset (other than for times of day) a value has
 none, or is written in UTC (`Z`).
 
-A duration is `P3W`, or `P1Y2M3DT4H5M6.5S` of less than 2,700,000 years of 365 days; under bounds it is the one text that
-pydantic writes (`P1Y35DT1H0.5S`). What must lie in the past or in the future does so when the schema is made, times in
-the future by an hour.
+A duration is `P3W`, or `P1Y2M3DT4H5M6.5S` of less than 2,700,000 years of 365 days; under bounds it is the one text
+that pydantic writes (`P1Y35DT1H0.5S`). What must lie in the past or in the future does so when the schema is made,
+times in the future by an hour.
 """
 
 from __future__ import annotations

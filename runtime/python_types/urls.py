@@ -26,7 +26,8 @@ _PORT = f"(:{whole(0, 65535)})?"
 _USER = r"[A-Za-z0-9._~!$&'()*+,;=%-]"
 _SIGN = r"[!-~\u00a1-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd]"
 _REST = f"([/?#]{_SIGN}*)?"
-_SHORT = rf"(((?=[^.]{{1,30}}\.){_WORD}\.){{0,6}}[A-Za-z][A-Za-z0-9_]{{0,29}}|{IPV4}|\[{IPV6}\]){_PORT}([/?#][!-~]{{0,1500}})?"
+_SHORT_HOST = rf"(((?=[^.]{{1,30}}\.){_WORD}\.){{0,6}}[A-Za-z][A-Za-z0-9_]{{0,29}}|{IPV4}|\[{IPV6}\])"
+_SHORT = f"{_SHORT_HOST}{_PORT}([/?#][!-~]{{0,1500}})?"
 _FILE = rf"file://(({_WORD}\.)*{_LAST_WORD})?/{_SIGN}*"
 _SPECIAL = ("http", "https", "ws", "wss", "ftp")
 _SCHEME = "(?!(https?|wss?|ftp|file):)[a-z][a-z0-9+.-]*"
@@ -36,7 +37,7 @@ def url(schema: Mapping[str, Any], *, has_many_hosts: bool, is_key: bool) -> Jso
     """The URLs of a core schema: of its schemes, of so many bytes, and with a host where one is needed.
 
     Args:
-        is_key: whether it is the key of an object: where its bytes are counted, it is of ASCII, short, and without a user.
+        is_key: whether it is the key of an object: where its bytes count, it is short, of ASCII, and without a user.
         has_many_hosts: whether several hosts may stand side by side (`mongodb://one:27017,two:27017/shop`).
     """
     schemes, may_lack_host = schema.get("allowed_schemes"), _may_lack_host(schema)

@@ -42,7 +42,7 @@ from pydantic_extra_types import (
 )
 
 Values = Callable[[Random], Any]
-UTC = dt.timezone.utc
+UTC = dt.UTC
 
 
 def one_of(*values: Any) -> Values:

@@ -6,9 +6,9 @@ import datetime as dt
 import re
 from decimal import Decimal
 from random import Random
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
-from typing_extensions import Annotated
 
 from phloem.runtime.python_types import ranges, times
 from phloem.runtime.python_types.addresses import IPV4_NETWORK, IPV6, IPV6_NETWORK

@@ -89,7 +89,7 @@ def test_a_field_below_a_path_is_refused_where_it_has_no_other_name() -> None:
     class Beside(BaseModel):
         a: int = Field(validation_alias=AliasChoices(AliasPath("x", 0), "y"))
 
-    with pytest.raises(UnsupportedSchema, match="at /properties/a: .*AliasChoices"):
+    with pytest.raises(UnsupportedSchema, match=r"at /properties/a: .*AliasChoices"):
         ph.json_schema(Below)
     assert takes(compiled(Beside), '{"y":3}')
 
@@ -140,10 +140,8 @@ def every_type() -> dict[str, Any]:
             module = importlib.import_module(name)
             for own in getattr(module, "__all__", [own for own in vars(module) if not own.startswith("_")]):
                 value = getattr(module, own)
-                if (
-                    isinstance(value, type)
-                    and getattr(value, "__module__", "") == name
-                    or hasattr(value, "__metadata__")
+                if (isinstance(value, type) and getattr(value, "__module__", "") == name) or hasattr(
+                    value, "__metadata__"
                 ):
                     found[f"{name}.{own}"] = value
     return found
