@@ -209,8 +209,8 @@ class NarrowSchema(GenerateJsonSchema):
         if not values:
             return refused("no value of it can be read from JSON")
         said = {"const": values[0]} if len(values) == 1 and "const" in form else {"enum": values}
-        kept = {name: value for name, value in form.items() if name not in ("enum", "const", "type")}
-        return {**kept, **said} if self.is_key or "type" not in form else {**kept, **said, "type": form["type"]}
+        others = {name: value for name, value in form.items() if name not in ("enum", "const")}
+        return said if self.is_key else {**others, **said}
 
     # ---------------------------------------------------------------- objects
 
