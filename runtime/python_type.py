@@ -9,33 +9,42 @@ from __future__ import annotations
 import json
 from typing import Any, get_origin
 
-from ..errors import InvalidSchema
+from ..errors import InvalidSchema, UnsupportedSchema
 from ..written_out import check_written_out
 
 
 def is_python_type(value: object) -> bool:
     """Whether it is a class or an annotation such as `list[int]` or `A | B`, and not a schema."""
-    return isinstance(value, type) or get_origin(value) is not None
+    is_alias = type(value).__name__ == "TypeAliasType"  # of typing from 3.12 on, else of typing_extensions
+    return isinstance(value, type) or get_origin(value) is not None or is_alias
 
 
 def schema_text(kind: Any) -> str:
     """JSON text of the schema of a Python type.
 
-    Where pydantic's schema takes more than its validators do, it is narrowed (`pydantic_schema.py`). Where a union has
-    a discriminator, it is required. Pydantic asks for it although its schema does not, since it usually has a default
+    Where pydantic's schema takes more than its validators do, it is narrowed (`python_types`). Where a union has a
+    discriminator, it is required. Pydantic asks for it although its schema does not, since it usually has a default
     (`kind: Literal["a"] = "a"`).
 
     Raises:
         InvalidSchema: pydantic cannot describe the type.
+        UnsupportedSchema: a type in it cannot be enforced; with its place in the schema, and what to do.
     """
     try:
-        from .pydantic_schema import NarrowSchema
+        from .python_types.generator import NarrowSchema
 
         owner = kind if _is_model(kind) else _adapter(kind)
         make = owner.model_json_schema if _is_model(kind) else owner.json_schema
         described = make(schema_generator=NarrowSchema)
     except Exception as error:  # pydantic's own errors, and those of annotations that name nothing
         raise InvalidSchema(f"json_schema: {_name(kind)} has no schema: {error}", param="json_schema") from error
+    from .python_types.forms import find_refused
+
+    if (found := find_refused(described)) is not None:
+        pointer, reason = found
+        raise UnsupportedSchema(
+            f"json_schema: {_name(kind)}{pointer and f', at {pointer}'}: {reason}", pointer=pointer, param="json_schema"
+        )
     check_written_out(described, "schema", InvalidSchema, param="json_schema")
     text = json.dumps(described, ensure_ascii=False)
     if '"discriminator"' not in text:

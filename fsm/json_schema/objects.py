@@ -37,7 +37,8 @@ class ObjectWriter:
         others: works out the keys not named.
         written: the objects of a shape; None if there are none.
         constants, is_impossible: see `Disjointness`.
-        closes: whether objects that name keys have no others unless a schema says so (`is_closed`).
+        closes: whether objects that name keys or patterns of keys have no others unless a schema says so
+            (`is_closed`).
         mixes: whether named keys and others may be written in any order.
     """
 
@@ -92,6 +93,10 @@ class ObjectWriter:
 
     def _shape(self, alternatives: list[tuple[ObjectFacet, ...]], closed: bool) -> Shape | None:
         first = alternatives[0]
+        names = _named_keys(alternatives)
+        matching = _matching_only(first, names) if closed else None
+        if matching is not None:
+            first, closed = (*first, matching), False
         only = first[0] if len(first) == 1 else None
         if closed and any([facet.witnesses for facet in first]):
             return None  # some key that nobody names would have to be there
@@ -104,7 +109,6 @@ class ObjectWriter:
         if maximum is not None and maximum < minimum:
             return None
         pointer = first[0].pointer if first else ""
-        names = _named_keys(alternatives)
         others = (
             NO_KEYS if closed else self.others.of(first, frozenset(names), MAX_BESIDE if self.mixes and names else 0)
         )
@@ -191,13 +195,24 @@ def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:
 
 
 def is_closed(facets: tuple[ObjectFacet, ...]) -> bool:
-    """Whether schemas that apply to one object name keys, and none of them says what others may be.
+    """Whether schemas that apply to one object name keys, or patterns of keys, and none says what others may be.
 
     All that apply together are asked, so the branches of an `allOf` do not shut out each other's keys. What is there
     because of a negation asks for nothing of its own.
     """
     own = [facet for facet in facets if facet.evaluates]
-    return any(facet.properties for facet in own) and not any(facet.evaluates_rest or facet.patterns for facet in own)
+    names_some = any(facet.properties or facet.patterns for facet in own)
+    return names_some and not any(facet.evaluates_rest for facet in own)
+
+
+def _matching_only(facets: tuple[ObjectFacet, ...], names: Iterable[str]) -> ObjectFacet | None:
+    """What closes an object to all keys but those named and those that a pattern matches; None without patterns."""
+    patterns = {pattern: ANYTHING for facet in facets if facet.evaluates for pattern, _ in facet.patterns}
+    if not patterns:
+        return None
+    return ObjectFacet(
+        facets[0].pointer, dict.fromkeys(names, ANYTHING), tuple(patterns.items()), NEVER, evaluates=False
+    )
 
 
 def _only_clauses(facet: ObjectFacet) -> bool:

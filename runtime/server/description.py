@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 

@@ -24,9 +24,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.responses import Response
+
+from pydantic import ValidationError
 
 from ...errors import (
     ConstraintError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from itertools import chain, combinations
 from typing import Any
 
@@ -25,14 +26,16 @@ def test_what_is_left_out_are_the_objects_with_keys_that_nobody_names(schema: An
     if automaton is None:
         return
     judge = judge_of(schema)
-    says_so = "additionalProperties" in schema or "patternProperties" in schema
-    is_closed = bool(schema["properties"]) and not says_so
+    patterns = schema.get("patternProperties", {})
+    is_closed = bool(schema["properties"] or patterns) and "additionalProperties" not in schema
+    unnamed = {key for key in EXTRA if not any(re.search(pattern, key) for pattern in patterns)}
+    named = {*schema["properties"], *(key for key in (*NAMES, *EXTRA) if any(re.search(p, key) for p in patterns))}
     for chosen in chain.from_iterable(combinations((*NAMES, *EXTRA), size) for size in range(4)):
         instance = dict.fromkeys(chosen, 0)
         found = bool(automaton and accepts(automaton, written(instance)))
-        if not judge.is_valid(instance) or (is_closed and not set(EXTRA).isdisjoint(chosen)):
+        if not judge.is_valid(instance) or (is_closed and not unnamed.isdisjoint(chosen)):
             assert not found, written(instance)
-        elif not is_closed or schema["properties"].keys() >= set(chosen):
+        elif not is_closed or named >= set(chosen):
             assert found, written(instance)
 
 
@@ -61,7 +64,12 @@ A, B = {"properties": {"a": {"const": 0}}}, {"properties": {"b": {"const": 0}}}
         (A, ["{}", '{"a":0}', "3"], ['{"x":1}', '{"a":0,"x":1}']),
         ({**A, "required": ["b"]}, ['{"a":0,"b":7}'], ['{"a":0,"b":7,"x":1}']),
         ({**A, "additionalProperties": True}, ['{"a":0,"x":1}'], []),
-        ({**A, "patternProperties": {"^x": True}}, ['{"a":0,"x":1}', '{"a":0,"y":1}'], []),
+        ({**A, "patternProperties": {"^x": True}}, ['{"a":0,"x":1}'], ['{"a":0,"y":1}']),
+        ({"patternProperties": {"^x": {"const": 1}}}, ["{}", '{"x":1,"xy":1}'], ['{"x":2}', '{"y":1}']),
+        ({"patternProperties": {"^x": True}, "additionalProperties": {"const": 1}}, ['{"x":2,"y":1}'], ['{"y":2}']),
+        ({"allOf": [A, {"patternProperties": {"^x": True}}]}, ['{"a":0,"x":1}'], ['{"a":0,"y":1}']),
+        ({"patternProperties": {"^x": True}, "required": ["y"]}, ['{"y":1,"x":1}'], ['{"y":1,"z":1}']),
+        ({"patternProperties": {}}, ['{"x":1}'], []),
         ({**A, "unevaluatedProperties": True}, ['{"a":0,"x":1}'], []),
         ({**A, "unevaluatedProperties": {"const": 1}}, ['{"a":0,"x":1}'], ['{"a":0,"x":2}']),
         ({"allOf": [A, B]}, ['{"a":0,"b":0}', '{"b":0}'], ['{"a":0,"x":1}']),
