@@ -36,10 +36,10 @@ GAUGES: Sequence[tuple[str, str, Reading]] = (
     ("kv_disk_bytes", "The folder of KV on disk.", lambda s: s.disk_bytes),
 )
 COUNTERS: Sequence[tuple[str, str, Reading]] = (
-    ("prompt_tokens", "Prompt tokens of finished requests.", lambda s: s.prompt_tokens),
+    ("prompt_tokens", "Tokens of the prompts of admitted requests.", lambda s: s.prompt_tokens),
     ("cached_tokens", "Prompt tokens that came from the prefix cache.", lambda s: s.cached_tokens),
     ("loaded_tokens", "Cached tokens that were read from a tier below the pool.", lambda s: s.loaded_tokens),
-    ("completion_tokens", "Generated tokens of finished requests.", lambda s: s.completion_tokens),
+    ("completion_tokens", "Generated tokens.", lambda s: s.completion_tokens),
     ("drafted_tokens", "Tokens proposed by drafts.", lambda s: s.drafted_tokens),
     ("jumped_tokens", "Drafted tokens that were accepted.", lambda s: s.jumped_tokens),
     ("computed_tokens", "Tokens whose KV was computed.", lambda s: s.num_computed_tokens),

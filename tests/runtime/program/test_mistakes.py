@@ -254,7 +254,7 @@ def test_an_exception_of_the_function_has_its_line_in_every_mode(how: str, wrapp
     with pytest.raises(BaseException) as caught:
         program.run(how, backend=backend)
     own = type(caught.value)
-    assert f"in program raises, {__file__}:{lines()[how]}" in notes(caught.value)
+    assert f"program raises, {__file__}:{lines()[how]}" in notes(caught.value)
     with pytest.raises(own) as caught:
         program.run_batch([(how,)], backend=backend)
     assert place in notes(caught.value) and "in item 0 of a batch of 1" in notes(caught.value)
