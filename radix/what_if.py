@@ -166,13 +166,13 @@ def foresee(
             limit = max(0, visit.num_asked_tokens - 1)
             num_whole = min(num_known, limit // block_size)
             above = path[num_whole - 1] if num_whole else 0
-            block = visit.tokens[4 * num_whole * block_size : 4 * (num_whole + 1) * block_size]
-            wanted = block[: 4 * (limit - num_whole * block_size)]
+            chunk = visit.tokens[4 * num_whole * block_size : 4 * (num_whole + 1) * block_size]
+            wanted = chunk[: 4 * (limit - num_whole * block_size)]
             hit += num_whole * block_size
             if num_whole < num_known:
                 hit += len(wanted) >> 2
             else:
-                hit += siblings.agreement(above, visit.namespace, wanted, block)
+                hit += siblings.agreement(above, visit.namespace, wanted, chunk)
             siblings.add(path, visit)
         else:
             num_wanted = visit.num_asked_tokens // block_size

@@ -345,7 +345,7 @@ class EngineCore:
     def _count(self) -> EngineStatistics:
         """With counters since the engine was made."""
         pool, tree = self.prefix_cache.pool, self.prefix_cache.tree
-        num_finished, usage = self._totals.read()
+        num_finished, tokens = self._totals.read()
         tiers = self.prefix_cache.tiers
         lower = TierStatistics() if tiers is None else tiers.statistics()
         return EngineStatistics(
@@ -363,12 +363,7 @@ class EngineCore:
             num_preemptions=self._scheduler.num_preemptions,
             num_pins_given_up=self._scheduler.num_pins_given_up,
             num_finished=num_finished,
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
-            drafted_tokens=usage.drafted_tokens,
-            jumped_tokens=usage.jumped_tokens,
-            loaded_tokens=usage.loaded_tokens,
+            **tokens,
             num_stored_blocks=lower.num_stored,
             num_loaded_blocks=lower.num_loaded,
             num_unstored_blocks=lower.num_dropped,

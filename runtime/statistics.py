@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from .request import Request, Usage
+from .request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,13 @@ class Totals:
             self._num_ended += 1
             _add(self._ended, request)
 
-    def read(self) -> tuple[int, Usage]:
-        """How many have ended, and the sums of all. O(requests under way)."""
+    def read(self) -> tuple[int, dict[str, int]]:
+        """How many have ended, and the sums of all, by the names in `SUMMED`. O(requests under way)."""
         with self._lock:
             sums = dict(self._ended)
             for request in self._under_way:
                 _add(sums, request)
-            return self._num_ended, Usage(**sums)
+            return self._num_ended, sums
 
 
 SUMMED = ("prompt_tokens", "cached_tokens", "loaded_tokens", "completion_tokens", "drafted_tokens", "jumped_tokens")
