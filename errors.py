@@ -47,7 +47,14 @@ class ProgramError(PhloemError):
     """A generation program is written wrongly, or one of its expressions has failed.
 
     The message names the program, the line and the expression; `__cause__` is the failure, if there was one.
+
+    Attributes:
+        place: the line in the message, as "file:line"; "" if there is none.
     """
+
+    def __init__(self, message: str, *, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class RequestError(PhloemError):

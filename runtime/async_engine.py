@@ -209,15 +209,32 @@ class AsyncEngine:
         adapter: str | None = None,
     ) -> list[list[TokenLogprob]]:
         """Log-probabilities of every token of each continuation; the prompt is computed once."""
+        streams = self.begin_scores(prompt, continuations, namespace=namespace, adapter=adapter)
+        return [list(stream.result().prompt_logprobs) for stream in streams]
+
+    def begin_scores(
+        self,
+        prompt: Prompt,
+        continuations: Sequence[Sequence[int]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
+    ) -> list[Stream]:
+        """The requests of `score`, in order: each one's completion has a continuation's `prompt_logprobs`."""
         prefix = self.engine.intake.token_ids(prompt)
         options: RequestOptions = {"namespace": namespace, "adapter": adapter}
-        submitted = [
-            self._submit([*prefix, *continuation], scoring_params(len(prefix)), None, **options)
-            for continuation in continuations
-        ]
-        for _, started in submitted:
-            started.result()
-        return [list(stream.result().prompt_logprobs) for stream, _ in submitted]
+        submitted: list[tuple[Stream, Future[str]]] = []
+        try:
+            for continuation in continuations:
+                params = scoring_params(len(prefix))
+                submitted.append(self._submit([*prefix, *continuation], params, None, **options))
+            for _, started in submitted:
+                started.result()
+        except BaseException:
+            for stream, _ in submitted:
+                stream.abort()
+            raise
+        return [stream for stream, _ in submitted]
 
     def statistics(self) -> EngineStatistics:
         return self.engine.statistics()

@@ -57,8 +57,11 @@ class EngineConfig:
         host_memory_bytes: host memory for KV that the pool has evicted; 0: none. On the CPU a larger pool is the better
             use of memory.
         disk_cache: a folder in which KV is kept as files, also for the next start and for other processes; None: none.
-            Files of other models, types or versions may lie beside, and are not read.
+            Files of other models, types or versions may lie beside, and are not read. Of one that cannot be written to
+            what it holds is read. One that belongs to, or can be written to by, other users is refused.
         disk_cache_bytes: what all files in that folder may take together.
+        disk_cache_shared: the folder may belong to another user, or be written to by others: all who can write to it or
+            read its key are trusted with what the model reads.
         reply_memory_bytes: memory for the token ids of replies, so that the next turn of a chat begins with the very
             tokens that were generated; 0: replies are tokenised anew.
         jump: what to do with text that the constraint forces. "verified": draft it, and likely text, and keep what the
@@ -107,6 +110,7 @@ class EngineConfig:
     host_memory_bytes: int = 0
     disk_cache: str | None = None
     disk_cache_bytes: int = 16 << 30
+    disk_cache_shared: bool = False
     reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
     lookup_drafts: bool = True

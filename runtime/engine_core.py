@@ -128,6 +128,7 @@ class EngineCore:
         self._replies = ReplyMemory(config.reply_memory_bytes)
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
+        self._counted_before: EngineStatistics | None = None
         self._traffic = TrafficRecord()
         self._clock = clock
         self._closed = False
@@ -222,6 +223,7 @@ class EngineCore:
         self._requests[request_id] = list(requests)
         for request in requests:
             self._stepper.add(request)
+            self._totals.begin(request)
         return request_id
 
     def add(
@@ -265,6 +267,7 @@ class EngineCore:
                 if child.request_id in self._requests:
                     raise RequestError(f"request_id: {child.request_id!r} is in use", param="request_id")
                 self._stepper.fork(outputs[index], child)
+                self._totals.begin(child)
                 self._requests[child.request_id] = [child]
                 begun.append(child.request_id)
         except Exception:
@@ -307,7 +310,7 @@ class EngineCore:
         """Puts down what a request that has ended leaves behind."""
         if keeps:
             self._remember_reply(request)
-        self._totals.add(request.usage)
+        self._totals.end(request)
         if request.admitted_before:
             self._traffic.add(request)
         siblings = self._requests.get(request.request_id)
@@ -328,8 +331,21 @@ class EngineCore:
     # -- state -------------------------------------------------------------------------------------------------
 
     def statistics(self) -> EngineStatistics:
+        """State and counters now."""
+        counted = self._count()
+        return counted if self._counted_before is None else counted.since(self._counted_before)
+
+    def reset_statistics(self) -> None:
+        """All counters begin at zero, and no traffic has been seen: as if nothing had been asked before."""
+        if self.prefix_cache.tiers is not None:
+            self.prefix_cache.tiers.settle()
+        self._counted_before = self._count()
+        self._traffic.clear()
+
+    def _count(self) -> EngineStatistics:
+        """With counters since the engine was made."""
         pool, tree = self.prefix_cache.pool, self.prefix_cache.tree
-        usage = self._totals.usage
+        num_finished, tokens = self._totals.read()
         tiers = self.prefix_cache.tiers
         lower = TierStatistics() if tiers is None else tiers.statistics()
         return EngineStatistics(
@@ -346,17 +362,13 @@ class EngineCore:
             num_computed_tokens=self._runner.num_computed_tokens,
             num_preemptions=self._scheduler.num_preemptions,
             num_pins_given_up=self._scheduler.num_pins_given_up,
-            num_finished=self._totals.num_finished,
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
-            drafted_tokens=usage.drafted_tokens,
-            jumped_tokens=usage.jumped_tokens,
-            loaded_tokens=usage.loaded_tokens,
+            num_finished=num_finished,
+            **tokens,
             num_stored_blocks=lower.num_stored,
             num_loaded_blocks=lower.num_loaded,
             num_unstored_blocks=lower.num_dropped,
             num_tier_faults=lower.num_faults,
+            num_evicted_blocks=tree.statistics.num_evicted_blocks,
             host_bytes=lower.host_bytes,
             disk_bytes=lower.disk_bytes,
         )
@@ -387,8 +399,9 @@ class EngineCore:
             num_held_blocks=statistics.num_held_blocks,
             prompt_tokens=statistics.prompt_tokens,
             cached_tokens=statistics.cached_tokens,
-            num_evicted_blocks=tree.statistics.num_evicted_blocks,
+            num_evicted_blocks=statistics.num_evicted_blocks,
             num_recorded_requests=len(visits),
+            recorded_hit_rate=self._traffic.hit_rate,
             tree=tree.draw(label=self._label) if shows_tree else None,
             loaded_tokens=statistics.loaded_tokens,
             num_stored_blocks=statistics.num_stored_blocks,

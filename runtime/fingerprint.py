@@ -44,11 +44,12 @@ _SOURCES = (_HERE.parent / "kernels", _HERE / "models")
 _LENGTH_DEPENDENT = ("dynamic", "longrope")
 
 
-def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path) -> bytes:
+def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path, *, remembers: bool = True) -> bytes:
     """The fingerprint of an engine's KV.
 
     Args:
         memory: a folder in which hashes of checkpoints are remembered.
+        remembers: whether new ones are written there.
 
     Raises:
         ConfigError: the model was not loaded from a folder, so nothing would tell its weights from others.
@@ -60,7 +61,7 @@ def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path) -> b
     model = loaded.decoder.config
     longest = [config.max_model_len] if any(rope.rope_type in _LENGTH_DEPENDENT for rope in model.ropes) else []
     parts = [
-        _hash_checkpoint(loaded.folder, memory),
+        _hash_checkpoint(loaded.folder, memory, remembers),
         hash_sources([path for place in _SOURCES for path in place.rglob("*.py")] + [_HERE / "cache" / "kv_cache.py"]),
         [torch.__version__, loaded.device.type, str(loaded.dtype), str(loaded.kv_dtype)],
         [config.quantise, config.deterministic, config.block_size, longest],
@@ -69,7 +70,7 @@ def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path) -> b
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
-def _hash_checkpoint(folder: Path, memory: Path) -> str:
+def _hash_checkpoint(folder: Path, memory: Path, remembers: bool) -> str:
     files = sorted(
         {*folder.glob("config.json"), *folder.glob("*.safetensors"), *folder.glob("*.safetensors.index.json")}
     )
@@ -83,7 +84,7 @@ def _hash_checkpoint(folder: Path, memory: Path) -> str:
         return known[state]
     found = _hash_files(files)
     newest = max(max(path.stat().st_ctime, path.stat().st_mtime) for path in files)
-    if newest < time.time() - SETTLED_SECONDS and _state(files) == state:
+    if remembers and newest < time.time() - SETTLED_SECONDS and _state(files) == state:
         _remember(memory, dict(list({**known, state: found}.items())[-MOST_REMEMBERED:]))
     return found
 

@@ -22,6 +22,7 @@ import numpy as np
 from ..errors import PromptTooLong, RequestError
 from ..fsm import Compiler, Constraint
 from .adapters import Adapters
+from .compiling import compile_spec
 from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .kv_budget import full_at
@@ -212,20 +213,7 @@ class Intake:
 
     def compile(self, spec: ConstraintSpec) -> Constraint:
         """The constraint for this tokenizer, from the compiler's cache if it was seen before."""
-        compiler = self._compiler
-        whitespace = spec.whitespace or self._tokenizer.json_whitespace
-        if spec.kind == "choice":
-            return compiler.choice(spec.source)
-        if spec.kind == "json_object":
-            return compiler.json_object(whitespace=whitespace)
-        assert isinstance(spec.source, str)
-        if spec.kind == "json_schema":
-            return compiler.json_schema(
-                spec.source, whitespace=whitespace, key_order=spec.key_order, extra_keys=spec.extra_keys
-            )
-        if spec.kind == "structural_tag":
-            return compiler.structural_tag(spec.source, whitespace=whitespace)
-        return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source, spec.syntax)
+        return compile_spec(self._compiler, spec, self._tokenizer.json_whitespace)
 
     def token_ids(self, prompt: Prompt) -> array[int]:
         """Text to ids (with the tokenizer's beginning-of-text token if it adds one); ids are checked.

@@ -238,6 +238,8 @@ class Usage:
         num_steps: engine steps in which this request took part.
         num_preemptions: how often it gave its blocks back before it was done.
         cache_explanation: why no more of the prompt was cached, if that was asked for.
+        queue_seconds: how long it waited until it was first admitted.
+        admitted_at: that moment on the engine's clock (`time.monotonic`); None before it.
     """
 
     prompt_tokens: int = 0
@@ -253,6 +255,8 @@ class Usage:
     num_steps: int = 0
     num_preemptions: int = 0
     cache_explanation: CacheExplanation | None = None
+    queue_seconds: float = field(default=0.0, compare=False)
+    admitted_at: float | None = field(default=None, compare=False)
 
     @property
     def total_tokens(self) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass, replace
 
-from .request import Usage
+from .request import Request
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStatistics:
-    """State of queue and pool now, and counters since start; token counts cover finished requests.
+    """State of queue and pool now, and counters since start or since they were set to zero. Tokens count as they come:
+    those of prompts when a request is admitted, those of outputs with every step.
 
     `num_ahead` of the `num_steps` had their forward queued before the step before was read. `loaded_tokens` of the
     `cached_tokens` were read from a tier below the pool. What became of blocks there: copied to it, read back, not
@@ -40,8 +42,13 @@ class EngineStatistics:
     num_loaded_blocks: int = 0
     num_unstored_blocks: int = 0
     num_tier_faults: int = 0
+    num_evicted_blocks: int = 0
     host_bytes: int = 0
     disk_bytes: int = 0
+
+    def since(self, begin: EngineStatistics) -> EngineStatistics:
+        """The same state, with what has been counted since `begin`."""
+        return replace(self, **{name: getattr(self, name) - getattr(begin, name) for name in COUNTERS})
 
     @property
     def hit_rate(self) -> float:
@@ -80,18 +87,59 @@ class KeptBytes:
         return remembered + self.sampling_tables + self.prompt_scores
 
 
-@dataclass(slots=True)
 class Totals:
-    """Usage summed over finished requests."""
+    """Usage summed over requests: those that have ended, and those under way as far as they have come. Thread-safe.
 
-    num_finished: int = 0
-    usage: Usage = field(default_factory=Usage)
+    The sums never fall, however a request ends; a request counts from its admission on.
+    """
 
-    def add(self, usage: Usage) -> None:
-        self.num_finished += 1
-        self.usage.prompt_tokens += usage.prompt_tokens
-        self.usage.cached_tokens += usage.cached_tokens
-        self.usage.loaded_tokens += usage.loaded_tokens
-        self.usage.completion_tokens += usage.completion_tokens
-        self.usage.drafted_tokens += usage.drafted_tokens
-        self.usage.jumped_tokens += usage.jumped_tokens
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: set[Request] = set()
+        self._ended = dict.fromkeys(SUMMED, 0)
+        self._num_ended = 0
+
+    def begin(self, request: Request) -> None:
+        """A request has come into the queue."""
+        with self._lock:
+            self._under_way.add(request)
+
+    def end(self, request: Request) -> None:
+        """It has ended."""
+        with self._lock:
+            self._under_way.discard(request)
+            self._num_ended += 1
+            _add(self._ended, request)
+
+    def read(self) -> tuple[int, dict[str, int]]:
+        """How many have ended, and the sums of all, by the names in `SUMMED`. O(requests under way)."""
+        with self._lock:
+            sums = dict(self._ended)
+            for request in self._under_way:
+                _add(sums, request)
+            return self._num_ended, sums
+
+
+SUMMED = ("prompt_tokens", "cached_tokens", "loaded_tokens", "completion_tokens", "drafted_tokens", "jumped_tokens")
+COUNTERS = (
+    *SUMMED,
+    "num_steps",
+    "num_ahead",
+    "num_forwards",
+    "num_computed_tokens",
+    "num_preemptions",
+    "num_pins_given_up",
+    "num_finished",
+    "num_stored_blocks",
+    "num_loaded_blocks",
+    "num_unstored_blocks",
+    "num_tier_faults",
+    "num_evicted_blocks",
+)
+
+
+def _add(sums: dict[str, int], request: Request) -> None:
+    """Adds what a request has used, if it was admitted."""
+    if request.admitted_before:
+        for name in SUMMED:
+            sums[name] += getattr(request.usage, name)

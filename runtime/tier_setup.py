@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from .cache.lower_tiers import LowerTiers
 from .config import EngineConfig
 from .fingerprint import fingerprint_of
 from .loading import LoadedModel
-from .tiers import DiskTier, MemoryTier, make_folder
+from .tiers import DiskTier, MemoryTier, open_folder
 
+logger = logging.getLogger("phloem.tiers")
 IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
 
 
@@ -26,7 +28,7 @@ def make_tiers(
     """What the settings ask for; None if they ask for nothing.
 
     Raises:
-        ConfigError: the folder cannot be written to, or a budget does not hold a block.
+        ConfigError: the folder cannot be used or trusted (`open_folder`), or a budget does not hold a block.
     """
     if config.disk_cache is None and not config.host_memory_bytes:
         return None
@@ -41,9 +43,10 @@ def make_tiers(
     if config.host_memory_bytes:
         memory = MemoryTier(np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8))
     if config.disk_cache is not None:
-        folder = Path(config.disk_cache).expanduser()
-        make_folder(folder)
-        fingerprint = fingerprint_of(config, loaded, folder)
+        folder = open_folder(Path(config.disk_cache).expanduser(), shared=config.disk_cache_shared)
+        if not folder.is_writable:
+            logger.warning("disk_cache: %s cannot be written to; what it holds is read, nothing is added", folder.path)
+        fingerprint = fingerprint_of(config, loaded, folder.path, remembers=folder.is_writable)
         disk = DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes)
     cost = LoadCost(block_cost, config.block_size)
     return LowerTiers(kv_cache, ferry, fingerprint, cost, memory=memory, disk=disk)

@@ -21,6 +21,7 @@ from .engine import Engine
 from .request import SamplingParams
 
 PARTS = ("sampling", "constraints")
+NAMESPACE = "phloem warm-up"  # what is kept of it in files below the pool is found by no other request
 RECORD = {
     "type": "object",
     "properties": {
@@ -49,7 +50,8 @@ SCHEMAS = (RECORD, NUMBERS, NAMED, OPEN)
 
 
 def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
-    """Rehearses a GPU's steps and runs a few small requests of every sort; the engine's cache is empty afterwards."""
+    """Rehearses a GPU's steps and runs a few small requests of every sort. Afterwards the engine's cache is empty, and
+    its statistics and the record of its traffic are as if there had been none."""
     if "sampling" in parts:
         engine.rehearse()
     filtered = SamplingParams(temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0)
@@ -66,8 +68,10 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
         needed = engine.intake.compile(spec).min_tokens() if spec is not None else 1
         # a context or a pool that is too small for them is too small for requests like them as well
         with suppress(RequestError):
-            engine.generate([[1, 2, 3], list(range(1, 40))], replace(law, max_tokens=needed + 16), spec)
+            prompts = [[1, 2, 3], list(range(1, 40))]
+            engine.generate(prompts, replace(law, max_tokens=needed + 16), spec, namespace=NAMESPACE)
     engine.flush_cache()
+    engine.reset_statistics()
 
 
 def main() -> None:

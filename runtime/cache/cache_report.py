@@ -1,9 +1,11 @@
 """The state of the prefix cache for people: who holds the pool, what it brings, and what another pool would bring.
 
 The what-if curve plays the recent traffic again (`radix.replay`), one request after the other and from an empty cache,
-for other pool sizes and policies, and for somebody who knows the future (`radix.foresee`). So its figures are to be
-compared with each other, not with the hit rate of the running engine, which batches, pins and was warm. Regret is what
-the policy in use misses of the optimum.
+for other pool sizes and policies, and for somebody who knows the future (`radix.foresee`). It counts what the engine
+counts: tokens of the prompts that would have come from the cache. Beside it stands the engine's own hit rate on the
+same requests; for requests that came one after the other, with nothing evicted and nothing cached before, that equals
+the replay of the pool in use. Batches, pins, reordering and an earlier cache make the difference. Regret is what the
+policy in use misses of the optimum, both replayed.
 
 Plain values: a report can be sent as JSON (`as_data`) and be made of it again (`from_data`).
 """
@@ -29,7 +31,7 @@ class WhatIf:
     Attributes:
         policy: an eviction policy, or "optimum".
         share: its size, as a multiple of the pool in use.
-        hit_rate: share of the prompts' whole blocks that it would have held.
+        hit_rate: share of the prompts' tokens that would have come from it.
     """
 
     policy: str
@@ -46,9 +48,10 @@ class CacheReport:
         num_evictable_blocks: in the tree, used by nobody at the moment.
         num_leased_blocks: in the tree, protected by requests or pins; `num_pinned_blocks` of them by pins.
         num_held_blocks: outside the tree, being written by running requests.
-        prompt_tokens, cached_tokens: of finished requests, since start.
+        prompt_tokens, cached_tokens: of all requests that were admitted, since start.
         num_evicted_blocks: since start.
         num_recorded_requests: length of the recent traffic that `what_if` is about.
+        recorded_hit_rate: the share of its prompt tokens that came from the cache.
         what_if: other sizes, other policies and the optimum; empty if not asked for, or without traffic.
         tree: the tree drawn, or None where it is not to be shown.
         loaded_tokens: those of the cached tokens that were read from a tier below the pool.
@@ -68,6 +71,7 @@ class CacheReport:
     cached_tokens: int
     num_evicted_blocks: int
     num_recorded_requests: int = 0
+    recorded_hit_rate: float = 0.0
     what_if: tuple[WhatIf, ...] = ()
     tree: str | None = None
     loaded_tokens: int = 0
@@ -123,8 +127,8 @@ class CacheReport:
             yield f"  {self.num_stored_blocks:,} blocks stored, {self.loaded_tokens:,} cached tokens read from there"
         if self.what_if:
             yield ""
-            recent = f"the last {self.num_recorded_requests:,} requests"
-            yield f"what if: {recent}, played again from an empty cache, in whole blocks"
+            recent = f"the last {self.num_recorded_requests:,} requests (hit rate {self.recorded_hit_rate:.1%})"
+            yield f"what if: {recent}, played again one by one from an empty cache"
             for entry in self.what_if:
                 name = f"{entry.policy}, {entry.share:g}x"
                 yield f"  {name:<20}{_bar(entry.hit_rate)} {entry.num_blocks:>9,}  {entry.hit_rate:6.1%}"
@@ -148,9 +152,13 @@ def what_if(
         size = max(1, round(num_blocks * share))
         policies = [policy, *(other for other in POLICIES if other != policy)] if share == 1.0 else [policy]
         for name in policies:
-            rate = replay(visits, num_blocks=size, block_size=block_size, policy=name, block_cost=block_cost)
+            rate = replay(
+                visits, num_blocks=size, block_size=block_size, policy=name, block_cost=block_cost, to_the_token=True
+            )
             found.append(WhatIf(name, share, size, rate))
-        found.append(WhatIf(OPTIMUM, share, size, foresee(visits, num_blocks=size, block_size=block_size)))
+        best = foresee(visits, num_blocks=size, block_size=block_size, to_the_token=True)
+        best = max(best, *(entry.hit_rate for entry in found if entry.share == share))  # it is exact up to rounding
+        found.append(WhatIf(OPTIMUM, share, size, best))
     return tuple(found)
 
 

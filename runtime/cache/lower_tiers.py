@@ -88,7 +88,7 @@ class LowerTiers:
         """Computed blocks have come into the tree: they hold packed `tokens`, behind block `before` of the tree (None:
         at its root). The last may be a tail; some may be duplicates of what the tree has."""
         keys = self._name(blocks, tokens, namespace, before)
-        if self._disk is not None:
+        if self._disk is not None and self._disk.is_writable:
             disk = self._disk
             new = [(key, block) for key, block in zip(keys, blocks, strict=False) if not disk.knows(key)]
             self._writer.offer(new, to_memory=False)
@@ -103,9 +103,11 @@ class LowerTiers:
         self._writer.offer([pair for pair in named if self._is_missing(pair[0])], to_memory=True)
 
     def _is_missing(self, key: BlockKey) -> bool:
-        """Whether a tier does not have it, as far as this process knows."""
+        """Whether a tier that could take it does not have it, as far as this process knows."""
         memory, disk = self._memory, self._disk
-        return (memory is not None and key not in memory) or (disk is not None and not disk.knows(key))
+        if memory is not None and key not in memory:
+            return True
+        return disk is not None and disk.is_writable and not disk.knows(key)
 
     def _name(self, blocks: Sequence[int], tokens: bytes, namespace: str, before: int | None) -> list[BlockKey]:
         """Puts down the keys of blocks; a tail has none."""

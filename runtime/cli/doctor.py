@@ -1,7 +1,12 @@
-"""`phloem doctor`: what is installed here, and whether it works."""
+"""`phloem doctor`: what is installed here, and whether it works.
+
+An "ok" line says only what has just been checked.
+"""
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
 import platform
 import sys
@@ -44,14 +49,33 @@ def _version(name: str) -> str:
         return "not installed" + (" (only needed on a GPU)" if name == "triton" else "")
 
 
+class Fault(Exception):
+    """Something works otherwise than it should."""
+
+
+def _demand(holds: bool, otherwise: str) -> None:
+    """Unlike `assert`, also under `python -O`."""
+    if not holds:
+        raise Fault(otherwise)
+
+
 def _torch() -> str:
     import torch
 
-    if not torch.cuda.is_available():
-        return f"no CUDA device; the CPU is used with {torch.get_num_threads()} threads"
-    devices = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    names = [f"cuda:{i} {found.name}, {found.total_memory / 2**30:.0f} GiB" for i, found in enumerate(devices)]
-    return f"{'; '.join(names)}; CUDA {torch.version.cuda}"
+    numbers = [[1.0, 2.0], [3.0, 4.0]]
+    names = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    for name in ("cpu", *names):
+        matrix = torch.tensor(numbers, device=name)
+        found = (matrix @ matrix).tolist()
+        _demand(found == [[7.0, 10.0], [15.0, 22.0]], f"{name}: {numbers} by itself came out as {found}")
+    if not names:
+        return f"multiplies; no CUDA device, the CPU is used with {torch.get_num_threads()} threads"
+    properties = [torch.cuda.get_device_properties(name) for name in names]
+    found_devices = [
+        f"{name} {found.name}, {found.total_memory / 2**30:.0f} GiB"
+        for name, found in zip(names, properties, strict=True)
+    ]
+    return f"multiplies on the CPU and {'; '.join(found_devices)}; CUDA {torch.version.cuda}"
 
 
 def _tokenizer() -> str:
@@ -61,7 +85,7 @@ def _tokenizer() -> str:
     tokenizer = Tokenizer.from_folder(resolve_model("nano"))
     text = "Phloem, 1 tree – many branches."
     found = tokenizer.decode(tokenizer.encode(text))
-    assert found == text, f"{text!r} came back as {found!r}"
+    _demand(found == text, f"{text!r} came back as {found!r}")
     return f"{tokenizer.vocab_size} tokens, text comes back unchanged"
 
 
@@ -71,18 +95,24 @@ def _model() -> str:
 
     with Engine("nano", num_blocks=64) as engine:
         sampling = SamplingParams(max_tokens=8, temperature=0.0)
-        answers = [engine.chat([{"role": "user", "content": "Hello"}], sampling) for _ in range(2)]
+        first, again = (engine.chat([{"role": "user", "content": "Hello"}], sampling) for _ in range(2))
         engine.audit()
-    assert answers[0].text == answers[1].text, "the same question got two answers"
-    return f"nano answers {answers[0].text!r}"
+    _demand(bool(first.text.strip()), "nano answers nothing")
+    _demand(first.text == again.text, f"the same question got two answers, {first.text!r} and {again.text!r}")
+    _demand(again.usage.cached_tokens > 0, "the prompt was not found in the cache when it came again")
+    return f"nano answers {first.text!r}, the second time from the cache"
 
 
 def _constraint() -> str:
-    from ..constraint_spec import regex
+    from ..constraint_spec import json_schema
     from ..engine import Engine
     from ..request import SamplingParams
 
     with Engine("nano", num_blocks=64) as engine:
-        text = engine.generate("Date: ", SamplingParams(max_tokens=32), regex(r"\d{4}-\d\d-\d\d")).text
-    assert len(text) == 10, f"a date was asked for, {text!r} came"
-    return f"a date is a date ({text})"
+        spec = json_schema({"type": "string", "format": "date", "pattern": "^20"})
+        text = engine.generate("Date: ", SamplingParams(max_tokens=32, seed=0), spec).text
+    try:
+        date = datetime.date.fromisoformat(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise Fault(f"a date was asked for, {text!r} came ({error})") from error
+    return f"a date is a date ({date})"

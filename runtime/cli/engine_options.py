@@ -250,6 +250,15 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = "16GiB",
+    disk_cache_shared: Annotated[
+        bool,
+        option(
+            "--disk-cache-shared",
+            help="Take a folder for --disk-cache that other users own or can write to: all of them are trusted.",
+            env="DISK_CACHE_SHARED",
+            panel=PANEL,
+        ),
+    ] = False,
     reply_memory: Annotated[
         str,
         option(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import ConfigError, RequestError
+from ...errors import ConfigError, PhloemError, RequestError
 from .engine_options import Settings, load_engine, with_engine_options
 from .options import ModelOption, option, read_text
 from .sampling import MaxTokens, Seed, Temperature
@@ -46,7 +49,8 @@ def extract(
 ) -> None:
     """Extracts JSON that is valid under the schema from each document, as JSON Lines, in the order of the files.
 
-    A document that fails is reported on stderr and leaves `null` in its place; the exit code is then 1.
+    A document that fails, or a file that cannot be read, is reported on stderr and leaves `null` in its place; the exit
+    code is then 1. If there is nothing that could be read, the exit code is 2.
     """
     from ..constraint_spec import json_schema
     from ..request import SamplingParams
@@ -78,16 +82,76 @@ def _title(schema_text: str) -> str:
     return title.lower() if isinstance(title, str) and title else "data"
 
 
-def _documents(files: list[str], lines: bool) -> list[tuple[str, str]]:
-    """(name, text) of every document; all files are read before the model is loaded."""
-    documents = []
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text and where it is from, or why there is none."""
+
+    name: str
+    text: str = ""
+    fault: ConfigError | None = None
+
+
+def _documents(files: list[str], lines: bool) -> list[Document]:
+    """All documents, in order; files are read before the model is loaded. ConfigError if none of them can be."""
+    documents: list[Document] = []
     for file in files:
-        text = read_text(file, "file")
-        parts = text.splitlines() if lines else [text]
-        documents += [(f"{file}:{i + 1}" if lines else file, part) for i, part in enumerate(parts) if part.strip()]
-    if not documents:
-        raise ConfigError("the files hold no document; every file is empty")
+        name = os.fsencode(file).decode(errors="replace")  # of a name that is no text too
+        try:
+            text = _read_document(file, name)
+        except ConfigError as error:
+            documents.append(Document(name, fault=error))
+            continue
+        if lines:
+            parts = enumerate(text.splitlines())
+            documents += [Document(f"{name}:{number + 1}", part) for number, part in parts if part.strip()]
+        elif text.strip():
+            documents.append(Document(name, text))
+        else:
+            documents.append(Document(name, fault=ConfigError(f"file {name}: it is empty")))
+    if all(document.fault is not None for document in documents):
+        fault = documents[0].fault if len(documents) == 1 else None
+        raise fault or ConfigError("the files hold no document; each is empty or cannot be read")
     return documents
+
+
+def _read_document(file: str, name: str) -> str:
+    """A file's text; "-" is stdin. Of what is no file only a pipe is read, if somebody writes to it.
+
+    Raises:
+        ConfigError: it cannot be read, or is no UTF-8 text.
+    """
+    if file == "-":
+        return read_text(file, "file")
+    try:
+        # a pipe without a writer would be waited for without end, and a device has none
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISFIFO(mode)):
+                raise ConfigError(f"file {name}: a device, not a file")
+            begin = _beginning(descriptor, name) if stat.S_ISFIFO(mode) else b""
+            os.set_blocking(descriptor, True)
+            with open(descriptor, "rb", closefd=False) as opened:
+                data = begin + opened.read()
+        finally:
+            os.close(descriptor)
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"file {name}: not UTF-8 text (byte {error.start})") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"file {name}: {reason.lower()}") from error
+
+
+def _beginning(pipe: int, name: str) -> bytes:
+    """What has been written to a pipe; ConfigError if nothing has, and nobody is there who could."""
+    try:
+        written = os.read(pipe, 1 << 16)
+    except BlockingIOError:
+        return b""
+    if not written:
+        raise ConfigError(f"file {name}: a pipe to which nobody writes")
+    return written
 
 
 class Extraction:
@@ -112,12 +176,12 @@ class Extraction:
         self._started_at = time.perf_counter()
         self.num_failed = 0
 
-    def run(self, documents: list[tuple[str, str]]) -> None:
-        pending: deque[tuple[str, Stream | RequestError]] = deque()
-        for name, text in documents:
+    def run(self, documents: list[Document]) -> None:
+        pending: deque[tuple[str, Stream | PhloemError]] = deque()
+        for document in documents:
             if len(pending) == WINDOW:
                 self._print(*pending.popleft())
-            pending.append((name, self._submit(text)))
+            pending.append((document.name, document.fault or self._submit(document.text)))
         while pending:
             self._print(*pending.popleft())
 
@@ -132,17 +196,17 @@ class Extraction:
         except RequestError as error:
             return error
 
-    def _print(self, name: str, stream: Stream | RequestError) -> None:
+    def _print(self, name: str, stream: Stream | PhloemError) -> None:
         value: Any = None
         try:
-            if isinstance(stream, RequestError):
+            if isinstance(stream, PhloemError):
                 raise stream
             completion = stream.result()
             self._usages.append(completion.usage)
             value = json.loads(completion.text)
-        except (RequestError, ValueError) as error:
+        except (RequestError, ConfigError, ValueError) as error:
             self.num_failed += 1
-            typer.echo(f"error: {name}: {error}", err=True)
+            typer.echo(f"error: {error}" if isinstance(error, ConfigError) else f"error: {name}: {error}", err=True)
         shown = {"file": name, "value": value} if self._names else value
         sys.stdout.write(json.dumps(shown, ensure_ascii=False) + "\n")
         sys.stdout.flush()

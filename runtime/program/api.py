@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, get_args
 
-from ...errors import ProgramError
+from ...errors import ProgramError, RequestError
 from .. import constraint_spec
+from ..compiling import check_spec
 from ..constraint_spec import ConstraintSpec
+from ..request import SamplingParams
 from .choices import ChoicesMethod, MethodName, token_length_normalized
 from .expression import Expression, Gen, Role, RoleBegin, RoleEnd, Select, concat
+from .place import label, place_of_caller
 
 # A number may be followed by one blank: models write it before they go on, and the stop strings take it away again.
 DTYPE_PATTERNS: Mapping[type, str] = MappingProxyType(
@@ -69,8 +72,8 @@ def gen(
         return_logprob, top_logprobs_num: SGLang's way to ask for `logprobs`.
 
     Raises:
-        ProgramError: two constraints at once, or an argument that is none.
-        ConstraintError: the pattern or schema is not well formed.
+        ProgramError: two constraints at once, or an argument that is none or out of range.
+        ConstraintError: the pattern, schema or other constraint is not well formed, or nothing satisfies it.
     """
     if choices is not None:
         _exclusive(choices=choices, dtype=dtype, regex=regex, json_schema=json_schema, constraint=constraint)
@@ -91,6 +94,8 @@ def gen(
         raise ProgramError(
             f"gen: constraint: expected phloem.regex(...), phloem.json_schema(...) or the like, got {constraint!r}"
         )
+    if constraint is not None and kind is None:
+        check_spec(constraint)
     given = {
         "max_tokens": max_tokens,
         "min_tokens": min_tokens,
@@ -107,12 +112,14 @@ def gen(
         "logprobs": logprobs_asked(logprobs, return_logprob, top_logprobs_num),
         "seed": seed,
     }
-    return Gen(
+    atom = Gen(
         _name("gen", name),
         MappingProxyType({key: value for key, value in given.items() if value is not None}),
         constraint,
         kind,
     )
+    _check_sampling(atom)
+    return atom
 
 
 def gen_int(name: str | None = None, **arguments: Any) -> Expression:
@@ -215,6 +222,15 @@ def _dtype(dtype: type | str | None) -> type | None:
         if dtype is known or dtype == known.__name__:
             return known
     raise ProgramError(f"gen: dtype: {dtype!r} is not one of int, float, bool, str")
+
+
+def _check_sampling(atom: Gen) -> None:
+    """Raises ProgramError if an argument is out of range, whatever the run's others are."""
+    try:
+        SamplingParams(**{"max_tokens": None, **atom.sampling})  # type: ignore[arg-type]  # names and types from `gen`
+    except RequestError as error:
+        place = place_of_caller()
+        raise ProgramError(f"{place}, {label(atom)}: {error}", place=str(place)) from error
 
 
 def _exclusive(**constraints: object) -> None:

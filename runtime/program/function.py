@@ -11,17 +11,20 @@ import inspect
 import itertools
 import os
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Literal, TypedDict, Unpack, overload
 
-from ...errors import ProgramError
+from ...errors import ConstraintError, ProgramError
 from ..request import SamplingParams
 from .api import logprobs_asked
 from .backend import AnyBackend, Backends
 from .interpreter import Interpreter
+from .place import located, place_of_error
 from .run import Run
 from .state import ProgramState
 from .transcript import Transcript
@@ -69,6 +72,7 @@ class Program:
     def __init__(self, function: Callable[..., Any], backends: Backends, bound: Mapping[str, Any]) -> None:
         self.function = function
         self.name = getattr(function, "__name__", "program")
+        self._code = getattr(inspect.unwrap(function), "__code__", None)
         self._signature = inspect.signature(function)
         self._backends = backends
         self._bound = MappingProxyType(dict(bound))
@@ -78,6 +82,7 @@ class Program:
                 f"function {self.name}: the first parameter is the state and must be named s, as in"
                 f" def {self.name}(s, …)"
             )
+        self._own = self._signature.replace(parameters=list(self._signature.parameters.values())[1:])
 
     def bind(self, **arguments: Any) -> Program:
         """The same program with some arguments given."""
@@ -89,16 +94,19 @@ class Program:
         Args:
             args, kwargs: the function's arguments after `s`, and any of `RunOptions` by name (`max_tokens`,
                 `temperature`, `stop`, `backend` …).
-            stream: return at once; the function runs on another thread. Follow it with `text_iter`.
+            stream: return at once; the function runs on another thread. Follow it with `text_iter`. When the state
+                that is returned is dropped, or `text_iter` is left before its end, the run is cancelled.
 
         Raises:
             ProgramError: an expression has failed, here or in a fork; the message has its line. With `stream` it is
                 raised by whatever reads the state.
+            Exception: what the function itself has raised, with its line as a note; with `stream` a ProgramError.
         """
         options, arguments = self._split(kwargs)
         new_state = self._setup(options, streams=stream)
         bound = self._bind(args, arguments)
-        return self._start(new_state(), bound) if stream else self._run(new_state(), bound)
+        outer = _running.get()
+        return self._start(new_state(), bound, outer) if stream else self._run(new_state(), bound, outer)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`run`; but with a state as the first argument, as in `tip(s, topic)` within another program, the function on
@@ -111,7 +119,7 @@ class Program:
     @overload
     def run_batch(
         self,
-        batch: Sequence[Arguments],
+        batch: Iterable[Arguments],
         *,
         num_threads: int | Literal["auto"] = "auto",
         progress_bar: bool = False,
@@ -123,7 +131,7 @@ class Program:
     @overload
     def run_batch(
         self,
-        batch: Sequence[Arguments],
+        batch: Iterable[Arguments],
         *,
         num_threads: int | Literal["auto"] = "auto",
         progress_bar: bool = False,
@@ -134,7 +142,7 @@ class Program:
 
     def run_batch(
         self,
-        batch: Sequence[Arguments],
+        batch: Iterable[Arguments],
         *,
         num_threads: int | Literal["auto"] = "auto",
         progress_bar: bool = False,
@@ -145,15 +153,19 @@ class Program:
         """Runs the function for every item of `batch`; the states come in the order of the items.
 
         Args:
-            batch: for each item a dict of arguments, or a tuple of positional ones.
+            batch: for each item a dict of arguments, or a tuple of positional ones. Any iterable: it is read as far as
+                `num_threads` items ahead.
             num_threads: how many programs run at the same time; "auto": 16 per core, at least 96.
-            progress_bar: shown on stderr.
-            generator_style: return an iterator that yields a state as soon as it and those before it are done, and
-                starts at most `num_threads` programs ahead. Leaving it early cancels what runs.
-            return_errors: a failed program does not raise: its state comes in its place, with `error()` set.
+            progress_bar: shown on stderr; without an end where `batch` has no length.
+            generator_style: return an iterator that yields a state as soon as it and those before it are done. Leaving
+                it early cancels what runs.
+            return_errors: a program that fails, or an item that is none, does not raise: a state comes in its place,
+                with `error()` set.
 
         Raises:
-            ProgramError: of the first item, in order, that failed; what still runs is cancelled.
+            ProgramError: of the first item, in order, that failed, with its number as a note; what still runs is
+                cancelled.
+            Exception: what the function itself, or `batch`, has raised, after all items before it.
         """
         unknown = options.keys() - RUN_OPTIONS
         if unknown:
@@ -162,11 +174,14 @@ class Program:
             num_threads = max(MIN_THREADS, 16 * (os.cpu_count() or 1))
         if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
             raise ProgramError(f'run_batch: num_threads: expected "auto" or a positive integer, got {num_threads!r}')
-        new_state = self._setup(options)
-        items = [self._bind_item(index, item) for index, item in enumerate(batch)]
-        states = self._run_items(new_state, items, num_threads, return_errors)
+        try:
+            items = iter(batch)
+        except TypeError:
+            raise ProgramError(f"run_batch: expected items of arguments, got {type(batch).__name__}") from None
+        total = len(batch) if isinstance(batch, Sized) else None
+        states = self._run_items(self._setup(options), items, total, num_threads, return_errors)
         if progress_bar:
-            states = _with_progress(states, self.name, len(items))
+            states = _with_progress(states, self.name, total)
         return states if generator_style else list(states)
 
     # -- one run -----------------------------------------------------------------------------------------------
@@ -194,66 +209,104 @@ class Program:
 
         return new_state
 
-    def _run(self, state: ProgramState, arguments: inspect.BoundArguments) -> ProgramState:
-        """The function, then what is left to do in its forks. Whatever stops it cancels what is under way."""
+    def _run(self, state: ProgramState, arguments: inspect.BoundArguments, outer: Run | None) -> ProgramState:
+        """The function, then what is left to do in its forks. Whatever stops it cancels what is under way.
+
+        outer: the run whose function asked for this one; if that is cancelled, so is this.
+        """
         run = state._interpreter.run
+        if outer is not None:
+            outer.begin_inner(run)
+        token = _running.set(run)
         try:
-            state.ret_value = self.function(state, *arguments.args, **arguments.kwargs)
+            state._interpreter.ret_value = self.function(state, *arguments.args, **arguments.kwargs)
             run.wait()
             state.sync()
         except BaseException as error:
             run.cancel(error)
+            place = place_of_error(error, self._code)
+            if isinstance(error, ConstraintError):  # of a `gen`: an expression that is refused, as others are
+                raise located(error, self.name, place) from error
+            if not (isinstance(error, ProgramError) and error.place):
+                error.add_note(f"in program {self.name}, {place}")
             raise
+        finally:
+            _running.reset(token)
+            if outer is not None:
+                outer.end_inner(run)
         failure = run.first_unseen()
         if failure is not None:
             raise failure
         return state
 
-    def _start(self, state: ProgramState, arguments: inspect.BoundArguments) -> ProgramState:
+    def _start(self, state: ProgramState, arguments: inspect.BoundArguments, outer: Run | None) -> ProgramState:
+        """The function on a thread of its own, which refers to another state than the caller does: when the caller's is
+        dropped, the run is cancelled."""
         interpreter = state._interpreter
+        handle = ProgramState(interpreter)
+        dropped = weakref.finalize(handle, interpreter.run.cancel)
+        dropped.atexit = False
 
         def body() -> None:
             try:
-                self._run(state, arguments)
-            except Exception as error:
-                interpreter.fail(error)
+                self._run(state, arguments, outer)
+            except BaseException as error:
+                interpreter.fail(error, place_of_error(error, self._code))
             finally:
-                interpreter.let_go()
+                dropped.detach()
+                interpreter.run_on(None)
 
         thread = threading.Thread(target=body, name=f"phloem-{self.name}", daemon=True)
-        interpreter.hold(thread)
+        interpreter.run_on(thread)
         thread.start()
-        return state
+        return handle
 
     # -- a batch -----------------------------------------------------------------------------------------------
 
     def _run_items(
         self,
         new_state: Callable[[], ProgramState],
-        items: Sequence[inspect.BoundArguments],
+        items: Iterator[Arguments],
+        total: int | None,
         num_threads: int,
         return_errors: bool,
     ) -> Iterator[ProgramState]:
         """States in order; at most `num_threads` programs are ahead of the one that is yielded next."""
-        if not items:
-            return
+        whole = "a batch" if total is None else f"a batch of {total}"
+        outer = _running.get()
         pending: deque[tuple[ProgramState, Future[ProgramState]]] = deque()
-        rest = iter(items)
-        with ThreadPoolExecutor(min(num_threads, len(items)), "phloem-batch") as pool:
+        broken: Exception | None = None
+        with ThreadPoolExecutor(num_threads, "phloem-batch") as pool:
+
+            def start(numbered: tuple[int, Arguments]) -> tuple[ProgramState, Future[ProgramState]]:
+                state = new_state()
+                try:
+                    return state, pool.submit(self._run, state, self._bind_item(*numbered), outer)
+                except ProgramError as error:
+                    future: Future[ProgramState] = Future()
+                    future.set_exception(error)
+                    return state, future
+
+            started = map(start, enumerate(items))
             try:
-                for index in range(len(items)):
-                    for arguments in itertools.islice(rest, num_threads - len(pending)):
-                        state = new_state()
-                        pending.append((state, pool.submit(self._run, state, arguments)))
+                for index in itertools.count():
+                    try:
+                        pending.extend(itertools.islice(started, num_threads - len(pending)))
+                    except Exception as raised:
+                        broken, started = raised, map(start, ())
+                    if not pending:
+                        break
                     state, future = pending[0]
                     error = future.exception()
                     pending.popleft()
                     if isinstance(error, Exception) and return_errors:
-                        state._interpreter.fail(error)
+                        state._interpreter.fail(error, place_of_error(error, self._code))
                     elif error is not None:
-                        error.add_note(f"in item {index} of a batch of {len(items)}")
+                        error.add_note(f"in item {index} of {whole}")
                         raise error
                     yield state
+                if broken is not None:
+                    raise broken
             finally:
                 for state, future in pending:
                     if not future.cancel():
@@ -275,10 +328,8 @@ class Program:
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         """The function's arguments without the state."""
-        signature = self._signature
-        own = signature.replace(parameters=list(signature.parameters.values())[1:])
         try:
-            return own.bind(*args, **{**self._bound, **kwargs})
+            return self._own.bind(*args, **{**self._bound, **kwargs})
         except TypeError as error:
             raise ProgramError(f"program {self.name}: {error}") from None
 
@@ -295,7 +346,7 @@ class Program:
         )
 
 
-def _with_progress(states: Iterator[ProgramState], name: str, total: int) -> Iterator[ProgramState]:
+def _with_progress(states: Iterator[ProgramState], name: str, total: int | None) -> Iterator[ProgramState]:
     from rich.console import Console
     from rich.progress import track
 
@@ -303,6 +354,7 @@ def _with_progress(states: Iterator[ProgramState], name: str, total: int) -> Ite
 
 
 _backends = Backends()
+_running: ContextVar[Run | None] = ContextVar("phloem_run", default=None)  # whose function runs on this thread
 
 
 def function(definition: Callable[..., Any]) -> Program:

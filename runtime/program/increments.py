@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from .variable import Shown
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Reader:
     """How far somebody has read, and what: the variable `name`, or with None the whole text.
 
     Attributes:
+        listener: called after every change of the source, on any thread.
         shown: the text followed, once there is one; it stays the same if the variable is set anew.
     """
 
     name: str | None
+    listener: Callable[[], None] | None = None
     shown: Shown | None = None
     position: int = 0
 
@@ -35,11 +37,11 @@ class Source(Protocol):
     def take(self, reader: Reader, *, wait: bool) -> tuple[str, bool]:
         """Text that the reader has not had, and whether that was the last of it."""
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` after every change, on any thread."""
+    def open(self, reader: Reader) -> None:
+        """The reader begins."""
 
-    def unlisten(self, listener: Callable[[], None]) -> None:
-        """Undoes `listen`."""
+    def close(self, reader: Reader, *, complete: bool) -> None:
+        """The reader ends, `complete` if it has had the last of the text; who ends early may want no more of it."""
 
 
 def increments(source: Source, name: str | None) -> Iterator[str]:
@@ -50,13 +52,17 @@ def increments(source: Source, name: str | None) -> Iterator[str]:
     """
     reader = Reader(name)
     done = False
-    while not done:
-        text, done = source.take(reader, wait=True)
-        if text:
-            yield text
+    source.open(reader)
+    try:
+        while not done:
+            text, done = source.take(reader, wait=True)
+            if text:
+                yield text
+    finally:
+        source.close(reader, complete=done)
 
 
-async def async_increments(source: Source, name: str | None) -> AsyncIterator[str]:
+async def async_increments(source: Source, name: str | None) -> AsyncGenerator[str]:
     """`increments` for an event loop; no thread waits."""
     loop = asyncio.get_running_loop()
     woken = asyncio.Event()
@@ -65,10 +71,10 @@ async def async_increments(source: Source, name: str | None) -> AsyncIterator[st
         if not loop.is_closed():
             loop.call_soon_threadsafe(woken.set)
 
-    source.listen(listener)
+    reader = Reader(name, listener)
+    done = False
+    source.open(reader)
     try:
-        reader = Reader(name)
-        done = False
         while not done:
             woken.clear()
             text, done = source.take(reader, wait=False)
@@ -77,4 +83,4 @@ async def async_increments(source: Source, name: str | None) -> AsyncIterator[st
             elif not done:
                 await woken.wait()
     finally:
-        source.unlisten(listener)
+        source.close(reader, complete=done)

@@ -19,6 +19,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from ...errors import PhloemError, ProgramError, RequestError
 from ..request import SamplingParams
@@ -31,6 +32,8 @@ from .task import Task, UnderWay, sampling_of_fork, task_of
 from .transcript import Mark, Transcript
 from .variable import Shown, Variable
 
+Seen = TypeVar("Seen")
+
 
 class Interpreter:
     """The machine behind one state.
@@ -39,12 +42,14 @@ class Interpreter:
         run: what it shares with the other states of the run.
         sampling: what `gen` uses for arguments it was not given: the run's, but that each fork has its own seed.
         variables: by name; final for a name when no task that sets it is left (see `read`).
+        ret_value: what the program's function returned, in the root state.
     """
 
     def __init__(self, run: Run, transcript: Transcript, sampling: SamplingParams | None = None) -> None:
         self.run = run
         self.sampling = run.sampling if sampling is None else sampling
         self.variables: dict[str, Variable] = {}
+        self.ret_value: Any = None
         self._transcript = transcript
         self._num_forks = 0
         self._scopes: dict[str, int] = {}
@@ -56,7 +61,7 @@ class Interpreter:
         self._under_way: UnderWay | None = None
         self._body: threading.Thread | None = None
         self._error: ProgramError | None = None
-        self._listeners: set[Callable[[], None]] = set()
+        self._readers: set[Reader] = set()
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -134,25 +139,11 @@ class Interpreter:
         with self._changed:
             return name in self.variables or self._announced[name] > 0
 
-    def text(self) -> str:
+    def look(self, look: Callable[[Transcript], Seen]) -> Seen:
+        """Waits as `sync`; what `look` finds in the transcript."""
         with self._changed:
             self._await(self._is_idle)
-            return self._transcript.text
-
-    def messages(self) -> list[dict[str, str]]:
-        with self._changed:
-            self._await(self._is_idle)
-            return self._transcript.messages
-
-    def token_ids(self) -> list[int]:
-        with self._changed:
-            self._await(self._is_idle)
-            return self._transcript.token_ids().tolist()
-
-    def mark(self) -> Mark:
-        """The position reached, for `append_from`."""
-        with self._changed:
-            return self._transcript.mark()
+            return look(self._transcript)
 
     def copy(self) -> Interpreter:
         """Waits as `sync`; an independent interpreter of the same run that goes on from here."""
@@ -169,7 +160,9 @@ class Interpreter:
             KeyError: nothing generates it.
         """
         with self._changed:
-            self._await(lambda: self._is_inside(name) or not self._announced[name])
+            self._await(
+                lambda: (self._under_way is not None and self._under_way.name == name) or not self._announced[name]
+            )
             under_way = self._under_way
             if under_way is None or under_way.name != name:
                 if name not in self.variables:
@@ -200,27 +193,28 @@ class Interpreter:
         twin._start_worker()
         return twin
 
-    def _is_inside(self, name: str) -> bool:
-        return self._under_way is not None and self._under_way.name == name
-
     # -- streaming ---------------------------------------------------------------------------------------------
 
-    def hold(self, body: threading.Thread) -> None:
-        """The function runs on thread `body`: more may be appended although the queue is empty."""
+    def run_on(self, body: threading.Thread | None) -> None:
+        """The function runs on this thread: more may be appended although the queue is empty. None: it has ended."""
         with self._changed:
             self._body = body
-
-    def let_go(self) -> None:
-        """The function has ended."""
-        with self._changed:
-            self._body = None
             self._notify()
 
-    def fail(self, error: Exception) -> None:
-        """The function body has failed; so has the state, if it had not before."""
+    def fail(self, error: BaseException, place: Place | None = None) -> None:
+        """The function body has failed, at that line; so has the state, if it had not before."""
         with self._changed:
             if self._error is None:
-                self._error = error if isinstance(error, ProgramError) else located(error, self.run.name)
+                is_located = isinstance(error, ProgramError) and error.place
+                self._error = error if is_located else located(error, self.run.name, place)  # type: ignore[assignment]
+                self._notify()
+
+    def cancel(self) -> None:
+        """Cancels the run; a state that is not through has failed."""
+        self.run.cancel()
+        with self._changed:
+            if self._error is None and not self._is_idle():
+                self._error = ProgramError(f"program {self.run.name}: the run was cancelled")
                 self._notify()
 
     def take(self, reader: Reader, *, wait: bool) -> tuple[str, bool]:
@@ -241,15 +235,19 @@ class Interpreter:
                 raise KeyError(f"program {self.run.name} has ended without setting {reader.name!r}")
             return reader.take(reader.shown.chunks), reader.shown.complete
 
-    def listen(self, listener: Callable[[], None]) -> None:
+    def open(self, reader: Reader) -> None:
         """See `increments.Source`."""
         with self._changed:
-            self._listeners.add(listener)
+            self._readers.add(reader)
 
-    def unlisten(self, listener: Callable[[], None]) -> None:
-        """See `increments.Source`."""
+    def close(self, reader: Reader, *, complete: bool) -> None:
+        """See `increments.Source`. When the last reader leaves a program that runs beside it, the run is cancelled;
+        readers within the program itself may come and go."""
         with self._changed:
-            self._listeners.discard(listener)
+            self._readers.discard(reader)
+            is_dropped = not complete and not self._readers and self._is_awaited_outside()
+        if is_dropped:
+            self.cancel()
 
     def _has_news(self, reader: Reader) -> bool:
         if reader.name is not None and reader.shown is None:
@@ -375,8 +373,9 @@ class Interpreter:
 
     def _notify(self) -> None:
         self._changed.notify_all()
-        for listener in self._listeners:
-            listener()
+        for reader in self._readers:
+            if reader.listener is not None:
+                reader.listener()
 
     def _is_idle(self) -> bool:
         """Nothing is left to run, and nothing will come: for the function itself that is an empty queue."""
@@ -395,4 +394,4 @@ class Interpreter:
         if self._error is not None:
             self.run.seen(self._error)
             # A copy: the same failure may be raised on several threads, each with its own traceback.
-            raise type(self._error)(str(self._error)) from self._error.__cause__
+            raise ProgramError(str(self._error), place=self._error.place) from self._error.__cause__

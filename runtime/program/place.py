@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from types import CodeType
 
 from ...errors import PhloemError, ProgramError
 from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text
@@ -30,10 +31,29 @@ def place_of_caller() -> Place:
     return Place(frame.f_code.co_filename, frame.f_lineno)
 
 
-def located(error: Exception, program: str, place: Place | None = None, what: str = "") -> ProgramError:
+def place_of_error(error: BaseException, code: CodeType | None) -> Place | None:
+    """The line of `code` (a program's function) at which the error was raised or passed through; without one the last
+    line outside this package. None if there is no such line."""
+    outside = None
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        place = Place(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        if trace.tb_frame.f_code is code:
+            found = place
+        elif not trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
+            outside = place
+        trace = trace.tb_next
+    return found or outside
+
+
+def located(error: BaseException, program: str, place: Place | None = None, what: str = "") -> ProgramError:
     """The error with program, line and expression before its message, and itself as the cause."""
     cause = str(error) if isinstance(error, PhloemError) else f"{type(error).__name__}: {error}"
-    found = ProgramError(f"{', '.join(str(part) for part in (f'program {program}', place, what) if part)}: {cause}")
+    found = ProgramError(
+        f"{', '.join(str(part) for part in (f'program {program}', place, what) if part)}: {cause}",
+        place=str(place or ""),
+    )
     found.__cause__ = error
     return found
 

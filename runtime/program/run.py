@@ -1,8 +1,8 @@
 """One run of one program: what its states share, and what is still going on in any of them.
 
 A run has one root state and every fork below it. It counts the workers at work, so that its end can be awaited;
-it knows the requests under way, so that it can be cancelled; and it remembers failures that nobody has seen yet, so
-that none is lost. Knows the engine by the narrow face `Backend`.
+it knows the requests under way, and the runs that its function has begun, so that it can be cancelled with all of them;
+and it remembers failures that nobody has seen yet, so that none is lost. Knows the engine by the narrow face `Backend`.
 """
 
 from __future__ import annotations
@@ -53,14 +53,15 @@ class Backend(Protocol):
         adapter: str | None = None,
     ) -> DeltaStream: ...
 
-    def score(
+    def begin_scores(
         self,
         prompt: Sequence[int],
         continuations: Sequence[Sequence[int]],
         *,
         namespace: str = "",
         adapter: str | None = None,
-    ) -> list[list[TokenLogprob]]: ...
+    ) -> Sequence[DeltaStream]:
+        """A request for each continuation, whose completion has its tokens' `prompt_logprobs`."""
 
 
 class Run:
@@ -96,6 +97,7 @@ class Run:
         self._changed = threading.Condition()
         self._num_working = 0
         self._streams: set[DeltaStream] = set()
+        self._inner: set[Run] = set()
         self._unseen: list[ProgramError] = []
         self._cancelled = ""
 
@@ -141,11 +143,7 @@ class Run:
         """Starts a request; `release` it when it has ended."""
         self.check()
         stream = self._backend.submit(prompt, sampling, constraint, namespace=self.namespace, adapter=self.adapter)
-        with self._changed:
-            self._streams.add(stream)
-            cancelled = bool(self._cancelled)
-        if cancelled:
-            stream.abort()
+        self._hold([stream])
         return stream
 
     def fork(self, stream: DeltaStream, n: int) -> Sequence[DeltaStream]:
@@ -156,12 +154,7 @@ class Run:
         """
         self.check()
         children = stream.fork(n)
-        with self._changed:
-            self._streams.update(children)
-            cancelled = bool(self._cancelled)
-        if cancelled:
-            for child in children:
-                child.abort()
+        self._hold(children)
         return children
 
     def release(self, stream: DeltaStream) -> None:
@@ -170,18 +163,59 @@ class Run:
             self._streams.discard(stream)
 
     def score(self, prompt: Sequence[int], continuations: Sequence[Sequence[int]]) -> list[list[TokenLogprob]]:
-        """Log-probabilities of the continuations, all in one batch."""
+        """Log-probabilities of the continuations, all in one batch.
+
+        Raises:
+            PhloemError: a request fails, or the run was cancelled.
+        """
         self.check()
-        return self._backend.score(prompt, continuations, namespace=self.namespace, adapter=self.adapter)
+        streams = self._backend.begin_scores(prompt, continuations, namespace=self.namespace, adapter=self.adapter)
+        self._hold(streams)
+        try:
+            return [list(stream.completions()[0].prompt_logprobs) for stream in streams]
+        except BaseException:
+            for stream in streams:
+                stream.abort()
+            self.check()  # if the run was cancelled, that is the reason
+            raise
+        finally:
+            for stream in streams:
+                self.release(stream)
+
+    def _hold(self, streams: Sequence[DeltaStream]) -> None:
+        """Remembers requests that have begun, so that `cancel` ends them; it may just have been called."""
+        with self._changed:
+            self._streams.update(streams)
+            cancelled = bool(self._cancelled)
+        if cancelled:
+            for stream in streams:
+                stream.abort()
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def begin_inner(self, inner: Run) -> None:
+        """The function of this run has begun another run, and waits for it: `cancel` cancels that too."""
+        with self._changed:
+            self._inner.add(inner)
+            cancelled = bool(self._cancelled)
+        if cancelled:
+            inner.cancel()
+
+    def end_inner(self, inner: Run) -> None:
+        """That run has ended."""
+        with self._changed:
+            self._inner.discard(inner)
 
     def cancel(self, cause: BaseException | None = None) -> None:
         """Aborts the requests under way; expressions that have not begun fail. `cause` is what stopped the program."""
         reason = f", because it raised {type(cause).__name__}: {cause}" if cause is not None else ""
         with self._changed:
             self._cancelled = self._cancelled or f"the run was cancelled{reason}"
-            streams = list(self._streams)
+            streams, inner = list(self._streams), list(self._inner)
         for stream in streams:
             stream.abort()
+        for run in inner:
+            run.cancel(cause)
 
     def check(self) -> None:
         """Raises ProgramError after `cancel`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,14 +22,20 @@ class ProgramState:
     Appending (`s += …`) never blocks; reading waits for what is read, and raises `ProgramError` if the state has
     failed.
 
-    Attributes:
-        ret_value: what the program's function returned.
+    The state that `run(stream=True)` returns is what its program runs for: when nothing refers to it, its forks or
+    its text iterators any more, the run is cancelled.
     """
 
-    def __init__(self, interpreter: Interpreter) -> None:
+    def __init__(self, interpreter: Interpreter, origin: ProgramState | None = None) -> None:
+        """origin: the state of which this one is a fork; it is kept alive."""
         self._interpreter = interpreter
+        self._origin = origin
         self._copied_from: ForkGroup[ProgramState] | None = None
-        self.ret_value: Any = None
+
+    @property
+    def ret_value(self) -> Any:
+        """What the program's function returned; None before it has."""
+        return self._interpreter.ret_value
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -114,26 +120,34 @@ class ProgramState:
 
     def text(self) -> str:
         """All text so far, role markers included."""
-        return self._interpreter.text()
+        return self._interpreter.look(lambda transcript: transcript.text)
 
     def messages(self) -> list[dict[str, str]]:
         """The closed messages as `{"role": …, "content": …}`."""
-        return self._interpreter.messages()
+        return self._interpreter.look(lambda transcript: transcript.messages)
 
     def token_ids(self) -> list[int]:
         """The ids of the text, exactly as the next `gen` will send them."""
-        return self._interpreter.token_ids()
+        return self._interpreter.look(lambda transcript: transcript.token_ids().tolist())
 
     def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """The text, or a variable's, in the pieces in which it comes. Their concatenation is the whole.
 
-        After `run(stream=True)` it follows the program; of a finished state it yields everything at once.
+        After `run(stream=True)` it follows the program; of a finished state it yields everything at once. Leaving it
+        before its end cancels the run, unless another iterator follows it or this is the program itself.
         """
-        return increments(self._interpreter, var_name)
+        yield from increments(self._interpreter, var_name)  # this frame holds the state meanwhile
 
-    def text_async_iter(self, var_name: str | None = None) -> AsyncIterator[str]:
+    async def text_async_iter(self, var_name: str | None = None) -> AsyncIterator[str]:
         """`text_iter` for `async for`."""
-        return async_increments(self._interpreter, var_name)
+        async with aclosing(async_increments(self._interpreter, var_name)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def cancel(self) -> None:
+        """Ends the run that this state belongs to, from any thread: requests under way are aborted, in its forks and
+        in runs that its function has begun too. States that are not through fail with `ProgramError`."""
+        self._interpreter.cancel()
 
     def sync(self) -> None:
         """Waits until everything appended so far has run."""
@@ -164,8 +178,8 @@ class ProgramState:
             mark, twins = found
         else:
             twins = [self._interpreter.copy() for _ in range(size)]
-            mark = twins[0].mark()
-        return ForkGroup(self, [ProgramState(twin) for twin in twins], mark)
+            mark = twins[0].look(lambda transcript: transcript.mark())
+        return ForkGroup(self, [ProgramState(twin, self) for twin in twins], mark)
 
     def copy(self) -> ProgramState:
         """A single fork. As `with s.copy() as t:` it is joined (`gather_variable`) at the end of the block."""

@@ -130,6 +130,8 @@ class WaitingLine:
         insort(self._admitted, self._by_ticket[request.ticket].arrival)
         self.remove(request)
         self._resume_at = resume_at
+        request.usage.admitted_at = self._clock()
+        request.usage.queue_seconds = request.usage.admitted_at - request.queued_at
 
     def begin_step(self) -> list[Request]:
         """Whoever comes from now on has come later. Takes out those whose deadline has passed, and returns them."""

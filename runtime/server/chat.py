@@ -82,7 +82,7 @@ class ChatAnswer:
             counter = ReasoningTokens(prepared.new_counter)
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
-                    self._clock.tick(delta.index, delta.finish_reason)
+                    self._clock.tick(delta.index, delta)
                     is_first = not usages
                     choices = [] if delta.index in usages else [chunk_choice(delta.index, _opening(pieces))]
                     usages[delta.index] = delta.usage

@@ -95,7 +95,7 @@ class CompletionAnswer:
             async with aclosing(self._service.deltas(calls)) as deltas:
                 async for prompt, delta in deltas:
                     index = prompt * n + delta.index
-                    self._clock.tick(index, delta.finish_reason)
+                    self._clock.tick(index, delta)
                     is_first = delta.index not in usages[prompt]
                     text = self._echoed(calls[prompt]) + delta.text if is_first else delta.text
                     usages[prompt][delta.index] = delta.usage

@@ -45,7 +45,7 @@ async def gather(
     """All outputs, `n` for each call, in order."""
     outputs = [[Output() for _ in range(n)] for _ in range(num_calls)]
     async for call, delta in deltas:
-        clock.tick(call * n + delta.index, delta.finish_reason)
+        clock.tick(call * n + delta.index, delta)
         outputs[call][delta.index].push(delta, eos_ids)
     clock.end()
     return outputs

@@ -71,7 +71,7 @@ class SingleAnswer:
             shown = self._show(prepared)
             async with aclosing(self._service.deltas([prepared.call])) as deltas:
                 async for _, delta in deltas:
-                    self._clock.tick(0, delta.finish_reason)
+                    self._clock.tick(0, delta)
                     if frames := shown.push(delta):
                         yield frames
             self._clock.end()

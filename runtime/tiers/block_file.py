@@ -5,15 +5,18 @@
     magic 8 | version 4 | header size 4 | bytes of KV 8 | fingerprint 32 | key 32 | parent 32 | zeros | checksum 32
     KV
 
-Little-endian; the header is 256 bytes. The checksum (SHA-256) covers everything before it and the KV, so a byte that
-has changed anywhere makes the file unreadable; the key in the header is that of the file's name, so a file that was
-copied or renamed is not what it claims to be. Nothing is parsed, and nothing is ever executed: all that is read is
-compared with what is expected, byte for byte.
+Little-endian; the header is 256 bytes. The checksum (HMAC-SHA256, RFC 2104, under the folder's secret) covers
+everything before it and the KV, so a file is unreadable if a byte of it has changed anywhere, or if it was written by
+somebody who does not know the secret. The key in the header is that of the file's name, so a file that was copied or
+renamed is not what it claims to be. Nothing is parsed, and nothing is ever executed: all that is read is compared with
+what is expected, byte for byte.
+
+HMAC costs what SHA-256 alone does (processors have instructions for it); keyed BLAKE2b took twice as long.
 """
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import os
 import struct
 from pathlib import Path
@@ -24,7 +27,7 @@ from .block_key import BlockKey
 from .memory_tier import Row
 
 MAGIC = b"PHLOEMKV"
-VERSION = 1
+VERSION = 2  # 1 had a checksum without a secret
 HEADER_BYTES = 256
 _FIELDS = struct.Struct("<8sIIQ32s32s32s")
 _CHECKSUM_BYTES = 32
@@ -34,11 +37,11 @@ class CorruptBlock(Exception):
     """The file is not what its name says."""
 
 
-def write_block(path: Path, fingerprint: bytes, key: BlockKey, block: Row) -> None:
+def write_block(path: Path, secret: bytes, fingerprint: bytes, key: BlockKey, block: Row) -> None:
     """Writes a new file; OSError if that cannot be done, and then what is there is no block."""
     payload = np.ascontiguousarray(block).data.cast("B")
     head = _head(fingerprint, key, len(payload))
-    left = [memoryview(head + _checksum(head, payload)), payload]
+    left = [memoryview(head + _checksum(secret, head, payload)), payload]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         while left:
@@ -51,7 +54,7 @@ def write_block(path: Path, fingerprint: bytes, key: BlockKey, block: Row) -> No
         os.close(descriptor)
 
 
-def read_block(path: Path, fingerprint: bytes, key: BlockKey, out: Row) -> None:
+def read_block(path: Path, secret: bytes, fingerprint: bytes, key: BlockKey, out: Row) -> None:
     """Reads a block into `out`, which is of its size.
 
     Raises:
@@ -78,7 +81,7 @@ def read_block(path: Path, fingerprint: bytes, key: BlockKey, out: Row) -> None:
     head = bytes(header[:-_CHECKSUM_BYTES])
     if head != _head(fingerprint, key, len(payload)):
         raise CorruptBlock("its header is of another block, model or version")
-    if header[-_CHECKSUM_BYTES:] != _checksum(head, payload):
+    if not hmac.compare_digest(header[-_CHECKSUM_BYTES:], _checksum(secret, head, payload)):
         raise CorruptBlock("its checksum is wrong")
 
 
@@ -88,7 +91,7 @@ def _head(fingerprint: bytes, key: BlockKey, num_bytes: int) -> bytes:
     return fields.ljust(HEADER_BYTES - _CHECKSUM_BYTES, b"\0")
 
 
-def _checksum(head: bytes, payload: memoryview) -> bytes:
-    checksum = hashlib.sha256(head)
+def _checksum(secret: bytes, head: bytes, payload: memoryview) -> bytes:
+    checksum = hmac.new(secret, head, "sha256")
     checksum.update(payload)
     return checksum.digest()

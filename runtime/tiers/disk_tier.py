@@ -4,6 +4,7 @@
 
     folder/3f/3f9c…e1-77ab….kv        digest of the key, and the first bytes of the digest of the block before it
     folder/writing/…                  files on their way: renamed when they are whole, so nobody reads half of one
+    folder/key                        secret of the checksums (`folder`)
 
 There is no index that could be wrong: a file is there or it is not. What this process has seen is remembered, so that
 it is not written again and mostly not asked for in vain; if another process has removed it, it is a miss.
@@ -17,6 +18,8 @@ The budget is for the whole folder, whoever wrote what is in it, of whatever mod
 has written himself and what was there when he last looked, removes what was used longest ago (`trim`) down to nine
 tenths of it. So n processes hold it up to n - 1 tenths.
 
+A folder that cannot be written to is read, and left as it is: nothing is written, removed or marked as used.
+
 Any thread may call; one thread at a time writes.
 """
 
@@ -29,9 +32,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ...errors import ConfigError
 from .block_file import HEADER_BYTES, CorruptBlock, read_block, write_block
 from .block_key import DIGEST_BYTES, BlockKey
+from .folder import Folder, keep_key
 from .memory_tier import Row
 from .trim import PARENT_BYTES, StoredFile, choose_victims
 
@@ -45,45 +48,35 @@ SUFFIX = ".kv"
 logger = logging.getLogger("phloem.tiers")
 
 
-def make_folder(folder: Path) -> None:
-    """Makes a folder for a `DiskTier`, for its owner alone; ConfigError if it can be neither made nor written to."""
-    probe = folder / f"probe-{os.getpid()}-{time.time_ns():x}"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        probe.touch(exist_ok=False)
-        probe.unlink()
-    except OSError as error:
-        raise ConfigError(
-            f"disk_cache: {folder} cannot be written to ({error.strerror}); give a folder that can"
-        ) from error
-
-
 class DiskTier:
     """The files of one model in a folder that others may share.
 
     Args:
-        folder: made by `make_folder`.
+        folder: as `open_folder` found it.
         max_bytes: budget of the folder.
         fingerprint: 32 bytes, of the model.
         block_bytes: bytes of a block's KV.
         clock: seconds, for pauses.
 
     Attributes:
+        is_writable: whether blocks are written; otherwise `put` does nothing.
         num_faults: how often reading or writing has failed, or a file was not what its name says.
         num_removed: files that have made room for others.
     """
 
     def __init__(
         self,
-        folder: Path,
+        folder: Folder,
         max_bytes: int,
         fingerprint: bytes,
         block_bytes: int,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._folder = folder
-        self._writing = folder / "writing"
+        self.is_writable = folder.is_writable
+        self._folder = folder.path
+        self._secret = folder.key
+        self._writing = folder.path / "writing"
         self._max_bytes = max_bytes
         self._fingerprint = fingerprint
         self._file_bytes = -(-(HEADER_BYTES + block_bytes) // SECTOR) * SECTOR
@@ -119,7 +112,7 @@ class DiskTier:
 
     def put(self, key: BlockKey, block: Row) -> bool:
         """Writes a block; False if it is there already, would be of no use, or cannot be written now."""
-        if key in self:
+        if not self.is_writable or key in self:
             return False
         if self._clock() < self._silent_until:
             return False
@@ -145,13 +138,13 @@ class DiskTier:
         """Reads a block into `out`; False if it is not there, or not what it should be. `out` may be spoilt then."""
         path = self._path(key)
         try:
-            read_block(path, self._fingerprint, key, out)
+            read_block(path, self._secret, self._fingerprint, key, out)
             return True
         except FileNotFoundError:
             self._known.discard(key.digest)
         except CorruptBlock as error:
             self._known.discard(key.digest)
-            self._fault("corrupt", f"{path}: {error}; the file is removed, and its KV computed again")
+            self._fault("corrupt", f"{path}: {error}; the file is not used any more, and its KV computed again")
             self._remove(path)
         except OSError as error:
             self._known.discard(key.digest)
@@ -160,6 +153,8 @@ class DiskTier:
 
     def touch(self, key: BlockKey) -> None:
         """The block, and with it all before it, has been used."""
+        if not self.is_writable:
+            return
         path = self._path(key)
         try:
             if time.time() - os.stat(path).st_mtime > TOUCH_AFTER:
@@ -171,10 +166,10 @@ class DiskTier:
         new, path = self._writing / self._new_name(), self._path(key)
         try:
             try:
-                write_block(new, self._fingerprint, key, block)
+                write_block(new, self._secret, self._fingerprint, key, block)
             except FileNotFoundError:  # somebody has removed the folder
                 self._make_folders()
-                write_block(new, self._fingerprint, key, block)
+                write_block(new, self._secret, self._fingerprint, key, block)
             try:
                 new.replace(path)
             except FileNotFoundError:
@@ -197,11 +192,15 @@ class DiskTier:
 
         O(files): about a second for a hundred thousand.
         """
-        self._trim()
+        if self.is_writable:
+            self._trim()
+        else:
+            self._look_through()
 
     def _look_through(self) -> list[StoredFile]:
         """What is in the folder now."""
-        self._make_folders()
+        if self.is_writable:
+            self._make_folders()
         files = list(self._files())
         self._num_bytes = sum(file.num_bytes for file in files)
         self._known = {file.digest for file in files}
@@ -210,6 +209,7 @@ class DiskTier:
     def _make_folders(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._writing.mkdir(mode=0o700, exist_ok=True)
+        self._secret = keep_key(self._folder, self._secret)  # if the folder is new, that of the others who use it
 
     def _trim(self) -> bool:
         """Makes room; False if nothing of what takes it is ours to remove."""
@@ -238,6 +238,8 @@ class DiskTier:
                             yield file
             except OSError:
                 continue  # it went meanwhile, or is none of ours
+        if not self.is_writable:
+            return
         oldest = time.time() - STALE
         with os.scandir(self._writing) as entries:
             for entry in entries:
@@ -246,6 +248,8 @@ class DiskTier:
                         self._remove(Path(entry.path))
 
     def _remove(self, path: Path) -> None:
+        if not self.is_writable:
+            return
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

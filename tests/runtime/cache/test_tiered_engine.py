@@ -464,6 +464,31 @@ def test_a_fault_in_the_middle_of_taking_in_loses_no_block(
         assert say(engine, LONG)[1:] == (0, 0)  # audited after every step
 
 
+@pytest.mark.parametrize("host_blocks", [0, 6])
+def test_a_folder_that_cannot_be_written_to_serves_what_it_holds(
+    checkpoint: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, host_blocks: int
+) -> None:
+    with tiered_engine(checkpoint, tmp_path) as engine:
+        say(engine, LONG)
+    before = sorted(tmp_path.rglob("*"))
+    tmp_path.chmod(0o555)
+    try:
+        with tiered_engine(checkpoint, tmp_path, host_blocks) as engine:
+            assert [record.getMessage() for record in caplog.records] == [
+                f"disk_cache: {tmp_path} cannot be written to; what it holds is read, nothing is added"
+            ]
+            assert say(engine, LONG)[1:] == (40, 40)
+            for root in ROOTS:  # push it out of the pool
+                say(engine, root * 2)
+            settle(engine)
+            engine.prefix_cache.flush()
+            assert say(engine, LONG)[2] == 40
+            assert engine.statistics().num_tier_faults == 0
+    finally:
+        tmp_path.chmod(0o700)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_settings_that_cannot_work_are_refused(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="disk_cache: keeps prefixes"):
         tiered_engine(checkpoint, tmp_path, prefix_cache=False)
@@ -474,6 +499,12 @@ def test_settings_that_cannot_work_are_refused(checkpoint: Path, tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written to"):
         tiered_engine(checkpoint, tmp_path / "file" / "kv")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o770)
+    with pytest.raises(ConfigError, match="other users can write to"):
+        tiered_engine(checkpoint, tmp_path / "open")
+    with tiered_engine(checkpoint, tmp_path / "open", disk_cache_shared=True) as engine:
+        say(engine, LONG)
 
 
 def test_an_engine_that_is_forgotten_ends_its_threads(checkpoint: Path, tmp_path: Path) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
+import importlib
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
+import torch
+
+from phloem.runtime.engine import Engine
+from phloem.runtime.request import Completion, FinishReason, Usage
 
 from .shell import DOCUMENT, Shell
 
+doctor = importlib.import_module("phloem.runtime.cli.doctor")
 SMALL = ("--num-blocks", "256")
 
 
@@ -93,6 +101,55 @@ def test_a_document_that_fails_leaves_null_and_exit_code_1(
     assert shell.err.startswith(f"error: {long}: ")
 
 
+def test_a_file_that_cannot_be_read_leaves_null_in_its_place(
+    shell: Shell, schema: str, document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary, empty, pipe, odd = (tmp_path / name for name in ("binary", "empty", "pipe", "o\udcff"))
+    binary.write_bytes(b"\xff\xfe\x00")
+    empty.write_text(" \n")
+    os.mkfifo(pipe)
+    written, writer = os.pipe()  # as of `<(command)`: one that has ended, and one that is about to write
+    os.write(writer, DOCUMENT.encode())
+    os.close(writer)
+    awaited, slow_writer = os.pipe()
+    set_blocking = os.set_blocking
+
+    def write_now(descriptor: int, blocking: bool) -> None:
+        set_blocking(descriptor, blocking)
+        if os.path.samestat(os.fstat(descriptor), os.fstat(awaited)):
+            os.write(slow_writer, DOCUMENT.encode())
+            os.close(slow_writer)
+
+    monkeypatch.setattr(os, "set_blocking", write_now)
+    odd.write_text(DOCUMENT)
+    files = {
+        document: None,
+        str(tmp_path / "missing.txt"): "no such file or directory",
+        str(tmp_path): "is a directory",
+        str(binary): "not UTF-8 text (byte 0)",
+        str(empty): "it is empty",
+        str(pipe): "a pipe to which nobody writes",
+        "/dev/zero": "a device, not a file",
+        "/proc/self/mem": "input/output error",
+        "": "no such file or directory",
+        "nul\0": "embedded null byte",
+        str(odd): None,
+        f"/dev/fd/{written}": None,
+        f"/dev/fd/{awaited}": None,
+    }
+    assert shell("extract", "--schema", schema, "--names", *files, *SMALL) == 1
+    rows = [json.loads(line) for line in shell.out.splitlines()]
+    assert [row["file"] for row in rows] == [os.fsencode(name).decode(errors="replace") for name in files]
+    errors = dict(zip((name for name, why in files.items() if why), shell.err.splitlines(), strict=True))
+    for row, (name, why) in zip(rows, files.items(), strict=True):
+        if why is None:
+            assert set(row["value"]) == {"name", "age"}
+        else:
+            assert row["value"] is None and errors[name] == f"error: file {name}: {why}"
+    assert shell("extract", "--schema", schema, "--lines", str(tmp_path / "missing.txt"), document, *SMALL) == 1
+    assert shell.out.splitlines()[0] == "null" and len(shell.out.splitlines()) == 2
+
+
 def test_extract_refuses_before_it_loads(shell: Shell, schema: str, document: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text("{")
@@ -102,7 +159,9 @@ def test_extract_refuses_before_it_loads(shell: Shell, schema: str, document: st
     binary = tmp_path / "binary.txt"
     binary.write_bytes(b"\xff\xfe\x00")
     assert shell("extract", "--schema", schema, str(binary)) == 2
-    assert "not UTF-8" in shell.err
+    assert "not UTF-8" in shell.err and not shell.out
+    assert shell("extract", "--schema", schema, str(binary), str(tmp_path / "missing.txt")) == 2
+    assert "the files hold no document" in shell.err and not shell.out
     broken.write_text('{"type": "array", "not": {"uniqueItems": true}}')
     assert shell("extract", "--schema", str(broken), document, *SMALL) == 2
     assert "/not/uniqueItems" in shell.err
@@ -131,6 +190,43 @@ def test_inspect_describes_a_checkpoint(shell: Shell) -> None:
 def test_doctor_finds_this_installation_healthy(shell: Shell) -> None:
     assert shell("doctor") == 0, shell.out
     assert shell.out.count("\nok ") == 4 and "FAIL" not in shell.out
+    [text] = re.findall(r"a date is a date \((.*)\)", shell.out)
+    assert datetime.date.fromisoformat(text).year >= 2000
+
+
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        ("constraint", '"2031-09-00"'),
+        ("constraint", '"2031-02-29"'),
+        ("constraint", "2031-09-01"),
+        ("constraint", "20310901"),
+        ("constraint", ""),
+        ("model", ""),
+        ("model", " \n"),
+    ],
+)
+def test_doctor_says_ok_of_nothing_else(shell: Shell, monkeypatch: pytest.MonkeyPatch, check: str, answer: str) -> None:
+    def say(*_: object, **__: object) -> Completion:
+        return Completion("r", 0, answer, (), FinishReason.STOP, Usage(prompt_tokens=3, cached_tokens=2))
+
+    monkeypatch.setattr(Engine, "generate", say)
+    monkeypatch.setattr(Engine, "chat", say)
+    monkeypatch.setattr(doctor, "_torch", lambda: "not asked")
+    assert shell("doctor") == 1
+    assert f"FAIL  {check}: Fault: " in shell.out and f"ok    {check}" not in shell.out
+
+
+def test_doctor_finds_a_torch_that_cannot_multiply_and_a_cache_that_does_not_hit(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.Tensor, "__matmul__", lambda one, other: one)
+    monkeypatch.setattr(
+        Engine, "chat", lambda *_: Completion("r", 0, "Hi", (), FinishReason.STOP, Usage(prompt_tokens=3))
+    )
+    monkeypatch.setattr(doctor, "_constraint", lambda: "not asked")
+    assert shell("doctor") == 1
+    assert "FAIL  torch: Fault: cpu:" in shell.out and "FAIL  model: Fault: the prompt was not found" in shell.out
 
 
 def test_bench_shows_what_cache_and_jump_save(shell: Shell) -> None:

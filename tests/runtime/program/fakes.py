@@ -116,8 +116,9 @@ class FakeStream:
                         return
                 if self.aborted.is_set():
                     return
-                if self._backend.pace is not None:
-                    self._backend.pace.acquire(timeout=10)
+                while self._backend.pace is not None and not self._backend.pace.acquire(timeout=0.01):
+                    if self.aborted.is_set():
+                        return
                 yield Delta("r", index, reply[start : start + 2], (), None, usage)
         self._drained = True
 
@@ -151,6 +152,25 @@ class FakeStream:
         return forks
 
 
+class FakeScore:
+    """A request that scores; it ends when the backend's gate is open."""
+
+    def __init__(self, backend: FakeBackend, logprobs: list[TokenLogprob]) -> None:
+        self._backend = backend
+        self._logprobs = logprobs
+        self.aborted = threading.Event()
+
+    def completions(self) -> list[Completion]:
+        while not self._backend.gate.wait(0.01) and not self.aborted.is_set():
+            pass
+        if self.aborted.is_set():
+            raise RequestError("the request was aborted")
+        return [Completion("r", 0, "", (), FinishReason.LENGTH, Usage(), (), tuple(self._logprobs), None)]
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
 class FakeBackend:
     """Answers each request with `reply(prompt text, sampling)`; the prompt text shows special tokens by name.
 
@@ -167,6 +187,7 @@ class FakeBackend:
         self.asked: list[Asked] = []
         self.scored: list[tuple[list[int], list[list[int]]]] = []
         self.streams: list[FakeStream] = []
+        self.scores: list[FakeScore] = []
         self.gate = threading.Event()
         self.gate.set()
         self.pace: threading.Semaphore | None = None
@@ -195,20 +216,22 @@ class FakeBackend:
             self.streams.append(stream)
         return stream
 
-    def score(
+    def begin_scores(
         self,
         prompt: Sequence[int],
         continuations: Sequence[Sequence[int]],
         *,
         namespace: str = "",
         adapter: str | None = None,
-    ) -> list[list[TokenLogprob]]:
-        with self._lock:
-            self.scored.append((list(prompt), [list(ids) for ids in continuations]))
-        return [
-            [TokenLogprob(i, fake_logprob([*prompt, *ids[:at]], i)) for at, i in enumerate(ids)]
+    ) -> list[FakeScore]:
+        scores = [
+            FakeScore(self, [TokenLogprob(i, fake_logprob([*prompt, *ids[:at]], i)) for at, i in enumerate(ids)])
             for ids in continuations
         ]
+        with self._lock:
+            self.scored.append((list(prompt), [list(ids) for ids in continuations]))
+            self.scores += scores
+        return scores
 
     def show(self, token_ids: Sequence[int]) -> str:
         tokenizer = self.engine.tokenizer

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import phloem as ph
-from phloem.errors import ProgramError, RequestError
+from phloem.errors import InvalidRegex, ProgramError, RequestError
 from phloem.runtime.program import ProgramState
 
 from .bodies import run
@@ -142,6 +146,21 @@ def test_mistakes_raise_where_they_are_made(body: Callable[[ProgramState], None]
         (lambda: ph.gen("x", dtype=list), "is not one of int, float, bool, str"),
         (lambda: ph.gen("x", constraint="[0-9]"), "expected phloem.regex"),  # type: ignore[arg-type]
         (lambda: ph.gen("x", json_schema="{"), "the text is not JSON"),
+        (lambda: ph.gen("x", regex="("), "a '\\(' that is never closed at offset 0"),
+        (lambda: ph.gen("x", regex=r"(a)\1"), "backreference"),
+        (lambda: ph.gen("x", regex=r"[^\s\S]"), "nothing at all satisfies"),
+        (lambda: ph.gen("x", json_schema={"type": "nonsense"}), "/type: 'nonsense' is no type"),
+        (lambda: ph.gen("x", json_schema=False), "no value at all is valid"),
+        (lambda: ph.gen("x", json_schema={"type": "integer", "minimum": 5, "maximum": 3}), "no value at all is valid"),
+        (lambda: ph.gen("x", json_schema={"type": "array", "items": {"enum": []}, "minItems": 1}), "/items"),
+        (lambda: ph.gen("x", constraint=ph.grammar("root ::= missing")), "missing"),
+        (lambda: ph.gen("x", constraint=ph.choice(["a", "\ud800"])), "surrogate"),
+        (lambda: ph.gen("x", constraint=ph.structural_tag({"type": "structural_tag", "format": {"type": "no"}})), "no"),
+        (lambda: ph.gen_string("x", top_p=0), "test_mistakes.py:[0-9]+, gen\\('x'\\): top_p: 0 is out of range"),
+        (lambda: ph.gen(temperature=-1), "test_mistakes.py:[0-9]+, gen\\(\\): temperature: -1 is out of range"),
+        (lambda: ph.gen("x", min_tokens=3, max_tokens=2), "min_tokens: 3 is out of range"),
+        (lambda: ph.gen("x", stop=[""]), "stop: every stop string"),
+        (lambda: ph.function(lambda s: None).run_batch(3, backend=FakeBackend()), "expected items of arguments"),  # type: ignore[arg-type]
         (lambda: ph.gen(3), "name: expected text"),  # type: ignore[arg-type]
         (lambda: ph.gen("x", choices_method=ph.greedy_token_selection), "needs choices"),
         (lambda: ph.select("x"), "give at least one"),
@@ -163,6 +182,91 @@ def test_mistakes_raise_where_they_are_made(body: Callable[[ProgramState], None]
 def test_wrong_arguments_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises((ProgramError, RequestError), match=message):
         make()
+
+
+def test_what_only_an_engine_can_tell_is_left_to_it() -> None:
+    """Special tokens, whatever they are called; bounds of time and memory; what the run's own arguments say."""
+    named = {"type": "token", "token": "<|of some model|>"}
+    ph.gen("x", constraint=ph.structural_tag({"type": "structural_tag", "format": named}))
+    ph.gen("x", regex="(a{1,200}b{1,200}){1,200}c{1,200}" * 3)
+    ph.gen("x", min_tokens=200)
+    run(lambda s: s.__iadd__(ph.gen("x", min_tokens=200)), max_tokens=300)
+
+
+def raises(s: ProgramState, how: str) -> None:
+    s += "text"
+    if how == "here":
+        raise ValueError("boom")
+    if how == "in a library":
+        json.loads("{")
+    if how == "in a helper":
+        helper()
+    if how == "in a block":
+        with s.user():
+            int("x")
+    if how == "in a callback":
+        s.fork(2).__iadd__(lambda index: {}[index])
+    if how == "of ours":
+        s.fork(0)
+    if how == "wrong argument":
+        s += ph.gen("x", regex="(")
+    if how == "unknown variable":
+        s["nothing"]
+    if how == "on the state":
+        inner(s)
+    if how == "exit":
+        sys.exit(3)
+
+
+def helper() -> None:
+    raise KeyError("boom")
+
+
+@ph.function
+def inner(s: ProgramState) -> None:
+    raise ValueError("boom")
+
+
+def lines() -> dict[str, int]:
+    """The line of `raises` that fails, for each way."""
+    source, first = inspect.getsourcelines(raises)
+    found = {}
+    for number, line in enumerate(source):
+        if line.strip().startswith("if how =="):
+            how = line.split('"')[1]
+            found[how] = first + number + (2 if how == "in a block" else 1)
+    return found
+
+
+@pytest.mark.parametrize("how", lines())
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_exception_of_the_function_has_its_line_in_every_mode(how: str, wrapped: bool) -> None:
+    def decorated(s: ProgramState, how: str) -> None:
+        raises(s, how)
+
+    program = ph.function(functools.wraps(raises)(decorated) if wrapped else raises)
+    place = f"test_mistakes.py:{lines()[how]}"
+    backend = FakeBackend()
+
+    def notes(error: BaseException) -> str:
+        return str(error) + "".join(getattr(error, "__notes__", ()))
+
+    with pytest.raises(BaseException) as caught:
+        program.run(how, backend=backend)
+    own = type(caught.value)
+    assert f"program raises, {__file__}:{lines()[how]}" in notes(caught.value)
+    with pytest.raises(own) as caught:
+        program.run_batch([(how,)], backend=backend)
+    assert place in notes(caught.value) and "in item 0 of a batch of 1" in notes(caught.value)
+    read: list[Callable[[ProgramState], Any]] = [ProgramState.sync, ProgramState.text, lambda s: list(s.text_iter())]
+    for look in read:
+        with pytest.raises(ProgramError, match=f"program raises, .*{place}") as caught:
+            look(program.run(how, backend=backend, stream=True))
+        assert caught.value.place == f"{__file__}:{lines()[how]}"
+        assert type(caught.value.__cause__) is (InvalidRegex if how == "wrong argument" else own)
+    if how != "exit":
+        [state] = program.run_batch([(how,)], backend=backend, return_errors=True)
+        assert place in str(state.error())
 
 
 def test_an_empty_state_generates_from_bos() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -92,6 +93,76 @@ def test_programs_of_a_batch_run_side_by_side() -> None:
         barrier.wait(timeout=10)
 
     meet.run_batch([(i,) for i in range(8)], backend=FakeBackend())
+
+
+class Items:
+    """Arguments without end, or until an error; counts those that were taken."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.num_taken = 0
+        self._fails_at = fails_at
+
+    def __iter__(self) -> Iterator[tuple[int]]:
+        while self.num_taken != self._fails_at:
+            self.num_taken += 1
+            yield (self.num_taken - 1,)
+        raise OSError("no more lines")
+
+
+@ph.function
+def add_up(s: ProgramState, a: int) -> None:
+    s += f"{a}" + ph.gen("x")
+
+
+@pytest.mark.parametrize("num_threads", [1, 3, 96])
+def test_a_batch_is_read_as_it_is_needed(num_threads: int) -> None:
+    items = Items()
+    states = add_up.run_batch(items, backend=FakeBackend(echo), generator_style=True, num_threads=num_threads)
+    assert items.num_taken == 0
+    for index in range(150):
+        state = next(states)
+        assert state["x"] == str(sum(map(int, str(index))))
+        assert items.num_taken <= index + num_threads
+    states.close()  # type: ignore[attr-defined]
+    assert items.num_taken <= 150 + num_threads
+
+
+def test_a_batch_without_a_length_may_be_a_list_in_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    backend = FakeBackend(echo)
+    states = add_up.run_batch(((i,) for i in range(200)), backend=backend, num_threads=7, progress_bar=True)
+    assert [state["x"] for state in states] == [str(sum(map(int, str(i)))) for i in range(200)]
+    assert "add_up" in capsys.readouterr().err
+    with pytest.raises(ProgramError, match="refused") as caught:
+        ph.function(lambda s, a: s.__iadd__(a + ph.gen("x"))).run_batch(
+            (("REFUSE" if i == 30 else "fine",) for i in range(50)), backend=backend
+        )
+    assert caught.value.__notes__ == ["in item 30 of a batch"]
+
+
+@pytest.mark.parametrize("return_errors", [False, True])
+def test_what_the_batch_itself_raises_comes_after_all_items_before_it(return_errors: bool) -> None:
+    states = add_up.run_batch(
+        Items(fails_at=11), backend=FakeBackend(echo), generator_style=True, num_threads=4, return_errors=return_errors
+    )
+    seen = []
+    with pytest.raises(OSError, match="no more lines"):
+        for state in states:
+            seen.append(state["x"])
+    assert seen == [*map(str, range(10)), "1"]
+
+
+def test_an_item_that_is_none_comes_in_its_place() -> None:
+    items: list[Any] = [(1,), {"b": 2}, 3, (4,)]
+    states = list(add_up.run_batch(items, backend=FakeBackend(echo), return_errors=True))
+    assert [state.error() is None for state in states] == [True, False, False, True]
+    assert (states[0]["x"], states[3]["x"]) == ("1", "4")
+    assert "item 1: program add_up: missing a required argument: 'a'" in str(states[1].error())
+    assert "item 2: expected a dict of arguments or a tuple, got int" in str(states[2].error())
+    seen = []
+    with pytest.raises(ProgramError, match=r"item 1: .*missing a required argument") as caught:
+        for state in add_up.run_batch(iter(items), backend=FakeBackend(echo), generator_style=True):
+            seen.append(state["x"])
+    assert seen == ["1"] and caught.value.__notes__ == ["in item 1 of a batch"]
 
 
 def test_a_progress_bar_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

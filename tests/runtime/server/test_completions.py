@@ -144,7 +144,7 @@ def test_metrics_may_use_another_servers_names(name: str) -> None:
     asked.chat()
     text = asked.get("/metrics").body.decode()
     assert f'{name}:prompt_tokens_total{{model_name="fake"}} 90.0' in text
-    assert f"{name}:time_to_first_token_seconds_count 1.0" in text
+    assert f'{name}:time_to_first_token_seconds_count{{model_name="fake"}} 1.0' in text
 
 
 def test_two_applications_count_apart() -> None:

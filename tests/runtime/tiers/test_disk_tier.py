@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
-from phloem.runtime.tiers import BlockKey, DiskTier, make_folder
+from phloem.runtime.tiers import BlockKey, DiskTier, open_folder
 from phloem.runtime.tiers.block_file import HEADER_BYTES
 from phloem.runtime.tiers.block_key import NO_PARENT, extend_keys, root_of
 from phloem.runtime.tiers.disk_tier import PAUSE, STALE
@@ -31,8 +31,7 @@ def content(key: BlockKey) -> np.ndarray:
 
 
 def open_tier(folder: Path, max_bytes: int = PLENTY, fingerprint: bytes = FINGERPRINT, **options: object) -> DiskTier:
-    make_folder(folder)
-    tier = DiskTier(folder, max_bytes, fingerprint, BLOCK_BYTES, **options)  # type: ignore[arg-type]
+    tier = DiskTier(open_folder(folder), max_bytes, fingerprint, BLOCK_BYTES, **options)  # type: ignore[arg-type]
     tier.begin()
     return tier
 
@@ -228,7 +227,7 @@ def test_a_folder_that_vanishes_is_made_anew(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"disk_cache: .*file/kv cannot be written to"):
-        make_folder(tmp_path / "file" / "kv")
+        open_folder(tmp_path / "file" / "kv")
 
 
 def test_what_is_read_again_stays_longer(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from phloem.runtime.tiers import BlockKey, DiskTier, make_folder
+from phloem.runtime.tiers import BlockKey, DiskTier, open_folder
 from phloem.runtime.tiers.block_key import extend_keys, root_of
 
 BLOCK_BYTES = 60_000
@@ -26,8 +26,7 @@ def content(key: BlockKey) -> np.ndarray:
 
 
 def open_tier(folder: Path) -> DiskTier:
-    make_folder(folder)
-    tier = DiskTier(folder, MAX_BYTES, FINGERPRINT, BLOCK_BYTES)
+    tier = DiskTier(open_folder(folder), MAX_BYTES, FINGERPRINT, BLOCK_BYTES)
     tier.begin()
     return tier
 

@@ -1,0 +1,153 @@
+"""The folder of a `DiskTier`: whose it is, whether it can be written to, and the key of its checksums.
+
+::
+
+    folder/key      32 random bytes, mode 0600, made once, by the first process that uses the folder
+
+Every block carries a checksum under this key, so a file that was written by somebody who cannot read the key is not
+taken for a block. The key lies in the folder, so all processes that may read it share the blocks.
+
+Who can write to the folder could also remove blocks or exchange the key. So a folder that belongs to another user, or
+that others can write to, is refused unless the caller says that it is shared on purpose. Root counts as trusted.
+
+Knows no blocks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ConfigError
+
+KEY = "key"
+KEY_BYTES = 32
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+ANYBODY_WRITES = stat.S_IWUSR | OTHERS_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that a `DiskTier` may use.
+
+    Attributes:
+        key: 32 bytes, secret.
+        is_writable: whether blocks are written there; otherwise they are only read.
+    """
+
+    path: Path
+    key: bytes
+    is_writable: bool
+
+
+def open_folder(path: Path, *, shared: bool = False) -> Folder:
+    """Makes the folder for its owner alone (0700), and its key, unless they are there; reads the key.
+
+    Args:
+        shared: the owner of the folder, and all who can write to it or read its key, are trusted.
+
+    Raises:
+        ConfigError: it cannot be made, has no key and cannot be written to, or is not to be trusted.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = path.stat()
+        is_writable = _can_write(path, state)
+    except OSError as error:
+        raise ConfigError(
+            f"disk_cache: {path} cannot be written to ({error.strerror}); give a folder that can"
+        ) from error
+    if not shared:
+        _check_owner(path, state)
+    try:
+        key = keep_key(path) if is_writable else _read_key(path)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"disk_cache: {path} cannot be written to, and holds no blocks that could be read (there is no file"
+            f" {KEY!r}); give a folder that can be written to"
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"disk_cache: {path / KEY}, the key of the checksums, cannot be used ({error.strerror}); make it readable,"
+            " or remove it: blocks that were written under it are then computed again"
+        ) from error
+    owner = (path / KEY).stat().st_uid
+    if not shared and not _is_trusted(owner):
+        raise ConfigError(
+            f"disk_cache: {path / KEY}, the key of the checksums, was made by another user (uid {owner}); remove it,"
+            " or give a folder that does not exist yet"
+        )
+    return Folder(path, key, is_writable)
+
+
+def keep_key(path: Path, key: bytes | None = None) -> bytes:
+    """The folder's key. If it has none, `key` becomes that, or random bytes; of processes that do so at the same time
+    one succeeds, and all get the same.
+
+    Raises:
+        OSError: it can be neither read nor made, or is no key.
+    """
+    with suppress(FileNotFoundError):
+        return _read_key(path)
+    new = path / f"{KEY}-{os.getpid()}-{time.time_ns():x}"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            os.write(descriptor, key or os.urandom(KEY_BYTES))
+            os.fsync(descriptor)  # a key that a crash of the machine has emptied would stop every later start
+        finally:
+            os.close(descriptor)
+        with suppress(FileExistsError):
+            os.link(new, path / KEY)  # unlike renaming, it leaves a key alone that is there
+    finally:
+        new.unlink(missing_ok=True)
+    return _read_key(path)
+
+
+def _read_key(path: Path) -> bytes:
+    descriptor = os.open(path / KEY, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = os.read(descriptor, KEY_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(found) != KEY_BYTES:
+        raise OSError(errno.EINVAL, f"it is not a file of {KEY_BYTES} bytes")
+    return found
+
+
+def _can_write(path: Path, state: os.stat_result) -> bool:
+    """Tries it. Of a folder that nobody may write to, root says so as well, who could."""
+    if not state.st_mode & ANYBODY_WRITES:
+        return False
+    probe = path / f"probe-{os.getpid()}-{time.time_ns():x}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
+        return False
+    return True
+
+
+def _check_owner(path: Path, state: os.stat_result) -> None:
+    shared = "set disk_cache_shared (--disk-cache-shared) if all who can write to it are trusted"
+    if not _is_trusted(state.st_uid):
+        raise ConfigError(
+            f"disk_cache: {path} belongs to another user (uid {state.st_uid}); give a folder of your own, or {shared}"
+        )
+    if state.st_mode & OTHERS_WRITE:
+        raise ConfigError(
+            f"disk_cache: other users can write to {path} (mode {stat.S_IMODE(state.st_mode):04o}); name a folder that"
+            f" does not exist yet, as {path / 'phloem'} (it is made for you alone), `chmod go-w` this one, or {shared}"
+        )
+
+
+def _is_trusted(owner: int) -> bool:
+    return owner in (0, os.geteuid())
