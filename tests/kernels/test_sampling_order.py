@@ -1,9 +1,9 @@
 """In which order biases, penalties and filters count: as in vLLM's sampler, and where transformers' order differs.
 
-Both laws are written here in plain torch from their documentation (vLLM: `vllm.v1.sample.sampler.Sampler`; transformers:
-`GenerationMixin._get_logits_processor`, which knows neither presence nor frequency penalties). Values and factors are
-small multiples of powers of two, so that float32 computes edits without rounding, and thresholds lie halfway between two
-tokens: the laws are compared exactly.
+Both laws are written here in plain torch from their documentation (vLLM: `vllm.v1.sample.sampler.Sampler`;
+transformers: `GenerationMixin._get_logits_processor`, which knows neither presence nor frequency penalties). Values and
+factors are small multiples of powers of two, so that float32 computes edits without rounding, and thresholds lie
+halfway between two tokens: the laws are compared exactly.
 """
 
 from __future__ import annotations
