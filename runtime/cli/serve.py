@@ -101,6 +101,27 @@ def serve(
     max_body: Annotated[
         str, option("--max-body-bytes", help="Largest request body (1MiB …).", env="MAX_BODY_BYTES", panel=SERVER)
     ] = "1MiB",
+    header_timeout: Annotated[
+        float,
+        option(
+            "--header-timeout",
+            help="Seconds in which a connection must bring a request's head; as long it may idle between two.",
+            env="HEADER_TIMEOUT",
+            panel=SERVER,
+            min=0.1,
+        ),
+    ] = 30.0,
+    max_connections: Annotated[
+        int | None,
+        option(
+            "--max-connections",
+            help="Most connections at a time; more get 503. Default: 8192, or what the limit on open files leaves.",
+            env="MAX_CONNECTIONS",
+            panel=SERVER,
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     drain_timeout: Annotated[
         float,
         option(
@@ -191,6 +212,8 @@ def serve(
         api_keys=keys,
         cache_isolation=cache_isolation.value,
         max_body_bytes=size(max_body, "--max-body-bytes"),
+        header_timeout=header_timeout,
+        max_connections=max_connections,
         drain_timeout=drain_timeout,
         admin=admin,
         adapter_loading=adapter_loading,

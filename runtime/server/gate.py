@@ -19,6 +19,7 @@ from .errors import ApiError, internal
 from .metrics import Metrics
 from .settings import ServerSettings
 from .stream import ClientGone
+from .unread import UnreadBody
 
 OPEN_PATHS = frozenset({"/health", "/ready"})
 MAX_ID_CHARS = 128
@@ -32,6 +33,7 @@ class Gate:
         self._app = app
         self._keys = [key.encode() for key in settings.api_keys]
         self._metrics = metrics
+        self._body_timeout = settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,6 +45,7 @@ class Gate:
         request_id = f"req_{uuid.uuid4().hex}"
         headers = Headers(scope=scope)
         shown_id = _shown_id(headers.get("x-request-id"), request_id)
+        body = UnreadBody(headers, receive, self._body_timeout)
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -52,13 +55,16 @@ class Gate:
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", shown_id.encode())]
             elif is_head:
                 message = {**message, "body": b""}
-            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                await body.send_last(message, send)
+            else:
+                await send(message)
 
         try:
             state = scope.setdefault("state", {})
             state["request_id"] = request_id
             state["api_key"] = self._authorized(scope["path"], headers)
-            await self._app(scope, receive, send_with_id)
+            await self._app(scope, body.receive, send_with_id)
         except (ClientGone, ClientDisconnect):
             status = 499
         except ApiError as error:

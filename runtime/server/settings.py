@@ -30,7 +30,12 @@ class ServerSettings:
         max_outputs: most outputs of one HTTP request (`n` times the number of prompts).
         ping_interval: seconds of silence on a stream after which a comment line is sent.
         body_timeout: seconds a client may take to send its body.
-        send_timeout: seconds a client may leave a sent chunk unread before its request is aborted.
+        header_timeout: seconds in which a connection must bring the whole head of a request, counted from when it was
+            opened, or from its last answer.
+        send_timeout: seconds for which a client's system may take nothing of what is written to it before its
+            connection, and with it its request, is ended.
+        max_connections: most connections at a time; more are answered with 503. None: what the limit on open files
+            leaves, 8192 at most.
         prepare_timeout: seconds that tokenisation, template and constraint compilation may take.
         drain_timeout: seconds that running requests get to finish after SIGTERM.
         retry_after: seconds told to clients that are refused because the queue is full.
@@ -57,7 +62,9 @@ class ServerSettings:
     max_outputs: int = 1024
     ping_interval: float = 15.0
     body_timeout: float = 30.0
+    header_timeout: float = 30.0
     send_timeout: float = 60.0
+    max_connections: int | None = None
     prepare_timeout: float = 30.0
     drain_timeout: float = 30.0
     retry_after: int = 1
@@ -89,7 +96,9 @@ class ServerSettings:
         for name in ("max_body_bytes", "max_json_depth", "max_outputs", "retry_after"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must be at least 1")
-        for name in ("ping_interval", "body_timeout", "send_timeout", "prepare_timeout"):
+        if self.max_connections is not None and self.max_connections < 1:
+            raise ConfigError(f"max_connections: {self.max_connections} is out of range; it must be at least 1")
+        for name in ("ping_interval", "body_timeout", "header_timeout", "send_timeout", "prepare_timeout"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must be above 0 seconds")
 
