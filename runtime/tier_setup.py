@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from .cache.lower_tiers import LowerTiers
 from .config import EngineConfig
 from .fingerprint import fingerprint_of
 from .loading import LoadedModel
+from .path_fault import path_fault
 from .tiers import DiskTier, MemoryTier, make_folder
 
 IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
@@ -41,7 +43,10 @@ def make_tiers(
     if config.host_memory_bytes:
         memory = MemoryTier(np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8))
     if config.disk_cache is not None:
-        folder = Path(config.disk_cache).expanduser()
+        folder = Path(os.path.expanduser(config.disk_cache))
+        fault = path_fault(folder)
+        if fault is not None:
+            raise ConfigError(f"disk_cache: {config.disk_cache[:200]!r}: {fault}; choose another folder")
         make_folder(folder)
         fingerprint = fingerprint_of(config, loaded, folder)
         disk = DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes)

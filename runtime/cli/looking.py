@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import typer
 
 from ...errors import ConfigError, ConstraintError
+from ..path_fault import path_fault
 from .options import busy, read_text
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def constraint_spec(
     if json_object:
         return specs.json_object(whitespace=layout)
     if grammar:
-        is_text = not Path(grammar).is_file() and (":" in grammar or "\n" in grammar)
+        is_text = not os.path.isfile(grammar) and (":" in grammar or "\n" in grammar)
         return specs.grammar(grammar if is_text else read_text(grammar, "--grammar"))
     return None
 
@@ -116,6 +117,9 @@ def show(
 def _write(path: str, document: str) -> None:
     if path == "-":
         raise ConfigError("--svg -: give a file; stdout has the description")
+    fault = path_fault(path)
+    if fault is not None:
+        raise ConfigError(f"--svg {path[:200]!r}: {fault}")
     try:
         Path(path).write_text(document, encoding="utf-8")
     except OSError as error:
