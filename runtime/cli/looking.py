@@ -41,6 +41,7 @@ def constraint_spec(
     structural_tag: str | None,
     whitespace: str | None,
     key_order: str,
+    extra_keys: str = "schema",
 ) -> ConstraintSpec | None:
     """The one constraint that the options ask for; schema, grammar and structural tag as a file or as text."""
     from .. import constraint_spec as specs
@@ -60,6 +61,8 @@ def constraint_spec(
         raise ConfigError(f"--whitespace {whitespace}: choose compact, spaced or flexible")
     if key_order not in get_args(specs.KeyOrder):
         raise ConfigError(f"--key-order {key_order}: choose schema or any")
+    if extra_keys not in get_args(specs.ExtraKeys):
+        raise ConfigError(f"--extra-keys {extra_keys}: choose schema or never")
     layout = cast("specs.Whitespace | None", whitespace)
     if regex:
         return specs.regex(regex)
@@ -67,7 +70,9 @@ def constraint_spec(
         return specs.choice(choice)
     if schema:
         order = cast("specs.KeyOrder", key_order)
-        return specs.json_schema(_json_text(schema, "--schema"), whitespace=layout, key_order=order)
+        others = cast("specs.ExtraKeys", extra_keys)
+        text = _json_text(schema, "--schema")
+        return specs.json_schema(text, whitespace=layout, key_order=order, extra_keys=others)
     if structural_tag:
         return specs.structural_tag(_json_text(structural_tag, "--structural-tag"), whitespace=layout)
     if json_object:

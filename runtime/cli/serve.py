@@ -50,6 +50,11 @@ class ReasoningFormat(StrEnum):
     think = "think"
 
 
+class ExtraKeys(StrEnum):
+    never = "never"
+    schema = "schema"
+
+
 class SamplingDefaults(StrEnum):
     model = "model"
     openai = "openai"
@@ -178,6 +183,15 @@ def serve(
             panel=SERVER,
         ),
     ] = ReasoningFormat.auto,
+    extra_keys: Annotated[
+        ExtraKeys,
+        option(
+            "--extra-keys",
+            help="Keys that a request's schema does not name: never, or as the letter of JSON Schema has it.",
+            env="EXTRA_KEYS",
+            panel=SERVER,
+        ),
+    ] = ExtraKeys.never,
     sampling_defaults: Annotated[
         SamplingDefaults,
         option(
@@ -221,6 +235,7 @@ def serve(
         metric_names=metric_names.value,
         tool_call_format=tool_call_format.value,
         reasoning_format=reasoning_format.value,
+        extra_keys=extra_keys.value,
     )
     with closing(listen(host, port)) as bound:
         engine = load_engine(model, settings)

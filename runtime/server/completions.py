@@ -56,8 +56,10 @@ class CompletionAnswer:
 
     async def _prepare(self) -> list[EngineCall]:
         service = self._service
-        adapter = service.adapter_of(self._body.model)
-        return await service.on_worker(prepare_completions, service.engine, self._body, self._api_key, adapter)
+        adapter, extra_keys = service.adapter_of(self._body.model), service.settings.extra_keys
+        return await service.on_worker(
+            prepare_completions, service.engine, self._body, self._api_key, adapter, extra_keys
+        )
 
     async def whole(self) -> dict[str, Any]:
         calls = await self._prepare()

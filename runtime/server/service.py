@@ -127,6 +127,7 @@ class Service:
             self.tool_format,
             thinks_in_tags=self.thinks_in_tags,
             adapter=self.adapter_of(model),
+            extra_keys=self.settings.extra_keys,
         )
 
     async def on_worker(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:

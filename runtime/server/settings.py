@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from ...errors import ConfigError
+from ..constraint_spec import ExtraKeys
 from .think import ReasoningFormat
 
 CacheIsolation = Literal["auto", "key", "none"]
@@ -48,6 +49,8 @@ class ServerSettings:
             "none": calls are not looked for in free text.
         reasoning_format: whether answers begin with a thought in tags (see `think`); "auto": as the chat template
             shows, "think": they do, "none": tags are content. Harmony's channels are read whatever it says.
+        extra_keys: whether objects under a request's schema may have keys that it does not name, where neither the
+            schema nor the request says so; "schema": as JSON Schema has it, they may.
         metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
         sampling_defaults: what a request is sampled with where it says nothing, by the names of its fields; what is
             not in it is OpenAI's default.
@@ -74,6 +77,7 @@ class ServerSettings:
     adapter_loading: bool = False
     tool_call_format: ToolCallFormat = "auto"
     reasoning_format: ReasoningFormat = "auto"
+    extra_keys: ExtraKeys = "never"
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,6 +95,8 @@ class ServerSettings:
         if self.reasoning_format not in get_args(ReasoningFormat):
             names = ", ".join(get_args(ReasoningFormat))
             raise ConfigError(f"reasoning_format: {self.reasoning_format!r} is not one of {names}")
+        if self.extra_keys not in get_args(ExtraKeys):
+            raise ConfigError(f"extra_keys: {self.extra_keys!r} is not one of {', '.join(get_args(ExtraKeys))}")
         if not self.model_name:
             raise ConfigError("served_model_name: give a non-empty name")
         for name in ("max_body_bytes", "max_json_depth", "max_outputs", "retry_after"):
