@@ -17,6 +17,7 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import LOGGING_CONFIG
 
 from ...errors import ConfigError
 from .connections import Connections
@@ -56,14 +57,20 @@ def url_of(bound: socket.socket) -> str:
 
 
 def server_of(app: FastAPI, *, log_level: str = "info", access_log: bool = True) -> DrainingServer:
-    """uvicorn around the application. `run(sockets=[bound])` serves until a signal and until all is answered."""
+    """uvicorn around the application. `run(sockets=[bound])` serves until a signal and until all is answered.
+
+    Sets up logging: records of `phloem.server` go where uvicorn's go. access_log: whether uvicorn writes a line of its
+    own for each request, with the caller's address.
+    """
     service: Service = app.state.service
     connections = Connections(service.settings)
+    own_logger = {"handlers": ["default"], "level": log_level.upper()}
     config = uvicorn.Config(
         app,
         http=connections.protocol,  # type: ignore[arg-type]  # called as the class would be
         ws="none",
         log_level=log_level,
+        log_config={**LOGGING_CONFIG, "loggers": {**LOGGING_CONFIG["loggers"], "phloem.server": own_logger}},
         access_log=access_log,
         server_header=False,
         timeout_keep_alive=math.ceil(service.settings.header_timeout),

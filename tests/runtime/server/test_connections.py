@@ -148,7 +148,10 @@ def test_connections_without_a_whole_head_are_closed_and_running_requests_are_no
 
 
 def test_one_connection_too_many_is_refused_until_another_ends(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="phloem.server"), loopback(max_connections=2) as served:
+    with (
+        caplog.at_level(logging.WARNING, logger="phloem.server"),
+        loopback(max_connections=2, log_level="warning") as served,
+    ):
         kept = [served.connect(HEALTH) for _ in range(2)]
         until(lambda: served.num_open == 2)
         refused = served.ask(b"")
