@@ -96,6 +96,9 @@ def _edit_rows(  # type: ignore[no-untyped-def]  # numba infers
 ):
     for row in range(len(logits)):
         x = logits[row]
+        if len(biases) and bias_rows[row] >= 0:
+            for t in range(len(x)):
+                x[t] += biases[bias_rows[row], t]
         if len(counts) and count_rows[row] >= 0:
             stored = counts[count_rows[row]].astype(np.int32)
             for token_id in drafted[row]:
@@ -107,9 +110,6 @@ def _edit_rows(  # type: ignore[no-untyped-def]  # numba infers
                     x[t] = x[t] / repetition[row] if x[t] > 0 else x[t] * repetition[row]
                     if count > 0:
                         x[t] -= presence[row] + frequency[row] * np.float32(count)
-        if len(biases) and bias_rows[row] >= 0:
-            for t in range(len(x)):
-                x[t] += biases[bias_rows[row], t]
 
 
 @compiled()
@@ -171,10 +171,10 @@ def _draw(scores, tops, filters, seed, position):  # type: ignore[no-untyped-def
     top_k, top_p, min_p = filters
     top, stream, total = tops.max(), 0, 0.0
     above = _below(_kth_largest(scores, tops, top_k)) if top_k else NOTHING
-    if top_p < 1.0:
-        total, _ = _survey(scores, tops, top, above, seed, position, stream)
     if min_p > 0:
         above = max(above, _below(top + np.log(min_p)))
+    if top_p < 1.0:
+        total, _ = _survey(scores, tops, top, above, seed, position, stream)
     group = _draw_group(scores, tops, above, seed, position, stream)
     token, score = _draw_token(scores, group, above, seed, position, stream)
     while top_p < 1.0:

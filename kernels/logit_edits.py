@@ -8,12 +8,12 @@
     rows     [R]    int32   which row of the tables a row of logits uses, -1 for none
 
 A dense row of counts for a vocabulary of 128k tokens is 256 KB, the size of two tokens' KV in an 8B model; kept sparse
-it would have to be searched for every logit. The order and the arithmetic are those of vLLM's penalties
-(`vllm/model_executor/layers/utils.py`), OpenAI's for presence and frequency, CTRL's (arXiv 1909.05858) for repetition::
+it would have to be searched for every logit. The definitions are OpenAI's for bias, presence and frequency, CTRL's
+(arXiv 1909.05858) for repetition; the order is that of vLLM's sampler (`vllm/v1/sample/sampler.py`)::
 
+    x = x + bias
     x = x / repetition if x > 0 else x * repetition        for tokens of prompt or output
     x = x - (presence + frequency * count)                 for tokens of the output, count times
-    x = x + bias
 """
 
 from __future__ import annotations

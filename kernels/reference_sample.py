@@ -59,10 +59,13 @@ def allowed_tokens(mask_table: Tensor | None, mask_rows: Tensor, vocab_size: int
 
 
 def edited(logits: Tensor, edits: LogitEdits | None) -> Tensor:
-    """`[R, V]` fp32: the logits with penalties, then biases; see `logit_edits`."""
+    """`[R, V]` fp32: the logits with biases, then penalties; see `logit_edits`."""
     x = logits.float()
     if edits is None:
         return x
+    if len(edits.biases):
+        biased = x + edits.biases[edits.bias_rows.clamp(min=0).long()]
+        x = torch.where((edits.bias_rows >= 0)[:, None], biased, x)
     if len(edits.counts):
         stored = edits.counts[edits.count_rows.clamp(min=0).long()].int()
         count, in_prompt = stored & MAX_COUNT, stored < 0
@@ -74,9 +77,6 @@ def edited(logits: Tensor, edits: LogitEdits | None) -> Tensor:
         x = torch.where(penalised & (in_prompt | (count > 0)), repeated, x)
         less = edits.presence[:, None] + edits.frequency[:, None] * count.float()
         x = torch.where(penalised & (count > 0), x - less, x)
-    if len(edits.biases):
-        biased = x + edits.biases[edits.bias_rows.clamp(min=0).long()]
-        x = torch.where((edits.bias_rows >= 0)[:, None], biased, x)
     return x
 
 
@@ -116,7 +116,7 @@ class Thresholds(NamedTuple):
     """The scores below which tokens are dropped, `[R]` fp32.
 
     Attributes:
-        known: by top-k and min-p; the first draw is among the tokens from here on.
+        known: by min-p and top-k; the first draw is among the tokens from here on.
         kept: by all filters; what is drawn is kept from here on.
     """
 
@@ -127,23 +127,24 @@ class Thresholds(NamedTuple):
 def thresholds(scores: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Thresholds:
     """A token stays iff its score (tempered, -inf if masked) is `>=` its row's threshold.
 
-    In order, as Hugging Face does: top_k keeps the k largest scores (ties with the last are kept); top_p keeps a token
-    iff the strictly larger ones hold less than p of the mass that top_k has left (so the largest always stays, and
-    ties stay or go together); min_p keeps those with at least min_p times the largest probability. top_k 0,
-    top_p >= 1 and min_p 0 are off.
+    In the order of vLLM's sampler (`vllm/v1/sample/sampler.py`): min_p keeps tokens with at least min_p times the
+    largest probability; top_k keeps the k largest scores (ties with the last are kept); top_p keeps a token iff the
+    strictly larger ones hold less than p of the mass that the other two have left (so the largest always stays, and
+    ties stay or go together). transformers has min_p last, so top_p keeps more there where min_p drops something.
+    top_k 0, top_p >= 1 and min_p 0 are off.
     """
     ordered = scores.sort(-1, descending=True).values
     num_tokens = scores.shape[-1]
     k = torch.where((top_k > 0) & (top_k < num_tokens), top_k, num_tokens).long()
     kth = ordered.gather(-1, k[:, None] - 1)[:, 0]
     top = ordered[:, :1].clamp(min=-LARGEST)
-    mass = torch.where(ordered >= kth[:, None], torch.exp(ordered - top), 0.0)
+    floor = top[:, 0] + torch.log(min_p)  # log(0) = -inf: off
+    known = torch.maximum(kth, floor)
+    mass = torch.where(ordered >= known[:, None], torch.exp(ordered - top), 0.0)
     before = mass.cumsum(-1) - mass
     reached = (before < top_p[:, None] * mass.sum(-1, keepdim=True)) & (mass > 0)
     last = reached.sum(-1).clamp(min=1) - 1
-    nucleus = torch.maximum(kth, ordered.gather(-1, last[:, None])[:, 0])
-    floor = top[:, 0] + torch.log(min_p)  # log(0) = -inf: off
-    known = torch.maximum(kth, floor)
+    nucleus = ordered.gather(-1, last[:, None])[:, 0]
     return Thresholds(known, torch.where(top_p < 1.0, torch.maximum(known, nucleus), known))
 
 

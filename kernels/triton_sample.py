@@ -237,13 +237,10 @@ def draw(
     group = first_of(noisy, tl.max(noisy, 0), g)
     if (top_k > 0) & (top_k < vocab_size):
         above = below(kth_score(opened, tops, top, top_k, list_ptr, EDITED, BLOCK))
-        total, group = survey(opened, noise, tops, top, above, stream, list_ptr, EDITED, BLOCK)
-    floor = above
     if min_p > 0:
-        floor = below(top + tl.log(min_p))
-    if floor > above:
-        above = floor
-        _, group = survey(opened, noise, tops, top, above, stream, list_ptr, EDITED, BLOCK)
+        above = tl.maximum(above, below(top + tl.log(min_p)))
+    if above > float("-inf"):
+        total, group = survey(opened, noise, tops, top, above, stream, list_ptr, EDITED, BLOCK)
     token, score = draw_token(opened, noise, group, above, stream, EDITED)
     is_open = top_p < 1.0
     while is_open:

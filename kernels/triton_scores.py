@@ -74,6 +74,9 @@ def load_scores(opened: tl.tensor, n: tl.tensor, wanted: tl.tensor, EDITED: tl.c
         wanted = wanted & (((words >> (n % 32)) & 1) != 0)
     x = tl.load(logits + n, mask=wanted, other=float("-inf")).to(tl.float32)
     if EDITED:
+        is_biased, biases = bias
+        if is_biased:
+            x = x + tl.load(biases + n, mask=wanted, other=0.0)
         is_penalised, counts, repetition, presence, frequency, drafted, num_drafted = penalties
         if is_penalised:
             stored = tl.load(counts + n, mask=wanted, other=0).to(tl.int32)
@@ -84,9 +87,6 @@ def load_scores(opened: tl.tensor, n: tl.tensor, wanted: tl.tensor, EDITED: tl.c
             repeated = tl.where(x > 0, tl.div_rn(x, tl.zeros_like(x) + repetition), x * repetition)
             x = tl.where((stored < 0) | (count > 0), repeated, x)
             x = tl.where(count > 0, x - (presence + frequency * count.to(tl.float32)), x)
-        is_biased, biases = bias
-        if is_biased:
-            x = x + tl.load(biases + n, mask=wanted, other=0.0)
     x = tl.div_rn(x, tl.zeros_like(x) + divisor)
     return tl.where((x == x) & wanted, tl.minimum(x, MOST), float("-inf"))
 

@@ -63,18 +63,19 @@ class SamplingParams:
 
     Attributes:
         max_tokens: most tokens to generate; None: until the context is full.
-        min_tokens: the end token and stop strings are ignored before this many tokens.
+        min_tokens: before this many tokens, end tokens and `stop_token_ids` are not chosen (unless a constraint allows
+            nothing else), and stop strings are not looked for; as in vLLM.
         temperature: 0, or less than a millionth, takes the most likely token (lowest id on a tie).
         top_k: keep the k most likely tokens; 0 or -1 keeps all.
         top_p: keep the smallest set of tokens whose probability reaches `top_p`.
-        min_p: keep tokens at least `min_p` times as likely as the most likely one.
+        min_p: keep tokens at least `min_p` times as likely as the most likely one; before `top_k` and `top_p`.
         seed: None draws one. A seed fixes the output whatever else is in the batch.
         stop: strings that end the output (they are not part of it, unless `include_stop_str_in_output`).
         stop_token_ids: token ids that end the output.
         ignore_eos: go on past the model's end tokens.
         presence_penalty, frequency_penalty: subtracted from logits of tokens generated before (OpenAI's definition).
         repetition_penalty: divides positive and multiplies negative logits of tokens seen in prompt or output.
-        logit_bias: token id → number added to its logit.
+        logit_bias: token id → number added to its logit, before the penalties.
         allowed_token_ids: None, or the only tokens that may be generated (an end token among them, or only the budget
             ends the output).
         bad_words: texts whose tokens are not generated in a row, at the beginning of a word or inside one; as in vLLM
@@ -145,6 +146,8 @@ class SamplingParams:
             raise RequestError(
                 "allowed_token_ids: there are none; leave it out to allow all", param="allowed_token_ids"
             )
+        for token_id in self.stop_token_ids:
+            _check_integer("stop_token_ids", token_id, 0, None)
         for token_id, bias in self.logit_bias.items():
             _check_integer("logit_bias", token_id, 0, None)
             _check_number("logit_bias", bias, -100.0, 100.0)

@@ -12,9 +12,9 @@ Knows tensors and requests; constraints only through their cursors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from ..errors import ConstraintTooLarge, RequestError
@@ -24,13 +24,14 @@ from .batch import Batch, Extend
 from .choice import Choice, PromptReport, TokenReport, UnreadChoices, UnreadLogprobs
 from .device import Reading, on_device
 from .edit_table import EditTable
-from .mask_table import MaskTable
+from .mask_table import MaskTable, Row
 from .request import Phase, Request
 from .token_rules import TokenRules
 
 # Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms beside others, ten times that alone.
 MASK_WORK = 25_000
 MASK_WORK_ALONE = 250_000
+MAX_STOP_SETS = 256  # sets of stop tokens whose rows are kept
 
 NO_MASK = (-1,)
 COOLEST = 1e-6  # below, logits that are divided by it leave the range of numbers, and the largest is certain anyway
@@ -55,14 +56,14 @@ class Sampler:
 
     Args:
         vocab_size: width of the logits.
-        eos_ids: end tokens, forbidden before an unconstrained request's `min_tokens`.
+        eos_ids: end tokens; like a request's stop tokens they are forbidden before its `min_tokens`.
     """
 
     def __init__(self, vocab_size: int, eos_ids: tuple[int, ...], device: torch.device) -> None:
         self._masks = MaskTable(-(-vocab_size // 32), device)
         self._edits = EditTable(vocab_size, device)
         self._vocab_size = vocab_size
-        self._goes_on = _all_but(vocab_size, eos_ids)
+        self._goes_on = lru_cache(MAX_STOP_SETS)(partial(_all_but, vocab_size, eos_ids))
         self._device = device
 
     @property
@@ -169,21 +170,24 @@ class Sampler:
         position = len(request.token_ids)
         num_output = position - request.num_prompt_tokens
         num_before_end = sampling.min_tokens - num_output
+        goes_on = self._goes_on(sampling.stop_token_ids) if num_before_end > 0 else None
         slots: Sequence[int]
         if request.rules is not None:
             try:
-                slots = self._rule_slots(request.rules, request, extend.draft[: num_decided - 1], num_before_end)
+                slots = self._rule_slots(
+                    request, request.rules, extend.draft[: num_decided - 1], num_before_end, goes_on
+                )
             except RequestError as error:
                 choice.error = error
                 return 0
         elif cursor is None:
             slots = NO_MASK if num_decided == 1 else NO_MASK * num_decided
-            if num_before_end > 0:
-                slots = [self._masks.slot(self._goes_on) if i < num_before_end else -1 for i in range(num_decided)]
+            if goes_on is not None:
+                slots = [self._masks.slot(goes_on) if i < num_before_end else -1 for i in range(num_decided)]
         else:
             remaining = request.max_tokens - num_output
             try:
-                slots = self._mask_slots(cursor, extend.draft, remaining, num_before_end, work)
+                slots = self._mask_slots(cursor, extend.draft, remaining, num_before_end, goes_on, work)
             except Exception as error:
                 choice.error = (
                     error
@@ -203,8 +207,12 @@ class Sampler:
             position += 1
         return len(slots)
 
-    def _rule_slots(self, rules: TokenRules, request: Request, draft: list[int], num_before_end: int) -> list[int]:
+    def _rule_slots(
+        self, request: Request, rules: TokenRules, draft: list[int], num_before_end: int, goes_on: Row | None
+    ) -> list[int]:
         """The masks of a request's rules: at the end of its output, then after each drafted token.
+
+        The first `num_before_end` of them leave out what `goes_on` leaves out: end tokens and stop tokens.
 
         Raises:
             RequestError: nothing may follow the output. Where nothing may follow a draft, the masks end.
@@ -215,10 +223,14 @@ class Sampler:
         for index in range(len(draft) + 1):
             try:
                 row = rules.row(said)
-                if index < num_before_end:
-                    row = row & self._goes_on[: len(row)]
+                if goes_on is not None and index < num_before_end:
+                    row = row & goes_on[: len(row)]
                     if not row.any():
-                        raise RequestError("'allowed_token_ids' leave no token but the end before 'min_tokens'")
+                        raise RequestError(
+                            "before 'min_tokens', 'allowed_token_ids' and 'bad_words' leave only tokens that end the "
+                            "output; allow more",
+                            param="allowed_token_ids",
+                        )
             except RequestError:
                 if not slots:
                     raise
@@ -228,17 +240,19 @@ class Sampler:
         return slots
 
     def _mask_slots(
-        self, cursor: Cursor, draft: list[int], remaining: int, num_before_end: int, work: int
+        self, cursor: Cursor, draft: list[int], remaining: int, num_before_end: int, goes_on: Row | None, work: int
     ) -> Sequence[int]:
         """One mask per row: at the cursor, then after each drafted token while the constraint allows it.
+
+        The first `num_before_end` of them leave out what `goes_on` leaves out, where the constraint allows others.
 
         Ends where a mask is not ready: a heavy one is made over several steps, so that the others get theirs.
         """
         row = cursor.row_soon(remaining, work)
         if row is None:
             return []
-        if num_before_end > 0:
-            row = _without_end(cursor, row)
+        if goes_on is not None:
+            row = _without(row, goes_on)
         slots = [self._masks.slot(row)]
         if not draft:
             return slots
@@ -251,8 +265,8 @@ class Sampler:
                 row = cursor.row_soon(remaining - num_advanced, work)
                 if row is None:
                     break
-                if num_before_end > num_advanced:
-                    row = _without_end(cursor, row)
+                if goes_on is not None and num_before_end > num_advanced:
+                    row = _without(row, goes_on)
                 slots.append(self._masks.slot(row))
         except ConstraintTooLarge:  # behind tokens that may never be written
             pass
@@ -292,16 +306,16 @@ class Sampler:
         )
 
 
-def _without_end(cursor: Cursor, row: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """The row without the end tokens, since the text must go on; the row itself if it cannot."""
-    others = row & ~cursor.knowledge.vocabulary.eos_words
+def _without(row: Row, goes_on: Row) -> Row:
+    """The row without the tokens that end an output; the row itself if nothing else may come."""
+    others = row[: len(goes_on)] & goes_on[: len(row)]
     return others if others.any() else row
 
 
-def _all_but(vocab_size: int, token_ids: Sequence[int]) -> npt.NDArray[np.int32]:
-    """The row of all other tokens."""
+def _all_but(vocab_size: int, eos_ids: Sequence[int], stop_token_ids: Sequence[int]) -> Row:
+    """The row of all other tokens; ids that the vocabulary does not have count for nothing."""
     flags = np.ones(-(-vocab_size // 32) * 32, np.bool_)
-    flags[list(token_ids)] = False
+    flags[[token_id for token_id in (*eos_ids, *stop_token_ids) if 0 <= token_id < vocab_size]] = False
     row = np.packbits(flags, bitorder="little").view(np.int32)
     row.flags.writeable = False
     return row

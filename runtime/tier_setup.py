@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from .cache.lower_tiers import LowerTiers
 from .config import EngineConfig
 from .fingerprint import fingerprint_of
 from .loading import LoadedModel
+from .path_fault import path_fault
 from .tiers import DiskTier, MemoryTier, open_folder
 
 logger = logging.getLogger("phloem.tiers")
@@ -43,7 +45,11 @@ def make_tiers(
     if config.host_memory_bytes:
         memory = MemoryTier(np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8))
     if config.disk_cache is not None:
-        folder = open_folder(Path(config.disk_cache).expanduser(), shared=config.disk_cache_shared)
+        path = Path(os.path.expanduser(config.disk_cache))
+        fault = path_fault(path)
+        if fault is not None:
+            raise ConfigError(f"disk_cache: {config.disk_cache[:200]!r}: {fault}; choose another folder")
+        folder = open_folder(path, shared=config.disk_cache_shared)
         if not folder.is_writable:
             logger.warning("disk_cache: %s cannot be written to; what it holds is read, nothing is added", folder.path)
         fingerprint = fingerprint_of(config, loaded, folder.path, remembers=folder.is_writable)

@@ -127,6 +127,7 @@ def explain(
         row_bytes,
         walks.samples,
         steps,
+        extra_keys if schema is not None else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..any_json import ExtraKeys
 from ..json_schema.demands import Demand
 from ..json_schema.sites import Annotation
 from .graph import Graph
@@ -44,6 +45,7 @@ class Findings:
         automaton_bytes, row_bytes: memory of its states, and of the rows its walks needed.
         samples: texts from random walks through the mask.
         steps: where the given text leaves the language; None if none was given.
+        extra_keys: whether objects may have keys that a schema does not name and says nothing of; None without one.
     """
 
     kind: str
@@ -66,3 +68,4 @@ class Findings:
     row_bytes: int
     samples: tuple[str, ...]
     steps: Stepping | None = None
+    extra_keys: ExtraKeys | None = None

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..any_json import ExtraKeys
 from .findings import Findings
 from .graph import AUTOMATON, Edge, Graph
 from .labels import columns, label, legend_of, quoted, shortened
@@ -28,6 +29,12 @@ MAX_BEGINNING_SVG = 11  # of an automaton that does not fit
 MAX_TITLE = 90
 MAX_LISTED = 60  # keywords, runs
 LABEL_COLUMNS = 34
+EXTRA_KEYS: dict[ExtraKeys, str] = {
+    "schema": 'Keys that the schema does not name are allowed unless it says otherwise (extra_keys="schema"); with '
+    '"never", the default of the server, they are not.',
+    "never": 'Keys that the schema does not name are not allowed unless it says what they may be (extra_keys="never", '
+    'the default of the server); with "schema" they are.',
+}
 
 
 def lines(found: Findings, *, width: int = 100, paint: Paint = plain, max_drawn: int = MAX_DRAWN) -> list[str]:
@@ -128,6 +135,8 @@ def _enforced(found: Findings, width: int, paint: Paint) -> list[str]:
             for demand in found.demands
         ]
         out += _table(rows, width)
+    if found.extra_keys is not None:
+        out += ["", *textwrap.wrap(EXTRA_KEYS[found.extra_keys], width)]
     if found.annotations:
         out += _title("annotations, not enforced", paint)
         out += _table([(note.pointer or "/", note.reason) for note in found.annotations], width)
@@ -290,6 +299,7 @@ def as_data(found: Findings) -> dict[str, Any]:
     best = found.shortest
     data: dict[str, Any] = {
         "kind": found.kind,
+        "extra_keys": found.extra_keys,
         "source": found.source,
         "is_recursive": found.is_recursive,
         "num_states": found.num_states,

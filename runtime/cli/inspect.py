@@ -69,6 +69,14 @@ def inspect(
     key_order: Annotated[
         str, option("--key-order", help="Order of the keys under a schema: schema or any.", env="KEY_ORDER")
     ] = "schema",
+    extra_keys: Annotated[
+        str,
+        option(
+            "--extra-keys",
+            help="Keys that a schema does not name: schema (as it says) or never (as the server has it).",
+            env="EXTRA_KEYS",
+        ),
+    ] = "schema",
     max_nodes: Annotated[int, option("--max-nodes", help="Most nodes in one picture.", env="MAX_NODES")] = 40,
     width: Annotated[
         int | None, option("--width", help="Columns to print in (default: the terminal's).", env="WIDTH")
@@ -79,7 +87,9 @@ def inspect(
     Of a constraint: the automaton and its compressed form, what is enforced how and what is not, what is forced, how
     short an output can be, and what it costs. Exit code 2 if it cannot be enforced, 1 if --text leaves the language.
     """
-    spec = constraint_spec(regex, choice, schema, json_object, grammar, structural_tag, whitespace, key_order)
+    spec = constraint_spec(
+        regex, choice, schema, json_object, grammar, structural_tag, whitespace, key_order, extra_keys
+    )
     if spec is not None:
         if cache is not None:
             raise ConfigError("--cache and a constraint exclude each other; give one of them")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import typer
 
 from ...errors import ConfigError, ConstraintError
+from ..path_fault import path_fault
 from .options import busy, read_text
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def constraint_spec(
     structural_tag: str | None,
     whitespace: str | None,
     key_order: str,
+    extra_keys: str = "schema",
 ) -> ConstraintSpec | None:
     """The one constraint that the options ask for; schema, grammar and structural tag as a file or as text."""
     from .. import constraint_spec as specs
@@ -59,6 +61,8 @@ def constraint_spec(
         raise ConfigError(f"--whitespace {whitespace}: choose compact, spaced or flexible")
     if key_order not in get_args(specs.KeyOrder):
         raise ConfigError(f"--key-order {key_order}: choose schema or any")
+    if extra_keys not in get_args(specs.ExtraKeys):
+        raise ConfigError(f"--extra-keys {extra_keys}: choose schema or never")
     layout = cast("specs.Whitespace | None", whitespace)
     if regex:
         return specs.regex(regex)
@@ -66,13 +70,15 @@ def constraint_spec(
         return specs.choice(choice)
     if schema:
         order = cast("specs.KeyOrder", key_order)
-        return specs.json_schema(_json_text(schema, "--schema"), whitespace=layout, key_order=order)
+        others = cast("specs.ExtraKeys", extra_keys)
+        text = _json_text(schema, "--schema")
+        return specs.json_schema(text, whitespace=layout, key_order=order, extra_keys=others)
     if structural_tag:
         return specs.structural_tag(_json_text(structural_tag, "--structural-tag"), whitespace=layout)
     if json_object:
         return specs.json_object(whitespace=layout)
     if grammar:
-        is_text = not Path(grammar).is_file() and (":" in grammar or "\n" in grammar)
+        is_text = not os.path.isfile(grammar) and (":" in grammar or "\n" in grammar)
         return specs.grammar(grammar if is_text else read_text(grammar, "--grammar"))
     return None
 
@@ -116,6 +122,9 @@ def show(
 def _write(path: str, document: str) -> None:
     if path == "-":
         raise ConfigError("--svg -: give a file; stdout has the description")
+    fault = path_fault(path)
+    if fault is not None:
+        raise ConfigError(f"--svg {path[:200]!r}: {fault}")
     try:
         Path(path).write_text(document, encoding="utf-8")
     except OSError as error:

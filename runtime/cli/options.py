@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ...errors import ConfigError
+from ..path_fault import path_fault
 
 UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+MAX_TEXT_CHARS = 1 << 26  # of a file that is named on the command line
 BINARY_UNITS = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
 
@@ -55,9 +56,18 @@ def busy(text: str) -> AbstractContextManager[Any]:
 
 def read_text(path: str, what: str) -> str:
     """A file's text; "-" is stdin. Raises `ConfigError` that names it."""
+    fault = path_fault(path)
+    if fault is not None:
+        raise ConfigError(f"{what} {path[:200]!r}: {fault}")
     try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        if path == "-":
+            return sys.stdin.read()
+        with open(path, encoding="utf-8") as file:  # a pipe (<(…)) is welcome, a device that never ends is not
+            text = file.read(MAX_TEXT_CHARS + 1)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{what} {path}: not UTF-8 text (byte {error.start})") from error
     except OSError as error:
         raise ConfigError(f"{what} {path}: {(error.strerror or str(error)).lower()}") from error
+    if len(text) > MAX_TEXT_CHARS:
+        raise ConfigError(f"{what} {path}: more than {MAX_TEXT_CHARS:,} characters; give a smaller file")
+    return text

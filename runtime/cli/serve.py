@@ -50,6 +50,11 @@ class ReasoningFormat(StrEnum):
     think = "think"
 
 
+class ExtraKeys(StrEnum):
+    never = "never"
+    schema = "schema"
+
+
 class SamplingDefaults(StrEnum):
     model = "model"
     openai = "openai"
@@ -101,6 +106,27 @@ def serve(
     max_body: Annotated[
         str, option("--max-body-bytes", help="Largest request body (1MiB …).", env="MAX_BODY_BYTES", panel=SERVER)
     ] = "1MiB",
+    header_timeout: Annotated[
+        float,
+        option(
+            "--header-timeout",
+            help="Seconds in which a connection must bring a request's head; as long it may idle between two.",
+            env="HEADER_TIMEOUT",
+            panel=SERVER,
+            min=0.1,
+        ),
+    ] = 30.0,
+    max_connections: Annotated[
+        int | None,
+        option(
+            "--max-connections",
+            help="Most connections at a time; more get 503. Default: 8192, or what the limit on open files leaves.",
+            env="MAX_CONNECTIONS",
+            panel=SERVER,
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     drain_timeout: Annotated[
         float,
         option(
@@ -157,6 +183,15 @@ def serve(
             panel=SERVER,
         ),
     ] = ReasoningFormat.auto,
+    extra_keys: Annotated[
+        ExtraKeys,
+        option(
+            "--extra-keys",
+            help="Keys that a request's schema does not name: never, or as the letter of JSON Schema has it.",
+            env="EXTRA_KEYS",
+            panel=SERVER,
+        ),
+    ] = ExtraKeys.never,
     sampling_defaults: Annotated[
         SamplingDefaults,
         option(
@@ -191,6 +226,8 @@ def serve(
         api_keys=keys,
         cache_isolation=cache_isolation.value,
         max_body_bytes=size(max_body, "--max-body-bytes"),
+        header_timeout=header_timeout,
+        max_connections=max_connections,
         drain_timeout=drain_timeout,
         admin=admin,
         adapter_loading=adapter_loading,
@@ -198,6 +235,7 @@ def serve(
         metric_names=metric_names.value,
         tool_call_format=tool_call_format.value,
         reasoning_format=reasoning_format.value,
+        extra_keys=extra_keys.value,
     )
     with closing(listen(host, port)) as bound:
         engine = load_engine(model, settings)

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ...errors import ModelError
 from ...kernels import PLACES, LoraLayers, LoraPart, LoraWeight, pack_lora
+from ..path_fault import path_fault
 from .adapter_config import AdapterConfig
 from .config import ModelConfig
 from .weights import STORED_DTYPES, Checkpoint, open_file
@@ -76,7 +77,7 @@ def read_adapter(
     Raises:
         ModelError: anything in the folder that is missing, odd or not supported; it names file, tensor and remedy.
     """
-    folder = Path(folder)
+    folder = _named(folder)
     config = AdapterConfig.from_folder(folder)
     path = folder / FILE
     if not path.is_file():
@@ -98,7 +99,7 @@ def read_adapter(
 
 def count_parameters(folder: str | Path, model: ModelConfig) -> int:
     """Of an adapter for a model, from its configuration alone. Raises ModelError as `read_adapter` does."""
-    config = AdapterConfig.from_folder(Path(folder))
+    config = AdapterConfig.from_folder(_named(folder))
     return sum(
         config.rank_of(module.name) * (module.num_inputs + module.num_outputs)
         for index in range(model.num_layers)
@@ -106,6 +107,13 @@ def count_parameters(folder: str | Path, model: ModelConfig) -> int:
         for module in place
         if config.has(module.name)
     )
+
+
+def _named(folder: str | Path) -> Path:
+    fault = path_fault(folder)
+    if fault is not None:
+        raise ModelError(f"{str(folder)[:200]!r}: {fault}; give the folder of an adapter")
+    return Path(folder)
 
 
 def _places(model: ModelConfig, index: int) -> Iterator[list[Module]]:

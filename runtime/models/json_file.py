@@ -1,4 +1,4 @@
-"""Reads one JSON file of a checkpoint folder, or says in one sentence why it cannot.
+"""Reads one small file of a checkpoint folder, or says in one sentence why it cannot.
 
 `Fields` wraps the object read: every getter checks the type and names file, key and found value when it is odd.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,7 @@ MAX_BYTES = 64 << 20  # tokenizer_config.json with 100,000 added tokens is 20 MB
 
 def read_json_object(path: Path) -> dict[str, Any]:
     """The JSON object in `path`. Raises ModelError: missing, unreadable, too large, broken, or not an object."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ModelError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is not a configuration file")
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ModelError(f"{path}: there is no such file; the checkpoint folder must contain it") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: cannot be read ({error})") from None
+    text = read_text(path)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -35,6 +29,29 @@ def read_json_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ModelError(f"{path}: expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text in `path`. Raises ModelError as `read_bytes` does, or if it is none."""
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in `path`. Raises ModelError: missing, unreadable, too large, or no regular file (a pipe never ends)."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{path}: is no regular file")
+        if status.st_size > MAX_BYTES:
+            raise ModelError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is not a configuration file")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ModelError(f"{path}: there is no such file; the checkpoint folder must contain it") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from None
 
 
 class Fields:

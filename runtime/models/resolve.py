@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from ...errors import ModelError
+from ..path_fault import path_fault
 from .gguf.file import is_gguf
 
 NANO = Path(__file__).resolve().parent.parent / "assets" / "nano"
@@ -30,7 +32,10 @@ def resolve_model(name_or_path: str | Path) -> Path:
         if not (NANO / "config.json").exists():
             raise ModelError(f"{NANO}: the bundled model is missing from this installation; reinstall phloem")
         return NANO
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # a name without a home stays as it is, where Path's own raises
+    fault = path_fault(path)
+    if fault is not None:
+        raise ModelError(f'{name[:200]!r}: {fault}; give a checkpoint folder, a GGUF file, a hub id or "nano"')
     if path.is_dir():
         return _in_folder(path)
     if path.exists():

@@ -32,5 +32,4 @@ async def respond(service: Service, request: Request, answer: Answer, *, stream:
         partial(service.explain, request_id=request.state.request_id),
         partial(failed_frames, request.url.path),
         ping_interval=service.settings.ping_interval,
-        send_timeout=service.settings.send_timeout,
     )

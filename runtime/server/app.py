@@ -85,6 +85,7 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
             allow_origins=list(service.settings.cors_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
+            expose_headers=["X-Request-Id", "Retry-After"],
         )
     return app
 
@@ -94,7 +95,7 @@ class Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = document(self, BODIES)
+            self.openapi_schema = document(self, BODIES, asks_for_key=bool(self.state.service.settings.api_keys))
         return self.openapi_schema
 
 

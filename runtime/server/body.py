@@ -11,7 +11,7 @@ import math
 from typing import TypeVar
 
 from pydantic_core import from_json
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,7 +20,6 @@ from .settings import ServerSettings
 
 M = TypeVar("M", bound=BaseModel)
 LARGE_BODY = 1 << 16  # bytes from which parsing leaves the event loop
-MAX_DISCARDED_BODIES = 32  # how many times the limit is read and dropped, so that the client gets to see the 413
 
 
 async def read_request(request: Request, model: type[M], settings: ServerSettings) -> M:
@@ -77,23 +76,18 @@ def _check_headers(request: Request) -> None:
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
+    """The whole body. One that is too large is refused at once; `gate` takes the rest of it from the client."""
     declared = request.headers.get("content-length", "")
     too_large = declared.isdigit() and int(declared) > max_bytes
     chunks: list[bytes] = []
-    num_bytes = 0
-    try:
+    if not too_large:
+        num_bytes = 0
         async for chunk in request.stream():
             num_bytes += len(chunk)
-            too_large = too_large or num_bytes > max_bytes
+            too_large = num_bytes > max_bytes
             if too_large:
-                chunks.clear()
-                if num_bytes > max_bytes * MAX_DISCARDED_BODIES:
-                    break
-            else:
-                chunks.append(chunk)
-    except ClientDisconnect:
-        if not too_large:
-            raise
+                break
+            chunks.append(chunk)
     if too_large:
         text = f"The request body is larger than {max_bytes} bytes; shorten it or raise --max-body-bytes."
         raise ApiError(413, text, code="body_too_large", headers={"Connection": "close"})

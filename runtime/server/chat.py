@@ -18,6 +18,7 @@ from .outputs import Output, gather, shown_logprobs
 from .prepare import PreparedChat
 from .protocol import ChatRequest
 from .replies import Header, chat_choice, chat_logprobs, chunk_choice, endings, finish_reason, usage_body
+from .request_record import RequestRecord
 from .service import Service
 from .stream import DONE, frame
 from .thought_tokens import ReasoningTokens
@@ -36,7 +37,7 @@ def chat_router(service: Service) -> APIRouter:
         service.check_ready()
         model = service.check_model(body.model)
         header = Header("chatcmpl", "chat.completion", model, service.fingerprint)
-        asked = ChatAnswer(service, body, header, service.api_key(request.state))
+        asked = ChatAnswer(service, body, header, service.api_key(request.state), request.state.record)
         return await respond(service, request, asked, stream=bool(body.stream))
 
     return router
@@ -45,17 +46,20 @@ def chat_router(service: Service) -> APIRouter:
 class ChatAnswer:
     """One request's way to its answer, whole or as a stream of frames."""
 
-    def __init__(self, service: Service, body: ChatRequest, header: Header, api_key: str | None) -> None:
+    def __init__(
+        self, service: Service, body: ChatRequest, header: Header, api_key: str | None, record: RequestRecord
+    ) -> None:
         self._service = service
         self._body = body
         self._header = header
         self._api_key = api_key
+        self._record = record
         self._clock = service.metrics.clock()
         self._tokenizer = service.engine.tokenizer
 
     async def whole(self) -> dict[str, Any]:
         prepared = await self._service.prepare(self._body, self._body.model, self._api_key)
-        async with aclosing(self._service.deltas([prepared.call])) as deltas:
+        async with aclosing(self._service.deltas([prepared.call], self._record)) as deltas:
             [outputs] = await gather(deltas, 1, self._body.n, self._tokenizer.eos_ids, self._clock)
         choices = [self._choice(index, output, prepared) for index, output in enumerate(outputs)]
         counter = ReasoningTokens(prepared.new_counter)
@@ -80,7 +84,7 @@ class ChatAnswer:
             pieces = Pieces(prepared.reader, prepared.tools)
             usages: dict[int, Usage] = {}
             counter = ReasoningTokens(prepared.new_counter)
-            async with aclosing(self._service.deltas([prepared.call])) as deltas:
+            async with aclosing(self._service.deltas([prepared.call], self._record)) as deltas:
                 async for _, delta in deltas:
                     self._clock.tick(delta.index, delta)
                     is_first = not usages

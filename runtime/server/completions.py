@@ -18,6 +18,7 @@ from .outputs import Output, gather
 from .prepare import EngineCall, prepare_completions
 from .protocol import CompletionRequest
 from .replies import CompletionLogprobs, Header, endings, text_choice, usage_body
+from .request_record import RequestRecord
 from .service import Service
 from .stream import DONE, frame
 
@@ -37,7 +38,7 @@ def completions_router(service: Service) -> APIRouter:
             text = f"{len(body.prompt)} prompts with n={body.n} are more than {limit} outputs; send fewer at a time."
             raise invalid(text, "prompt")
         header = Header("cmpl", "text_completion", model, service.fingerprint)
-        asked = CompletionAnswer(service, body, header, service.api_key(request.state))
+        asked = CompletionAnswer(service, body, header, service.api_key(request.state), request.state.record)
         return await respond(service, request, asked, stream=bool(body.stream))
 
     return router
@@ -46,23 +47,28 @@ def completions_router(service: Service) -> APIRouter:
 class CompletionAnswer:
     """One request's way to its answer. Output i of prompt p is choice `p * n + i`."""
 
-    def __init__(self, service: Service, body: CompletionRequest, header: Header, api_key: str | None) -> None:
+    def __init__(
+        self, service: Service, body: CompletionRequest, header: Header, api_key: str | None, record: RequestRecord
+    ) -> None:
         self._service = service
         self._body = body
         self._header = header
         self._api_key = api_key
+        self._record = record
         self._clock = service.metrics.clock()
         self._tokenizer = service.engine.tokenizer
 
     async def _prepare(self) -> list[EngineCall]:
         service = self._service
-        adapter = service.adapter_of(self._body.model)
-        return await service.on_worker(prepare_completions, service.engine, self._body, self._api_key, adapter)
+        adapter, extra_keys = service.adapter_of(self._body.model), service.settings.extra_keys
+        return await service.on_worker(
+            prepare_completions, service.engine, self._body, self._api_key, adapter, extra_keys
+        )
 
     async def whole(self) -> dict[str, Any]:
         calls = await self._prepare()
         n = self._body.n
-        async with aclosing(self._service.deltas(calls)) as deltas:
+        async with aclosing(self._service.deltas(calls, self._record)) as deltas:
             outputs = await gather(deltas, len(calls), n, (), self._clock)  # the end token's log-probability is shown
         choices = [
             self._choice(prompt * n + index, calls[prompt], output)
@@ -92,7 +98,7 @@ class CompletionAnswer:
             n = self._body.n
             usages: list[dict[int, Any]] = [{} for _ in calls]
             logprobs = [CompletionLogprobs(self._tokenizer) for _ in range(len(calls) * n)]
-            async with aclosing(self._service.deltas(calls)) as deltas:
+            async with aclosing(self._service.deltas(calls, self._record)) as deltas:
                 async for prompt, delta in deltas:
                     index = prompt * n + delta.index
                     self._clock.tick(index, delta)

@@ -13,6 +13,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from .gate import OPEN_PATHS
+
 Schema = dict[str, Any]
 _REFS = "#/components/schemas/{model}"
 _TEXT: Schema = {"type": "string"}
@@ -33,6 +35,12 @@ ERROR: Schema = {
             },
         }
     },
+}
+
+
+KEYS: Schema = {  # either is enough
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
 }
 
 
@@ -71,12 +79,17 @@ def described(
     return {"responses": responses, "openapi_extra": {"requestBody": {"required": True, "content": taken}}}
 
 
-def document(app: FastAPI, bodies: list[type[BaseModel]]) -> Schema:
-    """The whole document; `bodies`: the models that the routes name."""
+def document(app: FastAPI, bodies: list[type[BaseModel]], *, asks_for_key: bool) -> Schema:
+    """The whole document; `bodies`: the models that the routes name; `asks_for_key`: on all paths but the open ones."""
     made = get_openapi(title=app.title, version=app.version, routes=app.routes)
     _, definitions = models_json_schema([(body, "validation") for body in bodies], ref_template=_REFS)
     schemas = {name: _with_nulls(schema) for name, schema in definitions["$defs"].items()}
-    made.setdefault("components", {})["schemas"] = {**schemas, "Error": ERROR}
+    made["components"] = {"schemas": {**schemas, "Error": ERROR}, "securitySchemes": KEYS}
+    if asks_for_key:
+        made["security"] = [{name: []} for name in KEYS]
+        for path in OPEN_PATHS & made["paths"].keys():
+            for operation in made["paths"][path].values():
+                operation["security"] = []
     return made
 
 

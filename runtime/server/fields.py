@@ -74,7 +74,7 @@ def _logit_bias(value: object) -> object:
 
 
 def _content(value: object) -> object:
-    """A message's content as text: a string, or an array of text parts (joined)."""
+    """A message's content as text: a string, or an array of parts (joined), of text or what was said as a refusal."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -82,6 +82,9 @@ def _content(value: object) -> object:
     texts = []
     for part in value:
         kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "refusal" and isinstance(part.get("refusal"), str):
+            texts.append(part["refusal"])
+            continue
         text = part.get("text") if isinstance(part, dict) else None
         if kind not in ("text", "input_text", "output_text"):
             raise fault("content", f"Content parts of type {str(kind)[:40]!r} are not supported; send text")
@@ -136,6 +139,11 @@ class TextPart(TypedDict):
     text: str
 
 
+class RefusalPart(TypedDict):
+    type: Literal["refusal"]
+    refusal: str
+
+
 StopStrings = Annotated[
     list[str],
     BeforeValidator(
@@ -153,7 +161,7 @@ LogitBias = Annotated[
         ],
     ),
 ]
-Content = Annotated[str, BeforeValidator(_content, json_schema_input_type=str | list[TextPart])]
+Content = Annotated[str, BeforeValidator(_content, json_schema_input_type=str | list[TextPart | RefusalPart])]
 Prompts = Annotated[
     list[str | list[int]],
     BeforeValidator(

@@ -1,8 +1,10 @@
 """The outermost layer: every request passes here once, whatever route it is for (or none).
 
 It gives the request an id, asks for the API key (all paths but `/health` and `/ready`; unknown paths too), counts it,
-and turns an exception that nobody expected into a 500 that names the id and tells nothing else. The id is our own;
-a caller's `X-Request-Id` is only sent back. HEAD is GET without its body, on every route that has GET.
+leaves one line about it in the log (at info; at debug for what monitoring asks for again and again, if it went well),
+and turns an exception that nobody expected into a 500 that names the id and tells nothing else. The id is our own; a
+caller's `X-Request-Id` is only sent back, and stands at the end of the line. HEAD is GET without its body, on every
+route that has GET.
 """
 
 from __future__ import annotations
@@ -17,32 +19,39 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ApiError, internal
 from .metrics import Metrics
+from .request_record import RequestRecord
 from .settings import ServerSettings
 from .stream import ClientGone
+from .unread import UnreadBody
 
 OPEN_PATHS = frozenset({"/health", "/ready"})
+PROBED_PATHS = OPEN_PATHS | {"/metrics"}
+MAX_PATH_CHARS = 200
 MAX_ID_CHARS = 128
 logger = logging.getLogger("phloem.server")
 
 
 class Gate:
-    """ASGI middleware. Sets `request_id` and `api_key` (the caller's key, or None) in `scope["state"]`."""
+    """ASGI middleware. Sets `request_id`, `api_key` (the caller's key, or None) and `record` in `scope["state"]`."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app = app
         self._keys = [key.encode() for key in settings.api_keys]
         self._metrics = metrics
+        self._body_timeout = settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        is_head = scope["method"] == "HEAD"
+        method, is_head = scope["method"], scope["method"] == "HEAD"
         if is_head:  # what GET would answer, without the body
             scope = {**scope, "method": "GET"}
         request_id = f"req_{uuid.uuid4().hex}"
         headers = Headers(scope=scope)
         shown_id = _shown_id(headers.get("x-request-id"), request_id)
+        body = UnreadBody(headers, receive, self._body_timeout)
+        record = RequestRecord()
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -52,13 +61,17 @@ class Gate:
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", shown_id.encode())]
             elif is_head:
                 message = {**message, "body": b""}
-            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                record.end()
+                await body.send_last(message, send)
+            else:
+                await send(message)
 
         try:
             state = scope.setdefault("state", {})
-            state["request_id"] = request_id
+            state["request_id"], state["record"] = request_id, record
             state["api_key"] = self._authorized(scope["path"], headers)
-            await self._app(scope, receive, send_with_id)
+            await self._app(scope, body.receive, send_with_id)
         except (ClientGone, ClientDisconnect):
             status = 499
         except ApiError as error:
@@ -70,6 +83,9 @@ class Gate:
                 await internal(request_id).response(scope["path"])(scope, receive, send_with_id)
         finally:
             self._metrics.count_http(scope, status)
+            level = logging.DEBUG if status == 200 and scope["path"] in PROBED_PATHS else logging.INFO
+            sent_id = f" client_id={shown_id!r}" if shown_id != request_id else ""
+            logger.log(level, "%s %s %s %d %s%s", request_id, method, _place(scope), status, record.line(), sent_id)
 
     def _authorized(self, path: str, headers: Headers) -> str | None:
         """The caller's key, compared in constant time; raises `ApiError` 401."""
@@ -93,6 +109,12 @@ class Gate:
 
 def _unauthorized(message: str, code: str | None) -> ApiError:
     return ApiError(401, message, code=code, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _place(scope: Scope) -> str:
+    """The route, or the path of a request that has none, in printable characters."""
+    route = getattr(scope.get("route"), "path", None)
+    return route if route is not None else ascii(scope["path"][:MAX_PATH_CHARS])[1:-1]
 
 
 def _shown_id(given: str | None, own: str) -> str:

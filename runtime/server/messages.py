@@ -38,7 +38,8 @@ def messages_router(service: Service) -> APIRouter:
     def asked(request: Request, body: CountRequest) -> SingleAnswer:
         service.check_ready()
         show = partial(ShownMessage, service.check_model(body.model))
-        return SingleAnswer(service, body, service.api_key(request.state), RENAMED, show)
+        state = request.state
+        return SingleAnswer(service, body, service.api_key(state), state.record, RENAMED, show)
 
     @router.post("/v1/messages", **described(ANSWER, MessagesRequest, streams=True))
     async def messages(request: Request) -> Response:

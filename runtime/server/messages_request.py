@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from .fields import Content, Schema, StopStrings, check_one_answer, fault, refuse
 from .protocol import Body, ChatRequest, FunctionCall, FunctionTool, Generation, Message, ResponseFormat, Tool, ToolCall
@@ -86,9 +86,15 @@ class Turn(Body):
     """A message. What its blocks mean depends on who says it."""
 
     role: Literal["user", "assistant"]
-    content: Annotated[
-        list[Block], BeforeValidator(_blocks, json_schema_input_type=str | list[Block]), Field(min_length=1)
-    ]
+    content: Annotated[list[Block], BeforeValidator(_blocks, json_schema_input_type=str | list[Block])]
+
+    @field_validator("content")
+    @classmethod
+    def _users_say_something(cls, blocks: list[Block], info: ValidationInfo) -> list[Block]:
+        """An assistant may have said nothing."""
+        if not blocks and info.data.get("role") == "user":
+            raise fault("too_short", "A message with role 'user' must have at least one block")
+        return blocks
 
     @model_validator(mode="after")
     def _blocks_are_the_roles(self) -> Turn:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from ...errors import RequestError
 from ..cache.reply_memory import Conversation
-from ..constraint_spec import ConstraintSpec
+from ..constraint_spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
 from .constraints import Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
@@ -92,10 +92,11 @@ def prepare_chat(
     *,
     thinks_in_tags: bool = False,
     adapter: str | None = None,
+    extra_keys: ExtraKeys = "never",
 ) -> PreparedChat:
     """thinks_in_tags: whether the model's answers begin with a thought (see `think`); adapter: what the tokens go
-    through. Raises `ApiError` for whatever cannot be served."""
-    wanted = constraint_of(body)
+    through; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
+    wanted = constraint_of(body, extra_keys)
     special_texts = engine.tokenizer.special_ids
     # whoever describes the whole answer describes its channels
     is_described = wanted is not None and wanted.spec.kind == "structural_tag"
@@ -188,10 +189,14 @@ def _behind_thought(
 
 
 def prepare_completions(
-    engine: EngineFace, body: CompletionRequest, api_key: str | None, adapter: str | None = None
+    engine: EngineFace,
+    body: CompletionRequest,
+    api_key: str | None,
+    adapter: str | None = None,
+    extra_keys: ExtraKeys = "never",
 ) -> list[EngineCall]:
-    """One call per prompt. Raises `ApiError` for whatever cannot be served."""
-    wanted = constraint_of(body)
+    """One call per prompt; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
+    wanted = constraint_of(body, extra_keys)
     _check_constraint(engine, wanted)
     _check_rules(body, wanted)
     calls = []
@@ -258,7 +263,7 @@ def _template_options(engine: EngineFace, wanted: dict[str, Any]) -> dict[str, A
 def _template_message(message: Message) -> dict[str, Any]:
     """What a chat template sees; `developer` is what newer clients call `system`."""
     role = "system" if message.role == "developer" else message.role
-    shown: dict[str, Any] = {"role": role, "content": message.content or ""}
+    shown: dict[str, Any] = {"role": role, "content": message.content or message.refusal or ""}
     if message.name is not None:
         shown["name"] = message.name
     if message.tool_call_id is not None:
@@ -268,7 +273,7 @@ def _template_message(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         if message.reasoning_content is not None and not message.content:
             shown["thinking"] = message.reasoning_content  # as gpt-oss' template calls it
-        shown["content"] = message.content
+        shown["content"] = message.content or message.refusal
         shown["tool_calls"] = [call.model_dump() for call in message.tool_calls]
     return shown
 

@@ -103,10 +103,12 @@ class Message(Body):
     tool_calls: list[ToolCall] = []
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    refusal: str | None = None
 
     @model_validator(mode="after")
     def _has_content(self) -> Message:
-        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+        """An assistant's may be missing: beside calls, reasoning or a refusal, or where nothing was said."""
+        if self.content is None and self.role != "assistant":
             raise fault("content", f"The content of a message with role {self.role!r} must be given")
         return self
 

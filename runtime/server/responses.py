@@ -39,7 +39,8 @@ def responses_router(service: Service) -> APIRouter:
     def asked(request: Request, body: ResponsesRequest) -> SingleAnswer:
         service.check_ready()
         show = partial(ShownResponse, body, service.check_model(body.model), service.engine.config.prefix_cache)
-        return SingleAnswer(service, body, service.api_key(request.state), RENAMED, show)
+        state = request.state
+        return SingleAnswer(service, body, service.api_key(state), state.record, RENAMED, show)
 
     @router.post("/v1/responses", **described(ANSWER, ResponsesRequest, streams=True))
     async def responses(request: Request) -> Response:

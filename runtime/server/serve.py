@@ -9,17 +9,22 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import socket
 import time
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import LOGGING_CONFIG
 
 from ...errors import ConfigError
+from .connections import Connections
 from .service import Service
 
 BACKLOG = 2048  # connections that wait to be accepted
+TICKS_PER_SWEEP = 10  # of uvicorn's loop, ten a second
 CLOSING_SECONDS = 5  # for connections to close after the engine has stopped
 
 
@@ -52,24 +57,43 @@ def url_of(bound: socket.socket) -> str:
 
 
 def server_of(app: FastAPI, *, log_level: str = "info", access_log: bool = True) -> DrainingServer:
-    """uvicorn around the application. `run(sockets=[bound])` serves until a signal and until all is answered."""
+    """uvicorn around the application. `run(sockets=[bound])` serves until a signal and until all is answered.
+
+    Sets up logging: records of `phloem.server` go where uvicorn's go. access_log: whether uvicorn writes a line of its
+    own for each request, with the caller's address.
+    """
+    service: Service = app.state.service
+    connections = Connections(service.settings)
+    own_logger = {"handlers": ["default"], "level": log_level.upper()}
     config = uvicorn.Config(
         app,
+        http=connections.protocol,  # type: ignore[arg-type]  # called as the class would be
+        ws="none",
         log_level=log_level,
+        log_config={**LOGGING_CONFIG, "loggers": {**LOGGING_CONFIG["loggers"], "phloem.server": own_logger}},
         access_log=access_log,
         server_header=False,
-        timeout_keep_alive=30,
+        timeout_keep_alive=math.ceil(service.settings.header_timeout),
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    return DrainingServer(config, app.state.service)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_upgrade)
+    return DrainingServer(config, service, connections)
+
+
+def _is_no_upgrade(record: logging.LogRecord) -> bool:
+    """Whether a record says something else than that WebSockets are not spoken here; such a request is answered as any
+    other, which leaves a line of its own."""
+    text = record.getMessage()
+    return "upgrade request" not in text and "WebSocket library" not in text
 
 
 class DrainingServer(uvicorn.Server):
     """uvicorn's server, except that the first signal drains instead of closing the door."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, connections: Connections) -> None:
         super().__init__(config)
         self._service = service
+        self._connections = connections
         self._deadline: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -81,6 +105,8 @@ class DrainingServer(uvicorn.Server):
         self._service.lifecycle.drain()
 
     async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_PER_SWEEP == 0:
+            self._connections.sweep(self.server_state.connections, time.monotonic())
         if self._deadline is not None and not self.should_exit:
             overdue = time.monotonic() >= self._deadline
             if overdue:

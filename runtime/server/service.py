@@ -20,6 +20,7 @@ from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .prepare import EngineCall, PreparedChat, prepare_chat
 from .protocol import ChatRequest
+from .request_record import RequestRecord
 from .settings import ServerSettings
 from .think import thinks
 from .tool_format import FORMATS, tool_format_of
@@ -127,6 +128,7 @@ class Service:
             self.tool_format,
             thinks_in_tags=self.thinks_in_tags,
             adapter=self.adapter_of(model),
+            extra_keys=self.settings.extra_keys,
         )
 
     async def on_worker(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
@@ -157,11 +159,12 @@ class Service:
         logger.error("%s failed", request_id, exc_info=error)
         return internal(request_id)
 
-    async def deltas(self, calls: Sequence[EngineCall]) -> AsyncGenerator[tuple[int, Delta]]:
-        """The deltas of all calls as they come, each with its call's index. Closing it aborts them all."""
+    async def deltas(self, calls: Sequence[EngineCall], record: RequestRecord) -> AsyncGenerator[tuple[int, Delta]]:
+        """The deltas of all calls as they come, each with its call's index, recorded. Closing it aborts them all."""
         if len(calls) == 1:
             async with aclosing(self._generate(calls[0])) as stream:
                 async for delta in stream:
+                    record.push(0, delta)
                     yield 0, delta
             return
         arrivals: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
@@ -175,6 +178,7 @@ class Service:
                 elif isinstance(arrival, Exception):
                     raise arrival
                 else:
+                    record.push(index, arrival)
                     yield index, arrival
         finally:
             for pump in pumps:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from ...errors import ConfigError
+from ..constraint_spec import ExtraKeys
 from .think import ReasoningFormat
 
 CacheIsolation = Literal["auto", "key", "none"]
@@ -30,7 +31,12 @@ class ServerSettings:
         max_outputs: most outputs of one HTTP request (`n` times the number of prompts).
         ping_interval: seconds of silence on a stream after which a comment line is sent.
         body_timeout: seconds a client may take to send its body.
-        send_timeout: seconds a client may leave a sent chunk unread before its request is aborted.
+        header_timeout: seconds in which a connection must bring the whole head of a request, counted from when it was
+            opened, or from its last answer.
+        send_timeout: seconds for which a client's system may take nothing of what is written to it before its
+            connection, and with it its request, is ended.
+        max_connections: most connections at a time; more are answered with 503. None: what the limit on open files
+            leaves, 8192 at most.
         prepare_timeout: seconds that tokenisation, template and constraint compilation may take.
         drain_timeout: seconds that running requests get to finish after SIGTERM.
         retry_after: seconds told to clients that are refused because the queue is full.
@@ -43,6 +49,8 @@ class ServerSettings:
             "none": calls are not looked for in free text.
         reasoning_format: whether answers begin with a thought in tags (see `think`); "auto": as the chat template
             shows, "think": they do, "none": tags are content. Harmony's channels are read whatever it says.
+        extra_keys: whether objects under a request's schema may have keys that it does not name, where neither the
+            schema nor the request says so; "schema": as JSON Schema has it, they may.
         metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
         sampling_defaults: what a request is sampled with where it says nothing, by the names of its fields; what is
             not in it is OpenAI's default.
@@ -57,7 +65,9 @@ class ServerSettings:
     max_outputs: int = 1024
     ping_interval: float = 15.0
     body_timeout: float = 30.0
+    header_timeout: float = 30.0
     send_timeout: float = 60.0
+    max_connections: int | None = None
     prepare_timeout: float = 30.0
     drain_timeout: float = 30.0
     retry_after: int = 1
@@ -67,6 +77,7 @@ class ServerSettings:
     adapter_loading: bool = False
     tool_call_format: ToolCallFormat = "auto"
     reasoning_format: ReasoningFormat = "auto"
+    extra_keys: ExtraKeys = "never"
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,12 +95,16 @@ class ServerSettings:
         if self.reasoning_format not in get_args(ReasoningFormat):
             names = ", ".join(get_args(ReasoningFormat))
             raise ConfigError(f"reasoning_format: {self.reasoning_format!r} is not one of {names}")
+        if self.extra_keys not in get_args(ExtraKeys):
+            raise ConfigError(f"extra_keys: {self.extra_keys!r} is not one of {', '.join(get_args(ExtraKeys))}")
         if not self.model_name:
             raise ConfigError("served_model_name: give a non-empty name")
         for name in ("max_body_bytes", "max_json_depth", "max_outputs", "retry_after"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must be at least 1")
-        for name in ("ping_interval", "body_timeout", "send_timeout", "prepare_timeout"):
+        if self.max_connections is not None and self.max_connections < 1:
+            raise ConfigError(f"max_connections: {self.max_connections} is out of range; it must be at least 1")
+        for name in ("ping_interval", "body_timeout", "header_timeout", "send_timeout", "prepare_timeout"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must be above 0 seconds")
 

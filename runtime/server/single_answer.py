@@ -14,6 +14,7 @@ from .errors import callers_names
 from .outputs import Output, gather
 from .prepare import PreparedChat
 from .protocol import ChatRequest
+from .request_record import RequestRecord
 from .service import Service
 
 
@@ -43,12 +44,14 @@ class SingleAnswer:
         service: Service,
         body: Body,
         api_key: str | None,
+        record: RequestRecord,
         renamed: Sequence[tuple[str, str]],
         show: Callable[[PreparedChat], Shown],
     ) -> None:
         self._service = service
         self._body = body
         self._api_key = api_key
+        self._record = record
         self._renamed = renamed
         self._show = show
         self._clock = service.metrics.clock()
@@ -61,7 +64,7 @@ class SingleAnswer:
         with callers_names(self._renamed):
             prepared = await self._prepare()
             eos_ids = self._service.engine.tokenizer.eos_ids
-            async with aclosing(self._service.deltas([prepared.call])) as deltas:
+            async with aclosing(self._service.deltas([prepared.call], self._record)) as deltas:
                 [[output]] = await gather(deltas, 1, 1, eos_ids, self._clock)
         return self._show(prepared).whole(output)
 
@@ -69,7 +72,7 @@ class SingleAnswer:
         with self._service.lifecycle.track(), callers_names(self._renamed):
             prepared = await self._prepare()
             shown = self._show(prepared)
-            async with aclosing(self._service.deltas([prepared.call])) as deltas:
+            async with aclosing(self._service.deltas([prepared.call], self._record)) as deltas:
                 async for _, delta in deltas:
                     self._clock.tick(0, delta)
                     if frames := shown.push(delta):

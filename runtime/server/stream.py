@@ -2,7 +2,7 @@
 
 ::
 
-    frames ──► write ──► client          a silent client is pinged, one that does not read is dropped
+    frames ──► write ──► client          a silent client is pinged (one that does not read: see `connections`)
     listen ──► "disconnected" ──► the frames' generator is closed ──► the engine aborts the request
 
 An error before the first frame is an ordinary error answer (status and body); later it becomes an error frame, because
@@ -79,7 +79,6 @@ class EventStream(Response):
         failed: Callable[[ApiError], bytes],
         *,
         ping_interval: float,
-        send_timeout: float,
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -87,23 +86,22 @@ class EventStream(Response):
         self._explain = explain
         self._failed = failed
         self._ping_interval = ping_interval
-        self._send_timeout = send_timeout
         self._started = False
-        self._written_at = self._write_began_at = time.monotonic()
+        self._written_at = time.monotonic()
         self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writing = asyncio.ensure_future(self._write_all(send))
         listening = asyncio.ensure_future(_disconnected(receive))
-        watching = asyncio.ensure_future(self._watch(send))
+        pinging = asyncio.ensure_future(self._ping(send))
         try:
-            await asyncio.wait({writing, listening, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({writing, listening, pinging}, return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
                 writing.result()
             else:
                 raise ClientGone
         finally:
-            await _cancel(writing, listening, watching)
+            await _cancel(writing, listening, pinging)
             await self._frames.aclose()
 
     async def _write_all(self, send: Send) -> None:
@@ -122,7 +120,6 @@ class EventStream(Response):
 
     async def _write(self, send: Send, data: bytes) -> None:
         async with self._lock:
-            self._write_began_at = time.monotonic()
             try:
                 if not self._started:
                     self._started = True
@@ -132,20 +129,15 @@ class EventStream(Response):
                 raise ClientGone from error
             self._written_at = time.monotonic()
 
-    async def _watch(self, send: Send) -> None:
-        """Pings a silent stream (which also starts an answer that is long in coming); ends with a client that does
-        not read. One timer per stream instead of one per chunk."""
+    async def _ping(self, send: Send) -> None:
+        """Pings a silent stream, which also starts an answer that is long in coming; ends with a client that has left.
+        One timer per stream instead of one per chunk."""
         while True:
-            now = time.monotonic()
-            waiting = now - self._write_began_at if self._write_began_at > self._written_at else 0.0
-            if waiting >= self._send_timeout:
-                return
-            silence = now - self._written_at
-            if not waiting and silence >= self._ping_interval:
-                async with asyncio.timeout(self._send_timeout):
-                    await self._write(send, PING)
+            silence = time.monotonic() - self._written_at
+            if silence >= self._ping_interval and not self._lock.locked():
+                await self._write(send, PING)
                 silence = 0.0
-            await asyncio.sleep(min(self._ping_interval - (0.0 if waiting else silence), self._send_timeout - waiting))
+            await asyncio.sleep(self._ping_interval - silence if silence < self._ping_interval else self._ping_interval)
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -14,7 +14,7 @@ import jinja2
 from jinja2 import meta
 
 from ...errors import ModelError, RequestError
-from ..models.json_file import Fields, read_json_object
+from ..models.json_file import Fields, read_json_object, read_text
 from .chat_message import (
     USUAL_CUT,
     Shield,
@@ -87,10 +87,7 @@ class ChatTemplate:
         source, place = settings.values.get("chat_template"), f"{settings_file}: chat_template"
         file = folder / "chat_template.jinja"
         if file.exists():
-            try:
-                source, place = file.read_text(encoding="utf-8"), str(file)
-            except (OSError, UnicodeDecodeError) as error:
-                raise ModelError(f"{file}: cannot be read ({error})") from None
+            source, place = read_text(file), str(file)
         if isinstance(source, list):  # several, by name
             source = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
             source = source.get("default", next(iter(source.values()), None))

@@ -23,7 +23,7 @@ from ...errors import ModelError, RequestError
 from ...fsm.any_json import Whitespace
 from ...fsm.vocabulary.vocabulary import Vocabulary
 from ..models.gguf.file import is_gguf
-from ..models.json_file import Fields, read_json_object
+from ..models.json_file import Fields, read_bytes, read_json_object
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .gguf_vocabulary import read_gguf_vocabulary
@@ -90,7 +90,7 @@ class Tokenizer:
                 read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json"
             )
         elif (folder / "tokenizer.model").exists():
-            content = _read_bytes(folder / "tokenizer.model")
+            content = read_bytes(folder / "tokenizer.model")
             backend = SentencePieceModel(content, folder / "tokenizer.model", _added_tokens(folder, settings))
         else:
             raise ModelError(f"{folder}: has neither tokenizer.json nor tokenizer.model")
@@ -241,13 +241,6 @@ def _from_gguf(path: Path) -> Tokenizer:
             found.template, found.template_place, token_texts=texts, special_texts=special
         ),
     )
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error})") from None
 
 
 def _check_utf8(text: str) -> None:

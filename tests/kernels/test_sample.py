@@ -184,8 +184,8 @@ def test_logprobs_of_given_tokens(path: str, device: torch.device) -> None:
 
 
 def test_penalties_follow_their_definition(sampler: Callable[[Rows], Tensor]) -> None:
-    """Token by token: repetition for prompt and output, presence and frequency for the output, then the bias."""
-    logits = torch.tensor([[3.0, -3.0, 2.5, 2.4, 2.3, -9.0]])
+    """Token by token: the bias, then repetition for prompt and output, presence and frequency for the output."""
+    logits = torch.tensor([[-6.5, -3.0, 2.5, 2.4, 2.3, -9.0]])
     in_prompt, count = torch.tensor([1, 1, 0, 0, 0, 0]), torch.tensor([0, 0, 0, 2, 0, 0])
     drafted = torch.tensor([[4, 4, 4]], dtype=torch.int32)
     row = torch.zeros(1, dtype=torch.int32)
@@ -196,7 +196,7 @@ def test_penalties_follow_their_definition(sampler: Callable[[Rows], Tensor]) ->
         torch.tensor([0.25]),
         torch.tensor([0.125]),
         drafted,
-        torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 9.5]]),
+        torch.tensor([[9.5, 0.0, 0.0, 0.0, 0.0, 9.5]]),
         row,
     )
     expected = [1.5, -6.0, 2.5, 1.2 - 0.5, 1.15 - 0.625, 0.5]

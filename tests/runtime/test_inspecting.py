@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import phloem as ph
+from phloem.fsm.look import as_data
 from phloem.runtime.cli import run
 from phloem.runtime.explaining import refusal
 from phloem.runtime.models import resolve_model
@@ -176,6 +177,9 @@ def test_what_is_explained_is_what_the_spec_says() -> None:
     closed = ph.explain(ph.json_schema(schema, extra_keys="never"), text=text)
     assert closed.steps is not None and not closed.steps.is_complete
     assert 'the option extra_keys="never": "b" is no key of the schema' in str(closed)
+    assert "Keys that the schema does not name are not allowed unless" in str(closed)
+    assert "Keys that the schema does not name are allowed unless" in str(ph.explain(ph.json_schema(schema)))
+    assert [as_data(found)["extra_keys"] for found in (closed, ph.explain(ph.regex("a")))] == ["never", None]
 
 
 def test_white_space_is_explained_as_the_model_writes_it(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ PROMPT = [3, 1, 4, 1, 5]
 def penalised(token_ids: list[int], params: SamplingParams) -> np.ndarray:
     """The documented arithmetic, token by token."""
     logits = logits_after(token_ids).astype(np.float32)
+    for token_id, bias in params.logit_bias.items():
+        logits[token_id] += bias
     for token_id in set(token_ids):
         factor = params.repetition_penalty
         logits[token_id] = logits[token_id] / factor if logits[token_id] > 0 else logits[token_id] * factor
     for token_id, count in Counter(token_ids[len(PROMPT) :]).items():
         logits[token_id] -= params.presence_penalty + params.frequency_penalty * count
-    for token_id, bias in params.logit_bias.items():
-        logits[token_id] += bias
     return logits
 
 

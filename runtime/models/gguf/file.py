@@ -259,6 +259,8 @@ def is_gguf(path: Path) -> bool:
 
 def _map(path: Path) -> mmap.mmap:
     try:
+        if not path.is_file():  # a pipe would be waited for
+            raise ModelError(f"{path}: is no regular file")
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # an empty file cannot be mapped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import phloem as ph
-from phloem.errors import ConfigError
+from phloem.errors import ConfigError, ModelError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.loading import load
 from phloem.runtime.models import resolve_model
@@ -134,3 +135,50 @@ def test_a_program_runs_through_an_adapter(adapted: Served) -> None:
         assert state["which"] in ("left", "right")
     with pytest.raises(ph.ProgramError, match="adapter: 'law' is not loaded; there are: sql"):
         program.run(backend=adapted.async_engine, adapter="law")
+
+
+HOSTILE_PATHS = [
+    "\0",
+    "a\0b",
+    "x" * 10_000,
+    "x/" * 5000,
+    "~",
+    "~nobody/x",
+    "/dev/zero",
+    "/dev/null",
+    "/dev/tty",
+    "/proc/self",
+]
+
+
+@pytest.mark.parametrize("path", HOSTILE_PATHS, ids=lambda path: ascii(path)[:12])
+def test_a_path_that_is_no_adapters_is_refused_with_the_field(adapted: Served, path: str) -> None:
+    answer = post(adapted, "/v1/load_lora_adapter", lora_name="new", lora_path=path)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "lora_path")
+    with pytest.raises(ModelError):
+        adapted.async_engine.engine.load_adapter("new", path)
+
+
+def test_pipes_circles_and_half_characters_are_refused(adapted: Served, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    os.mkfifo(tmp_path / "adapter_config.json")  # reading it would wait for a writer
+    for path in (tmp_path, tmp_path / "adapter_config.json", tmp_path / "circle"):
+        answer = post(adapted, "/v1/load_lora_adapter", lora_name="new", lora_path=str(path))
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "lora_path")
+    with pytest.raises(ModelError, match="no file can have this name"):
+        adapted.async_engine.engine.load_adapter("new", "\ud800")
+    body = b'{"lora_name": "new", "lora_path": "\\ud800"}'
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    answer = httpx.post(f"{adapted.url}/v1/load_lora_adapter", content=body, headers=headers, timeout=PATIENCE)
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("name", ["\0", "x" * 10_000, "../../x", "é\n", "~", " "], ids=lambda name: ascii(name)[:12])
+def test_a_models_name_never_reaches_the_disk(adapted: Served, folders: dict[str, Path], name: str) -> None:
+    assert post(adapted, "/v1/completions", model=name, prompt="a").status_code == 404
+    assert post(adapted, "/v1/unload_lora_adapter", lora_name=name).status_code == 400
+    loaded = post(adapted, "/v1/load_lora_adapter", lora_name=name, lora_path=str(folders["law"]))
+    assert loaded.status_code == (400 if len(name) > 256 else 200)
+    if loaded.status_code == 200:
+        assert post(adapted, "/v1/completions", model=name, prompt="a", max_tokens=1).json()["model"] == name
+        assert post(adapted, "/v1/unload_lora_adapter", lora_name=name).status_code == 200

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import pytest
 
 from phloem.errors import PromptTooLong, QueueFull, RequestError
+from phloem.runtime.constraint_spec import ConstraintSpec
 
 from .fakes import FakeAsyncEngine
 from .wire import client
@@ -32,11 +35,13 @@ def test_an_answer_has_openais_shape() -> None:
     assert usage["completion_tokens_details"]["jumped_tokens"] == 0
 
 
-def test_a_schema_is_laid_out_as_asked_and_closed_where_it_is_strict() -> None:
-    asked = client()
+@pytest.mark.parametrize("default", ["never", "schema"])
+def test_a_schema_is_laid_out_as_asked_and_closed_unless_the_server_says_otherwise(default: str) -> None:
+    asked = client(extra_keys=default)
     for ours, wanted in [
         ({"strict": True}, (None, "never")),
-        ({"strict": False}, (None, "schema")),
+        ({"strict": False}, (None, default)),
+        ({"strict": False, "extra_keys": "schema"}, (None, "schema")),
         ({"strict": True, "extra_keys": "schema", "whitespace": "flexible"}, ("flexible", "schema")),
     ]:
         beside = {name: value for name, value in ours.items() if name != "strict"}
@@ -282,3 +287,79 @@ def test_a_budget_of_keys_and_values_reaches_the_engine() -> None:
     assert asked.chat().status == asked.chat(kv_budget=64, kv_policy="sinks").status == 200
     laws = [call["sampling"] for call in asked.engine.calls]
     assert [(law.kv_budget, law.kv_policy) for law in laws] == [(None, "snapkv"), (64, "sinks")]
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+SPELLINGS: list[dict[str, Any]] = [
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+    {"response_format": {"type": "json_object", "schema": SCHEMA}},
+    {"json_schema": SCHEMA},
+    {"json_schema": json.dumps(SCHEMA)},
+    {"guided_json": SCHEMA},
+    {"structured_outputs": {"json": SCHEMA}},
+    {"structural_tag": {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": SCHEMA}}},
+    {"structural_tag": json.dumps({"structures": [{"begin": "", "schema": SCHEMA, "end": ""}], "triggers": [""]})},
+    {
+        "response_format": {
+            "type": "structural_tag",
+            "format": {"type": "or", "elements": [{"type": "json_schema", "json_schema": SCHEMA}]},
+        }
+    },
+]
+
+
+def extra_keys_of(spec: ConstraintSpec) -> str:
+    """What the constraint says of other keys."""
+    if spec.kind == "json_schema":
+        return spec.extra_keys
+    [said] = re.findall(r'"extra_keys": "(\w+)"', str(spec.source))
+    return str(said)
+
+
+@pytest.mark.parametrize("fields", SPELLINGS, ids=lambda fields: "+".join(fields))
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_every_spelling_of_a_schema_has_the_servers_default(path: str, fields: dict[str, Any]) -> None:
+    prompt = {"prompt": "Hi"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "Hi"}]}
+    for settings, wanted in (({}, "never"), ({"extra_keys": "schema"}, "schema")):
+        asked = client(**settings)
+        assert asked.post(path, prompt | fields).status == 200
+        assert extra_keys_of(asked.engine.calls[-1]["constraint"]) == wanted
+
+
+def test_a_structural_tag_keeps_what_it_says_itself_and_its_schemas_are_left_alone() -> None:
+    odd = {"type": "object", "properties": {"json_schema": {"const": {"begin": "", "schema": 1}}}}
+    form = {"type": "json_schema", "json_schema": odd, "extra_keys": "schema"}
+    asked = client()
+    assert asked.chat(structural_tag={"type": "structural_tag", "format": form}).status == 200
+    assert json.loads(asked.engine.calls[-1]["constraint"].source)["format"] == form
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ({"content": None, "refusal": "I cannot."}, "I cannot."),
+        ({"content": None, "refusal": None}, ""),
+        ({"content": "So.", "refusal": None, "annotations": [], "audio": None, "function_call": None}, "So."),
+        ({"content": [{"type": "refusal", "refusal": "I can"}, {"type": "text", "text": "not."}]}, "I cannot."),
+        ({"content": None, "reasoning_content": "Hm."}, ""),
+    ],
+    ids=["refusal", "nothing", "all fields", "parts", "thought"],
+)
+def test_what_a_client_got_may_be_sent_back(message: dict[str, Any], shown: str) -> None:
+    history = [{"role": "user", "content": "Hi"}, {"role": "assistant", **message}, {"role": "user", "content": "So?"}]
+    asked = client()
+    assert asked.post("/v1/chat/completions", {"messages": history}).status == 200
+    assert asked.engine.calls[-1]["prompt"] == f"<user>Hi<assistant>{shown}<user>So?<assistant>"
+    assert asked.post("/v1/responses", {"input": history}).status == 200
+    assert asked.engine.calls[-1]["prompt"] == f"<user>Hi<assistant>{shown}<user>So?<assistant>"
+
+
+def test_an_answer_of_nothing_may_be_sent_back_in_anthropics_words() -> None:
+    asked = client(FakeAsyncEngine(reply=""))
+    body = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    said = asked.post("/v1/messages", body).json()["content"]
+    again = [*body["messages"], {"role": "assistant", "content": said}, {"role": "user", "content": "So?"}]  # type: ignore[misc]
+    assert asked.post("/v1/messages", {**body, "messages": again}).status == 200
+    assert asked.engine.calls[-1]["prompt"] == "<user>Hi<assistant><user>So?<assistant>"
+    empty = {**body, "messages": [{"role": "user", "content": []}]}
+    assert asked.post("/v1/messages", empty).status == 400

@@ -82,3 +82,18 @@ def test_null_is_as_good_as_leaving_a_field_out() -> None:
     taken = operation("post", "/v1/chat/completions")["requestBody"]["content"]["application/json"]["schema"]
     validator(taken).validate(body)
     assert client().post("/v1/chat/completions", body).status == 200
+
+
+@pytest.mark.parametrize("keys", [(), ("sk-one",)], ids=["open", "keys"])
+def test_keys_are_described_as_they_are_asked_for(keys: tuple[str, ...]) -> None:
+    headers = {"x-api-key": "sk-one"}
+    document = client(api_keys=keys).get("/openapi.json", headers=headers).json()
+    schemes = document["components"]["securitySchemes"]
+    assert schemes["bearer"] == {"type": "http", "scheme": "bearer"}
+    assert schemes["x-api-key"] == {"type": "apiKey", "in": "header", "name": "x-api-key"}
+    for path, operations in document["paths"].items():
+        for method, found in operations.items():
+            security = found.get("security", document.get("security", []))
+            answer = client(api_keys=keys).request(method.upper(), path)
+            assert (answer.status == 401) == bool(security), path
+            assert {name for each in security for name in each} <= set(schemes)

@@ -192,7 +192,7 @@ FINAL_FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                 "key_order": "any",
             }
         },
-        {"type": "json_schema", "json_schema": SCHEMA, "any_order": True, "extra_keys": "schema"},
+        {"type": "json_schema", "json_schema": SCHEMA, "any_order": True, "extra_keys": "never"},
     ),
     "json_object": (
         {"response_format": {"type": "json_object"}},

@@ -53,12 +53,6 @@ def test_a_busy_stream_is_not_pinged() -> None:
     assert b"ping" not in client().chat(stream=True).body
 
 
-def test_a_client_that_never_reads_is_dropped() -> None:
-    asked = client(send_timeout=0.05)
-    answer = asked.post("/v1/chat/completions", {**BODY, "stream": True}, stalls=True)
-    assert answer.chunks == [] and asked.engine.num_aborted == 1
-
-
 def test_a_constraint_that_takes_too_long_is_refused() -> None:
     answer = client(FakeAsyncEngine(compile_seconds=0.5), prepare_timeout=0.05).chat(regex="a")
     assert (answer.status, answer.error["code"]) == (400, "prepare_timeout")
