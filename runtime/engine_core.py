@@ -30,7 +30,7 @@ from .loading import LoadedModel, allocate_pool
 from .lookup.lookup import Lookups
 from .model_runner import ModelRunner
 from .rehearsal import Rehearsal
-from .request import Delta, FinishReason, Phase, Request, RequestOptions, SamplingParams
+from .request import Delta, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
 from .schedule.recompute_cost import recompute_cost
 from .schedule.scheduler import Scheduler
@@ -220,8 +220,12 @@ class EngineCore:
         if self._scheduler.num_waiting + len(requests) > self.config.max_waiting_requests:
             raise QueueFull(f"{self._scheduler.num_waiting} requests are waiting; try again later")
         self._requests[request_id] = list(requests)
-        for request in requests:
-            self._stepper.add(request)
+        try:
+            for request in requests:
+                self._stepper.add(request)
+        except BaseException:
+            self.abort(request_id)
+            raise
         return request_id
 
     def add(
@@ -267,7 +271,7 @@ class EngineCore:
                 self._stepper.fork(outputs[index], child)
                 self._requests[child.request_id] = [child]
                 begun.append(child.request_id)
-        except Exception:
+        except BaseException:
             for child_id in begun:
                 self.abort(child_id)
             raise
@@ -279,7 +283,7 @@ class EngineCore:
         if requests is None:
             return False
         for request in requests:
-            self._stepper.end(request, FinishReason.ABORT)
+            self._stepper.abort(request)
         return True
 
     # -- the step ----------------------------------------------------------------------------------------------
@@ -290,7 +294,6 @@ class EngineCore:
 
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle."""
-        self.end_expired_pins()
         deltas = self._stepper.step()
         if self.config.check_invariants:
             self.audit()
@@ -299,20 +302,20 @@ class EngineCore:
     def end_expired_pins(self) -> float:
         """Ends the pins whose time is over; returns the seconds until the next one's will be (or inf)."""
         try:
-            return self.prefix_cache.end_expired_pins() - self._clock()
+            return self._stepper.guard(self.prefix_cache.end_expired_pins) - self._clock()
         except Exception:  # a pin that lasts a little longer costs nobody its answer
             return PIN_RETRY_SECONDS
 
     def _settle(self, request: Request, keeps: bool) -> None:
         """Puts down what a request that has ended leaves behind."""
-        if keeps:
-            self._remember_reply(request)
-        self._totals.add(request.usage)
-        if request.admitted_before:
-            self._traffic.add(request)
         siblings = self._requests.get(request.request_id)
         if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
             del self._requests[request.request_id]
+        self._totals.add(request.usage)
+        if request.admitted_before:
+            self._traffic.add(request)
+        if keeps:
+            self._remember_reply(request)
 
     def _remember_reply(self, request: Request) -> None:
         """So that the next turn begins with these tokens; not if the text was cut (a stop string, half a character)."""
@@ -405,11 +408,11 @@ class EngineCore:
         """Drops every cached prefix that no running request and no pin holds, and all host memory below the pool;
         returns the number of blocks freed. What is on a disk stays there, as it does when the process ends.
         """
-        return self.prefix_cache.flush()
+        return self._stepper.guard(self.prefix_cache.flush)
 
     def audit(self) -> None:
         """Raises AssertionError if a block is lost or held twice."""
-        self.prefix_cache.audit(self._scheduler.requests())
+        self.prefix_cache.audit(self._scheduler.requests)
 
     def close(self) -> None:
         """Aborts what runs and drops the cache; `add` raises `EngineStopped` from now on."""

@@ -12,10 +12,13 @@ more, and nobody copies from it but its forks: what is computed behind dropped k
 
 from __future__ import annotations
 
+import logging
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
@@ -25,6 +28,8 @@ from ..request import Lease, Request, TokenLogprob
 from .kv_cache import KVCache
 from .lower_tiers import LowerTiers
 from .prompt_scores import PromptScores
+
+logger = logging.getLogger("phloem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,8 @@ class PrefixCache:
         self.enabled = enabled
         self.tiers = tiers
         self.pool = BlockPool(num_blocks, block_size)
-        self.tree = RadixTree(
+        self._make_tree = partial(
+            RadixTree,
             block_size,
             policy=eviction_policy,
             block_cost=block_cost,
@@ -67,6 +73,7 @@ class PrefixCache:
             room=num_blocks,
             clock=clock,
         )
+        self.tree: RadixTree = self._make_tree()
         self._kv_cache = kv_cache
         self._scores = PromptScores(num_blocks, block_size)
         self._kept: dict[Request, list[Tensor]] = {}  # of those compacted, until there are blocks for it
@@ -168,19 +175,13 @@ class PrefixCache:
             return 0
         above = match.blocks
         self.tree.lease(match.node)
-        blocks: list[int] = []
-        try:
-            wanted = len(tokens) // (4 * self.block_size) - start
-            blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
-            self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
-            behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
-            if blocks:
-                self.tree.insert(behind, blocks, namespace, after=match.node)
-        except Exception:
-            self.pool.free(blocks)
-            raise
-        finally:
-            self.tree.release(match.node)
+        wanted = len(tokens) // (4 * self.block_size) - start
+        blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
+        self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
+        behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
+        if blocks:
+            self.tree.insert(behind, blocks, namespace, after=match.node)
+        self.tree.release(match.node)
         self.tiers.adopted(blocks, behind, namespace, above[-1] if above else None)
         return len(blocks)
 
@@ -253,9 +254,9 @@ class PrefixCache:
         kept = self._kv_cache.gather(request.blocks, places)
         num_computed_tokens = request.num_computed_tokens
         self.release(request)
-        request.num_computed_tokens = num_computed_tokens
-        request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
         self._kept[request] = kept
+        request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
+        request.num_computed_tokens = num_computed_tokens
         self._grow(request, num_computed_tokens)
 
     def shrink(self, request: Request, num_tokens: int) -> None:
@@ -282,8 +283,7 @@ class PrefixCache:
         A last block that is not full goes in as a tail, so whoever continues the text hits every token of it.
         """
         if keep:
-            num_blocks = -(-request.num_computed_tokens // self.block_size)
-            duplicates = self._hand_over(request, num_blocks, request.num_computed_tokens)
+            duplicates = self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
             if duplicates and request.prompt_logprobs:
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
                 self._hand_on_scores(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
@@ -292,10 +292,34 @@ class PrefixCache:
         self.pool.free(request.blocks[held:])
         if request.lease is not None:
             self.tree.release(request.lease.node)
-        request.lease = None
-        request.blocks = array("i")
-        request.num_computed_tokens = request.num_dropped_tokens = 0
+        _hold_nothing(request)
         self._kept.pop(request, None)
+
+    def reclaim(self, requests: Collection[Request]) -> None:
+        """After a fault: takes back whatever `requests`, or anybody else, may hold, and whatever was left half done.
+
+        What the requests have computed goes into the tree as far as that can be done. Then no lease is left except
+        those of pins, and a block that is not in the tree is free. A tree that is not sound is given up, with its pins.
+        O(pool).
+        """
+        for request in requests:
+            with suppress(Exception):
+                self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
+            _hold_nothing(request)
+        self._kept.clear()
+        try:
+            self.tree.end_leases()
+            self.tree.audit()
+        except Exception:
+            logger.exception("the prefix cache was left in disorder, and begins anew")
+            self.tree = self._make_tree()
+        self.pool.free_all_but(self.tree.blocks())
+        if self.tiers is not None:
+            self.tiers.loads.give_up(requests)
+
+    def _num_blocks(self, request: Request) -> int:
+        """Of what is computed, the last one counted though it may not be full."""
+        return -(-request.num_computed_tokens // self.block_size)
 
     def _hand_over(self, request: Request, num_blocks: int, num_tokens: int) -> list[int]:
         """Gives the tree the first blocks, which hold `num_tokens`, and leases them; the ids it had no use for."""
@@ -409,4 +433,12 @@ class PrefixCache:
             self.pool.free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self._scores.forget(blocks)
+        if self.tiers is not None:
+            self.tiers.forget(blocks)
         return blocks
+
+
+def _hold_nothing(request: Request) -> None:
+    request.lease = None
+    request.blocks = array("i")
+    request.num_computed_tokens = request.num_dropped_tokens = 0
