@@ -268,9 +268,9 @@ class EngineCore:
             for child in self.intake.fork(outputs[index], n, sampling):
                 if child.request_id in self._requests:
                     raise RequestError(f"request_id: {child.request_id!r} is in use", param="request_id")
-                self._stepper.fork(outputs[index], child)
-                self._requests[child.request_id] = [child]
                 begun.append(child.request_id)
+                self._requests[child.request_id] = [child]
+                self._stepper.fork(outputs[index], child)
         except BaseException:
             for child_id in begun:
                 self.abort(child_id)
@@ -279,11 +279,12 @@ class EngineCore:
 
     def abort(self, request_id: str) -> bool:
         """Ends a request at once; its blocks are free on return. False if it is unknown or finished."""
-        requests = self._requests.pop(request_id, None)
+        requests = self._requests.get(request_id)
         if requests is None:
             return False
         for request in requests:
             self._stepper.abort(request)
+        self._requests.pop(request_id, None)
         return True
 
     # -- the step ----------------------------------------------------------------------------------------------

@@ -128,8 +128,12 @@ class Stepper:
     def abort(self, request: Request) -> None:
         """Ends a request at once, if it has not ended; its blocks are free on return, and what it wrote is cached."""
         if request.phase is not Phase.FINISHED:
-            with suppress(Exception):  # it has ended all the same
-                self.guard(lambda: self._end(request, FinishReason.ABORT), request)
+            try:
+                self._end(request, FinishReason.ABORT)
+            except BaseException as error:
+                self._recover(request)
+                if not isinstance(error, Exception):
+                    raise
 
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle.
@@ -184,6 +188,7 @@ class Stepper:
         same outcome.
         """
         self._ahead = None
+        self._sampler.forget()
         self._scheduler.restart(lost)
         if lost is not None:
             with suppress(Exception):
@@ -277,6 +282,7 @@ class Stepper:
         return choices
 
     def _compute_each(self, batch: Batch) -> list[Choice]:
+        self._sampler.forget()
         choices = []
         for extend in batch.extends:
             self._scheduler.current = extend.request
@@ -287,6 +293,7 @@ class Stepper:
             try:
                 choices += self._sampler.choose(self._runner.forward(alone), alone)
             except Exception as error:
+                self._sampler.forget()
                 choices.append(Choice(error=cause_of("the step", error)))
         return choices
 

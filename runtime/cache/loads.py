@@ -177,7 +177,6 @@ class Loads:
         return state.is_settled
 
     def _begin(self, load: Load) -> None:
-        self._under_way.append(load)
         shelf, bell = self._shelf, self._bell
 
         def read() -> None:
@@ -189,6 +188,7 @@ class Loads:
                     bell.notify_all()
 
         self._thread.do(read)
+        self._under_way.append(load)
 
     def take_in(self, adopt: Callable[[str, bytes, int, Tensor], int]) -> None:
         """Hands over what was read since the last call.

@@ -165,10 +165,15 @@ class ByteTokenizer:
         return self.decode(token_ids)
 
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [EOS], self.encode)
+        return _byte_vocabulary()
 
     def detokenizer(self, *, shows_special: bool = False) -> ByteDetokenizer:
         return ByteDetokenizer()
+
+
+@functools.cache
+def _byte_vocabulary() -> Vocabulary:
+    return Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [EOS], ByteTokenizer().encode)
 
 
 def fake_engine(
