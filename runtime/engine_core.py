@@ -21,7 +21,7 @@ from .cache.lower_tiers import TierStatistics
 from .cache.prefix_cache import PrefixCache
 from .cache.reply_memory import Conversation, ReplyMemory
 from .cache.traffic_record import TrafficRecord
-from .config import EngineConfig
+from .config import TARGET_STEP_SECONDS, EngineConfig
 from .constraint_spec import ConstraintSpec
 from .decode_graphs import CudaRecorder
 from .draft import Drafter
@@ -29,6 +29,7 @@ from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .lookup.lookup import Lookups
 from .model_runner import ModelRunner
+from .prefill_cost import PrefillCost
 from .rehearsal import Rehearsal
 from .request import Delta, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
@@ -60,6 +61,7 @@ class EngineCore:
         model = loaded.decoder.config
         kv_cache = allocate_pool(config, loaded)
         self.block_cost = recompute_cost(model, config.block_size)
+        prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config
         self._device = loaded.device
         self.model_config = model
@@ -78,7 +80,7 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
-            tiers=make_tiers(config, loaded, kv_cache, self.block_cost),
+            tiers=make_tiers(config, loaded, kv_cache, prefill),
             clock=clock,
         )
         self.adapters = Adapters(model, loaded.device, loaded.dtype, loaded.adapters)
@@ -94,7 +96,9 @@ class EngineCore:
         )
         self._scheduler = Scheduler(
             self.prefix_cache,
+            prefill,
             max_batch_tokens=config.max_batch_tokens,
+            target_step_seconds=config.target_step_seconds or TARGET_STEP_SECONDS[loaded.device.type],
             max_running_requests=config.max_running_requests,
             max_overtakes=config.max_overtakes,
             max_wait_seconds=config.max_wait_seconds,
@@ -120,6 +124,7 @@ class EngineCore:
             drafter=Drafter(
                 config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type, stopwatch
             ),
+            prefill=prefill,
             on_finish=self._settle,
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
             stopwatch=stopwatch,

@@ -43,6 +43,7 @@ from .key_policy import POLICIES
 from .kv_budget import next_compaction
 from .model_runner import ModelRunner
 from .pace import Pace
+from .prefill_cost import PrefillCost
 from .request import Delta, FinishReason, Phase, Request
 from .sampler import Sampler
 from .schedule.scheduler import Scheduler
@@ -74,6 +75,7 @@ class Stepper:
 
     Args:
         drafter: proposes what is verified.
+        prefill: learns what prompts cost.
         on_finish: called with each request that has ended, and whether what it wrote is kept.
         runs_ahead: whether to queue a forward before the tokens of the step before are read, where that pays.
         stopwatch: seconds, to find out where.
@@ -92,6 +94,7 @@ class Stepper:
         tokenizer: Tokenizer,
         *,
         drafter: Drafter,
+        prefill: PrefillCost,
         on_finish: Callable[[Request, bool], None],
         runs_ahead: bool,
         stopwatch: Callable[[], float],
@@ -104,6 +107,7 @@ class Stepper:
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
         self._drafter = drafter
+        self._prefill = prefill
         self._on_finish = on_finish
         self._runs_ahead = runs_ahead
         self._stopwatch = stopwatch
@@ -226,15 +230,15 @@ class Stepper:
 
     def _learn(self, batch: Batch, begin: float, num_drafting: int, num_jumped: int, *, was_ahead: bool) -> None:
         """Learns what a step cost that began at `begin`, when its requests had so many accepted drafted tokens."""
-        if self._loads is not None and not was_ahead:
-            self._loads.cost.observe_step([(extend.start, extend.end) for extend in batch.extends], self._busy)
+        seconds = self._stopwatch() - begin
+        prompts = [(one.start, one.end) for one in batch.extends if one.num_tokens > 1]
+        self._prefill.observe_step(prompts, len(batch.extends) - len(prompts), seconds)
         if was_ahead or self._ahead is not None:
             self._pace.observe_ahead(len(batch.extends), num_drafting)
             return
         self._drafter.end_step(batch)
         if self._runs_ahead:
             num_jumped = _count_jumped(batch) - num_jumped if num_drafting else 0
-            seconds = self._stopwatch() - begin
             host = seconds - self._waited - self._drafter.seconds
             self._pace.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
 

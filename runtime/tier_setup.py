@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,13 @@ from .cache.lower_tiers import LowerTiers
 from .config import EngineConfig
 from .fingerprint import fingerprint_of
 from .loading import LoadedModel
+from .prefill_cost import PrefillCost
 from .tiers import DiskTier, MemoryTier, make_folder
 
 IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
 
 
-def make_tiers(
-    config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, block_cost: Callable[[int], float]
-) -> LowerTiers | None:
+def make_tiers(config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, prefill: PrefillCost) -> LowerTiers | None:
     """What the settings ask for; None if they ask for nothing.
 
     Raises:
@@ -45,5 +43,5 @@ def make_tiers(
         make_folder(folder)
         fingerprint = fingerprint_of(config, loaded, folder)
         disk = DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes)
-    cost = LoadCost(block_cost, config.block_size)
+    cost = LoadCost(prefill, config.block_size)
     return LowerTiers(kv_cache, ferry, fingerprint, cost, memory=memory, disk=disk)

@@ -1,9 +1,10 @@
 """Who runs in the next step, with how many tokens and which blocks.
 
-Continuous batching under one token budget: every running request decodes first (one token and its draft), what is left
-goes to prompts, in chunks. Waiting requests are admitted in the order of their tokens (a depth-first walk of the tree
-they would form, which reaches the best possible hit rate: SGLang, arXiv 2312.07104, theorem 3.1), continuing where the
-last admission stood, so that neighbours follow one another while their prefix is warm. Four bounds keep that fair:
+Continuous batching under one budget (`step_budget`): every running request decodes first (one token and its draft),
+what is left goes to prompts, in chunks. Waiting requests are admitted in the order of their tokens (a depth-first walk
+of the tree they would form, which reaches the best possible hit rate: SGLang, arXiv 2312.07104, theorem 3.1),
+continuing where the last admission stood, so that neighbours follow one another while their prefix is warm. Four bounds
+keep that fair:
 
 * those that later arrivals have overtaken `max_overtakes` times are admitted before any other that waits;
 * so are those that have waited for `max_wait_seconds`, whatever their priority (see `waiting_line` for both);
@@ -24,6 +25,7 @@ Knows requests and the prefix cache; it knows no tensors.
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections.abc import Callable, Iterator, KeysView, Sequence
 from dataclasses import replace
@@ -33,12 +35,14 @@ from ...radix import pack
 from ..batch import Batch, Extend
 from ..cache.prefix_cache import PrefixCache
 from ..kv_budget import most_kept
+from ..prefill_cost import PrefillCost
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
 from .candidate import Candidate, next_candidate
 from .detours import Detours
 from .preempted_line import PreemptedLine
 from .share import scores_prompt, share, share_behind
+from .step_budget import StepBudget
 from .waiting_line import Waiting, WaitingLine
 
 
@@ -56,8 +60,10 @@ class Scheduler:
     def __init__(
         self,
         prefix_cache: PrefixCache,
+        prefill: PrefillCost,
         *,
         max_batch_tokens: int,
+        target_step_seconds: float,
         max_running_requests: int,
         max_overtakes: int | None,
         max_wait_seconds: float,
@@ -65,7 +71,9 @@ class Scheduler:
     ) -> None:
         self._prefix_cache = prefix_cache
         self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
+        self._prefill = prefill
         self._max_batch_tokens = max_batch_tokens
+        self._target_step_seconds = target_step_seconds
         self._max_running_requests = min(max_running_requests, max_batch_tokens)
         self._make_line = partial(
             WaitingLine, max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock
@@ -186,22 +194,25 @@ class Scheduler:
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
         self._begin_step()
-        budget = self._max_batch_tokens
+        decodes = any(request.num_uncomputed_tokens <= 1 for request in self.running)
+        budget = self._budget(decodes)
         extends: list[Extend] = []
         for request in self._decodes_first():
             if request.phase is not Phase.RUNNING:
                 continue  # it had to make room for one before it
             self.current = request
-            extend = share(request, budget)
+            extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None:
                 break
             num_planned = len(extends)
             has_room = self._make_room(extend, extends)
             if len(extends) < num_planned:  # victims gave their shares back
-                budget = self._max_batch_tokens - sum(other.end - other.start for other in extends)
+                budget = self._budget(decodes)
+                for other in extends:
+                    budget.take(other)
             if has_room:
                 extends.append(extend)
-                budget -= extend.end - extend.start
+                budget.take(extend)
         return self._admit_into(extends, budget)
 
     def plan_ahead(self, batch: Batch, spans: Sequence[slice]) -> Batch | None:
@@ -218,17 +229,20 @@ class Scheduler:
         if any(map(scores_prompt, before)):
             return None
         self._begin_step()
-        budget = self._max_batch_tokens
+        budget = self._budget(any(extend.reaches_end for extend in batch.extends))
         extends: list[Extend] = []
         for request in self._decodes_first():
             self.current = request
-            extend = share_behind(*before[request], budget) if request in before else share(request, budget)
+            if request in before:
+                extend = share_behind(*before[request], budget.room(request, before[request][0].end))
+            else:
+                extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None:
                 continue
             if not self._prefix_cache.reserve(request, extend.end):
                 return None
             extends.append(extend)
-            budget -= extend.end - extend.start
+            budget.take(extend)
         return self._admit_into(extends, budget)
 
     def _begin_step(self) -> None:
@@ -236,18 +250,23 @@ class Scheduler:
             self._loads.take_in(self._prefix_cache.adopt)
         self._late += self._waiting.begin_step()
 
+    def _budget(self, decodes: bool) -> StepBudget:
+        """Of a step in which a request decodes, or none."""
+        seconds = self._target_step_seconds if decodes else math.inf
+        return StepBudget(self._max_batch_tokens, self._prefill, seconds, self._prefix_cache.block_size)
+
     def _decodes_first(self) -> list[Request]:
         return sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
 
-    def _admit_into(self, extends: list[Extend], budget: int) -> Batch | None:
+    def _admit_into(self, extends: list[Extend], budget: StepBudget) -> Batch | None:
         """Plans those newly admitted behind the others; the whole batch, None if there is none."""
-        for request in self._admit() if budget > 0 else ():
-            extend = share(request, budget)
+        for request in self._admit() if budget.is_open else ():
+            extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None or not self._reserve(extend):
                 break
             extends.append(extend)
-            budget -= extend.end - extend.start
-            if budget <= 0:
+            budget.take(extend)
+            if not budget.is_open:
                 break
         if not extends:
             return None
