@@ -104,9 +104,9 @@ def main() -> None:
     for name in ("target", "fixed"):
         timing = timings[name]
         print(
-            f"{name}: the worst gap is {max(none.gaps) / max(timing.gaps):.1f} times smaller than without,"
-            f" the first token comes after {statistics.median(timing.first) / statistics.median(none.first):.2f} times"
-            f" as long, the run takes {statistics.median(timing.whole) / statistics.median(none.whole):.2f} times as long"
+            f"{name} / none: worst gap {max(timing.gaps) / max(none.gaps):.2f},"
+            f" first token {statistics.median(timing.first) / statistics.median(none.first):.2f},"
+            f" run {statistics.median(timing.whole) / statistics.median(none.whole):.2f}"
         )
     print("same tokens in all")
 
