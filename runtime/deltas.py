@@ -46,6 +46,6 @@ def late_error(request: Request) -> DeadlineExceeded:
     return DeadlineExceeded(text, param="deadline_seconds")
 
 
-def cause_of(what: str, error: Exception) -> RequestError:
+def cause_of(what: str, error: BaseException) -> RequestError:
     """An exception as the error of a request."""
     return error if isinstance(error, RequestError) else RequestError(f"{what} failed: {type(error).__name__}: {error}")

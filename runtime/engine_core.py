@@ -296,7 +296,7 @@ class EngineCore:
 
     @property
     def has_work(self) -> bool:
-        return self._scheduler.has_work
+        return self._stepper.has_work
 
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle."""

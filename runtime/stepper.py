@@ -38,8 +38,8 @@ from .batch import Batch, Extend
 from .cache.prefix_cache import PrefixCache
 from .choice import Choice, UnreadChoices
 from .deltas import cause_of, error_delta, late_error, new_delta
-from .draft import Drafter, num_accepted
-from .key_policy import POLICIES
+from .draft import Drafter, count_predicted, num_accepted
+from .key_policy import places_kept
 from .kv_budget import next_compaction
 from .model_runner import ModelRunner
 from .pace import Pace
@@ -115,9 +115,15 @@ class Stepper:
         self._ahead: Ahead | None = None
         self._deltas: list[Delta] = []  # that no step has returned yet
         self._is_suspicious = False  # the last step had a fault, or was interrupted
+        self._is_committing = False  # what requests have said is being changed
         self._busy = self._waited = 0.0  # seconds of the step under way: the device had work, the host had none
         self.num_steps = 0
         self.num_ahead = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is unfinished, or the next step has something to return."""
+        return self._scheduler.has_work or bool(self._deltas)
 
     def add(self, request: Request) -> None:
         """Puts a request into the queue."""
@@ -145,25 +151,26 @@ class Stepper:
         Never raises an `Exception`. What is raised in a step, wherever, costs the request its answer that was dealt
         with last (`Scheduler.current`): it ends with an error, and the others go on (`_recover`). A fault before any
         request was dealt with costs none; if the next step has one too, the youngest, so that sooner or later all end.
-        A step that is interrupted (KeyboardInterrupt) costs none, and the next one returns what it has added.
+        A step that is interrupted (KeyboardInterrupt) costs at most the request that was just being committed, and the
+        next one returns what it has added.
         """
         scheduler = self._scheduler
         scheduler.current = scheduler.youngest if self._is_suspicious else None
-        self._is_suspicious = True
+        self._is_suspicious, self._is_committing = True, False
         try:
             self._step()
             self._is_suspicious = False
         except BaseException as error:
-            if not isinstance(error, Exception):
-                self._recover(None)
-                raise
-            logger.exception("a fault in a step")
-            lost = scheduler.current
+            is_fault = isinstance(error, Exception)
+            lost = scheduler.current if is_fault or self._is_committing else None
             if lost is not None and any(delta.is_last_of(lost) for delta in self._deltas):
                 lost = None  # it has its answer
             self._recover(lost)
             if lost is not None:
                 self._deltas.append(error_delta(lost, cause_of("the request", error)))
+            if not is_fault:
+                raise
+            logger.exception("a fault in a step")
         deltas, self._deltas = self._deltas, []
         return deltas
 
@@ -213,9 +220,10 @@ class Stepper:
             num_drafting = 0  # is of interest only where it is weighed against running ahead
             if self._runs_ahead:
                 num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
-            num_jumped = _count_jumped(batch) if num_drafting else 0
+            num_jumped = batch.count_jumped() if num_drafting else 0
             drafts = not self._runs_ahead or not self._pace.prefers_ahead(len(batch.extends), num_drafting)
             choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
+            self._is_committing = True
             self._commit(batch, choices, drafts=drafts)
             if self._ahead is not None and not self._ahead.is_wanted:
                 self._ahead = None
@@ -238,7 +246,7 @@ class Stepper:
             return
         self._drafter.end_step(batch)
         if self._runs_ahead:
-            num_jumped = _count_jumped(batch) - num_jumped if num_drafting else 0
+            num_jumped = batch.count_jumped() - num_jumped if num_drafting else 0
             host = seconds - self._waited - self._drafter.seconds
             self._pace.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
 
@@ -350,14 +358,14 @@ class Stepper:
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
         if draft and request.num_predicted:
-            _count_predicted(request, len(draft), num_new - 1)
+            count_predicted(request, len(draft), num_new - 1)
         if choice.logprobs:
             request.logprobs += choice.logprobs[:num_new]
         self._drafter.settle(request, decided, num_new)
         if reason is not None:
             request.output.finish()
             self._end(request, reason)
-            return self._delta(request)
+            return new_delta(request, self._tokenizer.show)
         if was_prefill:
             self._prefix_cache.commit(request)
             self._pin_prompt(request)
@@ -367,25 +375,14 @@ class Stepper:
             self._drafter.draft(request)
         else:
             self._drafter.drop(request)
-        return self._delta(request)
+        return new_delta(request, self._tokenizer.show)
 
     def _compact(self, batch: Batch) -> None:
         """Lets those drop keys and values who have come so far (`kv_budget`)."""
         for request in [extend.request for extend in batch.extends]:
             self._scheduler.current = request
             if request.num_computed_tokens == next_compaction(request) and request.phase is Phase.RUNNING:
-                self._prefix_cache.compact(request, self._places_kept(request))
-
-    def _places_kept(self, request: Request) -> Tensor:
-        sampling, end = request.sampling, request.num_computed_tokens
-        assert sampling.kv_budget is not None
-        num_tokens = end - request.num_dropped_tokens
-
-        def score(num_last: int) -> Tensor:
-            last = request.token_ids[end - num_last : end]
-            return self._runner.score_keys(last, end, request.blocks, num_tokens, request.adapter)
-
-        return POLICIES[sampling.kv_policy](num_tokens, sampling.kv_budget, score)
+                self._prefix_cache.compact(request, places_kept(request, self._runner.score_keys))
 
     def _fail(self, request: Request, error: RequestError) -> None:
         self._scheduler.current = request
@@ -399,18 +396,3 @@ class Stepper:
             with suppress(PinBudgetExceeded):
                 prompt = request.token_ids[: request.num_prompt_tokens]
                 request.usage.pinned_tokens = self._prefix_cache.pin(prompt, ttl, request.namespace).num_tokens
-
-    def _delta(self, request: Request) -> Delta:
-        return new_delta(request, self._tokenizer.show)
-
-
-def _count_predicted(request: Request, num_drafted: int, num_accepted: int) -> None:
-    """Says what became of the drafted tokens that are of the request's prediction."""
-    num_predicted = min(num_drafted, request.num_predicted)
-    num_right = max(0, min(num_predicted, num_accepted))
-    request.usage.accepted_prediction_tokens += num_right
-    request.usage.rejected_prediction_tokens += num_predicted - num_right
-
-
-def _count_jumped(batch: Batch) -> int:
-    return sum(extend.request.usage.jumped_tokens for extend in batch.extends)

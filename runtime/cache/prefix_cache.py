@@ -23,11 +23,13 @@ from functools import partial
 from torch import Tensor
 
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
-from ..kv_budget import first_compaction, next_compaction
-from ..request import Lease, Request, TokenLogprob
+from ..kv_budget import first_compaction
+from ..request import Lease, Request
+from .audit import audit_blocks
 from .kv_cache import KVCache
 from .lower_tiers import LowerTiers
 from .prompt_scores import PromptScores
+from .request_scores import keep_scores, recall_scores
 
 logger = logging.getLogger("phloem")
 
@@ -112,7 +114,7 @@ class PrefixCache:
         request.num_computed_tokens = 0
         if not self.enabled:
             return None
-        self._recall_scores(request)
+        recall_scores(self._scores, self.tree, request)
         limit = self._match_limit(request)
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
         if match.num_tokens:
@@ -353,48 +355,12 @@ class PrefixCache:
     def audit(self, requests: Iterable[Request]) -> None:
         """Raises AssertionError if a block is lost, held twice, or held and free."""
         self.tree.audit()
-        own: list[int] = []
-        for request in requests:
-            held = request.lease.num_tokens // self.block_size if request.lease else 0
-            own += request.blocks[held:]
-            capacity = len(request.blocks) * self.block_size
-            num_kept = 0 if request in self._kept else request.num_computed_tokens - request.num_dropped_tokens
-            assert 0 <= num_kept <= capacity, f"request {request.request_id}: KV beyond its blocks"
-            assert not (request.num_dropped_tokens and held), f"request {request.request_id}: dropped and leased"
-            compacted_at = next_compaction(request)
-            is_early = compacted_at is None or request.num_computed_tokens < compacted_at
-            assert is_early, f"request {request.request_id}: its KV should have been compacted"
-        assert len(own) == len(set(own)), "a block is held by two requests"
-        total = self.pool.num_free + self.tree.num_cached_blocks + len(own)
-        assert total == self.pool.num_blocks, (
-            f"{self.pool.num_free} free + {self.tree.num_cached_blocks} in tree + {len(own)} held"
-            f" != {self.pool.num_blocks} blocks"
-        )
+        audit_blocks(self.pool, self.tree, requests, self._kept)
 
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
-        wanted = request.sampling.prompt_logprobs_from
-        if wanted is None or not self.enabled:
-            return
-        start = max(start, wanted)
-        scored = request.prompt_logprobs[start - wanted : request.num_computed_tokens - wanted]
-        if scored:
-            self._scores.write(request.blocks, start, [one.logprob for one in scored], [one.top for one in scored])
-
-    def _recall_scores(self, request: Request) -> None:
-        """Gives a waiting request the log-probabilities of its prompt that are kept, from the next it needs on."""
-        wanted = request.sampling.prompt_logprobs_from
-        if wanted is None or not self.enabled:
-            return
-        start = wanted + len(request.prompt_logprobs)
-        prompt = request.token_ids[: request.num_prompt_tokens]
-        if start < len(prompt):
-            match = self.tree.match(pack(prompt), request.namespace)
-            end = match.num_tokens + match.num_partial_tokens
-            blocks, num_top = [*match.blocks, match.partial_block], request.sampling.logprobs or 0
-            for score, top in self._scores.read(blocks, start, end, num_top):
-                token_id = prompt[wanted + len(request.prompt_logprobs)]
-                request.prompt_logprobs.append(TokenLogprob(token_id, score, top))
+        if self.enabled:
+            keep_scores(self._scores, request, start)
 
     def _hand_on_scores(self, request: Request, kept: list[int], num_tokens: int) -> None:
         """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""

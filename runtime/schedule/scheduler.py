@@ -43,6 +43,7 @@ from .detours import Detours
 from .preempted_line import PreemptedLine
 from .share import scores_prompt, share, share_behind
 from .step_budget import StepBudget
+from .victim import cheapest_to_resume
 from .waiting_line import Waiting, WaitingLine
 
 
@@ -292,27 +293,12 @@ class Scheduler:
                 assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
                 continue
-            victim = self._victim()
+            victim = cheapest_to_resume(self.running, self._prefix_cache)
             self._preempt(victim)
             if victim is request:
                 return False
             extends[:] = [other for other in extends if other.request is not victim]
         return True
-
-    def _victim(self) -> Request:
-        """The request that is cheapest to resume: of the lowest priority, the one with the fewest blocks of its own.
-
-        The oldest running request is spared, and so is whoever gains nothing by going.
-        """
-        oldest = self.running[0]
-        candidates = [request for request in self.running if request is not oldest]
-        useful = [
-            (request.priority, num_blocks, -request.ticket, request)
-            for request in candidates
-            if (num_blocks := self._prefix_cache.num_sole_blocks(request)) > 0
-        ]
-        # If nobody has a block for itself, the youngest go until what they share is free.
-        return min(useful)[3] if useful else candidates[-1]
 
     def _preempt(self, victim: Request) -> None:
         self.running.remove(victim)

@@ -27,6 +27,10 @@ class Fault(Exception):
     pass
 
 
+class Interrupt(KeyboardInterrupt):
+    """Ctrl-C where the profiler is; what is raised then goes on to the caller of the step."""
+
+
 class Site(NamedTuple):
     """A line of `caller` that calls something of this name, in Python or in C."""
 
@@ -45,12 +49,14 @@ class Watch:
 
     Args:
         at: a site, and at which of its calls.
+        error: what is raised.
     """
 
-    def __init__(self, at: tuple[Site, int] | None = None) -> None:
+    def __init__(self, at: tuple[Site, int] | None = None, error: type[BaseException] = Fault) -> None:
         self.calls: Counter[Site] = Counter()
         self.has_raised = False
         self._at = at
+        self._error = error
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
@@ -71,7 +77,7 @@ class Watch:
         self.calls[site] += 1
         if self._at is not None and not self.has_raised and site == self._at[0] and self.calls[site] == self._at[1]:
             self.has_raised = True
-            raise Fault(str(site))
+            raise self._error(str(site))
 
     @contextmanager
     def on(self) -> Iterator[None]:

@@ -23,7 +23,7 @@ from phloem.runtime.engine_core import EngineCore
 from phloem.runtime.request import Delta, SamplingParams
 
 from .fakes import NEVER, fake_engine, greedy_truth
-from .fault_sites import Fault, Watch
+from .fault_sites import Fault, Interrupt, Watch
 from .test_adapters import AdaptedFakeDecoder
 from .test_kv_budget import KeepingDecoder
 
@@ -71,7 +71,7 @@ class Run:
         try:
             with self.watch.on():
                 EngineCore.enqueue(self.engine, prepared)
-        except Fault:
+        except (Fault, Interrupt):
             self.failed.add(label)
             return
         for request in prepared:
@@ -87,11 +87,11 @@ class Run:
         try:
             with self.watch.on():
                 (child,) = EngineCore.fork(self.engine, request_id, index=index)
-        except Fault:
+        except (Fault, Interrupt):
             self.failed.add(label)
             return
-        except RequestError:
-            assert parent in self.failed
+        except RequestError:  # the parent has failed, though that may not have been told yet
+            assert self.watch.has_raised
             return
         self._begin(label, child, 0)
 
@@ -99,7 +99,7 @@ class Run:
         """Ends a request, of which nothing more is expected."""
         request_id, _ = next((key for key, name in self.labels.items() if name == label), ("", 0))
         for _ in range(2):  # a fault before anything is done is told; then it is done once more
-            with suppress(Fault), self.watch.on():
+            with suppress(Fault, Interrupt), self.watch.on():
                 EngineCore.abort(self.engine, request_id)
         assert not any(one.request_id == request_id for one in self.engine._scheduler.requests)
         self.said.pop(label, None)
@@ -110,13 +110,14 @@ class Run:
         try:
             with self.watch.on():
                 function()
-        except Fault:
+        except (Fault, Interrupt):
             function()
 
     def step(self, times: int = 1) -> None:
         for _ in range(times):
             self.clock.now += 1.0
-            with self.watch.on():
+            deltas: list[Delta] = []
+            with suppress(Interrupt), self.watch.on():
                 deltas = EngineCore.step(self.engine)
             for delta in deltas:
                 label = self.labels[delta.request_id, delta.index]

@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from phloem.runtime.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
 from .fakes import fake_engine, greedy_truth
-from .fault_sites import Site, Watch
+from .fault_sites import Fault, Interrupt, Site, Watch
 from .fault_traffic import SCENARIOS, Result, Scenario, few, play
 
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0, ignore_eos=True)
@@ -44,9 +45,9 @@ def new_sites(scenario: Scenario) -> list[Site]:
     return [site for site in undisturbed(scenario)[0] if not any(site in sites for sites in before)]
 
 
-def what_is_wrong(scenario: Scenario, site: Site, at: int) -> str:
+def what_is_wrong(scenario: Scenario, site: Site, at: int, error: type[BaseException] = Fault) -> str:
     """After an exception at one call of a site; empty if nothing is."""
-    watch = Watch((site, at))
+    watch = Watch((site, at), error)
     truth = undisturbed(scenario)[1]
     try:
         said, failed, forked = play(scenario, watch)
@@ -121,18 +122,26 @@ def test_the_step_thread_survives(place: str, monkeypatch: pytest.MonkeyPatch) -
     served.stop()
 
 
-def test_a_step_that_is_interrupted_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupted_step_costs_at_most_one_request() -> None:
     """Ctrl-C, pressed twice, wherever it comes; what was said in that step comes with the next one."""
+    calls, _ = undisturbed(few)
+    sites = [site for site in calls if site.is_python][::4]
+    wrong = [what_is_wrong(few, site, 1 + at * 7919 % calls[site], Interrupt) for at, site in enumerate(sites)]
+    assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+def test_a_step_that_is_interrupted_before_it_commits_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake_engine()
     texts: dict[str, list[int]] = {engine.add([index], GREEDY): [] for index in range(3)}
-    commit, calls = engine._stepper._commit_extend, iter(range(1000))
+    compute, calls = engine._stepper._compute, iter(range(1000))
 
-    def interrupted(*given: object, **options: object) -> object:
-        if next(calls) % 5 == 4:
+    def interrupted(*given: Any, **options: Any) -> Any:
+        if next(calls) % 3 == 2:
             raise KeyboardInterrupt
-        return commit(*given, **options)  # type: ignore[arg-type]
+        return compute(*given, **options)
 
-    monkeypatch.setattr(engine._stepper, "_commit_extend", interrupted)
+    monkeypatch.setattr(engine._stepper, "_compute", interrupted)
     num_interrupted = 0
     while engine.has_work:
         try:
