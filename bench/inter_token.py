@@ -1,17 +1,19 @@
-"""Time between tokens of requests that are answering while long prompts come in: with and without chunked prefill.
+"""Time between tokens of requests that are answering while long prompts come in: with a target for steps and without.
 
-    python bench/inter_token.py [--decoding 8] [--prompts 6] [--length 1500] [--chunk 128] [--rounds 3]
+    python bench/inter_token.py [--decoding 8] [--prompts 6] [--length 3750] [--chunk 256] [--rounds 3]
 
-A few requests decode; every so often a long prompt arrives, which nobody has sent before. A step computes at most
-`max_batch_tokens` tokens: with a small bound ("chunked") the prompt is cut into pieces that share their steps with the
-decodes, with a large one ("whole") it is computed in one step, for which all others wait. Both regimes alternate over
-the rounds, on the same prompts. Printed are milliseconds of CPU time between two tokens of a decoding request (median,
-99th percentile, worst), the time to the first token of the long prompts, and the whole run: what chunking costs.
+A few requests decode; every so often a long prompt arrives, which nobody has sent before. Three regimes alternate over
+the rounds, on the same prompts: "target", the default, where the chunk of a prompt in a step is chosen by what prompts
+were measured to cost (`target_step_seconds`); "fixed", chunks of `--chunk` tokens; "none", steps of the default
+`max_batch_tokens`, for which all others wait. Printed are milliseconds of CPU time between two tokens of a decoding
+request (median, 99th percentile, worst), the time to the first token of the long prompts, and the whole run: what
+chunks cost; then the ratios.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -67,39 +69,46 @@ def main() -> None:
     parser.add_argument("--decoding", type=int, default=8, help="requests that decode")
     parser.add_argument("--tokens", type=int, default=160, help="tokens that each of them generates")
     parser.add_argument("--prompts", type=int, default=6, help="long prompts that come in")
-    parser.add_argument("--length", type=int, default=1500, help="tokens of each")
-    parser.add_argument("--chunk", type=int, default=128, help="max_batch_tokens of the chunked regime")
+    parser.add_argument("--length", type=int, default=3750, help="tokens of each")
+    parser.add_argument("--chunk", type=int, default=256, help="tokens of a chunk where it is fixed")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     settings = {"device": "cpu", "num_blocks": 4096}
     engines = {
-        "chunked": ph.Engine("nano", max_batch_tokens=options.chunk, **settings),
-        "whole": ph.Engine("nano", max_batch_tokens=1 << 16, **settings),
+        "target": ph.Engine("nano", **settings),
+        "fixed": ph.Engine("nano", max_batch_tokens=options.chunk, target_step_seconds=math.inf, **settings),
+        "none": ph.Engine("nano", target_step_seconds=math.inf, **settings),
     }
     random = Random(0)
-    size = engines["whole"].tokenizer.vocab_size
+    size = engines["none"].tokenizer.vocab_size
     prompts = [[random.randrange(16, size) for _ in range(options.length)] for _ in range(options.prompts)]
     for engine in engines.values():
         play(engine, prompts[:1], options, Timing())
     timings = {name: Timing() for name in engines}
     for _ in range(options.rounds):
         texts = {name: play(engine, prompts, options, timings[name]) for name, engine in engines.items()}
-        if texts["chunked"] != texts["whole"]:
-            raise SystemExit("the two regimes answer differently")
+        if not texts["target"] == texts["fixed"] == texts["none"]:
+            raise SystemExit("the regimes answer differently")
     print(
         f"{options.decoding} decodes of {options.tokens} tokens, {options.prompts} prompts of {options.length} tokens"
     )
-    print("| prefill | tokens a step | between tokens: median, ms | p99, ms | worst, ms | first token, ms | run, ms |")
-    print("|:--|--:|--:|--:|--:|--:|--:|")
-    p99 = {}
+    print("| prefill | between tokens: median, ms | p99, ms | worst, ms | first token, ms | run, ms |")
+    print("|:--|--:|--:|--:|--:|--:|")
     for name, timing in timings.items():
-        p99[name] = statistics.quantiles(timing.gaps, n=100)[98]
+        p99 = statistics.quantiles(timing.gaps, n=100)[98]
         print(
-            f"| {name} | {engines[name].config.max_batch_tokens:,} | {statistics.median(timing.gaps):.2f}"
-            f" | {p99[name]:.2f} | {max(timing.gaps):.2f} | {statistics.median(timing.first):.1f}"
-            f" | {statistics.median(timing.whole):.0f} |"
+            f"| {name} | {statistics.median(timing.gaps):.2f} | {p99:.2f} | {max(timing.gaps):.2f}"
+            f" | {statistics.median(timing.first):.1f} | {statistics.median(timing.whole):.0f} |"
         )
-    print(f"p99 with chunks is {p99['whole'] / p99['chunked']:.1f} times smaller; same tokens in both")
+    none = timings["none"]
+    for name in ("target", "fixed"):
+        timing = timings[name]
+        print(
+            f"{name} / none: worst gap {max(timing.gaps) / max(none.gaps):.2f},"
+            f" first token {statistics.median(timing.first) / statistics.median(none.first):.2f},"
+            f" run {statistics.median(timing.whole) / statistics.median(none.whole):.2f}"
+        )
+    print("same tokens in all")
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ def below(engine: ph.Engine) -> str:
     tiers = engine.prefix_cache.tiers
     assert tiers is not None
     counts, cost = tiers.statistics(), tiers.loads.cost
-    block_cost = (cost.seconds_per_operation or 0.0) * engine.block_cost(BLOCK_SIZE)
+    block_cost = (cost.prefill.seconds_per_operation or 0.0) * engine.block_cost(BLOCK_SIZE)
     reading = ", ".join(f"{1000 * seconds:.2f} ms from {tier}" for tier, seconds in cost.seconds_per_block.items())
     return (
         f"{counts.num_stored} blocks stored, {counts.num_loaded} loaded, {counts.num_dropped} dropped; "

@@ -151,14 +151,15 @@ def _audit_queue(view: View, nodes: set[int]) -> None:
     entries = heap + line
     keys = [(float(entry["rank"]), float(entry["last_used"])) for entry in entries]
     queued = [int(entry["node"]) for entry in entries]
-    assert len(set(queued)) == len(queued), "a node is in the eviction queue twice"
-    strangers = set(queued) - nodes
+    distinct = set(queued)
+    assert len(distinct) == len(queued), "a node is in the eviction queue twice"
+    strangers = distinct - nodes
     assert not strangers, f"the eviction queue knows {len(strangers)} nodes that are not in the tree"
     for node, key in zip(queued, keys, strict=True):
         present = _rank(view, node), float(view.memory.nodes["last_used"][node])
         assert key <= present, f"{_name(view, node)}: queued under {key}, above its key {present}"
     for node in nodes:
-        is_queued = node in queued
+        is_queued = node in distinct
         assert view.field(node, "is_queued") == is_queued, f"{_name(view, node)}: queued or not?"
         is_free_leaf = not view.field(node, "children") and not view.field(node, "num_holds")
         assert is_queued or not is_free_leaf, f"{_name(view, node)}: a free leaf that the eviction queue does not know"

@@ -72,6 +72,14 @@ class BlockPool:
             is_free[block] = 1
             free.append(block)
 
+    def free_all_but(self, blocks: Iterable[int]) -> None:
+        """Makes these ids the only ones that are in use, whatever was in use before. O(pool)."""
+        is_free = bytearray(b"\x01" * self.num_blocks)
+        for block in blocks:
+            is_free[block] = 0
+        self._free = [block for block in range(self.num_blocks - 1, -1, -1) if is_free[block]]
+        self._is_free = is_free
+
     def is_free(self, block: int) -> bool:
         """Whether `block` is in the pool now."""
         return bool(self._is_free[block])

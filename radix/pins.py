@@ -69,16 +69,15 @@ class PinBook:
         pin = Pin(node, num_tokens, self._clock() + ttl)
         if not num_tokens:
             return pin
-        self._pins[pin] = None
-        num_blocks = self.count_blocks()
+        num_blocks = self.count_blocks(node)
         if num_blocks > self.max_blocks:
-            del self._pins[pin]
             raise PinBudgetExceeded(
                 f"all pins together would hold {num_blocks} blocks, the budget is {self.max_blocks}:"
                 " unpin something first, or raise the budget"
             )
-        self.num_blocks = num_blocks
         self._lease(node)
+        self._pins[pin] = None
+        self.num_blocks = num_blocks
         return pin
 
     def give_up(self, pin: Pin) -> bool:
@@ -109,9 +108,13 @@ class PinBook:
             self.give_up_expired()
         return min((pin.expires_at for pin in self._pins), default=math.inf)
 
-    def count_blocks(self) -> int:
-        """Distinct blocks on the paths of all pins."""
+    def recount(self) -> None:
+        """Counts all blocks anew."""
+        self.num_blocks = self.count_blocks()
+
+    def count_blocks(self, *others: Node) -> int:
+        """Distinct blocks on the paths of all pins, and on those that end at other nodes."""
         cells: set[int] = set()
-        for pin in self._pins:
-            cells.update(self._view.path_cells(pin.node).tolist())
+        for node in (*(pin.node for pin in self._pins), *others):
+            cells.update(self._view.path_cells(node).tolist())
         return len(cells)

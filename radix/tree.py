@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -318,6 +319,19 @@ class RadixTree:
         release = self._release
         if release(self._address, node) < 0:
             raise ValueError("released more often than leased")
+
+    def end_leases(self) -> None:
+        """Ends every lease except those of pins, for an owner that does not know any more which it has. O(nodes)."""
+        self._pins.recount()
+        view, pinned = self._view, Counter(self._view.open(pin.node) for pin in self._pins)
+        for node in view.nodes():
+            surplus = view.field(node, "num_leases") - pinned[node]
+            for _ in range(surplus):
+                self.release(Node(view.handle(node)))
+
+    def blocks(self) -> list[int]:
+        """The ids of all blocks in the tree. O(blocks)."""
+        return [block for node in self._view.nodes() for block in self._view.run_blocks(node)]
 
     def num_sole_blocks(self, node: Node) -> int:
         """How many blocks only the lease on `node` protects: what releasing it would make evictable. O(depth)."""

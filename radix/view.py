@@ -81,6 +81,20 @@ class View:
         blocks: list[int] = self.memory.blocks[cells.start : cells.stop].tolist()
         return blocks
 
+    def handle(self, node: int) -> int:
+        """What `RadixTree` hands out for a node."""
+        return self.field(node, "generation") << 32 | node
+
+    def nodes(self) -> list[int]:
+        """All that have a run. O(nodes)."""
+        found: list[int] = []
+        stack = list(self.roots.values())
+        while stack:
+            children = self.children(stack.pop())
+            found += children
+            stack += children
+        return found
+
     def children(self, node: int) -> list[int]:
         """By number."""
         found, stack = [], [self.field(node, "children")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol
 
 from ..errors import EngineStopped
@@ -25,7 +26,7 @@ class Inbox:
 
     def deliver(self, event: Event) -> None:
         """Called on the step thread."""
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     async def get(self) -> Event:

@@ -111,6 +111,10 @@ class Batch:
         """Whether each request computes one token, and its draft."""
         return all(extend.num_tokens == 1 for extend in self.extends)
 
+    def count_jumped(self) -> int:
+        """Drafted tokens that were right so far, of all its requests."""
+        return sum(extend.request.usage.jumped_tokens for extend in self.extends)
+
     @staticmethod
     def from_extends(extends: list[Extend], block_size: int) -> Batch:
         """Lays the extends out, those of an adapter beside each other. Every request must hold blocks up to its

@@ -15,6 +15,7 @@ Quantisation = Literal["none", "int8", "int4"]
 KVType = Literal["auto", "fp8", "int8"]
 
 KV_MEMORY_SHARE = 0.8
+TARGET_STEP_SECONDS = {"cpu": 0.1, "cuda": 0.05}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class EngineConfig:
             is for activations, graphs and neighbours.
         max_model_len: most tokens of prompt and output together; None: what the model was made for.
         max_batch_tokens: most tokens that one step computes; long prompts are cut into chunks of it.
+        target_step_seconds: how long a step may take in which requests decode: so long they wait for their next tokens
+            while prompts are computed, whose chunks are chosen by what they were measured to cost. Where decoding alone
+            takes more than half of it, prompts take as long again. None: 0.1 on a CPU, 0.05 on a GPU; inf: no target.
         max_running_requests: most sequences in a step.
         max_waiting_requests: length of the queue beyond which `add` raises `QueueFull`.
         max_overtakes: at most so many requests that arrived later are admitted before one that waits; those that arrive
@@ -99,6 +103,7 @@ class EngineConfig:
     kv_memory_share: float = KV_MEMORY_SHARE
     max_model_len: int | None = None
     max_batch_tokens: int = 2048
+    target_step_seconds: float | None = None
     max_running_requests: int = 256
     max_waiting_requests: int = 4096
     max_overtakes: int | None = None
@@ -137,6 +142,8 @@ class EngineConfig:
         for name in (*not_negative, "host_memory_bytes", "disk_cache_bytes"):
             if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must not be negative")
+        if self.target_step_seconds is not None and not self.target_step_seconds > 0:
+            raise ConfigError(f"target_step_seconds: {self.target_step_seconds} is out of range; it must be above 0")
         if not self.max_wait_seconds >= 0:
             raise ConfigError(f"max_wait_seconds: {self.max_wait_seconds} is out of range; it must not be negative")
         if not 0 < self.kv_memory_share <= 1:

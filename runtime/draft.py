@@ -218,6 +218,14 @@ def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:
     return count
 
 
+def count_predicted(request: Request, num_drafted: int, num_accepted: int) -> None:
+    """Says what became of the drafted tokens that are of the request's prediction."""
+    num_predicted = min(num_drafted, request.num_predicted)
+    num_right = max(0, min(num_predicted, num_accepted))
+    request.usage.accepted_prediction_tokens += num_right
+    request.usage.rejected_prediction_tokens += num_predicted - num_right
+
+
 def _take(request: Request, draft: list[int]) -> list[int]:
     """Appends the draft to the output; returns what is left to be decided, since deciding is what ends a request."""
     for index, token_id in enumerate(draft):

@@ -296,11 +296,11 @@ class Engine(EngineCore):
         token_ids = self.intake.token_ids(prompt)
         kept = self.intake.namespace(namespace, adapter)
         self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace, adapter=adapter)
-        return self._on_step_thread(lambda: self.prefix_cache.pin(token_ids, ttl, kept))
+        return self._on_step_thread(lambda: self._stepper.guard(lambda: self.prefix_cache.pin(token_ids, ttl, kept)))
 
     def unpin(self, pin: Pin) -> bool:
         """Ends a pin; False if it held nothing or was given up already."""
-        return self._on_step_thread(lambda: self.prefix_cache.tree.unpin(pin))
+        return self._on_step_thread(lambda: self._stepper.guard(lambda: self.prefix_cache.tree.unpin(pin)))
 
     def _on_step_thread(self, function: Callable[[], Result]) -> Result:
         if self._driver is not None:

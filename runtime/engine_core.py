@@ -21,7 +21,7 @@ from .cache.lower_tiers import TierStatistics
 from .cache.prefix_cache import PrefixCache
 from .cache.reply_memory import Conversation, ReplyMemory
 from .cache.traffic_record import TrafficRecord
-from .config import EngineConfig
+from .config import TARGET_STEP_SECONDS, EngineConfig
 from .constraint_spec import ConstraintSpec
 from .decode_graphs import CudaRecorder
 from .draft import Drafter
@@ -29,8 +29,9 @@ from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .lookup.lookup import Lookups
 from .model_runner import ModelRunner
+from .prefill_cost import PrefillCost
 from .rehearsal import Rehearsal
-from .request import Delta, FinishReason, Phase, Request, RequestOptions, SamplingParams
+from .request import Delta, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
 from .schedule.recompute_cost import recompute_cost
 from .schedule.scheduler import Scheduler
@@ -60,6 +61,7 @@ class EngineCore:
         model = loaded.decoder.config
         kv_cache = allocate_pool(config, loaded)
         self.block_cost = recompute_cost(model, config.block_size)
+        prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config
         self._device = loaded.device
         self.model_config = model
@@ -78,7 +80,7 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
-            tiers=make_tiers(config, loaded, kv_cache, self.block_cost),
+            tiers=make_tiers(config, loaded, kv_cache, prefill),
             clock=clock,
         )
         self.adapters = Adapters(model, loaded.device, loaded.dtype, loaded.adapters)
@@ -94,7 +96,9 @@ class EngineCore:
         )
         self._scheduler = Scheduler(
             self.prefix_cache,
+            prefill,
             max_batch_tokens=config.max_batch_tokens,
+            target_step_seconds=config.target_step_seconds or TARGET_STEP_SECONDS[loaded.device.type],
             max_running_requests=config.max_running_requests,
             max_overtakes=config.max_overtakes,
             max_wait_seconds=config.max_wait_seconds,
@@ -120,6 +124,7 @@ class EngineCore:
             drafter=Drafter(
                 config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type, stopwatch
             ),
+            prefill=prefill,
             on_finish=self._settle,
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
             stopwatch=stopwatch,
@@ -221,9 +226,13 @@ class EngineCore:
         if self._scheduler.num_waiting + len(requests) > self.config.max_waiting_requests:
             raise QueueFull(f"{self._scheduler.num_waiting} requests are waiting; try again later")
         self._requests[request_id] = list(requests)
-        for request in requests:
-            self._stepper.add(request)
-            self._totals.begin(request)
+        try:
+            for request in requests:
+                self._totals.begin(request)
+                self._stepper.add(request)
+        except BaseException:
+            self.abort(request_id)
+            raise
         return request_id
 
     def add(
@@ -266,11 +275,11 @@ class EngineCore:
             for child in self.intake.fork(outputs[index], n, sampling):
                 if child.request_id in self._requests:
                     raise RequestError(f"request_id: {child.request_id!r} is in use", param="request_id")
-                self._stepper.fork(outputs[index], child)
-                self._totals.begin(child)
-                self._requests[child.request_id] = [child]
                 begun.append(child.request_id)
-        except Exception:
+                self._requests[child.request_id] = [child]
+                self._totals.begin(child)
+                self._stepper.fork(outputs[index], child)
+        except BaseException:
             for child_id in begun:
                 self.abort(child_id)
             raise
@@ -278,22 +287,22 @@ class EngineCore:
 
     def abort(self, request_id: str) -> bool:
         """Ends a request at once; its blocks are free on return. False if it is unknown or finished."""
-        requests = self._requests.pop(request_id, None)
+        requests = self._requests.get(request_id)
         if requests is None:
             return False
         for request in requests:
-            self._stepper.end(request, FinishReason.ABORT)
+            self._stepper.abort(request)
+        self._requests.pop(request_id, None)
         return True
 
     # -- the step ----------------------------------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
-        return self._scheduler.has_work
+        return self._stepper.has_work
 
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle."""
-        self.end_expired_pins()
         deltas = self._stepper.step()
         if self.config.check_invariants:
             self.audit()
@@ -302,20 +311,20 @@ class EngineCore:
     def end_expired_pins(self) -> float:
         """Ends the pins whose time is over; returns the seconds until the next one's will be (or inf)."""
         try:
-            return self.prefix_cache.end_expired_pins() - self._clock()
+            return self._stepper.guard(self.prefix_cache.end_expired_pins) - self._clock()
         except Exception:  # a pin that lasts a little longer costs nobody its answer
             return PIN_RETRY_SECONDS
 
     def _settle(self, request: Request, keeps: bool) -> None:
         """Puts down what a request that has ended leaves behind."""
-        if keeps:
-            self._remember_reply(request)
-        self._totals.end(request)
-        if request.admitted_before:
-            self._traffic.add(request)
         siblings = self._requests.get(request.request_id)
         if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
             del self._requests[request.request_id]
+        self._totals.end(request)
+        if request.admitted_before:
+            self._traffic.add(request)
+        if keeps:
+            self._remember_reply(request)
 
     def _remember_reply(self, request: Request) -> None:
         """So that the next turn begins with these tokens; not if the text was cut (a stop string, half a character)."""
@@ -418,11 +427,11 @@ class EngineCore:
         """Drops every cached prefix that no running request and no pin holds, and all host memory below the pool;
         returns the number of blocks freed. What is on a disk stays there, as it does when the process ends.
         """
-        return self.prefix_cache.flush()
+        return self._stepper.guard(self.prefix_cache.flush)
 
     def audit(self) -> None:
         """Raises AssertionError if a block is lost or held twice."""
-        self.prefix_cache.audit(self._scheduler.requests())
+        self.prefix_cache.audit(self._scheduler.requests)
 
     def close(self) -> None:
         """Aborts what runs and drops the cache; `add` raises `EngineStopped` from now on."""

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import best_keys
+from .request import Request
 
 WINDOW = 32  # tokens whose attention decides
 POOL_WIDTH = 7  # keys around each that count together
@@ -44,3 +45,19 @@ def sinks(num_tokens: int, budget: int, score: Scorer) -> Tensor:
 # `[num_layers, num_kv_heads, budget]`. score(n): how much attention the last n tokens pay to each, `[num_layers,
 # num_kv_heads, num_tokens]`; see `ModelRunner.score_keys`.
 POLICIES: dict[str, Callable[[int, int, Scorer], Tensor]] = {"snapkv": snapkv, "sinks": sinks}
+
+
+def places_kept(request: Request, score_keys: Callable[..., Tensor]) -> Tensor:
+    """Those of a request that has come to a compaction, by its `kv_policy`.
+
+    score_keys: `ModelRunner.score_keys`.
+    """
+    sampling, end = request.sampling, request.num_computed_tokens
+    assert sampling.kv_budget is not None
+    num_tokens = end - request.num_dropped_tokens
+
+    def score(num_last: int) -> Tensor:
+        last = request.token_ids[end - num_last : end]
+        return score_keys(last, end, request.blocks, num_tokens, request.adapter)
+
+    return POLICIES[sampling.kv_policy](num_tokens, sampling.kv_budget, score)

@@ -306,6 +306,11 @@ class Delta:
     error: RequestError | None = None
     stopped_by: str | int | None = None
 
+    def is_last_of(self, request: Request) -> bool:
+        """Whether a request has ended with it."""
+        is_its = self.request_id == request.request_id and self.index == request.index
+        return is_its and self.finish_reason is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:

@@ -66,6 +66,11 @@ class Sampler:
         self._goes_on = lru_cache(MAX_STOP_SETS)(partial(_all_but, vocab_size, eos_ids))
         self._device = device
 
+    def forget(self) -> None:
+        """Empties the tables, which a fault may have left half written; they are filled again from the requests."""
+        self._masks = MaskTable(-(-self._vocab_size // 32), self._device)
+        self._edits = EditTable(self._vocab_size, self._device)
+
     @property
     def num_table_bytes(self) -> int:
         """Memory of the tables on the device."""
@@ -187,17 +192,18 @@ class Sampler:
         else:
             remaining = request.max_tokens - num_output
             try:
-                slots = self._mask_slots(cursor, extend.draft, remaining, num_before_end, goes_on, work)
-            except Exception as error:
+                masks = self._mask_rows(cursor, extend.draft, remaining, num_before_end, goes_on, work)
+            except Exception as error:  # the cursor may have been left anywhere
                 choice.error = (
                     error
                     if isinstance(error, RequestError)
                     else RequestError(f"the constraint failed: {type(error).__name__}: {error}")
                 )
                 return 0
-            if not slots:
+            if not masks:
                 choice.is_postponed = True
                 return 0
+            slots = [self._masks.slot(row) for row in masks]
         top_k = min(sampling.top_k, self._vocab_size) if sampling.top_k > 0 else 0
         temperature = sampling.temperature if sampling.temperature >= COOLEST else 0.0
         top_p, min_p, seed = sampling.top_p, sampling.min_p, request.seed
@@ -239,9 +245,9 @@ class Sampler:
             said += draft[index : index + 1]
         return slots
 
-    def _mask_slots(
+    def _mask_rows(
         self, cursor: Cursor, draft: list[int], remaining: int, num_before_end: int, goes_on: Row | None, work: int
-    ) -> Sequence[int]:
+    ) -> list[Row]:
         """One mask per row: at the cursor, then after each drafted token while the constraint allows it.
 
         The first `num_before_end` of them leave out what `goes_on` leaves out, where the constraint allows others.
@@ -253,9 +259,9 @@ class Sampler:
             return []
         if goes_on is not None:
             row = _without(row, goes_on)
-        slots = [self._masks.slot(row)]
+        rows = [row]
         if not draft:
-            return slots
+            return rows
         num_advanced = 0
         try:
             for token_id in draft:
@@ -267,13 +273,13 @@ class Sampler:
                     break
                 if goes_on is not None and num_before_end > num_advanced:
                     row = _without(row, goes_on)
-                slots.append(self._masks.slot(row))
+                rows.append(row)
         except ConstraintTooLarge:  # behind tokens that may never be written
             pass
         finally:
             if num_advanced:
                 cursor.rollback(num_advanced)
-        return slots
+        return rows
 
     def _sample(
         self, logits: torch.Tensor, rows: list[_Row], edits: LogitEdits | None, num_top: int | None

@@ -24,28 +24,35 @@ Knows the requests that are queued or running, not who asked for them. Single-th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from torch import Tensor
 
 from ..errors import RequestError
 from ..radix import PinBudgetExceeded
 from .batch import Batch, Extend
-from .cache.cache_explanation import explain_to_caller
 from .cache.prefix_cache import PrefixCache
 from .choice import Choice, UnreadChoices
-from .draft import Drafter, num_accepted
-from .key_policy import POLICIES
+from .deltas import cause_of, error_delta, late_error, new_delta
+from .draft import Drafter, count_predicted, num_accepted
+from .key_policy import places_kept
 from .kv_budget import next_compaction
 from .model_runner import ModelRunner
 from .pace import Pace
+from .prefill_cost import PrefillCost
 from .request import Delta, FinishReason, Phase, Request
 from .sampler import Sampler
 from .schedule.scheduler import Scheduler
 from .stopping import append_decided
 from .tokenizer.tokenizer import Tokenizer
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger("phloem")
 
 NEWS_SECONDS = 0.005  # who waits for nothing but a disk looks up so often: there may be an abort, or somebody new
 
@@ -68,6 +75,7 @@ class Stepper:
 
     Args:
         drafter: proposes what is verified.
+        prefill: learns what prompts cost.
         on_finish: called with each request that has ended, and whether what it wrote is kept.
         runs_ahead: whether to queue a forward before the tokens of the step before are read, where that pays.
         stopwatch: seconds, to find out where.
@@ -86,6 +94,7 @@ class Stepper:
         tokenizer: Tokenizer,
         *,
         drafter: Drafter,
+        prefill: PrefillCost,
         on_finish: Callable[[Request, bool], None],
         runs_ahead: bool,
         stopwatch: Callable[[], float],
@@ -98,35 +107,111 @@ class Stepper:
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
         self._drafter = drafter
+        self._prefill = prefill
         self._on_finish = on_finish
         self._runs_ahead = runs_ahead
         self._stopwatch = stopwatch
         self._pace = Pace()
         self._ahead: Ahead | None = None
+        self._deltas: list[Delta] = []  # that no step has returned yet
+        self._is_suspicious = False  # the last step had a fault, or was interrupted
+        self._is_committing = False  # what requests have said is being changed
         self._busy = self._waited = 0.0  # seconds of the step under way: the device had work, the host had none
         self.num_steps = 0
         self.num_ahead = 0
 
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is unfinished, or the next step has something to return."""
+        return self._scheduler.has_work or bool(self._deltas)
+
     def add(self, request: Request) -> None:
         """Puts a request into the queue."""
         self._drafter.begin(request)
-        self._scheduler.add(request)
+        self.guard(lambda: self._scheduler.add(request), request)
 
     def fork(self, parent: Request, child: Request) -> None:
         """Lets a copy of an unfinished request go on beside it."""
         self._drafter.draft(child)
-        self._scheduler.fork(parent, child)
+        self.guard(lambda: self._scheduler.fork(parent, child), child)
+
+    def abort(self, request: Request) -> None:
+        """Ends a request at once, if it has not ended; its blocks are free on return, and what it wrote is cached."""
+        if request.phase is not Phase.FINISHED:
+            try:
+                self._end(request, FinishReason.ABORT)
+            except BaseException as error:
+                self._recover(request)
+                if not isinstance(error, Exception):
+                    raise
 
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle.
 
-        Whatever fails is charged to one request: it ends with an error, all others go on as if nothing had happened.
+        Never raises an `Exception`. What is raised in a step, wherever, costs the request its answer that was dealt
+        with last (`Scheduler.current`): it ends with an error, and the others go on (`_recover`). A fault before any
+        request was dealt with costs none; if the next step has one too, the youngest, so that sooner or later all end.
+        A step that is interrupted (KeyboardInterrupt) costs at most the request that was just being committed, and the
+        next one returns what it has added.
         """
+        scheduler = self._scheduler
+        scheduler.current = scheduler.youngest if self._is_suspicious else None
+        self._is_suspicious, self._is_committing = True, False
+        try:
+            self._step()
+            self._is_suspicious = False
+        except BaseException as error:
+            is_fault = isinstance(error, Exception)
+            lost = scheduler.current if is_fault or self._is_committing else None
+            if lost is not None and any(delta.is_last_of(lost) for delta in self._deltas):
+                lost = None  # it has its answer
+            self._recover(lost)
+            if lost is not None:
+                self._deltas.append(error_delta(lost, cause_of("the request", error)))
+            if not is_fault:
+                raise
+            logger.exception("a fault in a step")
+        deltas, self._deltas = self._deltas, []
+        return deltas
+
+    def guard(self, change: Callable[[], Result], request: Request | None = None) -> Result:
+        """Changes requests, scheduler or cache between two steps.
+
+        Args:
+            request: what the change is about. If it fails, so has the request.
+
+        Raises:
+            BaseException: what `change` raised, when everything is in order again.
+        """
+        try:
+            return change()
+        except PinBudgetExceeded:  # an answer like others: nothing was changed
+            raise
+        except BaseException:
+            self._recover(request)
+            raise
+
+    def _recover(self, lost: Request | None) -> None:
+        """Puts everything in order after a fault, wherever it was, and ends the request that is `lost`.
+
+        What the unfinished requests have said is the truth; lines, leases and free blocks are made again from that. So
+        it does not matter what the fault has left half done. A step that was not committed is computed again, with the
+        same outcome.
+        """
+        self._ahead = None
+        self._sampler.forget()
+        self._scheduler.restart(lost)
+        if lost is not None:
+            with suppress(Exception):
+                self._on_finish(lost, False)
+
+    def _step(self) -> None:
+        """Adds to `_deltas`."""
         begin = self._stopwatch()
         self._drafter.begin_step()
+        self._prefix_cache.end_expired_pins()
         ahead = self._take_ahead()
         batch = self._scheduler.plan() if ahead is None else ahead.batch
-        deltas = []
         if batch is None:
             if self._loads is not None:
                 self._loads.await_news(NEWS_SECONDS)
@@ -135,43 +220,45 @@ class Stepper:
             num_drafting = 0  # is of interest only where it is weighed against running ahead
             if self._runs_ahead:
                 num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
-            num_jumped = _count_jumped(batch) if num_drafting else 0
+            num_jumped = batch.count_jumped() if num_drafting else 0
             drafts = not self._runs_ahead or not self._pace.prefers_ahead(len(batch.extends), num_drafting)
             choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
-            deltas = self._commit(batch, choices, drafts=drafts)
-            if self._loads is not None and ahead is None:
-                self._loads.cost.observe_step([(extend.start, extend.end) for extend in batch.extends], self._busy)
+            self._is_committing = True
+            self._commit(batch, choices, drafts=drafts)
             if self._ahead is not None and not self._ahead.is_wanted:
                 self._ahead = None
-            if ahead is not None or self._ahead is not None:
-                self._pace.observe_ahead(len(batch.extends), num_drafting)
-            else:
-                self._drafter.end_step(batch)
-                if self._runs_ahead:
-                    num_jumped = _count_jumped(batch) - num_jumped if num_drafting else 0
-                    seconds = self._stopwatch() - begin
-                    host = seconds - self._waited - self._drafter.seconds
-                    self._pace.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
-        for request, error in self._scheduler.take_failed():
-            if request.phase is not Phase.FINISHED:
-                deltas.append(self._fail(request, _cause("planning", error)))
+            try:
+                self._learn(batch, begin, num_drafting, num_jumped, was_ahead=ahead is not None)
+            except Exception:  # what steps cost is advice: without it they are only slower
+                logger.debug("nothing was learnt from a step", exc_info=True)
+        for request in self._scheduler.take_late():
+            self._fail(request, late_error(request))
         if batch is not None:
-            deltas += self._compact(batch)
-        return deltas
+            self._compact(batch)
 
-    def end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
-        """Ends a request at once; its blocks are free on return. What it wrote is kept in the tree unless it failed."""
-        if request.phase is Phase.FINISHED:
+    def _learn(self, batch: Batch, begin: float, num_drafting: int, num_jumped: int, *, was_ahead: bool) -> None:
+        """Learns what a step cost that began at `begin`, when its requests had so many accepted drafted tokens."""
+        seconds = self._stopwatch() - begin
+        prompts = [(one.start, one.end) for one in batch.extends if one.num_tokens > 1]
+        self._prefill.observe_step(prompts, len(batch.extends) - len(prompts), seconds)
+        if was_ahead or self._ahead is not None:
+            self._pace.observe_ahead(len(batch.extends), num_drafting)
             return
+        self._drafter.end_step(batch)
+        if self._runs_ahead:
+            num_jumped = batch.count_jumped() - num_jumped if num_drafting else 0
+            host = seconds - self._waited - self._drafter.seconds
+            self._pace.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
+
+    def _end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
+        """Ends a request at once; its blocks are free on return. What it wrote is kept in the tree unless it failed."""
         request.finish_reason = reason
         request.draft = []
         self._scheduler.remove(request, keep=keeps)
         request.cursor = request.lookup = None  # a constraint is kept alive by those who still need it
-        try:
-            if keeps:
-                self._pin_prompt(request)
-        finally:
-            self._on_finish(request, keeps)
+        if keeps:
+            self._pin_prompt(request)
+        self._on_finish(request, keeps)
 
     def _take_ahead(self) -> Ahead | None:
         """The step whose forward is queued, if anybody still wants it."""
@@ -192,26 +279,35 @@ class Stepper:
             if logits is None:
                 logits = self._runner.forward(batch)
             unread = self._sampler.launch(logits, batch)
-            if not drafts and not any(extend.draft for extend in batch.extends):
-                self._run_ahead(batch, unread)
-            read = self._stopwatch()
+        except Exception:
+            return self._compute_each(batch)
+        if not drafts and not any(extend.draft for extend in batch.extends):
+            self._run_ahead(batch, unread)
+        read = self._stopwatch()
+        try:
             choices = unread.read()
-            end = self._stopwatch()
-            self._busy, self._waited = end - begin, end - read
-            return choices
         except Exception:
             self._ahead = None
-            choices = []
-            for extend in batch.extends:
-                if extend.request.phase is Phase.FINISHED:
-                    choices.append(Choice())
-                    continue
-                alone = Batch.from_extends([replace(extend, unread=-1)], self._prefix_cache.block_size)
-                try:
-                    choices += self._sampler.choose(self._runner.forward(alone), alone)
-                except Exception as error:
-                    choices.append(Choice(error=_cause("the step", error)))
-            return choices
+            return self._compute_each(batch)
+        end = self._stopwatch()
+        self._busy, self._waited = end - begin, end - read
+        return choices
+
+    def _compute_each(self, batch: Batch) -> list[Choice]:
+        self._sampler.forget()
+        choices = []
+        for extend in batch.extends:
+            self._scheduler.current = extend.request
+            if extend.request.phase is Phase.FINISHED:
+                choices.append(Choice())
+                continue
+            alone = Batch.from_extends([replace(extend, unread=-1)], self._prefix_cache.block_size)
+            try:
+                choices += self._sampler.choose(self._runner.forward(alone), alone)
+            except Exception as error:
+                self._sampler.forget()
+                choices.append(Choice(error=cause_of("the step", error)))
+        return choices
 
     def _run_ahead(self, batch: Batch, unread: UnreadChoices) -> None:
         """Queues the forward of the next step, if it can be planned without the tokens of this one."""
@@ -220,25 +316,25 @@ class Stepper:
             with suppress(Exception):  # then it is planned again, and fails alone
                 self._ahead = Ahead(following, self._runner.forward(following, unread.token_ids))
 
-    def _commit(self, batch: Batch, choices: list[Choice], *, drafts: bool) -> list[Delta]:
-        deltas = []
+    def _commit(self, batch: Batch, choices: list[Choice], *, drafts: bool) -> None:
         for extend, choice in zip(batch.extends, choices, strict=True):
+            request = self._scheduler.current = extend.request
+            if request.phase is Phase.FINISHED:  # while the step was under way
+                continue
             try:
                 delta = self._commit_extend(extend, choice, drafts=drafts)
-            except Exception as error:
-                delta = self._fail(extend.request, _cause("the request", error))
-            if delta is not None:
-                deltas.append(delta)
-        return deltas
+            except RequestError as error:  # its constraint, or its logits; nothing else has changed
+                self._fail(request, error)
+            else:
+                if delta is not None:
+                    self._deltas.append(delta)
 
     def _commit_extend(self, extend: Extend, choice: Choice, *, drafts: bool) -> Delta | None:
         """Moves the request's ranges on; returns its delta if the step decided a token (or scored the prompt)."""
         request, draft = extend.request, extend.draft
-        if request.phase is Phase.FINISHED:  # while the step was under way
-            return None
         request.usage.num_steps += 1
         if choice.error is not None:
-            return self._fail(request, choice.error)
+            raise choice.error
         if choice.prompt_logprobs:
             request.prompt_logprobs += choice.prompt_logprobs
         request.num_computed_tokens = extend.start + extend.num_tokens
@@ -262,14 +358,14 @@ class Stepper:
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
         if draft and request.num_predicted:
-            _count_predicted(request, len(draft), num_new - 1)
+            count_predicted(request, len(draft), num_new - 1)
         if choice.logprobs:
             request.logprobs += choice.logprobs[:num_new]
         self._drafter.settle(request, decided, num_new)
         if reason is not None:
             request.output.finish()
-            self.end(request, reason)
-            return self._delta(request)
+            self._end(request, reason)
+            return new_delta(request, self._tokenizer.show)
         if was_prefill:
             self._prefix_cache.commit(request)
             self._pin_prompt(request)
@@ -279,34 +375,19 @@ class Stepper:
             self._drafter.draft(request)
         else:
             self._drafter.drop(request)
-        return self._delta(request)
+        return new_delta(request, self._tokenizer.show)
 
-    def _compact(self, batch: Batch) -> list[Delta]:
-        """Lets those drop keys and values who have come so far (`kv_budget`); the deltas of those who fail."""
-        failed = []
+    def _compact(self, batch: Batch) -> None:
+        """Lets those drop keys and values who have come so far (`kv_budget`)."""
         for request in [extend.request for extend in batch.extends]:
-            if request.num_computed_tokens != next_compaction(request) or request.phase is not Phase.RUNNING:
-                continue
-            try:
-                self._prefix_cache.compact(request, self._places_kept(request))
-            except Exception as error:
-                failed.append(self._fail(request, _cause("compacting the KV", error)))
-        return failed
+            self._scheduler.current = request
+            if request.num_computed_tokens == next_compaction(request) and request.phase is Phase.RUNNING:
+                self._prefix_cache.compact(request, places_kept(request, self._runner.score_keys))
 
-    def _places_kept(self, request: Request) -> Tensor:
-        sampling, end = request.sampling, request.num_computed_tokens
-        assert sampling.kv_budget is not None
-        num_tokens = end - request.num_dropped_tokens
-
-        def score(num_last: int) -> Tensor:
-            last = request.token_ids[end - num_last : end]
-            return self._runner.score_keys(last, end, request.blocks, num_tokens, request.adapter)
-
-        return POLICIES[sampling.kv_policy](num_tokens, sampling.kv_budget, score)
-
-    def _fail(self, request: Request, error: RequestError) -> Delta:
-        self.end(request, FinishReason.ERROR, keeps=False)
-        return Delta(request.request_id, request.index, "", (), FinishReason.ERROR, request.usage, error=error)
+    def _fail(self, request: Request, error: RequestError) -> None:
+        self._scheduler.current = request
+        self._end(request, FinishReason.ERROR, keeps=False)
+        self._deltas.append(error_delta(request, error))
 
     def _pin_prompt(self, request: Request) -> None:
         """Pins what is computed of the prompt, if the request wants that; beyond the budget of pins it is let go."""
@@ -315,43 +396,3 @@ class Stepper:
             with suppress(PinBudgetExceeded):
                 prompt = request.token_ids[: request.num_prompt_tokens]
                 request.usage.pinned_tokens = self._prefix_cache.pin(prompt, ttl, request.namespace).num_tokens
-
-    def _delta(self, request: Request) -> Delta:
-        """What was not reported yet."""
-        if request.explain_cache and request.usage.cache_explanation is None:
-            request.usage.cache_explanation = explain_to_caller(
-                request.found,
-                request.token_ids[: request.num_prompt_tokens],
-                request.usage.cached_tokens,
-                self._tokenizer.show,
-            )
-        first = request.num_delivered
-        token_ids = tuple(request.token_ids[request.num_prompt_tokens + first :])
-        request.num_delivered = first + len(token_ids)
-        return Delta(
-            request.request_id,
-            request.index,
-            request.output.take(),
-            token_ids,
-            request.finish_reason,
-            request.usage,
-            tuple(request.logprobs[first:]) if request.logprobs else (),
-            tuple(request.prompt_logprobs) if request.finish_reason is not None else (),
-            stopped_by=request.stopped_by,
-        )
-
-
-def _cause(what: str, error: Exception) -> RequestError:
-    return error if isinstance(error, RequestError) else RequestError(f"{what} failed: {type(error).__name__}: {error}")
-
-
-def _count_predicted(request: Request, num_drafted: int, num_accepted: int) -> None:
-    """Says what became of the drafted tokens that are of the request's prediction."""
-    num_predicted = min(num_drafted, request.num_predicted)
-    num_right = max(0, min(num_predicted, num_accepted))
-    request.usage.accepted_prediction_tokens += num_right
-    request.usage.rejected_prediction_tokens += num_predicted - num_right
-
-
-def _count_jumped(batch: Batch) -> int:
-    return sum(extend.request.usage.jumped_tokens for extend in batch.extends)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +17,14 @@ from .config import EngineConfig
 from .fingerprint import fingerprint_of
 from .loading import LoadedModel
 from .path_fault import path_fault
+from .prefill_cost import PrefillCost
 from .tiers import DiskTier, MemoryTier, open_folder
 
 logger = logging.getLogger("phloem.tiers")
 IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
 
 
-def make_tiers(
-    config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, block_cost: Callable[[int], float]
-) -> LowerTiers | None:
+def make_tiers(config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, prefill: PrefillCost) -> LowerTiers | None:
     """What the settings ask for; None if they ask for nothing.
 
     Raises:
@@ -54,5 +52,5 @@ def make_tiers(
             logger.warning("disk_cache: %s cannot be written to; what it holds is read, nothing is added", folder.path)
         fingerprint = fingerprint_of(config, loaded, folder.path, remembers=folder.is_writable)
         disk = DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes)
-    cost = LoadCost(block_cost, config.block_size)
+    cost = LoadCost(prefill, config.block_size)
     return LowerTiers(kv_cache, ferry, fingerprint, cost, memory=memory, disk=disk)

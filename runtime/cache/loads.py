@@ -11,8 +11,8 @@ is admitted as one that hits. A large prefix comes in portions. Who wants what i
 that. What is being read takes none of the pool's blocks, so a request may end at any moment; but no more is read at a
 time than the pool could take in, or one would push out what was read for the other.
 
-Nothing fails a request: whatever goes wrong is a miss. A reader from which nothing is heard for `PATIENCE` seconds is
-not waited for, and not asked again until it answers.
+Nothing that goes wrong where it is read fails a request: it is a miss. A reader from which nothing is heard for
+`PATIENCE` seconds is not waited for, and not asked again until it answers.
 
 Belongs to the step's thread. Knows requests as objects that ask, keys and tiers; it knows no tree.
 """
@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -57,10 +56,18 @@ class Load:
     begun_at: float
     rows: Tensor | None = None
     is_done: bool = False
+    digests: frozenset[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.digests = frozenset(key.digest for key in self.keys)
 
     @property
     def num_blocks(self) -> int:
         return 0 if self.rows is None else len(self.rows)
+
+    def brings(self, key: BlockKey) -> bool:
+        """Whether this block is among those that are read."""
+        return key.digest in self.digests
 
 
 @dataclass(slots=True)
@@ -80,14 +87,6 @@ class _Asker:
     reached: int = 0
     num_loaded: int = 0
     is_settled: bool = False
-
-
-@dataclass(slots=True)
-class _News:
-    """What the reader has done. The step's thread may wait for it."""
-
-    bell: threading.Condition = field(default_factory=threading.Condition)
-    loads: deque[Load] = field(default_factory=deque)
 
 
 class Loads:
@@ -121,7 +120,6 @@ class Loads:
         self.num_loaded = 0
         self._shelf = _Shelf(memory, disk, ferry, cost, block_size, block_bytes)
         self._ferry = ferry
-        self._failures = failures
         self._fingerprint = fingerprint
         self._block_size = block_size
         self._portion = max(1, PORTION_BYTES // block_bytes)
@@ -129,8 +127,7 @@ class Loads:
         self._thread = Background("phloem-tier-reader", failures)
         self._askers: dict[object, _Asker] = {}
         self._under_way: list[Load] = []
-        self._coming: set[bytes] = set()  # digests of what is under way
-        self._news = _News()
+        self._bell = threading.Condition()  # rings when a load is done
         self._heard_at = clock()
         self._num_looks = 0  # in this step
 
@@ -149,18 +146,14 @@ class Loads:
         if state is None and is_full and self._num_looks >= MOST_LOOKS:
             return True
         is_late = any(self._is_late(load) for load in self._under_way)
-        try:
-            tokens, num_cached = look()
-        except Exception:
-            self._failures.note("nobody knows what is cached")
-            return False
+        tokens, num_cached = look()
         if state is None:
             self._num_looks += 1
             root = root_of(self._fingerprint, namespace)
             state = self._askers[asker] = _Asker(extend_keys(root, True, tokens, 4 * self._block_size))
         first = num_cached // self._block_size
         missing = state.keys[first : first + self._portion]
-        if missing and missing[0].digest in self._coming and not is_late:
+        if missing and not is_late and any(load.brings(missing[0]) for load in self._under_way):
             return True
         if len(missing) > num_available:
             return False  # nor is there room to compute it: it will ask again
@@ -184,20 +177,18 @@ class Loads:
         return state.is_settled
 
     def _begin(self, load: Load) -> None:
-        self._under_way.append(load)
-        self._coming.update(key.digest for key in load.keys)
-        shelf, news = self._shelf, self._news
+        shelf, bell = self._shelf, self._bell
 
         def read() -> None:
             try:
                 load.rows = shelf.rows(load)
             finally:
-                with news.bell:
+                with bell:
                     load.is_done = True
-                    news.loads.append(load)
-                    news.bell.notify_all()
+                    bell.notify_all()
 
         self._thread.do(read)
+        self._under_way.append(load)
 
     def take_in(self, adopt: Callable[[str, bytes, int, Tensor], int]) -> None:
         """Hands over what was read since the last call.
@@ -206,26 +197,27 @@ class Loads:
             them into the tree; returns how many blocks it has put there.
         """
         self._num_looks = 0
-        while self._news.loads:
-            load = self._news.loads.popleft()
-            self._heard_at = self._clock()
+        for load in [load for load in self._under_way if load.is_done]:
             self._under_way.remove(load)
-            self._coming.difference_update(key.digest for key in load.keys)
+            self._heard_at = self._clock()
             state = next((state for state in self._askers.values() if state.load is load), None)
             if state is None:
                 continue  # who asked has ended, or waited for too long
             num_adopted = 0
             if load.rows is not None:
                 tokens = load.tokens[: 4 * self._block_size * (load.first + load.num_blocks)]
-                try:
-                    num_adopted = adopt(load.namespace, tokens, load.first, self._ferry.receive(load.rows))
-                except Exception:
-                    self._failures.note("KV that was read could not be used")
+                num_adopted = adopt(load.namespace, tokens, load.first, self._ferry.receive(load.rows))
             self.num_loaded += num_adopted
             state.load = None
             state.num_loaded += num_adopted
             state.reached = load.first + load.num_blocks
             state.is_settled = load.num_blocks < len(load.keys)  # that was all there is
+
+    def give_up(self, askers: Container[object]) -> None:
+        """After a fault: these wait no longer, and compute instead; all others are forgotten."""
+        self._askers = {asker: state for asker, state in self._askers.items() if asker in askers}
+        for state in self._askers.values():
+            state.load, state.is_settled = None, True
 
     def forget(self, asker: object) -> int:
         """The request is admitted, or has ended; returns how many blocks were read for it."""
@@ -235,9 +227,9 @@ class Loads:
     def await_news(self, seconds: float) -> None:
         """Waits until something that was asked for has come, for so long at most; not at all if nothing was."""
         if self._under_way:
-            with self._news.bell:
-                if not self._news.loads:
-                    self._news.bell.wait(seconds)
+            with self._bell:
+                if not any(load.is_done for load in self._under_way):
+                    self._bell.wait(seconds)
 
     def close(self) -> None:
         """Ends the reader when it has read what it was asked for."""

@@ -97,6 +97,11 @@ class LowerTiers:
         """Blocks that were read are in the tree now; arguments as for `entered`."""
         self._name(blocks, tokens, namespace, before)
 
+    def forget(self, blocks: Sequence[int]) -> None:
+        """These blocks will hold other tokens."""
+        for block in blocks:
+            self._keys[block] = None
+
     def leaving(self, blocks: Sequence[int]) -> None:
         """Blocks have just been evicted, and are about to be written over."""
         named = [(key, block) for block in blocks if (key := self._keys[block]) is not None]

@@ -12,19 +12,26 @@ more, and nobody copies from it but its forks: what is computed behind dropped k
 
 from __future__ import annotations
 
+import logging
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
-from ..kv_budget import first_compaction, next_compaction
-from ..request import Lease, Request, TokenLogprob
+from ..kv_budget import first_compaction
+from ..request import Lease, Request
+from .audit import audit_blocks
 from .kv_cache import KVCache
 from .lower_tiers import LowerTiers
 from .prompt_scores import PromptScores
+from .request_scores import keep_scores, recall_scores
+
+logger = logging.getLogger("phloem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ class PrefixCache:
         self.enabled = enabled
         self.tiers = tiers
         self.pool = BlockPool(num_blocks, block_size)
-        self.tree = RadixTree(
+        self._make_tree = partial(
+            RadixTree,
             block_size,
             policy=eviction_policy,
             block_cost=block_cost,
@@ -67,6 +75,7 @@ class PrefixCache:
             room=num_blocks,
             clock=clock,
         )
+        self.tree: RadixTree = self._make_tree()
         self._kv_cache = kv_cache
         self._scores = PromptScores(num_blocks, block_size)
         self._kept: dict[Request, list[Tensor]] = {}  # of those compacted, until there are blocks for it
@@ -105,7 +114,7 @@ class PrefixCache:
         request.num_computed_tokens = 0
         if not self.enabled:
             return None
-        self._recall_scores(request)
+        recall_scores(self._scores, self.tree, request)
         limit = self._match_limit(request)
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
         if match.num_tokens:
@@ -168,19 +177,13 @@ class PrefixCache:
             return 0
         above = match.blocks
         self.tree.lease(match.node)
-        blocks: list[int] = []
-        try:
-            wanted = len(tokens) // (4 * self.block_size) - start
-            blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
-            self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
-            behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
-            if blocks:
-                self.tree.insert(behind, blocks, namespace, after=match.node)
-        except Exception:
-            self.pool.free(blocks)
-            raise
-        finally:
-            self.tree.release(match.node)
+        wanted = len(tokens) // (4 * self.block_size) - start
+        blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
+        self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
+        behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
+        if blocks:
+            self.tree.insert(behind, blocks, namespace, after=match.node)
+        self.tree.release(match.node)
         self.tiers.adopted(blocks, behind, namespace, above[-1] if above else None)
         return len(blocks)
 
@@ -253,9 +256,9 @@ class PrefixCache:
         kept = self._kv_cache.gather(request.blocks, places)
         num_computed_tokens = request.num_computed_tokens
         self.release(request)
-        request.num_computed_tokens = num_computed_tokens
-        request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
         self._kept[request] = kept
+        request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
+        request.num_computed_tokens = num_computed_tokens
         self._grow(request, num_computed_tokens)
 
     def shrink(self, request: Request, num_tokens: int) -> None:
@@ -282,8 +285,7 @@ class PrefixCache:
         A last block that is not full goes in as a tail, so whoever continues the text hits every token of it.
         """
         if keep:
-            num_blocks = -(-request.num_computed_tokens // self.block_size)
-            duplicates = self._hand_over(request, num_blocks, request.num_computed_tokens)
+            duplicates = self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
             if duplicates and request.prompt_logprobs:
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
                 self._hand_on_scores(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
@@ -292,10 +294,34 @@ class PrefixCache:
         self.pool.free(request.blocks[held:])
         if request.lease is not None:
             self.tree.release(request.lease.node)
-        request.lease = None
-        request.blocks = array("i")
-        request.num_computed_tokens = request.num_dropped_tokens = 0
+        _hold_nothing(request)
         self._kept.pop(request, None)
+
+    def reclaim(self, requests: Collection[Request]) -> None:
+        """After a fault: takes back whatever `requests`, or anybody else, may hold, and whatever was left half done.
+
+        What the requests have computed goes into the tree as far as that can be done. Then no lease is left except
+        those of pins, and a block that is not in the tree is free. A tree that is not sound is given up, with its pins.
+        O(pool).
+        """
+        for request in requests:
+            with suppress(Exception):
+                self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
+            _hold_nothing(request)
+        self._kept.clear()
+        try:
+            self.tree.end_leases()
+            self.tree.audit()
+        except Exception:
+            logger.exception("the prefix cache was left in disorder, and begins anew")
+            self.tree = self._make_tree()
+        self.pool.free_all_but(self.tree.blocks())
+        if self.tiers is not None:
+            self.tiers.loads.give_up(requests)
+
+    def _num_blocks(self, request: Request) -> int:
+        """Of what is computed, the last one counted though it may not be full."""
+        return -(-request.num_computed_tokens // self.block_size)
 
     def _hand_over(self, request: Request, num_blocks: int, num_tokens: int) -> list[int]:
         """Gives the tree the first blocks, which hold `num_tokens`, and leases them; the ids it had no use for."""
@@ -329,48 +355,12 @@ class PrefixCache:
     def audit(self, requests: Iterable[Request]) -> None:
         """Raises AssertionError if a block is lost, held twice, or held and free."""
         self.tree.audit()
-        own: list[int] = []
-        for request in requests:
-            held = request.lease.num_tokens // self.block_size if request.lease else 0
-            own += request.blocks[held:]
-            capacity = len(request.blocks) * self.block_size
-            num_kept = 0 if request in self._kept else request.num_computed_tokens - request.num_dropped_tokens
-            assert 0 <= num_kept <= capacity, f"request {request.request_id}: KV beyond its blocks"
-            assert not (request.num_dropped_tokens and held), f"request {request.request_id}: dropped and leased"
-            compacted_at = next_compaction(request)
-            is_early = compacted_at is None or request.num_computed_tokens < compacted_at
-            assert is_early, f"request {request.request_id}: its KV should have been compacted"
-        assert len(own) == len(set(own)), "a block is held by two requests"
-        total = self.pool.num_free + self.tree.num_cached_blocks + len(own)
-        assert total == self.pool.num_blocks, (
-            f"{self.pool.num_free} free + {self.tree.num_cached_blocks} in tree + {len(own)} held"
-            f" != {self.pool.num_blocks} blocks"
-        )
+        audit_blocks(self.pool, self.tree, requests, self._kept)
 
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
-        wanted = request.sampling.prompt_logprobs_from
-        if wanted is None or not self.enabled:
-            return
-        start = max(start, wanted)
-        scored = request.prompt_logprobs[start - wanted : request.num_computed_tokens - wanted]
-        if scored:
-            self._scores.write(request.blocks, start, [one.logprob for one in scored], [one.top for one in scored])
-
-    def _recall_scores(self, request: Request) -> None:
-        """Gives a waiting request the log-probabilities of its prompt that are kept, from the next it needs on."""
-        wanted = request.sampling.prompt_logprobs_from
-        if wanted is None or not self.enabled:
-            return
-        start = wanted + len(request.prompt_logprobs)
-        prompt = request.token_ids[: request.num_prompt_tokens]
-        if start < len(prompt):
-            match = self.tree.match(pack(prompt), request.namespace)
-            end = match.num_tokens + match.num_partial_tokens
-            blocks, num_top = [*match.blocks, match.partial_block], request.sampling.logprobs or 0
-            for score, top in self._scores.read(blocks, start, end, num_top):
-                token_id = prompt[wanted + len(request.prompt_logprobs)]
-                request.prompt_logprobs.append(TokenLogprob(token_id, score, top))
+        if self.enabled:
+            keep_scores(self._scores, request, start)
 
     def _hand_on_scores(self, request: Request, kept: list[int], num_tokens: int) -> None:
         """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""
@@ -409,4 +399,12 @@ class PrefixCache:
             self.pool.free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self._scores.forget(blocks)
+        if self.tiers is not None:
+            self.tiers.forget(blocks)
         return blocks
+
+
+def _hold_nothing(request: Request) -> None:
+    request.lease = None
+    request.blocks = array("i")
+    request.num_computed_tokens = request.num_dropped_tokens = 0

@@ -128,6 +128,16 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = 2048,
+    target_step_seconds: Annotated[
+        float | None,
+        option(
+            "--target-step-seconds",
+            help="How long requests that decode may wait for a step that computes prompts. Default: 0.1 on a CPU, 0.05 "
+            "on a GPU; inf: no target.",
+            env="TARGET_STEP_SECONDS",
+            panel=PANEL,
+        ),
+    ] = None,
     max_running_requests: Annotated[
         int,
         option(

@@ -8,9 +8,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic_core import SchemaValidator, ValidationError
-
 from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import SchemaValidator, ValidationError
 
 from .forms import refused
 from .known import FORMS, Listed, function_of, name_of

@@ -14,10 +14,9 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic_core import core_schema
-
 from pydantic import AnyUrl
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from . import times
 from .decimals import bounds_of_floats, decimal, fraction, text_of

@@ -50,8 +50,8 @@ class OutputForecast:
     def observe(self, num_tokens: int, max_tokens: int) -> None:
         """A request ended after `num_tokens` of at most `max_tokens`, which is above 0."""
         share = num_tokens / max_tokens
-        self._recent.append(share)
         insort(self._ordered, share)
+        self._recent.append(share)
         if len(self._recent) > WINDOW:
             self._ordered.pop(bisect_right(self._ordered, self._recent.popleft()) - 1)
         self._sums = None

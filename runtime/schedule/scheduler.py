@@ -1,9 +1,10 @@
 """Who runs in the next step, with how many tokens and which blocks.
 
-Continuous batching under one token budget: every running request decodes first (one token and its draft), what is left
-goes to prompts, in chunks. Waiting requests are admitted in the order of their tokens (a depth-first walk of the tree
-they would form, which reaches the best possible hit rate: SGLang, arXiv 2312.07104, theorem 3.1), continuing where the
-last admission stood, so that neighbours follow one another while their prefix is warm. Four bounds keep that fair:
+Continuous batching under one budget (`step_budget`): every running request decodes first (one token and its draft),
+what is left goes to prompts, in chunks. Waiting requests are admitted in the order of their tokens (a depth-first walk
+of the tree they would form, which reaches the best possible hit rate: SGLang, arXiv 2312.07104, theorem 3.1),
+continuing where the last admission stood, so that neighbours follow one another while their prefix is warm. Four bounds
+keep that fair:
 
 * those that later arrivals have overtaken `max_overtakes` times are admitted before any other that waits;
 * so are those that have waited for `max_wait_seconds`, whatever their priority (see `waiting_line` for both);
@@ -16,26 +17,33 @@ Who is admitted is decided by a forecast of the pool (see `admission`). When blo
 request that is cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were needed.
 What somebody waits for is evicted last.
 
+After a fault the unfinished requests are all that counts: whatever else is here is made again from them (`restart`), so
+nothing that was left half done stays.
+
 Knows requests and the prefix cache; it knows no tensors.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, KeysView, Sequence
 from dataclasses import replace
+from functools import partial
 
-from ...errors import DeadlineExceeded
 from ...radix import pack
 from ..batch import Batch, Extend
 from ..cache.prefix_cache import PrefixCache
 from ..kv_budget import most_kept
+from ..prefill_cost import PrefillCost
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
 from .candidate import Candidate, next_candidate
 from .detours import Detours
 from .preempted_line import PreemptedLine
 from .share import scores_prompt, share, share_behind
+from .step_budget import StepBudget
+from .victim import cheapest_to_resume
 from .waiting_line import Waiting, WaitingLine
 
 
@@ -44,6 +52,8 @@ class Scheduler:
 
     Attributes:
         running: requests that hold blocks, oldest first.
+        current: the request that was dealt with last, which is charged with what fails then; to be set by all who deal
+            with one.
         num_preemptions: how often a running request had to give its blocks back.
         num_pins_given_up: pins that ended early, since a request could not have run beside them.
     """
@@ -51,8 +61,10 @@ class Scheduler:
     def __init__(
         self,
         prefix_cache: PrefixCache,
+        prefill: PrefillCost,
         *,
         max_batch_tokens: int,
+        target_step_seconds: float,
         max_running_requests: int,
         max_overtakes: int | None,
         max_wait_seconds: float,
@@ -60,40 +72,78 @@ class Scheduler:
     ) -> None:
         self._prefix_cache = prefix_cache
         self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
+        self._prefill = prefill
         self._max_batch_tokens = max_batch_tokens
+        self._target_step_seconds = target_step_seconds
         self._max_running_requests = min(max_running_requests, max_batch_tokens)
-        self._waiting = WaitingLine(max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock)
-        self._preempted = PreemptedLine()
+        self._make_line = partial(
+            WaitingLine, max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock
+        )
         self._next_ticket = 0
         self._forecast = OutputForecast()
-        self._detours = Detours(prefix_cache, self._count_needed)
-        self._failed: list[tuple[Request, Exception]] = []
-        self.running: list[Request] = []
+        self._unfinished: dict[Request, None] = {}
+        self.current: Request | None = None
         self.num_preemptions = 0
         self.num_pins_given_up = 0
+        self._begin()
         prefix_cache.spare_what(self._count_needed)
+
+    def _begin(self) -> None:
+        """With nobody in any line."""
+        self._waiting: WaitingLine = self._make_line()
+        self._preempted = PreemptedLine()
+        self._detours = Detours(self._prefix_cache, self._count_needed)
+        self._late: list[Request] = []
+        self.running: list[Request] = []
 
     @property
     def num_waiting(self) -> int:
         """How many requests wait, the preempted ones included."""
-        return len(self._waiting) + len(self._preempted)
+        return len(self._unfinished) - len(self.running)
 
     @property
     def has_work(self) -> bool:
         """Whether any request is unfinished."""
-        return bool(self.running or self._preempted or len(self._waiting))
+        return bool(self._unfinished)
 
-    def requests(self) -> Iterator[Request]:
+    @property
+    def requests(self) -> KeysView[Request]:
         """Every unfinished request."""
-        yield from self.running
-        yield from self._preempted
-        yield from self._waiting
+        return self._unfinished.keys()
+
+    @property
+    def youngest(self) -> Request | None:
+        """The unfinished request that came last."""
+        return next(reversed(self._unfinished), None)
+
+    def restart(self, lost: Request | None) -> None:
+        """Puts everything in order after a fault, whatever it has left half done.
+
+        All but the one that is `lost` wait again, and hold nothing; what they have computed is cached if it can be.
+        Those that had been admitted come back before any other, as after a preemption.
+        """
+        if lost is not None:
+            self._unfinished.pop(lost, None)
+            lost.phase = Phase.FINISHED
+        self._prefix_cache.reclaim(self.requests)
+        self._begin()
+        for request in self._unfinished:
+            request.phase = Phase.WAITING
+            request.draft = []
+            if request.admitted_before or request.num_output_tokens:
+                self._preempted.add(request)
+            else:
+                self._waiting.add(request, again=True)
 
     def add(self, request: Request) -> None:
         """Enqueues a request that fits the pool on its own (the engine has checked)."""
+        self._take_up(request)
+        self._waiting.add(request)
+
+    def _take_up(self, request: Request) -> None:
         request.ticket = self._next_ticket
         self._next_ticket += 1
-        self._waiting.add(request)
+        self._unfinished[request] = None
 
     def fork(self, parent: Request, child: Request) -> None:
         """Takes in a copy of an unfinished request.
@@ -101,8 +151,7 @@ class Scheduler:
         If the parent is past its prompt the child leases what is computed and runs beside it, or waits like someone
         preempted where it finds no seat and no room. Else it waits in the line, and shares the prompt from there.
         """
-        child.ticket = self._next_ticket
-        self._next_ticket += 1
+        self._take_up(child)
         is_past_prompt = parent.phase is Phase.RUNNING and parent.num_computed_tokens >= parent.num_prompt_tokens
         if is_past_prompt and self._seat_beside(parent, child):
             child.phase = Phase.RUNNING
@@ -115,15 +164,11 @@ class Scheduler:
     def _seat_beside(self, parent: Request, child: Request) -> bool:
         if len(self.running) >= self._max_running_requests:
             return False
-        try:
-            if not self._prefix_cache.fork(parent, child):
-                return False
-            if self._has_room([self._outlook(request) for request in (*self.running, child)]):
-                return True
-        except Exception:
-            self._let_go(child, keep=False)
-            raise
-        self._let_go(child, keep=False)
+        if not self._prefix_cache.fork(parent, child):
+            return False
+        if self._has_room([self._outlook(request) for request in (*self.running, child)]):
+            return True
+        self._prefix_cache.release(child, keep=False)
         return False
 
     def remove(self, request: Request, *, keep: bool) -> None:
@@ -132,7 +177,7 @@ class Scheduler:
             self._loads.forget(request)
         if request.phase is Phase.RUNNING:
             self.running.remove(request)
-            self._let_go(request, keep=keep)
+            self._prefix_cache.release(request, keep=keep)
             if not request.length_is_known:
                 self._forecast.observe(request.num_output_tokens, request.max_tokens)
         elif request in self._preempted:
@@ -140,37 +185,35 @@ class Scheduler:
         elif request in self._waiting:
             self._waiting.remove(request)
         request.phase = Phase.FINISHED
+        del self._unfinished[request]
 
-    def take_failed(self) -> list[tuple[Request, Exception]]:
-        """Requests that failed in planning, or passed their deadline, since the last call, and why.
-
-        They are still queued or running: remove them.
-        """
-        failed, self._failed = self._failed, []
-        return failed
+    def take_late(self) -> list[Request]:
+        """Requests that have passed their deadlines since the last call. They are unfinished: remove them."""
+        late, self._late = self._late, []
+        return [request for request in late if request.phase is not Phase.FINISHED]
 
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
         self._begin_step()
-        budget = self._max_batch_tokens
+        decodes = any(request.num_uncomputed_tokens <= 1 for request in self.running)
+        budget = self._budget(decodes)
         extends: list[Extend] = []
         for request in self._decodes_first():
             if request.phase is not Phase.RUNNING:
                 continue  # it had to make room for one before it
-            extend = share(request, budget)
+            self.current = request
+            extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None:
                 break
             num_planned = len(extends)
-            try:
-                has_room = self._make_room(extend, extends)
-            except Exception as error:
-                self._failed.append((request, error))
-                continue
+            has_room = self._make_room(extend, extends)
             if len(extends) < num_planned:  # victims gave their shares back
-                budget = self._max_batch_tokens - sum(other.end - other.start for other in extends)
+                budget = self._budget(decodes)
+                for other in extends:
+                    budget.take(other)
             if has_room:
                 extends.append(extend)
-                budget -= extend.end - extend.start
+                budget.take(extend)
         return self._admit_into(extends, budget)
 
     def plan_ahead(self, batch: Batch, spans: Sequence[slice]) -> Batch | None:
@@ -187,45 +230,44 @@ class Scheduler:
         if any(map(scores_prompt, before)):
             return None
         self._begin_step()
-        budget = self._max_batch_tokens
+        budget = self._budget(any(extend.reaches_end for extend in batch.extends))
         extends: list[Extend] = []
         for request in self._decodes_first():
-            extend = share_behind(*before[request], budget) if request in before else share(request, budget)
+            self.current = request
+            if request in before:
+                extend = share_behind(*before[request], budget.room(request, before[request][0].end))
+            else:
+                extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None:
                 continue
-            try:
-                if not self._prefix_cache.reserve(request, extend.end):
-                    return None
-            except Exception as error:
-                self._failed.append((request, error))
-                continue
+            if not self._prefix_cache.reserve(request, extend.end):
+                return None
             extends.append(extend)
-            budget -= extend.end - extend.start
+            budget.take(extend)
         return self._admit_into(extends, budget)
 
     def _begin_step(self) -> None:
         if self._loads is not None:
             self._loads.take_in(self._prefix_cache.adopt)
-        for request in self._waiting.begin_step():
-            late = f"deadline_seconds: not begun within {request.deadline_seconds:g} s; the server is busy"
-            self._failed.append((request, DeadlineExceeded(late, param="deadline_seconds")))
+        self._late += self._waiting.begin_step()
+
+    def _budget(self, decodes: bool) -> StepBudget:
+        """Of a step in which a request decodes, or none."""
+        seconds = self._target_step_seconds if decodes else math.inf
+        return StepBudget(self._max_batch_tokens, self._prefill, seconds, self._prefix_cache.block_size)
 
     def _decodes_first(self) -> list[Request]:
         return sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
 
-    def _admit_into(self, extends: list[Extend], budget: int) -> Batch | None:
+    def _admit_into(self, extends: list[Extend], budget: StepBudget) -> Batch | None:
         """Plans those newly admitted behind the others; the whole batch, None if there is none."""
-        for request in self._admit() if budget > 0 else ():
-            extend = share(request, budget)
-            try:
-                if extend is None or not self._reserve(extend):
-                    break
-            except Exception as error:
-                self._failed.append((request, error))
+        for request in self._admit() if budget.is_open else ():
+            extend = share(request, budget.room(request, request.num_computed_tokens))
+            if extend is None or not self._reserve(extend):
                 break
             extends.append(extend)
-            budget -= extend.end - extend.start
-            if budget <= 0:
+            budget.take(extend)
+            if not budget.is_open:
                 break
         if not extends:
             return None
@@ -251,38 +293,16 @@ class Scheduler:
                 assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
                 continue
-            victim = self._victim()
+            victim = cheapest_to_resume(self.running, self._prefix_cache)
             self._preempt(victim)
             if victim is request:
                 return False
             extends[:] = [other for other in extends if other.request is not victim]
         return True
 
-    def _victim(self) -> Request:
-        """The request that is cheapest to resume: of the lowest priority, the one with the fewest blocks of its own.
-
-        The oldest running request is spared, and so is whoever gains nothing by going.
-        """
-        oldest = self.running[0]
-        candidates = [request for request in self.running if request is not oldest]
-        useful = [
-            (request.priority, num_blocks, -request.ticket, request)
-            for request in candidates
-            if (num_blocks := self._prefix_cache.num_sole_blocks(request)) > 0
-        ]
-        # If nobody has a block for itself, the youngest go until what they share is free.
-        return min(useful)[3] if useful else candidates[-1]
-
-    def _let_go(self, request: Request, *, keep: bool) -> None:
-        """Releases a request's blocks. If its KV cannot be kept it is dropped: nothing else depends on it."""
-        try:
-            self._prefix_cache.release(request, keep=keep)
-        except Exception:
-            self._prefix_cache.release(request, keep=False)
-
     def _preempt(self, victim: Request) -> None:
         self.running.remove(victim)
-        self._let_go(victim, keep=True)
+        self._prefix_cache.release(victim)
         victim.phase = Phase.WAITING
         victim.draft = []
         victim.usage.num_preemptions += 1
@@ -305,30 +325,24 @@ class Scheduler:
             )
             if candidate is None:
                 return
-            request = candidate.request
-            try:
-                if admitted is None:
-                    outlooks = {other: self._outlook(other) for other in self.running}
-                else:
-                    outlooks[admitted.request] = self._outlook_of(admitted)  # it has the blocks now that were missing
-                if request.explain_cache and not request.admitted_before:
-                    request.found = self._prefix_cache.explain(request)
-                donor = self._prefix_cache.lease(request, self.running)
-                partner = self._prefix_cache.partner(request, self.running)
-                if partner is not None:
-                    outlooks[partner] = self._outlook(partner)  # what it held alone it shares now
-                outlooks[request] = self._outlook_of(candidate)
-                place = self._place_for_one(candidate.passed)
-                has_room = not self.running or self._has_room([*outlooks.values(), *place])
-                if has_room and donor is not None:
-                    self._prefix_cache.copy(request, donor)
-            except Exception as error:
-                self._let_go(request, keep=False)
-                self._failed.append((request, error))
+            request = self.current = candidate.request
+            if admitted is None:
+                outlooks = {other: self._outlook(other) for other in self.running}
+            else:
+                outlooks[admitted.request] = self._outlook_of(admitted)  # it has the blocks now that were missing
+            if request.explain_cache and not request.admitted_before:
+                request.found = self._prefix_cache.explain(request)
+            donor = self._prefix_cache.lease(request, self.running)
+            partner = self._prefix_cache.partner(request, self.running)
+            if partner is not None:
+                outlooks[partner] = self._outlook(partner)  # what it held alone it shares now
+            outlooks[request] = self._outlook_of(candidate)
+            place = self._place_for_one(candidate.passed)
+            if self.running and not self._has_room([*outlooks.values(), *place]):
+                self._prefix_cache.release(request, keep=False)
                 return
-            if not has_room:
-                self._let_go(request, keep=False)
-                return
+            if donor is not None:
+                self._prefix_cache.copy(request, donor)
             self._start(candidate)
             admitted = candidate
             yield request
@@ -389,5 +403,6 @@ class Scheduler:
         """Whether some of what it needs is being read from a tier below the pool; begins that if it pays."""
         if self._loads is None:
             return False
+        self.current = request
         room = self._prefix_cache.num_available_blocks
         return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)

@@ -94,9 +94,13 @@ class WaitingLine:
     def __contains__(self, request: Request) -> bool:
         return request.ticket in self._by_ticket
 
-    def add(self, request: Request) -> None:
-        """Puts a request into the line; it counts as having arrived with all others since the last `begin_step`."""
-        request.queued_at = self._clock()
+    def add(self, request: Request, *, again: bool = False) -> None:
+        """Puts a request into the line; it counts as having arrived with all others since the last `begin_step`.
+
+        again: it has waited before, and its age and its deadline are counted from then.
+        """
+        if not again:
+            request.queued_at = self._clock()
         key = (-request.priority, request.namespace, pack(request.token_ids), request.ticket)
         entry = Waiting(key, request, self._num_arrivals)
         insort(self._ordered, entry)

@@ -8,12 +8,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-
-from pydantic import BaseModel
 
 from ...errors import PhloemError
 from .adapters import adapters_router

@@ -10,10 +10,9 @@ import asyncio
 import math
 from typing import TypeVar
 
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
-
-from pydantic import BaseModel, ValidationError
 
 from .errors import ApiError, invalid, validation_error
 from .settings import ServerSettings

@@ -9,7 +9,6 @@ from typing import Any, TypedDict
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 

@@ -24,10 +24,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.responses import Response
-
-from pydantic import ValidationError
 
 from ...errors import (
     ConstraintError,

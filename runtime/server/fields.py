@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
-
-from pydantic import BeforeValidator, Field
 
 from ..request import MAX_STOP_STRINGS
 

@@ -165,25 +165,31 @@ class ByteTokenizer:
         return self.decode(token_ids)
 
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [EOS], self.encode)
+        return _byte_vocabulary()
 
     def detokenizer(self, *, shows_special: bool = False) -> ByteDetokenizer:
         return ByteDetokenizer()
+
+
+@functools.cache
+def _byte_vocabulary() -> Vocabulary:
+    return Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [EOS], ByteTokenizer().encode)
 
 
 def fake_engine(
     clock: Callable[[], float] = time.monotonic,
     decoder: FakeDecoder | None = None,
     folder: Path | None = None,
+    stopwatch: Callable[[], float] = lambda: 0.0,
     **settings: object,
 ) -> Engine:
     """An engine over the fake model, which `folder` is said to have come from; every step is audited, and by its
-    stopwatch nothing takes any time."""
+    stopwatch nothing takes any time unless another is given."""
     settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
     decoder = decoder or FakeDecoder()
     parts = (decoder, ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64, folder)
     loaded = LoadedModel(*parts)  # type: ignore[arg-type]
-    return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, lambda: 0.0)  # type: ignore[arg-type]
+    return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, stopwatch)  # type: ignore[arg-type]
 
 
 NEVER = ("never said",)  # a stop string: with it nobody can know how long an output will be

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from phloem.runtime.cache.load_cost import LoadCost
+from phloem.runtime.prefill_cost import PrefillCost
 
 
 def make_cost() -> LoadCost:
     """A block of 16 tokens takes 1,000 operations, and one more for each token before its end."""
-    return LoadCost(lambda end: 1000.0 + end, 16)
+    return LoadCost(PrefillCost(lambda end: 1000.0 + end, 16), 16)
 
 
 def test_what_was_never_measured_is_tried() -> None:
@@ -17,15 +18,15 @@ def test_what_was_never_measured_is_tried() -> None:
     assert cost.pays({"disk": 5}, 0)
     cost.observe_load("disk", 1, 1000.0)
     assert cost.pays({"disk": 5}, 0), "computing is not known yet"
-    cost.observe_step([(0, 64)], 1e-9)
+    cost.prefill.observe_step([(0, 64)], 0, 1e-9)
     assert not cost.pays({"disk": 5}, 0)
     assert cost.pays({"host": 5}, 0), "another tier is not known yet"
 
 
 def test_it_compares_seconds_with_seconds() -> None:
     cost = make_cost()
-    cost.observe_step([(0, 160)], 1.0)  # ten blocks of 1,080 operations in the mean
-    assert cost.seconds_per_operation == pytest.approx(1.0 / 10_800)
+    cost.prefill.observe_step([(0, 160)], 0, 1.0)  # ten blocks of 1,080 operations in the mean
+    assert cost.prefill.seconds_per_operation == pytest.approx(1.0 / 10_800)
     cost.observe_load("disk", 4, 0.2)
     cost.observe_load("host", 10, 0.01)
     assert cost.pays({"disk": 10}, 0)
@@ -40,23 +41,15 @@ def make_slow(cost: LoadCost) -> LoadCost:
 
 def test_blocks_far_behind_are_worth_more() -> None:
     cost = make_cost()
-    cost.observe_step([(0, 160)], 1.0)
+    cost.prefill.observe_step([(0, 160)], 0, 1.0)
     cost.observe_load("disk", 1, 0.5)
     assert not cost.pays({"disk": 1}, 0)
     assert cost.pays({"disk": 1}, 16_000)
 
 
-def test_steps_that_mostly_decode_tell_nothing() -> None:
-    cost = make_cost()
-    cost.observe_step([(500, 501)] * 200, 5.0)
-    cost.observe_step([(0, 20)], 5.0)
-    cost.observe_step([(0, 64)], 0.0)
-    assert cost.seconds_per_operation is None
-
-
 def test_a_tier_that_was_slow_once_is_tried_again() -> None:
     cost = make_cost()
-    cost.observe_step([(0, 160)], 1.0)
+    cost.prefill.observe_step([(0, 160)], 0, 1.0)
     cost.observe_load("disk", 1, 10.0)
     tries = [cost.pays({"disk": 1}, 0) for _ in range(500)]
     assert not tries[0] and any(tries)

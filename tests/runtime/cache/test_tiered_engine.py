@@ -300,7 +300,7 @@ def test_nothing_is_loaded_where_computing_is_faster(checkpoint: Path, tmp_path:
     with tiered_engine(checkpoint, tmp_path) as engine:
         assert engine.prefix_cache.tiers is not None
         cost = engine.prefix_cache.tiers.loads.cost
-        cost.seconds_per_operation = 1e-18
+        cost.prefill.seconds_per_operation = 1e-18
         cost.observe_load("disk", 1, 1.0)
         assert say(engine, LONG)[1:] == (0, 0)
 

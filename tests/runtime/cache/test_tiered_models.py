@@ -36,7 +36,7 @@ def answers(loaded: LoadedModel, config: dict[str, object], rounds: int = 2) -> 
             said.append([(one.token_ids, one.logprobs) for one in done])
             if engine.prefix_cache.tiers is not None:
                 engine.prefix_cache.tiers.settle()
-                engine.prefix_cache.tiers.loads.cost.seconds_per_operation = 1.0  # it always pays
+                engine.prefix_cache.tiers.loads.cost.prefill.seconds_per_operation = 1.0  # it always pays
         return said, engine.statistics().num_loaded_blocks
 
 

@@ -1,0 +1,25 @@
+"""Who gives its blocks back when they run out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..cache.prefix_cache import PrefixCache
+from ..request import Request
+
+
+def cheapest_to_resume(running: Sequence[Request], prefix_cache: PrefixCache) -> Request:
+    """Of the lowest priority, the request with the fewest blocks of its own, the youngest of several.
+
+    The oldest is spared, so there must be two; so is whoever gains nothing by going.
+
+    running: oldest first.
+    """
+    candidates = running[1:]
+    useful = [
+        (request.priority, num_blocks, -request.ticket, request)
+        for request in candidates
+        if (num_blocks := prefix_cache.num_sole_blocks(request)) > 0
+    ]
+    # If nobody has a block for itself, the youngest go until what they share is free.
+    return min(useful)[3] if useful else candidates[-1]
