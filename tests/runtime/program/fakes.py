@@ -117,7 +117,7 @@ class FakeStream:
                 if self.aborted.is_set():
                     return
                 if self._backend.pace is not None:
-                    self._backend.pace.acquire(timeout=10)
+                    self._backend.pace.acquire(timeout=120)
                 yield Delta("r", index, reply[start : start + 2], (), None, usage)
         self._drained = True
 
