@@ -1,5 +1,8 @@
 """Settings of every test: one torch thread each, since the workers share the cores; what needs a GPU waits for one.
 
+Random numbers begin at a place that the test's name gives: a test sees the same numbers alone, among others, and on
+whichever worker it runs. (torch draws its first seed at random.)
+
 The default bound on the time that a constraint takes to compile is lifted: a machine that stands still for a second
 counts that as work now and then, and no test is about how fast this one is. A bound that a test sets itself holds.
 
@@ -9,9 +12,12 @@ that name and fails; so it is taken off again.
 
 from __future__ import annotations
 
+import random
 import sys
+import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,5 +35,8 @@ def _no_default_compile_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    seed = zlib.crc32(item.nodeid.encode())
+    for begin in (random.seed, np.random.seed, torch.manual_seed):
+        begin(seed)
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device")

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(1200)  # it compiles, on a machine that may be busy
-
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 
 
 def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, BENCH / script, *options]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=250)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
 
 
 @pytest.mark.parametrize("script", ["decode_step.py", "decode_experts.py"])

@@ -19,8 +19,6 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SCRIPTS = EXAMPLES.parent / "scripts"
 ALL = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def run(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *args: str) -> str:
     """Runs an example as a script would be run; returns what it printed."""

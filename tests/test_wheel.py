@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(1200)  # it compiles, on a machine that may be busy
-
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("radix", "fsm", "kernels", "runtime")
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(1200)  # it compiles, on a machine that may be busy
-
 PROGRAM = Path(__file__).with_name("warm_process.py")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.decode_graphs import Recorder
 from phloem.runtime.model_runner import ModelRunner
 from phloem.runtime.models import Decoder
+
+from .rounding import gamma, stored_bound
 
 HAS_GPU = torch.cuda.is_available()
 
@@ -162,6 +164,25 @@ class PagedBatch:
         sinks = None if sinks is None else sinks.cpu()
         return reference.attention_in(torch.float64, *on_cpu, self.plan(), scale, window, soft_cap, sinks)
 
+    def bound(self, scale: float, window: int = 0, soft_cap: float = 0.0, sinks: Tensor | None = None) -> Tensor:
+        """How far a path may be off `exact` that sums in fp32 and has weights and results of the type of q.
+
+        An error of a score is a relative one of its weight, and a weight stands above and below the fraction, where up
+        to n of them are summed and, tile by tile, rescaled. |q| |k| is bounded by the product of the lengths.
+        """
+        q, keys = self.q.cpu().double(), self.k_cache.cpu().double().nan_to_num()
+        dtype, most_keys = self.q.dtype, int(self.context_lens.max())
+        scores = gamma(q.shape[-1] + 16) * scale * q.norm(dim=-1) * keys.norm(dim=-1).max() + gamma(16) * soft_cap
+        if sinks is not None:
+            scores = scores + gamma(16) * sinks.cpu().double().abs()
+        size = replace(self, v_cache=self.v_cache.abs()).exact(scale, window, soft_cap, sinks)
+        share = torch.expm1(2 * (scores + gamma(2 * most_keys + 64)))[..., None]
+        if dtype == torch.float32:
+            return share * size
+        kind, most = torch.finfo(dtype), self.v_cache.cpu().double().nan_to_num().abs().max()
+        off = (share + kind.eps / 2) * size + most_keys * kind.smallest_normal * kind.eps / 2 * most
+        return stored_bound(off, size, dtype)
+
     def only(self, index: int, skip: int = 0, take: int | None = None) -> PagedBatch:
         """Request `index` alone, and of its new tokens those from `skip` on, `take` of them."""
         begin, end = int(self.query_starts[index]), int(self.query_starts[index + 1])
@@ -246,18 +267,22 @@ def run_steps() -> Callable[..., list[Tensor]]:
     return run
 
 
-@pytest.fixture(scope="module")
-def independent_rows() -> Iterator[None]:
-    """Products in the interpreter are sums from left to right, whichever row it is."""
-    if torch.cuda.is_available():
+@pytest.fixture(scope="session", autouse=True)
+def products_from_left_to_right() -> Iterator[None]:
+    """The interpreter hands products to numpy's BLAS, which orders a row's sums by processor, shape and neighbours.
+
+    Here it takes them one input after the other, on every machine.
+    """
+    if HAS_GPU:
         yield
         return
     from triton.runtime import interpreter
 
     def dot(self: Any, a: Any, b: Any, acc: Any, *_: Any) -> Any:
         total = acc.data
-        for k in range(a.data.shape[1]):
-            total = total + a.data[:, k : k + 1] * b.data[k : k + 1]
+        left, right = a.data.astype(total.dtype), b.data.astype(total.dtype)
+        for k in range(left.shape[1]):
+            total = total + left[:, k : k + 1] * right[k : k + 1]
         return interpreter.TensorHandle(total, acc.dtype.scalar)
 
     with pytest.MonkeyPatch.context() as patch:

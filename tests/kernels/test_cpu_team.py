@@ -51,7 +51,7 @@ def team() -> Iterator[TeamMemory]:
     yield memory
     memory.disband()
     for helper in helpers:
-        helper.join(10)
+        helper.join(120)
         assert not helper.is_alive()
 
 
@@ -161,5 +161,5 @@ AT_WORK = """
 @pytest.mark.parametrize("rest", [FORKED, AT_WORK, ""], ids=["forked", "at work", "idle"])
 def test_processes_fork_and_end_as_without_a_team(rest: str) -> None:
     script = textwrap.dedent(ALONE) + textwrap.dedent(rest)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=900, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -5,7 +5,8 @@ over what is cached of it, alone and beside a request that shares 256 keys, cut 
 by items that fold. Planning, masking, folding and merging must not change a bit.
 
 One thing is assumed in the interpreter, and can only be shown on a device: that the rows of a product of one shape do
-not depend on each other or on their places in the tile. The library behind numpy's products does not keep to that.
+not depend on each other or on their places in the tile. The library behind numpy's products does not keep to that, so
+they are taken from left to right here (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _part(batch: Any, begin: int, end: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def whole(make_batch: Batches, device: torch.device, independent_rows: None) -> tuple[Any, Tensor]:
+def whole(make_batch: Batches, device: torch.device) -> tuple[Any, Tensor]:
     """The two requests, and what all their rows get when the prompt comes at once."""
     torch.manual_seed(0)
     np.random.seed(0)

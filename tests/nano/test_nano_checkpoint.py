@@ -18,6 +18,8 @@ import phloem as ph
 from phloem.runtime.models import resolve_model
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
+from ..runtime.test_models import Oracle
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 from nano_chat import DESKS
@@ -55,14 +57,14 @@ def test_the_folder_holds_at_most_eight_megabytes() -> None:
 
 def test_transformers_reads_the_folder_and_says_the_same(engine: ph.Engine) -> None:
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-    model = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
+    oracle = Oracle(FOLDER, AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval())
     for messages, _ in extraction_chats(seed=41, count=8):
         prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         assert prompt == engine.tokenizer.apply_chat_template(messages)
-        with torch.no_grad():
-            ids = model.generate(torch.tensor([prompt]), max_new_tokens=120, do_sample=False, pad_token_id=2)
-        theirs = tokenizer.decode(ids[0, len(prompt) :], skip_special_tokens=True)
-        assert engine.chat(messages, GREEDY).text == theirs
+        found = engine.chat(messages, GREEDY)
+        oracle.assert_greedy(prompt, list(found.token_ids))
+        assert found.finish_reason == "stop"
+        assert found.text == tokenizer.decode(list(found.token_ids), skip_special_tokens=True)
 
 
 def test_it_extracts_unseen_documents(engine: ph.Engine) -> None:

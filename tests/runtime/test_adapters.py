@@ -29,6 +29,7 @@ from phloem.runtime.request import Completion, SamplingParams
 
 from .fakes import EOS, FakeDecoder, fake_engine, greedy_truth, logits_after
 from .saved_adapters import ALL, merged, save_adapter
+from .test_models import Oracle
 
 EVERY = r".*_proj"
 GREEDY = SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)
@@ -53,20 +54,9 @@ class Saved:
             ),
         }
 
-    def greedy(self, token_ids: list[int], name: str | None) -> list[int]:
+    def assert_greedy(self, prompt: list[int], answer: list[int], name: str | None) -> None:
         model = self.model if name is None else merged(self.model, self.folders[name])
-        prompt = torch.tensor([token_ids])
-        with torch.inference_mode():
-            out = model.generate(
-                prompt,
-                attention_mask=torch.ones_like(prompt),
-                max_new_tokens=GREEDY.max_tokens,
-                do_sample=False,
-                eos_token_id=None,
-                pad_token_id=0,
-            )
-        found: list[int] = out[0, len(token_ids) :].tolist()
-        return found
+        Oracle(self.folders.get(name or "", Path()), model).assert_greedy(prompt, answer)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +96,7 @@ def numbers(completion: Completion) -> tuple[Any, ...]:
 def test_each_says_what_transformers_says_with_the_adapter_merged_in(loaded: LoadedModel, saved: Saved) -> None:
     asked: list[Asked] = [(text, GREEDY, name) for text in TEXTS for name in (None, *saved.folders)]
     for (text, _, name), found in zip(asked, answers(engine(loaded), asked), strict=True):
-        assert list(found.token_ids) == saved.greedy(loaded.tokenizer.encode_prompt(text), name), (text, name)
+        saved.assert_greedy(loaded.tokenizer.encode_prompt(text), list(found.token_ids), name)
     said = {completion.token_ids for completion in answers(engine(loaded), asked[:4])}
     assert len(said) == 4, "every adapter says something else"
 

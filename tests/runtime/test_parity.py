@@ -13,6 +13,8 @@ import torch
 import phloem as ph
 from phloem.runtime.models import resolve_model
 
+from .test_models import Oracle
+
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10000.0,
@@ -76,22 +78,12 @@ def save_confident_model(folder: Path, class_name: str, options: dict[str, Any],
 
 
 @pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES)
-def checkpoint(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[list[int]]]:
-    """A folder with random weights and the bundled tokenizer, and what transformers says to each prompt."""
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
+    """A folder with random weights and the bundled tokenizer, and transformers' model."""
     folder = tmp_path_factory.mktemp("checkpoint")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers' own
-        model = save_confident_model(folder, *request.param)
-        answers = []
-        for prompt in PROMPTS:
-            ids = torch.tensor([prompt])
-            with torch.inference_mode():
-                out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=64)
-            answers.append(out[0, len(prompt) :].tolist())
-    assert min(len(set(answer)) for answer in answers) > 8, "the random model only repeats itself: it proves nothing"
-    return folder, answers
+        return Oracle(folder, save_confident_model(folder, *request.param))
 
 
 @pytest.mark.parametrize(
@@ -99,11 +91,14 @@ def checkpoint(
     [{}, {"max_batch_tokens": 13}, {"max_running_requests": 1, "block_size": 1}, {"num_blocks": 20}],
     ids=["whole", "chunks", "one by one", "small pool"],
 )
-def test_greedy_text_is_transformers(checkpoint: tuple[Path, list[list[int]]], settings: dict[str, int]) -> None:
-    folder, answers = checkpoint
+def test_greedy_text_is_transformers(checkpoint: Oracle, settings: dict[str, int]) -> None:
     params = ph.SamplingParams(max_tokens=64, temperature=0.0, ignore_eos=True)
-    with ph.Engine(str(folder), device="cpu", check_invariants=True, **settings) as engine:
-        for _ in range(2):  # cold, then warm
-            completions = engine.generate(PROMPTS, params)
-            assert [list(completion.token_ids) for completion in completions] == answers
-        assert sum(completion.usage.cached_tokens for completion in completions) > 0
+    with ph.Engine(str(checkpoint.folder), device="cpu", check_invariants=True, **settings) as engine:
+        cold, warm = (engine.generate(PROMPTS, params) for _ in range(2))
+    answers = [list(completion.token_ids) for completion in cold]
+    for prompt, answer in zip(PROMPTS, answers, strict=True):
+        assert len(answer) == 64
+        assert len(set(answer)) > 8, "the random model only repeats itself: it proves nothing"
+        checkpoint.assert_greedy(prompt, answer)
+    assert [list(completion.token_ids) for completion in warm] == answers
+    assert sum(completion.usage.cached_tokens for completion in warm) > 0

@@ -11,7 +11,6 @@ import pytest
 SOAK = Path(__file__).resolve().parents[2] / "bench" / "soak.py"
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("flags", [[], ["--run-ahead"]], ids=["in turn", "ahead"])
 def test_three_hundred_mixed_requests_lose_no_block_and_no_token(
     flags: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -71,7 +71,7 @@ def served() -> Iterator[AsyncEngine]:
 
 def test_constraints_are_compiled_on_the_threads_that_bring_them(served: AsyncEngine) -> None:
     step, others = Watch(), Watch()
-    served.call(lambda: sys.setprofile(step)).result(timeout=20)
+    served.call(lambda: sys.setprofile(step)).result(timeout=120)
 
     def ask(number: int) -> None:
         sys.setprofile(others)
@@ -86,7 +86,7 @@ def test_constraints_are_compiled_on_the_threads_that_bring_them(served: AsyncEn
         thread.start()
     for thread in threads:
         thread.join(timeout=120)
-    served.call(lambda: sys.setprofile(None)).result(timeout=20)
+    served.call(lambda: sys.setprofile(None)).result(timeout=120)
     assert ("compiler.py", "_build") in others.compiling, "the watch sees compiling where it happens"
     assert any(file.startswith("json_schema") for file, _ in others.compiling)
     assert any(file == "cursor.py" for file, _ in step.called), "the watch sees the step thread at work"
@@ -95,7 +95,7 @@ def test_constraints_are_compiled_on_the_threads_that_bring_them(served: AsyncEn
 
 def test_nor_does_it_compile_what_coroutines_ask_for_or_what_is_refused(served: AsyncEngine) -> None:
     step = Watch()
-    served.call(lambda: sys.setprofile(step)).result(timeout=20)
+    served.call(lambda: sys.setprofile(step)).result(timeout=120)
     refused = specs.json_schema({"type": "number", "multipleOf": 1e-15})
 
     async def ask() -> None:
@@ -104,5 +104,5 @@ def test_nor_does_it_compile_what_coroutines_ask_for_or_what_is_refused(served: 
             await served.complete([1, 2], LIMITS, refused)
 
     asyncio.run(ask())
-    served.call(lambda: sys.setprofile(None)).result(timeout=20)
+    served.call(lambda: sys.setprofile(None)).result(timeout=120)
     assert step.called and not step.compiling

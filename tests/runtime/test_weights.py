@@ -98,12 +98,20 @@ def test_half_precision_is_widened_exactly(folder: Path, stored: torch.dtype) ->
     wide = logits(folder, dtype=torch.float32)
     edit_tensors(folder, lambda tensors: tensors.update({name: t.float() for name, t in tensors.items()}))
     assert torch.equal(wide, logits(folder, dtype=torch.float32))
-    narrow = Decoder.from_folder(folder, dtype=stored)
+    narrow, tiled = (Decoder.from_folder(folder, dtype=stored, deterministic=tiles) for tiles in (False, True))
     assert narrow.dtype == stored
-    found = PagedRun(narrow).extend({0: random_ids(20)})
-    assert found.dtype == torch.float32
-    tiled = PagedRun(Decoder.from_folder(folder, dtype=stored, deterministic=True)).extend({0: random_ids(20)})
-    torch.testing.assert_close(tiled, found, atol=0.1, rtol=0.1)
+    found = [PagedRun(decoder).extend({0: random_ids(20)}) for decoder in (narrow, tiled)]
+
+    def move(tensors: dict[str, torch.Tensor]) -> None:
+        for tensor in tensors.values():
+            tensor *= 1 + torch.finfo(stored).eps / 2 * (2 * torch.randint(2, tensor.shape) - 1)
+
+    # rounding each number between the products, a few times a layer, does a few times what rounding weights does
+    edit_tensors(folder, move)
+    change = (logits(folder, dtype=torch.float32) - wide).abs().max()
+    for each in found:
+        assert each.dtype == torch.float32
+        assert (each - wide).abs().max() <= 4 * change
 
 
 def test_weight_bytes_are_those_of_the_files(folder: Path) -> None:
@@ -117,7 +125,7 @@ def test_no_logits_wanted_gives_none_and_still_writes_kv(original: Path) -> None
     run = PagedRun(decoder)
     assert run.extend({0: token_ids[:11]}, rows=[]).shape == (0, decoder.config.vocab_size)
     together = PagedRun(decoder).extend({0: token_ids}, rows=[11])
-    torch.testing.assert_close(run.extend({0: token_ids[11:]}), together, atol=1e-4, rtol=1e-4)
+    assert torch.equal(run.extend({0: token_ids[11:]}), together)
 
 
 def test_dynamic_and_long_ropes_are_fixed_by_the_longest_sequence_served(folder: Path) -> None:

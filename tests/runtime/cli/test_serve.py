@@ -45,7 +45,7 @@ class Process:
 
     @property
     def url(self) -> str:
-        assert self._told.wait(60) and self._url, "".join(self.log)
+        assert self._told.wait(240) and self._url, "".join(self.log)
         return self._url.removesuffix("/v1")
 
     def connect(self) -> HTTPConnection:
@@ -56,14 +56,14 @@ class Process:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        code = self._process.wait(40)
-        self._reader.join(10)
+        code = self._process.wait(120)
+        self._reader.join(60)
         return code
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait(10)
-        self._reader.join(10)
+        self._process.wait(60)
+        self._reader.join(60)
         assert self._process.stderr is not None
         self._process.stderr.close()
 

@@ -18,8 +18,6 @@ from phloem.runtime.program import ProgramState
 from .bodies import run
 from .fakes import FakeBackend
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def refused(s: ProgramState) -> None:
     s += "REFUSE"
@@ -61,7 +59,7 @@ def test_an_exception_of_the_function_itself_passes_and_cancels_what_runs() -> N
 
     with pytest.raises(ZeroDivisionError):
         run(body, backend)
-    assert backend.streams[0].aborted.wait(5)
+    assert backend.streams[0].aborted.wait(120)
 
 
 def test_the_first_failing_item_of_a_batch_raises_with_its_index() -> None:

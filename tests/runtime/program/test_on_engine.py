@@ -13,8 +13,6 @@ import phloem as ph
 from phloem.errors import EngineStopped, ProgramError, PromptTooLong, RequestError
 from phloem.runtime.program import ProgramState
 
-pytestmark = pytest.mark.timeout(300)
-
 SYSTEM = "You read documents. Answer briefly, or give JSON."
 DOCUMENT = (
     "Meet Ravel Tamsen, 41 years old. Home is Dorvik. Ravel works as a baker. The work is done from home. "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +12,6 @@ import phloem as ph
 from phloem.runtime.program import ProgramState
 
 from .fakes import FakeBackend
-
-pytestmark = pytest.mark.timeout(300)
 
 NAMES = st.sampled_from(["x", "y", "z"])
 STEPS = st.recursive(

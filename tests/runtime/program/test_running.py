@@ -16,8 +16,6 @@ from phloem.runtime.program import ProgramState
 from .bodies import echo, run
 from .fakes import FakeBackend
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def test_gen_does_not_block_and_reading_waits_for_its_own_variable_only() -> None:
     backend = FakeBackend()
@@ -90,7 +88,7 @@ def test_programs_of_a_batch_run_side_by_side() -> None:
 
     @ph.function
     def meet(s: ProgramState, a: int) -> None:
-        barrier.wait(timeout=10)
+        barrier.wait(timeout=120)
 
     meet.run_batch([(i,) for i in range(8)], backend=FakeBackend())
 

@@ -18,8 +18,6 @@ from phloem.runtime.program import ProgramState
 from .bodies import run
 from .fakes import FakeBackend
 
-pytestmark = pytest.mark.timeout(120)
-
 
 class Pet(BaseModel):
     name: str
@@ -253,7 +251,7 @@ def test_reading_a_streaming_state_from_outside_waits_for_the_function() -> None
     def body(s: ProgramState) -> None:
         s += "a"
         assert s.text() == "a"  # the function itself does not wait for itself
-        go.wait(10)
+        go.wait(120)
         s += ph.gen("x")
         s["after"] = s["x"] + "!"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,13 +83,19 @@ class ByteDetokenizer:
         raise NotImplementedError
 
 
+def open_gate() -> threading.Event:
+    gate = threading.Event()
+    gate.set()
+    return gate
+
+
 class FakeIntake:
     """Tokenises; "compiles" whatever is not in `broken`."""
 
-    def __init__(self, tokenizer: CharTokenizer, broken: dict[str, RequestError], seconds: float) -> None:
+    def __init__(self, tokenizer: CharTokenizer, broken: dict[str, RequestError], gate: threading.Event) -> None:
         self._tokenizer = tokenizer
         self._broken = broken
-        self._seconds = seconds
+        self._gate = gate
 
     def token_ids(self, prompt: str | Sequence[int]) -> list[int]:
         token_ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
@@ -98,7 +105,7 @@ class FakeIntake:
         return token_ids
 
     def compile(self, spec: ConstraintSpec) -> None:
-        time.sleep(self._seconds)
+        assert self._gate.wait(120)
         if spec.source in self._broken:
             raise self._broken[str(spec.source)]
 
@@ -108,10 +115,10 @@ class FakeAdapters:
 
 
 class FakeEngine:
-    def __init__(self, broken: dict[str, RequestError], compile_seconds: float) -> None:
+    def __init__(self, broken: dict[str, RequestError], gate: threading.Event) -> None:
         self.adapters = FakeAdapters()
         self.tokenizer = CharTokenizer()
-        self.intake = FakeIntake(self.tokenizer, broken, compile_seconds)
+        self.intake = FakeIntake(self.tokenizer, broken, gate)
         self.max_model_len = 2000
         self.config = EngineConfig()
         self.chats: list[list[Mapping[str, Any]]] = []  # as the template got them
@@ -143,6 +150,7 @@ class FakeAsyncEngine:
         failure: raised after `fails_after` tokens.
         token_seconds: pause before every token.
         broken: constraint sources that do not compile.
+        gate: constraints compile once it is set, as it is unless a test closes it.
         calls: what was asked.
         num_open: generators that were started and have neither ended nor been closed.
         num_aborted: generators that were closed early.
@@ -154,7 +162,7 @@ class FakeAsyncEngine:
     fails_after: int = 3
     token_seconds: float = 0.0
     broken: dict[str, RequestError] = field(default_factory=dict)
-    compile_seconds: float = 0.0
+    gate: threading.Event = field(default_factory=open_gate)
     calls: list[dict[str, Any]] = field(default_factory=list)
     num_open: int = 0
     num_aborted: int = 0
@@ -162,7 +170,7 @@ class FakeAsyncEngine:
     last_step_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.engine = FakeEngine(self.broken, self.compile_seconds)
+        self.engine = FakeEngine(self.broken, self.gate)
 
     def statistics(self) -> EngineStatistics:
         return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 0, 7, 2, 7, 100, 1, 0, 3, 90, 45, 30, 8, 6)

@@ -35,8 +35,10 @@ def test_a_client_that_leaves_before_the_answer_ends_its_request() -> None:
 
 
 def test_a_client_that_leaves_during_preparation_reaches_no_engine() -> None:
-    asked = client(FakeAsyncEngine(compile_seconds=0.3))
+    asked = client(FakeAsyncEngine())
+    asked.engine.gate.clear()
     answer = asked.post("/v1/chat/completions", {**BODY, "regex": "a"}, leave_after=lambda answer: True)
+    asked.engine.gate.set()
     assert answer.status == 0 and asked.engine.calls == []
 
 
@@ -54,12 +56,16 @@ def test_a_busy_stream_is_not_pinged() -> None:
 
 
 def test_a_constraint_that_takes_too_long_is_refused() -> None:
-    answer = client(FakeAsyncEngine(compile_seconds=0.5), prepare_timeout=0.05).chat(regex="a")
+    asked = client(FakeAsyncEngine(), prepare_timeout=0.05)
+    asked.engine.gate.clear()
+    answer = asked.chat(regex="a")
+    asked.engine.gate.set()
     assert (answer.status, answer.error["code"]) == (400, "prepare_timeout")
 
 
 def test_preparation_does_not_hold_up_other_requests() -> None:
-    asked = client(FakeAsyncEngine(compile_seconds=1.0))
+    asked = client(FakeAsyncEngine())
+    asked.engine.gate.clear()
     order: list[str] = []
 
     async def ask(name: str, fields: dict[str, object]) -> None:
@@ -67,6 +73,7 @@ def test_preparation_does_not_hold_up_other_requests() -> None:
         answer = await exchange(asked.app, "POST", "/v1/chat/completions", body, {"content-type": "application/json"})
         assert answer.status == 200
         order.append(name)
+        asked.engine.gate.set()
 
     async def run() -> None:
         async with asked.app.router.lifespan_context(asked.app):
