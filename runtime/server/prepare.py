@@ -189,11 +189,7 @@ def _behind_thought(
 
 
 def prepare_completions(
-    engine: EngineFace,
-    body: CompletionRequest,
-    api_key: str | None,
-    adapter: str | None = None,
-    extra_keys: ExtraKeys = "never",
+    engine: EngineFace, body: CompletionRequest, api_key: str | None, adapter: str | None, extra_keys: ExtraKeys
 ) -> list[EngineCall]:
     """One call per prompt; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body, extra_keys)
