@@ -258,7 +258,7 @@ class Repeats:
         return self._after(written, others, step, rest, num_tokens, bytes) if step.target else (0, None, b"")
 
     def others(self, state: int, text: bytes) -> int:
-        """The state behind some bytes that end inside an item, as far as that need not differ; 0: no state, or a key."""
+        """The state behind some bytes that end inside an item, as far as that need not differ; 0: none, or a key."""
         automaton = self._automaton
         if not automaton.network.item_texts:
             return 0
