@@ -258,11 +258,14 @@ class Repeats:
         return self._after(written, others, step, rest, num_tokens, bytes) if step.target else (0, None, b"")
 
     def others(self, state: int, text: bytes) -> int:
-        """The state behind some bytes that end inside an item, as far as that need not differ; 0: no state."""
+        """The state behind some bytes that end inside an item, as far as that need not differ; 0: none, or a key."""
         automaton = self._automaton
         if not automaton.network.item_texts:
             return 0
-        others = automaton.without_items(automaton.advance_bytes(state, text))
+        here = automaton.advance_bytes(state, text)
+        others = automaton.without_items(here)
+        if others == here:
+            return 0  # no item is written here, and a key never comes twice
         if others:
             written_kernels.note_string(automaton.memory, others)
         return others

@@ -270,3 +270,12 @@ def test_objects_deep_in_any_value_repeat_no_key_either(compiler: Compiler) -> N
         assert constraint.accepts(b'{"d":{"b":0,"c":{"b":1}}}')
         assert not constraint.accepts(b'{"d":{"b":0,"b":1}}')
         assert not constraint.accepts(b'{"x":{"d":[{"a":{"b":0,"b":1}}]}}')
+
+
+def test_keys_beside_items_that_differ_lead_to_no_dead_end(compiler: Compiler) -> None:
+    """A repeated item may be right in another reading; a repeated key is right in none."""
+    items = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    keys = {"type": "object", "propertyNames": {"enum": ["ab", "ac"]}, "additionalProperties": ZERO}
+    cursor = compiler.json_schema({"anyOf": [keys, items]}, whitespace="compact").cursor()
+    assert all(cursor.advance(byte) for byte in b'{"ab":0,"a')
+    assert not cursor.advance(ord("b")) and cursor.advance(ord("c"))
