@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -229,6 +230,33 @@ def test_an_engine_that_stops_ends_its_programs() -> None:
     with pytest.raises(ProgramError, match="the engine has stopped") as caught:
         state.sync()
     assert isinstance(caught.value.__cause__, EngineStopped)
+
+
+@pytest.mark.parametrize("way", ["drop", "leave", "cancel"])
+def test_a_stream_that_nobody_follows_gives_its_seats_back(fresh: ph.Engine, way: str) -> None:
+    @ph.function
+    def endless(s: ProgramState) -> None:
+        s += "a"
+        forks = s.fork(3)
+        forks += ph.gen("x", max_tokens=4000, ignore_eos=True)
+        forks.join()
+
+    said = fresh.statistics().completion_tokens
+    state = endless.run(backend=fresh, stream=True)
+    while fresh.statistics().num_running < 3:
+        time.sleep(0.001)
+    if way == "leave":
+        next(pieces := state.text_iter())
+        pieces.close()  # type: ignore[attr-defined]
+    elif way == "cancel":
+        state.cancel()
+    del state
+    deadline = time.monotonic() + 60
+    while fresh.statistics().num_running and time.monotonic() < deadline:
+        time.sleep(0.001)
+    now = fresh.statistics()
+    assert now.num_running == now.num_waiting == 0 and now.completion_tokens - said < 3 * 4000
+    assert ph.function(ask).run("Who is it?", backend=fresh, **GREEDY)["answer"]
 
 
 class Ticket(BaseModel):
