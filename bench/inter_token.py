@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--chunk", type=int, default=256, help="tokens of a chunk where it is fixed")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    settings = {"device": "cpu", "num_blocks": 4096}
+    settings = {"device": "cpu", "num_blocks": 4096, "lookup_drafts": False}  # a token a step
     engines = {
         "target": ph.Engine("nano", **settings),
         "fixed": ph.Engine("nano", max_batch_tokens=options.chunk, target_step_seconds=math.inf, **settings),

@@ -120,6 +120,7 @@ class Loads:
         self.num_loaded = 0
         self._shelf = _Shelf(memory, disk, ferry, cost, block_size, block_bytes)
         self._ferry = ferry
+        self._failures = failures
         self._fingerprint = fingerprint
         self._block_size = block_size
         self._portion = max(1, PORTION_BYTES // block_bytes)
@@ -146,7 +147,11 @@ class Loads:
         if state is None and is_full and self._num_looks >= MOST_LOOKS:
             return True
         is_late = any(self._is_late(load) for load in self._under_way)
-        tokens, num_cached = look()
+        try:
+            tokens, num_cached = look()
+        except Exception:  # it changes nothing
+            self._failures.note("nobody knows what is cached")
+            return False
         if state is None:
             self._num_looks += 1
             root = root_of(self._fingerprint, namespace)
@@ -206,7 +211,11 @@ class Loads:
             num_adopted = 0
             if load.rows is not None:
                 tokens = load.tokens[: 4 * self._block_size * (load.first + load.num_blocks)]
-                num_adopted = adopt(load.namespace, tokens, load.first, self._ferry.receive(load.rows))
+                try:
+                    num_adopted = adopt(load.namespace, tokens, load.first, self._ferry.receive(load.rows))
+                except Exception:  # which may have left the pool in disorder: the step puts it in order, and goes on
+                    self._failures.note("KV that was read could not be used")
+                    raise
             self.num_loaded += num_adopted
             state.load = None
             state.num_loaded += num_adopted
