@@ -17,6 +17,7 @@ such schemas stand within each other. Exact for any nesting but for narrowed goa
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from ...errors import ConstraintError, ConstraintTooLarge
@@ -111,14 +112,12 @@ class Branching:
         except ConstraintTooLarge:
             if self.sites.evaluates:
                 raise
-            try:
-                if not self._factors:
-                    raise
-                return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes))
-            except ConstraintTooLarge:
-                found = self._expanded(goal, evaluating, only_tagged=True)
-                self._narrowed.add(goal)
-                return found
+            if self._factors:
+                with suppress(ConstraintTooLarge):
+                    return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes))
+            found = self._expanded(goal, evaluating, only_tagged=True)
+            self._narrowed.add(goal)
+            return found
         finally:
             self._expanding.pop()
 
