@@ -31,6 +31,8 @@ from . import opening_kernels, state_kernels
 from .rows import SEGMENT_BYTES, Rows, max_rows
 
 ENDLESS = opening_kernels.ENDLESS
+LAST_WORK = 1 << 20  # what is allowed at one go for what cannot be made in parts: a tenth of a second
+TOO_MUCH_WORK = "which tokens may come next takes too much work to find out; nest fewer repetitions"
 LARGE_STEP = 1 << 20  # bytes
 LEAST_HALVED = 1 << 20  # a bound on memory below which nothing is saved
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
@@ -119,6 +121,12 @@ class Room:
         """
         self._bounded_thread = threading.get_ident()
         self.memory[k.ALLOWANCE] = work
+
+    def give_up(self) -> int:
+        """What is left of this thread's allowance, or `ENDLESS` if it has none; from now on it has none here."""
+        left = int(self.memory[k.ALLOWANCE]) if self._bounded_thread == threading.get_ident() else ENDLESS
+        self.memory[k.ALLOWANCE] = ENDLESS
+        return left
 
     def charge(self, work: int) -> bool:
         """Takes work done elsewhere from the allowance; whether some is left."""
