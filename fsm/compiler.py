@@ -118,8 +118,11 @@ class Compiler:
         """
         loaded = _load_schema(schema)
         schema_to_grammar, place_of_contradiction = _json_schema()
+        given = CompileTime(self.limits.max_compile_seconds)
 
         def grammar(compile_time: CompileTime) -> Grammar:
+            nonlocal given
+            given = compile_time
             return schema_to_grammar(
                 loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys, compile_time=compile_time
             )
@@ -129,7 +132,7 @@ class Compiler:
         except EmptyLanguage as error:
             if error.param == "vocabulary":
                 raise
-            pointer = place_of_contradiction(loaded, extra_keys, CompileTime(self.limits.max_compile_seconds))
+            pointer = place_of_contradiction(loaded, extra_keys, given)  # in what is left
             message = f"{pointer or '/'}: {error}; look for keywords here that contradict each other"
             raise EmptyLanguage(message, pointer=pointer) from error
 

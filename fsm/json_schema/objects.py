@@ -106,16 +106,21 @@ class ObjectWriter:
         )
         if others.listed:
             names.update(dict.fromkeys(others.listed))
+        time = self.others.time
+        time.check(pointer)
         units = units_of(alternatives)
         required = None if units is None else {key for key, said in units.items() if True in said}
         possible = {key for key in names if is_writable(key) and (units is None or False not in units.get(key, ()))}
+        time.check(pointer)
         members: list[tuple[str, Expression | None]] = []
         if only is not None and free_names and not only.patterns:  # nearly always
             goal_of, additional, value = only.properties.get, only.additional, self.value
-            members = [(key, value(goal_of(key, additional)) if key in possible else None) for key in names]
+            members = [
+                (key, value(goal_of(key, additional)) if key in possible else None) for key in time.over(names, pointer)
+            ]
         else:
             goals = goals_of_keys(first, names)
-            for key in names:
+            for key in time.over(names, pointer):
                 is_possible = key in possible and (free_names or self.others.is_name(first, key))
                 members.append((key, self.value(goals(key)) if is_possible else None))
         return Shape(pointer, members, others, alternatives, minimum, maximum, required)
