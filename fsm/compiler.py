@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import (
     ConstraintError,
+    ConstraintTooLarge,
     EmptyLanguage,
     InvalidGrammar,
     InvalidSchema,
@@ -94,6 +95,10 @@ class Compiler:
             if not option.isascii() and any("\ud800" <= character <= "\udfff" for character in option):
                 message = f"a choice, /{index}: {option!r} has half a surrogate pair in it, which cannot be written"
                 raise EmptyLanguage(message, pointer=f"/{index}", param="choice")
+
+        if (num_characters := sum(map(len, options))) > MAX_SOURCE_LEN:
+            message = f"the choice has {num_characters} characters in all; at most {MAX_SOURCE_LEN} are read"
+            raise ConstraintTooLarge(message, param="choice")
 
         def grammar(_: CompileTime) -> Grammar:
             return Grammar({"text": Alternation(tuple(Literal(option.encode()) for option in options))}, "text")

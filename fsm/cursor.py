@@ -36,7 +36,8 @@ from .text.alphabet import Ints
 from .trail import Trail
 
 FINISHED = -1  # as a cursor's state: EOS was taken
-MAX_ATTEMPTS = 200  # to make one row within a budget; then LAST_WORK has to be enough
+MAX_ATTEMPTS = 200  # to make one row within a budget; then each of some more is given LAST_WORK
+MAX_LAST_ATTEMPTS = 50
 
 
 class Cursor:
@@ -241,12 +242,11 @@ class Cursor:
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
             return None
-        is_last = self._num_attempts >= MAX_ATTEMPTS
-        self.knowledge.automaton.room.allow(max(work, LAST_WORK) if is_last else work)
+        self.knowledge.automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
         try:
             bits = self.row_within(remaining)
         except OutOfWork:  # what was found out is kept
-            if is_last:
+            if self._num_attempts >= MAX_ATTEMPTS + MAX_LAST_ATTEMPTS:
                 error = ConstraintTooLarge(TOO_MUCH_WORK)
                 raise self.constraint.placed(error, self.last_tokens(self.num_consumed)) from None
             self._num_attempts += 1

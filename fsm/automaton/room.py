@@ -31,7 +31,7 @@ from . import opening_kernels, state_kernels
 from .rows import SEGMENT_BYTES, Rows, max_rows
 
 ENDLESS = opening_kernels.ENDLESS
-LAST_WORK = 1 << 21  # what is allowed at one go for what cannot be made in parts: two tenths of a second
+LAST_WORK = 1 << 20  # what is allowed at one go for what cannot be made in parts: a tenth of a second
 FIRST_BREATH = 1 << 16  # configurations: some milliseconds
 TOO_MUCH_WORK = "which tokens may come next takes too much work to find out; nest fewer repetitions"
 LARGE_STEP = 1 << 20  # bytes
