@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from phloem.errors import ConstraintError, ConstraintTooLarge
+from phloem.fsm import Compiler
 from phloem.fsm.compile_time import FEW, CompileTime
 from phloem.fsm.grammars import text_to_grammar
 from phloem.fsm.json_schema import schema_to_grammar
@@ -23,6 +24,8 @@ from phloem.fsm.regex.regex import regex_to_expression
 from phloem.fsm.tags.structural_tags import structural_tag_to_grammar
 from phloem.fsm.text.free_text import free_text
 from phloem.fsm.text.literals import literal_dfa
+
+from .vocabularies import BYTES
 
 MOST_STEPS = 40_000  # between two questions: some milliseconds
 
@@ -147,3 +150,9 @@ def test_marks_of_very_many_characters_are_refused() -> None:
 def test_texts_of_very_many_characters_are_refused() -> None:
     with pytest.raises(ConstraintTooLarge, match="characters in all"):
         literal_dfa(["ab" * 600_000])
+
+
+def test_a_choice_of_very_many_characters_is_refused() -> None:
+    with pytest.raises(ConstraintTooLarge, match="characters in all") as caught:
+        Compiler(BYTES).choice(["ab" * 1_100_000, "cd" * 1_100_000])
+    assert caught.value.param == "choice"
