@@ -1,6 +1,7 @@
 """Inputs made to hurt: each must end soon, in a constraint or in an error that names its place.
 
     python bench/bombs.py [VOCABULARY] [--only TEXT] [--key-order schema|any|both] [--walk TOKENS] [--limit SECONDS]
+    python bench/bombs.py --stream [--only TEXT] [--key-order schema|any|both]
 
 Every bomb runs in a process of its own, warmed up before the clock starts. VOCABULARY as in `real_vocabularies` (a
 tekken file, a sentencepiece model, a folder); by default the bundled model's. Printed are the CPU seconds until the
@@ -12,6 +13,8 @@ tokens drawn by lot among those that close nothing, and some within the least bu
 in milliseconds: how long it took to find the least budget (when a request is submitted); the longest that a mask took
 (this request waits); and the longest that one call took, for a part of a mask or for a token (others wait). Peak memory
 includes them.
+
+With --stream each bomb is a request to one engine of the bundled model, beside a stream that runs; see `bomb_stream`.
 """
 
 from __future__ import annotations
@@ -19,16 +22,19 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import random
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bomb_keywords import keyword_schemas
+from bomb_limits import limit_choices, limit_grammars, limit_patterns, limit_schemas, limit_tags
 from bomb_schemas import schemas
+from bomb_stream import Beside
 from bomb_texts import grammars, patterns, tags
 from real_vocabularies import read_vocabulary
 
@@ -46,7 +52,7 @@ Bomb = Callable[[Compiler], Constraint]
 
 def bombs(key_orders: tuple[Any, ...]) -> Iterator[tuple[str, Bomb]]:
     """All bombs with their names; schemas in each of these orders of keys."""
-    for name, schema in (*schemas(), *keyword_schemas()):
+    for name, schema in (*schemas(), *keyword_schemas(), *limit_schemas()):
         for order in key_orders:
             yield (
                 f"schema: {name}" if order == "schema" else f"schema, any order: {name}",
@@ -54,7 +60,7 @@ def bombs(key_orders: tuple[Any, ...]) -> Iterator[tuple[str, Bomb]]:
             )
     if "schema" not in key_orders:
         return
-    for name, pattern in patterns():
+    for name, pattern in (*patterns(), *limit_patterns()):
         yield f"regex: {name}", lambda compiler, pattern=pattern: compiler.regex(pattern)
     for count in (10_000, 100_000):
         options = [f"option {index * 7919 % count} of {count}" for index in range(count)]
@@ -63,9 +69,11 @@ def bombs(key_orders: tuple[Any, ...]) -> Iterator[tuple[str, Bomb]]:
     yield "choice of 100,000 that begin alike", lambda compiler: compiler.choice(shared)
     nested = ["ab" * (index // 2) + "a" * (index % 2) for index in range(4000)]
     yield "choice of 4,000 that begin each other", lambda compiler: compiler.choice(nested)
-    for name, text in grammars():
+    for name, texts in limit_choices():
+        yield f"choice: {name}", lambda compiler, texts=texts: compiler.choice(texts)
+    for name, text in (*grammars(), *limit_grammars()):
         yield f"grammar: {name}", lambda compiler, text=text: compiler.grammar(text)
-    for name, description in tags():
+    for name, description in (*tags(), *limit_tags()):
         yield f"tags: {name}", lambda compiler, described=description: compiler.structural_tag(described)
 
 
@@ -136,6 +144,18 @@ def explode(bomb: Bomb, compiler: Compiler, num_tokens: int, connection: Any) ->
     connection.send((seconds, (least, mask, call), peak_bytes() - before, outcome))
 
 
+def beside_a_stream(chosen: Iterable[tuple[str, Bomb]]) -> None:
+    """Prints how long a stream waits for each of these bombs."""
+    beside = Beside()
+    print("| bomb | gap, ms | times that of none | held, ms | prepare, s | outcome |\n|:--|--:|--:|--:|--:|:--|")
+    alone = beside.alone()
+    for name, bomb in (("none", None), *chosen):
+        found = alone if bomb is None else beside.bomb(bomb)
+        times = f"{1e3 * found.gap:.0f} | {found.gap / alone.gap:.0f} | {1e3 * found.held:.0f} | {found.prepare:.2f}"
+        print(f"| {name} | {times} | {json.dumps(found.outcome)[1:-1]} |", flush=True)
+    os._exit(0)  # the stream never ends
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("vocabulary", nargs="?", default="nano")
@@ -143,15 +163,19 @@ def main() -> None:
     arguments.add_argument("--key-order", choices=("schema", "any", "both"), default="both", help="of schemas")
     arguments.add_argument("--walk", type=int, default=0, help="tokens that are written")
     arguments.add_argument("--limit", type=float, default=1.0, help="CPU seconds that are allowed")
+    arguments.add_argument("--stream", action="store_true", help="how long a running stream waits")
     options = arguments.parse_args()
+    key_orders = ("schema", "any") if options.key_order == "both" else (options.key_order,)
+    chosen = ((name, bomb) for name, bomb in bombs(key_orders) if options.only in name)
+    if options.stream:
+        beside_a_stream(chosen)
+        return
     compiler = Compiler(read_vocabulary(options.vocabulary))
     compiler.warm_up()
     context = multiprocessing.get_context("fork")
     walks = " least ms | mask ms | call ms |" if options.walk else ""
     print(f"| bomb | seconds |{walks} MiB | outcome |\n|:--|--:|{'--:|--:|--:|' if walks else ''}--:|:--|")
-    for name, bomb in bombs(("schema", "any") if options.key_order == "both" else (options.key_order,)):
-        if options.only not in name:
-            continue
+    for name, bomb in chosen:
         ours, theirs = context.Pipe()
         process = context.Process(target=explode, args=(bomb, compiler, options.walk, theirs))
         process.start()

@@ -10,6 +10,10 @@ asks too much for ends with ConstraintTooLarge, as if it had been alone from the
 
 Costs nothing but a comparison where a row has to be made; to read a text again some microseconds per token. Each time
 the automaton that is left has grown by much more than the text alone has need of.
+
+Changing over gives no more work away than there was: what is left of an allowance (`Room.allow`) goes along, and
+reading again is bounded by LAST_WORK. At one place of a text a cursor changes over at last at most twice, the second
+time to a constraint of its own: so a question that is asked in parts comes to an end, however often it is asked again.
 """
 
 from __future__ import annotations
@@ -19,11 +23,13 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from ..errors import ConstraintTooLarge
+from .automaton.room import ENDLESS, LAST_WORK, OutOfWork
 from .knowledge import Knowledge
 from .memory import NEVER
 
 LITTLE_ROOM, ENOUGH_ROOM, ALL = 0.75, 0.6, 2.0  # of an automaton's bound on memory, used up
 EARLY, AT_LAST, NO_MORE = 2, 1, 0  # when a cursor changes over: early, only if it must, or not any more
+NEVER_CHANGED = (-1, False)  # as a cursor's last change
 
 
 class Renewable(Protocol):
@@ -49,6 +55,7 @@ class Changing(Protocol):
     constraint: Renewable
     circle: str
     patience: int
+    last_change: tuple[int, bool]
 
     @classmethod
     def first(cls, constraint: Renewable, circle: str) -> Self: ...
@@ -72,27 +79,18 @@ def surely(
 
     @functools.wraps(method)
     def called(cursor: AnyCursor, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
-        try:
-            return method(cursor, *args, **named)  # nearly always
-        except ConstraintTooLarge as error:
-            if not _makes_room(cursor, alone=False):
-                raise _placed(cursor, error) from None
-        try:
-            return method(cursor, *args, **named)
-        except ConstraintTooLarge as error:
-            if not _makes_room(cursor, alone=True):
-                raise _placed(cursor, error) from None
-        return method(cursor, *args, **named)
+        while True:
+            try:
+                return method(cursor, *args, **named)  # nearly always
+            except ConstraintTooLarge as error:
+                if not cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM) or not change_at_last(cursor):
+                    raise _placed(cursor, error) from None
 
     return called
 
 
 def _placed(cursor: Changing, error: ConstraintTooLarge) -> ConstraintTooLarge:
     return cursor.constraint.placed(error, cursor.last_tokens(cursor.num_consumed))
-
-
-def _makes_room(cursor: Changing, *, alone: bool) -> bool:
-    return cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM) and change_at_last(cursor, alone=alone)
 
 
 def change_early(cursor: Changing, remaining: int) -> None:
@@ -103,36 +101,49 @@ def change_early(cursor: Changing, remaining: int) -> None:
     """
     if cursor.patience == EARLY and cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM):
         cursor.patience = AT_LAST
-        _change(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM)
+        place = cursor.num_consumed
+        if cursor.last_change[0] != place and _change(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM):
+            cursor.last_change = (place, False)
 
 
-def change_at_last(cursor: Changing, *, alone: bool = False) -> bool:
+def change_at_last(cursor: Changing) -> bool:
     """Changes over to where there is room: False if the text itself takes it all.
 
-    Args:
-        alone: to a constraint of its own, where nobody else can be faster.
+    Where that was done at this place of the text already, to a constraint of its own, where nobody else can be faster.
     """
-    if cursor.patience == NO_MORE:
+    place, was_alone = cursor.last_change
+    is_again = place == cursor.num_consumed
+    if cursor.patience == NO_MORE or (is_again and was_alone):
         return False
     constraint = cursor.constraint
-    shared = constraint.renewed()
-    if not alone and shared is not constraint and _change(cursor, shared, NEVER, ENOUGH_ROOM):
-        return True
-    return _change(cursor, constraint.another(), NEVER, ALL)
+    if not is_again:
+        shared = constraint.renewed()
+        if shared is not constraint and _change(cursor, shared, NEVER, ENOUGH_ROOM):
+            cursor.last_change = (cursor.num_consumed, False)
+            return True
+    if not _change(cursor, constraint.another(), NEVER, ALL):
+        return False
+    cursor.last_change = (cursor.num_consumed, True)
+    return True
 
 
 def _change(cursor: Changing, constraint: Renewable, remaining: int, share: float) -> bool:
-    """Reads the text again in another constraint; False, and nothing has changed, if that fills more than a share."""
-    moved = cursor.first(constraint, cursor.circle)
-    moved.patience = NO_MORE
+    """Reads the text again in another constraint; False, and nothing has changed, if that fills more than a share, or
+    takes too much work."""
+    moved, room = cursor.first(constraint, cursor.circle), constraint.knowledge.automaton.room
+    moved.patience, moved.last_change = NO_MORE, cursor.last_change
+    room.allow(LAST_WORK)
     try:
         if not all(map(moved.advance, cursor.last_tokens(cursor.num_consumed))) or not moved.is_within(remaining):
             return False
-    except ConstraintTooLarge:
+    except (ConstraintTooLarge, OutOfWork):
         return False
-    if constraint.knowledge.automaton.room.is_filled(share):
+    finally:
+        room.allow(ENDLESS)
+    if room.is_filled(share):
         return False
-    if not constraint.knowledge.automaton.room.is_filled(ENOUGH_ROOM):
+    if not room.is_filled(ENOUGH_ROOM):
         moved.patience = EARLY
+    room.allow(cursor.constraint.knowledge.automaton.room.give_up())
     cursor.become(moved)
     return True

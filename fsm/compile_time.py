@@ -17,13 +17,20 @@ Knows nothing of what is compiled.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from ..code_cache import seconds_on_loops
 from ..errors import ConstraintTooLarge
 
 MAX_SECONDS = 0.8
 """What a constraint may take unless somebody says otherwise: no input is without an answer after a second."""
+
+
+FEW = 128
+"""So many small things are done between two questions for the time; a power of two."""
+
+Item = TypeVar("Item")
 
 
 def seconds_of_work() -> float:
@@ -66,12 +73,24 @@ class CompileTime:
         Whoever called them names the place.
         """
         if self._is_over():
-            raise ConstraintTooLarge(self._complaint)
+            raise ConstraintTooLarge(self.complaint)
 
     def check(self, pointer: str, name: str = "") -> None:
         """ConstraintTooLarge if the time is over; `pointer` or `name`: of what would be compiled next."""
         if self._is_over():
-            raise ConstraintTooLarge(f"{name or pointer or '/'}: {self._complaint}", pointer=pointer)
+            raise ConstraintTooLarge(f"{name or pointer or '/'}: {self.complaint}", pointer=pointer)
+
+    def over(self, items: Iterable[Item], pointer: str | None = None, name: str = "") -> Iterator[Item]:
+        """The items, asking for the time before the first and now and then: for loops over many small things.
+
+        pointer, name: as `check` has them; without them, as `check_here`.
+        """
+        for index, item in enumerate(items):
+            if index & (FEW - 1) == 0 and self._is_over():
+                if pointer is None and not name:
+                    self.check_here()
+                self.check(pointer or "", name)
+            yield item
 
     def most_work(self, max_work: int, work_per_second: int) -> int:
         """So much of what cannot ask for the time while it runs as there is time for, and `max_work` at the most."""
@@ -80,7 +99,8 @@ class CompileTime:
         return min(max_work, int(max(self._end - self._clock(), 0) * work_per_second))
 
     @property
-    def _complaint(self) -> str:
+    def complaint(self) -> str:
+        """What is said where the time was not enough."""
         return (
             f"compiling took {self._max_seconds:g} s of CPU time up to here; make the constraint smaller, or raise "
             "max_compile_seconds"

@@ -36,6 +36,15 @@ def kernel(function: Callable[..., Any]) -> Any:
     return _cached(njit(function), function)
 
 
+def unlocked_kernel(function: Callable[..., Any]) -> Any:
+    """A kernel that may take long, on arrays that no other thread writes to: it runs without the interpreter's lock.
+
+    Whatever takes a long time while others wait for that lock makes the thread that steps an engine wait. To take the
+    lock again may itself take some milliseconds, so it is not for what is called often.
+    """
+    return _cached(njit(nogil=True)(function), function)
+
+
 def inner_kernel(function: Callable[..., Any]) -> Any:
     """A kernel that only kernels call: there is no way in from Python, which spares a fifth of the compilation."""
     options: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import (
     ConstraintError,
+    ConstraintTooLarge,
     EmptyLanguage,
     InvalidGrammar,
     InvalidSchema,
@@ -95,6 +96,10 @@ class Compiler:
                 message = f"a choice, /{index}: {option!r} has half a surrogate pair in it, which cannot be written"
                 raise EmptyLanguage(message, pointer=f"/{index}", param="choice")
 
+        if (num_characters := sum(map(len, options))) > MAX_SOURCE_LEN:
+            message = f"the choice has {num_characters} characters in all; at most {MAX_SOURCE_LEN} are read"
+            raise ConstraintTooLarge(message, param="choice")
+
         def grammar(_: CompileTime) -> Grammar:
             return Grammar({"text": Alternation(tuple(Literal(option.encode()) for option in options))}, "text")
 
@@ -118,8 +123,11 @@ class Compiler:
         """
         loaded = _load_schema(schema)
         schema_to_grammar, place_of_contradiction = _json_schema()
+        given = CompileTime(self.limits.max_compile_seconds)
 
         def grammar(compile_time: CompileTime) -> Grammar:
+            nonlocal given
+            given = compile_time
             return schema_to_grammar(
                 loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys, compile_time=compile_time
             )
@@ -129,7 +137,7 @@ class Compiler:
         except EmptyLanguage as error:
             if error.param == "vocabulary":
                 raise
-            pointer = place_of_contradiction(loaded, extra_keys, CompileTime(self.limits.max_compile_seconds))
+            pointer = place_of_contradiction(loaded, extra_keys, given)  # in what is left
             message = f"{pointer or '/'}: {error}; look for keywords here that contradict each other"
             raise EmptyLanguage(message, pointer=pointer) from error
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from ..errors import ConstraintTooLarge
 from .automaton.automaton import END
-from .automaton.room import ENDLESS, OutOfWork
-from .change_over import EARLY, Renewable, change_at_last, change_early, surely
+from .automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
+from .change_over import EARLY, NEVER_CHANGED, Renewable, change_at_last, change_early, surely
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE
 from .jump import MAX_TAIL_TOKENS
@@ -36,7 +36,8 @@ from .text.alphabet import Ints
 from .trail import Trail
 
 FINISHED = -1  # as a cursor's state: EOS was taken
-MAX_ATTEMPTS = 200  # to make one row within a budget, before it is made at one go
+MAX_ATTEMPTS = 200  # to make one row within a budget; then each of some more is given LAST_WORK
+MAX_LAST_ATTEMPTS = 50
 
 
 class Cursor:
@@ -46,12 +47,13 @@ class Cursor:
         constraint: what it stands in; another one of the same texts once it has changed over.
         knowledge: of the constraint, where its states belong to.
         circle: who learns from what it takes, and from whom it learns (`habits`).
-        patience: when it changes over (see `change_over`).
+        patience: when it changes over; last_change: at how many tokens it last did so at last, and whether to a
+            constraint of its own (see `change_over`).
     """
 
     __slots__ = (
         "_distinct", "_habits", "_is_plain", "_items", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
-        "_size", "_steps", "_trail", "_written", "circle", "constraint", "knowledge", "patience",
+        "_size", "_steps", "_trail", "_written", "circle", "constraint", "knowledge", "last_change", "patience",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +62,7 @@ class Cursor:
         self.constraint = constraint
         self.knowledge = knowledge = constraint.knowledge
         self.patience = EARLY
+        self.last_change = NEVER_CHANGED
         self.circle = circle
         self._habits = knowledge.circles.habits_of(circle)
         self._num_attempts = 0
@@ -239,15 +242,17 @@ class Cursor:
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
             return None
-        automaton = self.knowledge.automaton
-        automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else ENDLESS)
+        self.knowledge.automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
         try:
             bits = self.row_within(remaining)
         except OutOfWork:  # what was found out is kept
+            if self._num_attempts >= MAX_ATTEMPTS + MAX_LAST_ATTEMPTS:
+                error = ConstraintTooLarge(TOO_MUCH_WORK)
+                raise self.constraint.placed(error, self.last_tokens(self.num_consumed)) from None
             self._num_attempts += 1
             return None
         finally:
-            automaton.room.allow(ENDLESS)
+            self.knowledge.automaton.room.allow(ENDLESS)  # another one if it has changed over
         self._num_attempts = 0
         return bits
 
@@ -467,7 +472,7 @@ class Cursor:
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""
         other = Cursor(self.constraint, self.circle, self._trail.fork(), self._written, self._items)
-        other.patience = self.patience
+        other.patience, other.last_change = self.patience, self.last_change
         return other
 
     __copy__ = fork

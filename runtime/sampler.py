@@ -31,6 +31,7 @@ from .token_rules import TokenRules
 # Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms beside others, ten times that alone.
 MASK_WORK = 25_000
 MASK_WORK_ALONE = 250_000
+MANY_MASKS = 8  # requests under a constraint that may take so much each; where there are more, they share it
 MAX_STOP_SETS = 256  # sets of stop tokens whose rows are kept
 
 NO_MASK = (-1,)
@@ -49,6 +50,13 @@ _COLUMN_TYPES = (
     (np.int64, torch.int64),
     (np.int64, torch.int64),
 )
+
+
+def mask_work(num_requests: int, num_constrained: int) -> int:
+    """Work that one mask may take in a step of so many requests, so that all of them together do not take long."""
+    if num_requests == 1:
+        return MASK_WORK_ALONE
+    return MASK_WORK * MANY_MASKS // max(num_constrained, MANY_MASKS)
 
 
 class Sampler:
@@ -97,7 +105,7 @@ class Sampler:
         spans: list[slice] = []
         prompt_reports: list[PromptReport] = []
         first = 0
-        work = MASK_WORK if len(batch.extends) > 1 else MASK_WORK_ALONE
+        work = mask_work(len(batch.extends), sum(extend.request.cursor is not None for extend in batch.extends))
         for extend, choice, num_logits in zip(batch.extends, choices, batch.num_logits, strict=True):
             num_decided = 0
             if extend.request.phase is not Phase.FINISHED:

@@ -31,6 +31,9 @@ from . import opening_kernels, state_kernels
 from .rows import SEGMENT_BYTES, Rows, max_rows
 
 ENDLESS = opening_kernels.ENDLESS
+LAST_WORK = 1 << 20  # what is allowed at one go for what cannot be made in parts: a tenth of a second
+FIRST_BREATH = 1 << 16  # configurations: some milliseconds
+TOO_MUCH_WORK = "which tokens may come next takes too much work to find out; nest fewer repetitions"
 LARGE_STEP = 1 << 20  # bytes
 LEAST_HALVED = 1 << 20  # a bound on memory below which nothing is saved
 MAX_CLOSURE = 1 << 16  # configurations that one byte may lead to, with those on the way to them
@@ -58,7 +61,7 @@ class Room:
         lasting_bytes: the memory that cannot be forgotten: all but the rows. It is this that the bound is on.
     """
 
-    __slots__ = ("_bounded_thread", "_lock", "arrays", "lasting_bytes", "max_bytes", "memory", "rows")
+    __slots__ = ("_bounded_thread", "_breath", "_lock", "arrays", "lasting_bytes", "max_bytes", "memory", "rows")
 
     def __init__(self, num_words: int, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -74,6 +77,7 @@ class Room:
         self.lasting_bytes = FIRST_BYTES
         self._lock = threading.Lock()
         self._bounded_thread = 0
+        self._breath = FIRST_BREATH
 
     # ---------------------------------------------------------------- how full it is
 
@@ -117,8 +121,24 @@ class Room:
         Whatever raised it may be called again: the transitions found are kept, unless `num_forgotten` has grown.
         100,000 configurations take 10 to 30 ms. One thread at a time may be bounded, and does not bound the others.
         """
-        self._bounded_thread = threading.get_ident()
+        self._bounded_thread = threading.get_ident() if work < ENDLESS else 0
         self.memory[k.ALLOWANCE] = work
+
+    def breathe(self) -> None:
+        """Lets long compiled loops of this thread, if it has no allowance, come up now and then to let others run.
+
+        Others wait for the interpreter's lock as long as a loop runs. A loop that comes up goes on where it was, or
+        begins anew; so its breath is twice as long each time.
+        """
+        if self._bounded_thread == 0:
+            self._breath = FIRST_BREATH
+            self.memory[k.ALLOWANCE] = FIRST_BREATH
+
+    def give_up(self) -> int:
+        """What is left of this thread's allowance, or `ENDLESS` if it has none; from now on it has none here."""
+        left = int(self.memory[k.ALLOWANCE]) if self._bounded_thread == threading.get_ident() else ENDLESS
+        self.memory[k.ALLOWANCE] = ENDLESS
+        return left
 
     def charge(self, work: int) -> bool:
         """Takes work done elsewhere from the allowance; whether some is left."""
@@ -155,7 +175,9 @@ class Room:
         if need == k.OUT_OF_WORK:
             if self._bounded_thread == threading.get_ident():
                 raise OutOfWork
-            self.memory[k.ALLOWANCE] = ENDLESS  # it was another thread's allowance, which gets more than it asked for
+            # another thread's allowance, which gets more than it asked for; or this thread's breath, which gets longer
+            self._breath = min(2 * self._breath, ENDLESS)
+            self.memory[k.ALLOWANCE] = self._breath
             return
         with self._lock:
             memory = self.memory

@@ -121,6 +121,8 @@ class _Reader:
                 raise self.error(what, offset)
             if match.lastgroup != "space":
                 yield Token(match.lastgroup, match.group(), offset)
+            else:
+                self.time.check("", "grammar, its text")
             offset = match.end()
 
     def _read(self, token: Token, groups: list[Group]) -> None:
@@ -154,7 +156,11 @@ class _Reader:
         if token.kind == "text":
             if "\\" not in token.text:
                 return Literal(token.text[1:-1].encode())
-            return Literal("".join(character for character, _ in self._characters(token, 1)).encode())
+            return Literal(
+                "".join(
+                    character for character, _ in self.time.over(self._characters(token, 1), name="grammar, its text")
+                ).encode()
+            )
         intervals = ANY if token.text == "." else self._intervals(token)
         characters = character_class(intervals)
         self.patterns[characters.language] = CharSet(intervals)
@@ -199,8 +205,8 @@ class _Reader:
         negated = token.text.startswith("[^")
         members: list[list[int]] = []
         is_range = False
-        characters = list(self._characters(token, 2 if negated else 1))
-        for index, (character, escaped) in enumerate(characters):
+        characters = list(self.time.over(self._characters(token, 2 if negated else 1), name="grammar, a class"))
+        for index, (character, escaped) in enumerate(self.time.over(characters, name="grammar, a class")):
             point = ord(character)
             if is_range:
                 if point < members[-1][0]:
@@ -211,7 +217,8 @@ class _Reader:
                 is_range = True
             else:
                 members.append([point, -1])
-        found = normalised([(first, last if last >= 0 else first) for first, last in members])
+        distinct = {(first, last if last >= 0 else first) for first, last in members}
+        found = normalised(self.time.over(sorted(distinct), name="grammar, a class"))
         if not found and not negated:
             raise self.error("the class is empty", token.offset)
         return tuple(complement(found) if negated else found)

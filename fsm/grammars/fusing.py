@@ -38,7 +38,10 @@ def fused(
         patterns: the tree of every embedded language.
     """
     trees: dict[str, Sized] = {}
-    references = {name: dict.fromkeys(rule_names(body)) for name, body in rules.items()}
+    references = {
+        name: dict.fromkeys(rule_names(body))
+        for name, body in compile_time.over(rules.items(), name="grammar, its rules")
+    }
     for component in strong_components(references):
         name = component[0]
         compile_time.check("", f"grammar, rule {name}")

@@ -109,7 +109,7 @@ class _Reader:
         """The tokens of each definition or directive. A line that begins with | goes on with the one before."""
         item: list[Token] = []
         at_line_begin = False
-        for token in tokens_of(self.text):
+        for token in tokens_of(self.text, self.time):
             if token.kind == "newline":
                 at_line_begin = True
                 continue
@@ -184,6 +184,7 @@ class _Reader:
         position = 0
         while position < len(tokens):
             token, group = tokens[position], groups[-1]
+            self.time.check("", "grammar, its text")
             position += 1
             if token.kind == "count" or token.text in ("*", "+", "?", "~"):
                 if not group.repeatable:
@@ -325,19 +326,20 @@ class _Reader:
         edges = {name: {other: None for other in used if other in references} for name, used in references.items()}
         for component in strong_components(edges):
             name = component[0]
+            self.time.check("", f"grammar, terminal {name}")
             if len(component) > 1 or name in edges[name]:
                 raise self.error(f"the terminal {name!r} contains itself; make it a rule", self.offsets.get(name, 0))
             trees[name] = _tree(self.bodies[name], trees)
             quantifiers[name] = frozenset().union(*(quantifiers[other] for other in references[name]))
             if _repeats(self.bodies[name]):
                 quantifiers[name] |= {"greedy"}
-        for name, kinds in quantifiers.items():
+        for name, kinds in self.time.over(quantifiers.items(), name="grammar, its terminals"):
             is_ignored = "lazy" in kinds and name.startswith(IGNORED)
             if len(kinds) > 1 or is_ignored:
                 where = "%ignore" if is_ignored else f"the terminal {name}"
                 offset = self.offsets.get(name, 0)
                 raise self.error(f'{where} cannot mix lazy repetition with greedy; write [^"]* for .*?', offset)
-        return {name: Terminal(name, tree, "lazy" in quantifiers[name]) for name, tree in trees.items()}
+        return {name: Terminal(name, tree, "lazy" in quantifiers[name], self.time) for name, tree in trees.items()}
 
 
 def _quantifiers(text: str) -> frozenset[str]:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from ..compile_time import CompileTime
 from .group import Token
 from .place import grammar_error
 
@@ -30,10 +31,11 @@ ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", '"': '"', "\\": "\\"}
 
 
-def tokens_of(text: str) -> Iterator[Token]:
+def tokens_of(text: str, compile_time: CompileTime) -> Iterator[Token]:
     """The tokens in order; InvalidGrammar with the line and the column where there is none."""
     offset, depth = 0, 0
     while offset < len(text):
+        compile_time.check("", "grammar, its text")
         match = TOKEN.match(text, offset)
         if match is None or match.lastgroup is None:
             what = {'"': "a literal that is not closed", "/": "a regular expression that is not closed"}

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConstraintTooLarge
-from ..compile_time import CompileTime
+from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import NOTHING, Embed, Expression, Literal, Rule
 from ..regex.determinise import determinise
 from ..regex.regex_tree import Node, Plain
@@ -39,11 +39,13 @@ class Terminal:
     Attributes:
         node: as a regular expression.
         is_lazy: takes the shortest match instead of the longest, and obliges to nothing.
+        time: in which whatever is asked of it is found out.
     """
 
     name: str
     node: Node
     is_lazy: bool = False
+    time: CompileTime = NO_LIMIT
 
     @property
     def text(self) -> str | None:
@@ -54,7 +56,7 @@ class Terminal:
     def matches(self) -> Dfa:
         """All that the pattern matches."""
         try:
-            return determinise(self.node).minimised()
+            return determinise(self.node, compile_time=self.time).minimised()
         except ConstraintTooLarge as error:
             raise ConstraintTooLarge(f"grammar, terminal {self.name}: {error}", param="grammar") from error
 
@@ -75,6 +77,7 @@ class Terminal:
 
     def may_go_on_as(self, other: Terminal) -> bool:
         """Whether a match may become longer by a character that a text of the other terminal may begin with."""
+        self.time.check("", f"grammar, terminal {self.name}")
         if other.text is not None:
             return self.may_go_on_with(other.text[0])
         _, mine, theirs = self.dfa.alphabet.refine(other.dfa.alphabet)
@@ -84,7 +87,9 @@ class Terminal:
         """Whether two texts in a row are always a text of this terminal."""
         table, accepting = self.dfa.table.tolist(), self.dfa.accepting.tolist()
         pairs = {(state, self.dfa.start_state) for state, ends in enumerate(accepting) if ends}
-        for one, other in (queue := list(pairs)):  # grows: from `one` on at least what there is from `other` on
+        for one, other in self.time.over(
+            queue := list(pairs), name=f"grammar, terminal {self.name}"
+        ):  # grows: from `one` on at least what there is from `other` on
             if accepting[other] and not accepting[one]:
                 return False
             for pair in zip(table[one], table[other], strict=True):
@@ -148,7 +153,7 @@ class Lexemes:
         self._expressions: dict[object, Expression] = {}
         self._made: frozenset[tuple[str, int]] = frozenset()
         made = set()
-        for name in terminals:
+        for name in self._time.over(terminals, name="grammar, its terminals"):
             for state, ends in enumerate(self._accepting[name]):
                 if ends and any(self._tables[name][state]):
                     self._time.check("", f"grammar, terminal {name}")
@@ -199,7 +204,7 @@ class Lexemes:
     def _same(self, name: str, before: Obligations) -> bool:
         free, bound = self._run(name, NONE), self._run(name, before)
         pairs = {(1, 1)}
-        for here, there in (queue := [(1, 1)]):  # grows
+        for here, there in self._time.over(queue := [(1, 1)], name=f"grammar, terminal {name}"):  # grows
             if free.left[here] != bound.left[there]:
                 return False
             for target, other in zip(free.table[here], bound.table[there], strict=True):
@@ -225,6 +230,7 @@ class Lexemes:
         return found
 
     def _make(self, name: str, before: Obligations, leaves: frozenset[Obligations] | None) -> Expression:
+        self._time.check("", f"grammar, terminal {name}")
         if name not in self.terminals:
             return Rule(name) if self.is_harmless(name, before) else NOTHING
         terminal = self.terminals[name]
@@ -249,7 +255,7 @@ class Lexemes:
         nodes = [start]
         rows = [[0] * self.alphabet.num_classes]
         left: list[Obligations | None] = [None]
-        for state, obligations in nodes:  # grows
+        for state, obligations in self._time.over(nodes, name=f"grammar, terminal {name}"):  # grows
             row = []
             for class_id, target in enumerate(table[state]):
                 moved = self._moved(obligations, class_id) if target else None

@@ -75,7 +75,7 @@ def lexed(
             end = Repeat(Alternation(tuple(map(Rule, between))), 0, None)
         spaced = {
             name: mapped(body, lambda rule: Sequence((end, rule)) if rule.name in known else rule)
-            for name, body in rules.items()
+            for name, body in compile_time.over(rules.items(), name="grammar, its rules")
         }
         known.update(between)
     spaced = with_filled_turns(spaced, compile_time)
@@ -86,7 +86,7 @@ def lexed(
     if not lexemes.has_obligations:
         written = {
             name: mapped(body, lambda rule: lexemes.expression(rule.name, NONE, None) if rule.name in known else rule)
-            for name, body in spaced.items()
+            for name, body in compile_time.over(spaced.items(), name="grammar, its rules")
         }
         return Grammar(written, whole)
     return _Product(spaced, adjacency, lexemes, compile_time).grammar(whole)

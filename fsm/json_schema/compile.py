@@ -98,7 +98,7 @@ class SchemaCompiler:
             self.strings,
             lambda value, pointer: sites.synthetic({"const": value}, pointer),
             self._branching.is_impossible,
-            ItemStates(self.value, self.distinct, self._reserve, self._rules.__setitem__),
+            ItemStates(self.value, self.distinct, self._reserve, self._rules.__setitem__, self._time.check),
             self._owe,
         )
         in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__, self._time.check)

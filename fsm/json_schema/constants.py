@@ -27,7 +27,7 @@ def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
     numbers: set[int | float] = set()
     spelt: list[int | float] = []  # 1 and 1.0 are equal, and yet not written alike
     parts: list[Part] = []
-    for value in values:
+    for value in sites.time.over(values, pointer):
         if type(value) is str:
             strings.add(value)
         elif value is None:

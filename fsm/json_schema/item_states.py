@@ -34,12 +34,14 @@ class ItemStates:
         value: compiles a goal; None if no value fulfils it.
         distinct: the same, each value in one spelling, as items that must differ are written.
         reserve, define: give a rule a name, and a body.
+        check: asks for the time at a place, before each state.
     """
 
     value: Callable[[Goal], Expression | None]
     distinct: Callable[[Goal], Expression | None]
     reserve: Callable[[], str]
     define: Callable[[str, Expression], None]
+    check: Callable[[str], None]
 
     def containing(
         self,
@@ -96,6 +98,7 @@ class ItemStates:
         """Ways in which an item may count: its goal, and 1 or 0 for each `contains`."""
         cells: list[tuple[Goal, tuple[int, ...]]] = [(base, ())]
         for contained, count in zip(contains, counts, strict=True):
+            self.check(pointer)
             ways: list[tuple[Goal, int]] = [(ANYTHING, 0)]
             if index >= contained.first and (contained.maximum is not None or count < contained.minimum):
                 if contained.maximum is not None:
@@ -123,6 +126,7 @@ class ItemStates:
         num_moves = 0
         while pending:
             state = pending.pop()
+            self.check(pointer)
             stop, found = moves(state)
             num_moves += len(found)
             if num_moves > MAX_MOVES:

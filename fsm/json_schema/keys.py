@@ -34,19 +34,25 @@ def may_match(pattern: str, key: str) -> bool:
     return key in _matched(pattern, (key,), False)
 
 
-def goal_of_key(facets: Iterable[ObjectFacet], key: str, keys: tuple[str, ...] = ()) -> Goal:
-    """What the value of a key must fulfil under all facets; `keys`: of which others that is asked as well."""
+def goal_of_key(
+    facets: Iterable[ObjectFacet], key: str, matched_by: Callable[[str, bool], frozenset[str]] | None = None
+) -> Goal:
+    """What the value of a key must fulfil under all facets; `matched_by`: `_matched`, of this key and others."""
     goal: Goal = frozenset()
-    keys = keys or (key,)
+    if matched_by is None:
+
+        def matched_by(pattern: str, surely: bool) -> frozenset[str]:
+            return _matched(pattern, (key,), surely)
+
     for facet in facets:
         own = facet.properties.get(key)
         if own is not None:
             goal |= own
         known = own is not None
         for pattern, matched in facet.patterns:
-            if key in _matched(pattern, keys, False):
+            if key in matched_by(pattern, False):
                 goal |= matched
-                known = known or key in _matched(pattern, keys, True)
+                known = known or key in matched_by(pattern, True)
         if not known:
             goal |= facet.additional
     return settled(goal)
@@ -55,8 +61,13 @@ def goal_of_key(facets: Iterable[ObjectFacet], key: str, keys: tuple[str, ...] =
 def goals_of_keys(facets: Sequence[ObjectFacet], keys: Iterable[str]) -> Callable[[str], Goal]:
     """`goal_of_key` for these keys of the same facets: each looks only at those that say something about it."""
     names = tuple(keys)
+
+    @functools.cache  # to look for many keys among those that were looked up before takes as long as they are many
+    def matched_by(pattern: str, surely: bool) -> frozenset[str]:
+        return _matched(pattern, names, surely)
+
     if len(facets) <= FEW_FACETS:
-        return lambda key: goal_of_key(facets, key, names)
+        return lambda key: goal_of_key(facets, key, matched_by)
     naming: dict[str, list[ObjectFacet]] = {}
     general: list[ObjectFacet] = []
     for facet in facets:
@@ -65,7 +76,7 @@ def goals_of_keys(facets: Sequence[ObjectFacet], keys: Iterable[str]) -> Callabl
         else:
             for key in facet.properties:
                 naming.setdefault(key, []).append(facet)
-    return lambda key: goal_of_key((*general, *naming.get(key, ())), key, names)
+    return lambda key: goal_of_key((*general, *naming.get(key, ())), key, matched_by)
 
 
 def settled(goal: Goal) -> Goal:

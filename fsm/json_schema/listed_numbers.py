@@ -27,7 +27,8 @@ def constant_texts(tests: tuple[Test, ...], compile_time: CompileTime) -> set[st
     if listed is None:
         return None
     rest = [test for test in tests if test is not listed]
-    values: Any = [int(text) if text.lstrip("-").isdigit() else float(text) for text in cast(Any, listed[2])]
+    texts = compile_time.over(cast("frozenset[str]", listed[2]))
+    values: Any = [int(text) if text.lstrip("-").isdigit() else float(text) for text in texts]
     return _texts(values, rest, compile_time)
 
 

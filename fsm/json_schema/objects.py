@@ -114,19 +114,24 @@ class ObjectWriter:
         )
         if others.listed:
             names.update(dict.fromkeys(others.listed))
+        time = self.others.time
+        time.check(pointer)
         asked = asked_atoms(first)
         if asked:
             return self._told_apart(alternatives, names, asked, others, minimum, maximum)
         units = units_of(alternatives)
         required = None if units is None else {key for key, said in units.items() if True in said}
         possible = {key for key in names if is_writable(key) and (units is None or False not in units.get(key, ()))}
+        time.check(pointer)
         members: list[tuple[str, Expression | None]] = []
         if only is not None and free_names and not only.patterns:  # nearly always
             goal_of, additional, value = only.properties.get, only.additional, self.value
-            members = [(key, value(goal_of(key, additional)) if key in possible else None) for key in names]
+            members = [
+                (key, value(goal_of(key, additional)) if key in possible else None) for key in time.over(names, pointer)
+            ]
         else:
             goals = goals_of_keys(first, names)
-            for key in names:
+            for key in time.over(names, pointer):
                 is_possible = key in possible and (free_names or self.others.is_name(first, key))
                 members.append((key, self.value(goals(key)) if is_possible else None))
         return Shape(pointer, members, others, alternatives, minimum, maximum, required)
@@ -145,7 +150,7 @@ class ObjectWriter:
         pointer, goals = first[0].pointer, goals_of_keys(first, names)
         told = {
             key: variants(key, goals(key), asked.get(key, []), self.constants, self.is_impossible, pointer)
-            for key in names
+            for key in self.others.time.over(names, pointer)
         }
         members: list[tuple[str, Expression | None]] = []
         key_of: dict[str, str] = {}
@@ -156,7 +161,7 @@ class ObjectWriter:
                 if variant.name != key:
                     key_of[variant.name] = key
         rewritten: list[tuple[ObjectFacet, ...]] = []
-        for facets in alternatives:
+        for facets in self.others.time.over(alternatives, pointer):
             conditions = [condition for facet in facets for condition in facet.conditions]
             conditions += [
                 frozenset([(key, 0, present) for key, present in clause])

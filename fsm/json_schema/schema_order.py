@@ -59,6 +59,7 @@ class SchemaOrder:
         parts: list[Expression] = []
         after = False
         for key, value in shape.members:
+            self.check(shape.pointer)
             if value is None:
                 if key in required:
                     return None
@@ -86,6 +87,7 @@ class SchemaOrder:
         rest: Parts = more
         for index in range(len(members) - 1, -1, -1):
             key, value = members[index]
+            self.check(shape.pointer)
             first, later = layout.keys(key)
             options.append(Sequence((*first, value, *rest)))
             if index:

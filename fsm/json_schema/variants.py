@@ -133,10 +133,11 @@ def clauses_of_variants(
     """
     found: dict[Clause, None] = {}
     for condition in conditions:
-        found.update(dict.fromkeys(_clauses(condition, variants_of)))
-        if len(found) > MAX_CLAUSES:
-            message = f"conditions on keys and their values come to more than {MAX_CLAUSES}; say fewer"
-            raise error_at(ConstraintTooLarge, pointer, message)
+        for clause in _clauses(condition, variants_of):
+            found[clause] = None
+            if len(found) > MAX_CLAUSES:
+                message = f"conditions on keys and their values come to more than {MAX_CLAUSES}; say fewer"
+                raise error_at(ConstraintTooLarge, pointer, message)
     return tuple(found)
 
 

@@ -146,6 +146,7 @@ class Liveness:
             if not len(self._queue):
                 self._make_scratch()
             self._work[search.CALL_LEFT] = search.MAX_WORK
+            self._automaton.room.breathe()
             asked: list[int] = []  # states whose bounds are needed before that of the one before
             while True:
                 self._work[search.ASKING] = asked[-1] if asked else -1

@@ -21,6 +21,7 @@ Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-o
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -29,7 +30,7 @@ import numpy as np
 
 from ...errors import ConstraintTooLarge
 from ..automaton.automaton import END, IN_TEXT, NO_LIMIT, PLACE_WIDTH, Automaton
-from ..automaton.room import ENDLESS, OutOfWork
+from ..automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from ..memory import NEVER
 from ..text.alphabet import Ints
 from ..text.counted import Counted
@@ -209,16 +210,19 @@ class Masks:
 
     def _patiently(self, call: Callable[[], Result]) -> Generator[None, None, Result]:
         """What `call` returns, called again whenever more work is allowed; it may be called any number of times."""
-        num_forgotten = self.automaton.room.num_forgotten
+        room = self.automaton.room
+        num_forgotten = room.num_forgotten
         for _ in range(MAX_ATTEMPTS):
             try:
                 return call()
             except OutOfWork:
-                if self.automaton.room.num_forgotten == num_forgotten:
-                    yield
-                else:  # it may begin anew for ever, as what it found is forgotten: once it goes on to its end
-                    self.automaton.room.allow(ENDLESS)
-        raise ConstraintTooLarge("which tokens may come next takes too much work to find out; nest fewer repetitions")
+                yield
+            if room.num_forgotten != num_forgotten:  # it may begin anew for ever, as what it found is forgotten
+                room.allow(LAST_WORK)
+                with suppress(OutOfWork):
+                    return call()
+                break
+        raise ConstraintTooLarge(TOO_MUCH_WORK)
 
     def _leaving(self, mask: TextMask, after: int) -> tuple[Ints, int]:
         """Tokens that leave a text for the state `after` (nothing if none does), and 1 + the greatest cost then."""

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import kernel
+from ..compiled import unlocked_kernel
 from ..memory import K_BYTE, K_SPLIT
 
 
-@kernel
+@unlocked_kernel
 def literal_trie(data: Any, lens: Any, end: Any, first_node: Any, first_option: Any) -> Any:
     """Nodes that together spell exactly these literals, from the last to the first; linear in their length.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inner_kernel, kernel
+from ..compiled import inner_kernel, unlocked_kernel
 from ..memory import (
     K_BYTE,
     K_CALL,
@@ -59,7 +59,7 @@ from .set_trie_kernels import BUILT_WIDTH, fill_sets, measure_sets
 PACKED_HEAD = 9
 
 
-@kernel
+@unlocked_kernel
 def lay_out(packed: Any, data: Any) -> Any:
     """Everything that is to be worked out once all rules are built; in one call, since arguments and results are dear.
 

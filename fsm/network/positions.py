@@ -148,11 +148,15 @@ class Positions:
                 self.close_loop(what)
             else:
                 self.close_set(what)
-            if len(self.kind) > self.next_check:
-                self.next_check = len(self.kind) + MANY_NODES
-                self.time.check_here()
-                if len(self.kind) > MAX_NODES:
-                    raise too_large()
+            self.look_up()
+
+    def look_up(self) -> None:
+        """Asks after every MANY_NODES whether there is time for more, and room."""
+        if len(self.kind) > self.next_check:
+            self.next_check = len(self.kind) + MANY_NODES
+            self.time.check_here()
+            if len(self.kind) > MAX_NODES:
+                raise too_large()
 
     def build(self, parts: Parts, count: int) -> None:
         """Puts parts before the node on top of `results`, from the last one to the first that needs a stack."""
@@ -162,6 +166,7 @@ class Positions:
             part = parts[count]
             if type(part) in _SIMPLE:
                 node = self.place(part, node)
+                self.look_up()
                 continue
             if count:
                 self.tasks += (parts, count)
@@ -245,7 +250,7 @@ class Positions:
             self.tasks += (others, 1)
             return
         end = self.results[-1]
-        nodes = [self.place(option, end) for option in others]
+        nodes = [self.place(option, end) for option in self.time.over(others)]
         open_nodes = [index for index, node in enumerate(nodes) if node == NOT_PLAIN]
         if not open_nodes:
             self.join((nodes, open_nodes, literals))
@@ -272,10 +277,14 @@ class Positions:
 
     def add_trie(self, literals: list[bytes], end: int) -> list[int]:
         """Nodes that together spell exactly these sorted literals, common beginnings shared; returns the entries."""
+        self.time.check_here()
         data, lens = b"".join(literals), np.array(list(map(len, literals)), np.int64)
         nodes, spans, options, entries = literal_trie(
             np.frombuffer(data, np.uint8), lens, end, len(self.kind), len(self.options)
         )
+        self.time.check_here()
+        if len(self.kind) + len(nodes) > MAX_NODES:
+            raise too_large()
         kinds, args, nexts = nodes.T.tolist()
         self.kind += kinds
         self.arg += args

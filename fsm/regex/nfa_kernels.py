@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array_kernels import copy_into, grown, grown_rows, sort_beginning
-from ..compiled import inner_kernel, kernel
+from ..compiled import inner_kernel, unlocked_kernel
 
 SET, SPLIT, ASSERT, LOOK, MATCH = range(5)  # kinds of nodes, see `Nfa`
 DONE, TOO_MANY_STATES, TOO_MUCH_WORK = 0, 1, 2
@@ -44,7 +44,7 @@ def _closure(
     return num_found, matches
 
 
-@kernel
+@unlocked_kernel
 def subset_construction(
     kind: Any, arg: Any, next_node: Any, other: Any, universal: Any, has_class: Any, max_states: Any, max_work: Any
 ) -> Any:

@@ -32,12 +32,14 @@ def plain_dfa(nfa: Nfa, compile_time: CompileTime, max_work: int = MAX_WORK) -> 
     universal[list(all_accepting(nfa))] = True
     kind, arg, next_node, other = (np.array(x, np.int32) for x in (nfa.kind, nfa.arg, nfa.next_node, nfa.other))
     compile_time.check_here()
-    max_work = compile_time.most_work(max_work, WORK_PER_SECOND)
+    allowed = compile_time.most_work(max_work, WORK_PER_SECOND)
     table, accepting, status = subset_construction(
-        kind, arg, next_node, other, universal, has_class, MAX_STATES, max_work
+        kind, arg, next_node, other, universal, has_class, MAX_STATES, allowed
     )
     if status == TOO_MANY_STATES:
         raise ConstraintTooLarge(f"the pattern needs more than {MAX_STATES} states; simplify it")
+    if status == TOO_MUCH_WORK and allowed < max_work:
+        raise ConstraintTooLarge(compile_time.complaint)
     if status == TOO_MUCH_WORK:
         raise ConstraintTooLarge("the pattern takes too long to determinise; simplify it")
     return Dfa.from_table(alphabet, table, accepting, min(1, len(table) - 1))

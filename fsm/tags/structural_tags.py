@@ -277,12 +277,14 @@ class _Compiler:
     def triggered_tags(
         self, form: Mapping[str, Any], place: str, ends: Strings, *, tags_key: str = "tags"
     ) -> Expression:
-        tags = [read_object(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(read_array(form, "tags", place))]
-        begins = [read_string(tag, "begin", f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
+        listed = self.time.over(read_array(form, "tags", place), place, f"structural tag, {place}")
+        tags = [read_object(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(listed)]
+        named = self.time.over(tags, place, f"structural tag, {place}")
+        begins = [read_string(tag, "begin", f"{place}/{tags_key}/{i}") for i, tag in enumerate(named)]
         triggers = tuple(dict.fromkeys(read_strings(form, "triggers", place)))
         if not triggers:
             raise InvalidStructuralTag(f"structural tag, {place}/triggers: it is empty", pointer=f"{place}/triggers")
-        for index, begin in enumerate(begins):
+        for index, begin in enumerate(self.time.over(begins, place, f"structural tag, {place}")):
             if not begin.startswith(triggers):
                 raise InvalidStructuralTag(
                     f"structural tag, {place}/{tags_key}/{index}/begin: {begin!r} begins with no trigger",

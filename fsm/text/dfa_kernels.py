@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..array_kernels import grown_rows
-from ..compiled import inner_kernel, kernel
+from ..compiled import inner_kernel, kernel, unlocked_kernel
 
 BOTH, EITHER, FIRST = 0, 1, 2  # which of a pair must be alive for the pair to be alive
 
 
-@kernel
+@unlocked_kernel
 def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: Any, alive: Any, max_states: Any) -> Any:
     """Reachable part of the product of two tables.
 
@@ -74,7 +74,7 @@ def product(left: Any, right: Any, left_class: Any, right_class: Any, starts: An
     return table[:num_states], pairs[:num_states]
 
 
-@kernel
+@unlocked_kernel
 def meet(
     left: Any,
     left_accepts: Any,

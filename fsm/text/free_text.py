@@ -20,6 +20,8 @@ from .alphabet import Alphabet
 from .dfa import Dfa
 
 MAX_WORK = 2_000_000  # marks times characters in all of them
+MAX_CHARACTERS = 250_000  # of all marks
+MAX_CELLS = 1 << 24  # of a table: characters of all marks times different ones
 
 
 @functools.lru_cache(maxsize=64)
@@ -51,6 +53,12 @@ def first_marks(marks: tuple[str, ...]) -> list[frozenset[str]]:
 
 def _automaton(marks: tuple[str, ...], ends: frozenset[str] | None) -> Dfa:
     characters = sorted(set("".join(marks)))
+    num_states = sum(map(len, marks)) + 2
+    if num_states > MAX_CHARACTERS or num_states * (len(characters) + 2) > MAX_CELLS:
+        raise ConstraintTooLarge(
+            f"the {len(marks)} marks in free text have too many characters, {num_states - 2} in all and "
+            f"{len(characters)} different ones; use fewer or shorter marks"
+        )
     alphabet, members = Alphabet.from_sets([[(ord(c), ord(c))] for c in characters])
     class_of = {character: classes[0] for character, classes in zip(characters, members, strict=True)}
     edges: list[dict[str, int]] = [{}]  # the trie of the marks; node n is state n + 1

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..array_kernels import grown, grown_rows
-from ..compiled import kernel
+from ..compiled import unlocked_kernel
 
 
-@kernel
+@unlocked_kernel
 def minimal_acyclic(symbols: Any, offsets: Any, num_classes: Any, max_cells: Any) -> Any:
     """The minimal automaton of sorted, distinct texts (Daciuk and others 2000): equal ends are one state at once.
 

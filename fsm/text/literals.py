@@ -16,6 +16,7 @@ from .dfa import Dfa
 from .literal_kernels import minimal_acyclic
 
 MAX_CELLS = 1 << 24  # entries of the table
+MAX_CHARACTERS = 1 << 20  # of all texts
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -28,7 +29,7 @@ def literal_dfa(texts: Iterable[str]) -> Dfa:
     """Exactly these texts; those with lone surrogates cannot be written and are left out.
 
     Raises:
-        ConstraintTooLarge: they need a table of more than 2**24 entries.
+        ConstraintTooLarge: they need a table of more than 2**24 entries, or have more than 2**20 characters.
     """
     ordered = sorted(set(texts))
     used = np.array(sorted(map(ord, set().union(*ordered))), np.int64)
@@ -36,6 +37,8 @@ def literal_dfa(texts: Iterable[str]) -> Dfa:
         return literal_dfa(text for text in ordered if _SURROGATE.search(text) is None)
     if not ordered:
         return Dfa.nothing()
+    if sum(map(len, ordered)) > MAX_CHARACTERS:
+        raise ConstraintTooLarge(f"{len(ordered)} texts have more than {MAX_CHARACTERS} characters in all; use fewer")
     points = np.frombuffer("".join(ordered).encode("utf-32-le"), np.uint32).astype(np.int64)
     offsets = np.zeros(len(ordered) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, ordered), np.int64, len(ordered)), out=offsets[1:])

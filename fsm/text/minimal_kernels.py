@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inner_kernel, kernel
+from ..compiled import inner_kernel, unlocked_kernel
 
 
-@kernel
+@unlocked_kernel
 def alike_states(table: Any, accepting: Any) -> Any:
     """The states by behaviour.
 

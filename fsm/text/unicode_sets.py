@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
+from bisect import bisect_right
 
 from .alphabet import MAX_CODE_POINT, Interval, complement, normalised
 
@@ -194,7 +195,10 @@ def ignoring_case(intervals: Intervals, *, ascii_only: bool) -> Intervals:
                 if first <= high and last >= low:
                     members.append((max(first, low) + shift, min(last, high) + shift))
         return tuple(normalised(members))
+    ordered = normalised(intervals)
+    firsts = [first for first, _ in ordered]
     for point, group in _case_variants().items():
-        if any(first <= point <= last for first, last in intervals):
+        before = bisect_right(firsts, point) - 1
+        if before >= 0 and point <= ordered[before][1]:
             members.extend((variant, variant) for variant in group)
     return tuple(normalised(members))

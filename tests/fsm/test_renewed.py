@@ -7,6 +7,7 @@ import json
 import random
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from jsonschema import Draft202012Validator
 
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Constraint, Cursor, Limits
+from phloem.fsm import memory as k
+from phloem.fsm.automaton.room import Room
 from phloem.fsm.kept_constraints import KeptConstraints
 
 from .vocabularies import allowed_ids, mixed_vocabulary
@@ -243,3 +246,37 @@ def test_what_takes_the_place_of_another_one_is_weighed_at_once() -> None:
     kept.put("any", renewed)
     before = kept.num_bytes
     assert kept.weigh() == before
+
+
+# ---------------------------------------------------------------- work
+
+
+def test_a_row_that_there_is_no_room_for_is_given_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in this automaton, nor in others: no call does much more than it is allowed, and there is an end to them."""
+    rooms: list[Room] = []
+    make_room = Room.__init__
+
+    def noted(room: Room, *arguments: Any) -> None:
+        make_room(room, *arguments)
+        rooms.append(room)
+
+    monkeypatch.setattr(Room, "__init__", noted)
+    rules = "\n".join(f'r{n} ::= r{n + 1} r{n + 1} | "{n}"' for n in range(300))
+    compiler = Compiler(VOCABULARY, limits=Limits(max_automaton_bytes=1 << 20))
+    cursor = compiler.grammar(f'root ::= r0\n{rules}\nr300 ::= "z"').cursor()
+    done = [found(rooms)]
+    with pytest.raises(ConstraintTooLarge):
+        for _ in range(2000):
+            assert cursor.row_soon(60, WORK) is None
+            done.append(found(rooms))
+    done.append(found(rooms))
+    assert max(after - before for before, after in pairwise(done)) <= 4 * WORK
+    assert len(rooms) >= 3
+
+
+WORK = 2_000
+
+
+def found(rooms: list[Room]) -> int:
+    """Stacks and configurations of states that were found so far."""
+    return sum(int(room.memory[k.NUM_STACKS] + room.memory[k.POOL_USED]) for room in rooms)

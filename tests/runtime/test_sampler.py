@@ -11,6 +11,7 @@ import pytest
 from phloem.errors import ConstraintTooLarge
 from phloem.runtime.constraint_spec import choice, grammar, regex
 from phloem.runtime.request import Delta, FinishReason, SamplingParams
+from phloem.runtime.sampler import MANY_MASKS, MASK_WORK, MASK_WORK_ALONE, mask_work
 from phloem.runtime.schedule.share import MOST_SCORED
 
 from .fakes import EOS, Engine, fake_engine, logits_after
@@ -223,3 +224,10 @@ def test_long_prompts_are_scored_in_parts() -> None:
     for position in (1, 511, 512, 513, 1024, 1299):
         expected = log_softmax(logits_after(prompt[:position]))[prompt[position]]
         assert scored[position - 1].logprob == pytest.approx(expected, abs=1e-4)
+
+
+def test_many_masks_share_the_work_of_a_step() -> None:
+    assert mask_work(1, 1) == MASK_WORK_ALONE
+    assert mask_work(2, 1) == mask_work(9, MANY_MASKS) == MASK_WORK
+    for num_constrained in (9, 64, 1000):
+        assert 0 < num_constrained * mask_work(num_constrained, num_constrained) <= MANY_MASKS * MASK_WORK

@@ -1,0 +1,151 @@
+"""Inputs made to take long where nobody asks for the time: large ones of one kind each (see `bombs.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+MANY = 30_000
+
+
+def chain(count: int) -> str:
+    """Rules each of which calls the next one twice, or ends: there is no end of ways to read a text."""
+    rules = "\n".join(f'r{n} ::= r{n + 1} r{n + 1} | "{n}"' for n in range(count))
+    return f'root ::= r0\n{rules}\nr{count} ::= "z"'
+
+
+def counted(count: int, **bounds: int) -> dict[str, Any]:
+    """An array that contains `count` things, each of them between bounds."""
+    return {"allOf": [{"contains": {"minimum": n}, **bounds} for n in range(count)]}
+
+
+def limit_schemas() -> Iterator[tuple[str, Any]]:
+    """Schemas."""
+    yield "6 contains, 20 to 40 times", counted(6, minContains=20, maxContains=40)
+    yield (
+        "8 contains of constants, 20 to 40 times",
+        {"allOf": [{"contains": {"const": n}, "minContains": 20, "maxContains": 40} for n in range(8)]},
+    )
+    yield "12 contains, up to 9 times", counted(12, maxContains=9)
+    yield "2 contains, 1,000 times", counted(2, minContains=1000, maxContains=1001)
+    keys = {f"property {n}": {"type": "integer"} for n in range(MANY)}
+    patterns = {"^property [0-9]*$": True, "7": {"minimum": 7}, "x|9": {"maximum": 1000}}
+    yield "patterns over 30,000 properties", {"properties": keys, "patternProperties": patterns}
+    yield (
+        "enum of 300,000 under 20 patterns",
+        {"enum": [f"value {n}" for n in range(300_000)], "allOf": [{"pattern": f"^v.*{n}"} for n in range(20)]},
+    )
+    yield "a constant of 3,000,000 characters under a pattern", {"const": "ab" * 1_500_000, "pattern": "^(ab)*$"}
+    yield (
+        "a key of 1,000,000 characters under a pattern",
+        {
+            "properties": {"ab" * 500_000: {"type": "null"}},
+            "patternProperties": {"^(ab)*$": True},
+        },
+    )
+    nested: Any = {}
+    for _ in range(100_000):
+        nested = {"items": nested}
+    yield "100,000 lists within each other", nested
+    yield "200,000 required keys", {"required": [f"k{n}" for n in range(200_000)]}
+    yield "a pattern of 3,000,000 characters", {"pattern": "^" + "ab" * 1_500_000}
+    yield "an enum of 400,000 numbers", {"enum": list(range(400_000))}
+    yield "oneOf of 100,000 constants", {"oneOf": [{"const": n} for n in range(100_000)]}
+    yield (
+        "200,000 definitions that nobody refers to",
+        {
+            "type": "null",
+            "$defs": {f"d{n}": {"$id": f"http://example.com/{n}", "type": "string"} for n in range(200_000)},
+        },
+    )
+
+
+def limit_patterns() -> Iterator[tuple[str, str]]:
+    """Regular expressions."""
+    many = "".join(chr(n) for n in range(0x4E00, 0x4E00 + 20_000, 2))
+    yield "a class of 10,000 characters, in any case", f"(?i)[{many}]{{1,300}}[^{many}]*"
+    yield "100 classes of 10,000 characters", "".join(f"[{many}{chr(n)}]" for n in range(0x20000, 0x20064))
+    yield "1,000,000 alternatives", "|".join(f"{n}" for n in range(500_000))
+    yield "3,000,000 letters in any case", "(?i)" + "aß" * 1_500_000
+    yield "1,000,000 groups", "(a)" * 1_000_000
+    yield "3,000,000 comments", "(?x)" + "#\n" * 1_500_000 + "a"
+    yield "200,000 escapes of Unicode", r"\p{L}" * 200_000
+    yield "look-aheads at 20,000 places", "(?:(?=a)a|b)" * 20_000
+
+
+def limit_grammars() -> Iterator[tuple[str, str]]:
+    """Grammars."""
+    yield "3,000 doublings that may end", chain(3000)
+    yield "100,000 doublings that may end", chain(100_000)
+    yield "3,000,000 characters of comment", "# nothing\n" * 300_000 + 'root ::= "a"'
+    yield "one rule of 300,000 calls", "root ::= " + "a " * 300_000 + '\na ::= "a"'
+    yield "one rule of 300,000 alternatives", "root ::= " + "a | " * 300_000 + '"b"\na ::= "a"'
+    yield "one rule of 300,000 classes", "root ::= " + " ".join(f"[a-z{chr(0x400 + n % 999)}]" for n in range(300_000))
+    yield "a class of 3,000,000 characters", "root ::= [" + "ab" * 1_500_000 + "]"
+    yield "one rule of 300,000 optional letters", "root ::= " + '"a"? ' * 300_000
+    yield (
+        "a circle of 20,000 rules",
+        ("root ::= r0\n" + "\n".join(f'r{n} ::= r{(n + 1) % 20_000} "x" | "{n}"' for n in range(20_000))),
+    )
+    yield (
+        "20,000 rules that begin with themselves",
+        (
+            "root ::= "
+            + " | ".join(f"r{n}" for n in range(20_000))
+            + "\n"
+            + "\n".join(f'r{n} ::= r{n} "x" | "{n}"' for n in range(20_000))
+        ),
+    )
+    yield (
+        "20,000 rules that may be empty",
+        ("root ::= r0\n" + "\n".join(f'r{n} ::= r{n + 1}* | ""' for n in range(20_000)) + '\nr20000 ::= "z"'),
+    )
+    yield (
+        "Lark, 20,000 terminals",
+        (
+            "start: ("
+            + " | ".join(f"T{n}" for n in range(20_000))
+            + ")*\n"
+            + "\n".join(f'T{n}: "t{n}"' for n in range(20_000))
+        ),
+    )
+    yield (
+        "Lark, 20,000 rules",
+        ("start: r0\n" + "\n".join(f'r{n}: r{n + 1} r{n + 1} | "{n}"' for n in range(20_000)) + '\nr20000: "z"'),
+    )
+    yield "Lark, one rule of 300,000 literals", "start: " + " | ".join(f'"{n}"' for n in range(300_000))
+    yield "Lark, a terminal of 300,000 literals", "start: A\nA: " + " | ".join(f'"{n}"' for n in range(300_000))
+    yield "Lark, a name 300,000 times", "start: " + "A " * 300_000 + '\nA: /[a-z]+/\n%ignore " "'
+    yield (
+        "Lark, 2,000 ignored",
+        ("start: A*\nA: /[a-z]+/\n" + "\n".join(f"%ignore /[{chr(0x100 + n)} ]+{n}/" for n in range(2000))),
+    )
+
+
+def limit_tags() -> Iterator[tuple[str, Any]]:
+    """Tags."""
+    for count, begin in ((20_000, "<{n}>"), (3_000, "<same{n}>"), (2_000, "a" * 500 + "{n}")):
+        tags = [{"begin": begin.format(n=n), "content": {"type": "any_text"}, "end": "</f>"} for n in range(count)]
+        description = {"type": "triggered_tags", "triggers": [tag["begin"] for tag in tags], "tags": tags}
+        yield f"{count} triggers such as {begin[:9]}", {"type": "structural_tag", "format": description}
+    yield (
+        "20,000 excluded texts",
+        {
+            "type": "structural_tag",
+            "format": {"type": "any_text", "excludes": [f"word {n}" for n in range(20_000)]},
+        },
+    )
+    yield (
+        "100,000 literals in a sequence",
+        {
+            "type": "structural_tag",
+            "format": {"type": "sequence", "elements": [{"type": "const_string", "value": "ab"}] * 100_000},
+        },
+    )
+
+
+def limit_choices() -> Iterator[tuple[str, list[str]]]:
+    """Choices."""
+    yield "500,000", [f"{n}" for n in range(500_000)]
+    yield "300,000 that begin alike", ["a" * 10 + f"{n:x}" for n in range(300_000)]
+    yield "2,000 of 2,000 characters", ["ab" * 1000 + f"{n}" for n in range(2000)]

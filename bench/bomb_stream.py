@@ -1,0 +1,146 @@
+"""How long a running stream waits while a bomb is compiled and its text begins (`bombs.py --stream`).
+
+One engine, as a server has it: a stream that never ends, and beside it requests with bombs, each prepared by a thread
+of its own and stepped with the stream. Three figures for each, all of them CPU seconds, so that other processes on the
+machine do not count:
+
+    gap      the most that this process computed between two deltas of the stream; for nothing beside it, see the first
+             row. What runs in parallel counts twice, so it is more than the stream has waited, never less
+    held     the most that the preparing thread computed between two looks of a thread that wants to look every 5 ms:
+             so long it held the interpreter's lock
+    prepare  what the preparing thread computed in all
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import phloem as ph
+from phloem.errors import PhloemError
+from phloem.runtime import garbage
+from phloem.runtime.async_engine import AsyncEngine
+
+LOOK_EVERY = 0.005  # seconds
+ALONE = 1.0  # seconds with nothing beside the stream
+MAX_TOKENS = 20  # of a bomb's request
+SETTLE = 0.1  # seconds for the deltas that are on their way
+
+
+@dataclass
+class Timing:
+    """CPU seconds, and what came of it; see the module's docstring."""
+
+    gap: float = 0.0
+    held: float = 0.0
+    prepare: float = 0.0
+    outcome: str = ""
+
+
+@dataclass
+class Submitting:
+    """Takes a bomb where it expects a compiler, and sends it as a request. `prepare`: CPU seconds of this thread."""
+
+    engine: AsyncEngine
+    prepare: float = 0.0
+    texts: list[str] = field(default_factory=list)
+
+    def json_schema(self, schema: Any, *, key_order: Any = "schema") -> None:
+        """As `Compiler.json_schema`."""
+        self._send(lambda: ph.json_schema(schema, key_order=key_order))
+
+    def regex(self, pattern: str) -> None:
+        """As `Compiler.regex`."""
+        self._send(lambda: ph.regex(pattern))
+
+    def choice(self, options: list[str]) -> None:
+        """As `Compiler.choice`."""
+        self._send(lambda: ph.choice(options))
+
+    def grammar(self, text: str) -> None:
+        """As `Compiler.grammar`."""
+        self._send(lambda: ph.grammar(text))
+
+    def structural_tag(self, description: Any) -> None:
+        """As `Compiler.structural_tag`."""
+        self._send(lambda: ph.structural_tag(description))
+
+    def _send(self, spec: Callable[[], Any]) -> None:
+        begin = time.thread_time()
+        try:
+            stream = self.engine.submit("x", ph.SamplingParams(max_tokens=MAX_TOKENS, seed=0), spec())
+        finally:
+            self.prepare = time.thread_time() - begin
+        self.texts.append(stream.result().text)
+
+
+class Beside:
+    """A stream that runs until the process ends, and what is done beside it."""
+
+    def __init__(self) -> None:
+        engine = ph.Engine("nano", device="cpu", num_blocks=4096)
+        engine.compiler.warm_up()
+        garbage.settle()
+        self.engine = AsyncEngine(engine)
+        self._stamps: list[float] = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        while len(self._stamps) < 100:
+            time.sleep(LOOK_EVERY)
+
+    def alone(self) -> Timing:
+        """With nothing beside it."""
+        return self._timed(lambda: time.sleep(ALONE), Timing(outcome="-"))
+
+    def bomb(self, bomb: Callable[[Any], Any]) -> Timing:
+        """With a request beside it."""
+        timing, submitting = Timing(), Submitting(self.engine)
+
+        def run() -> None:
+            try:
+                bomb(submitting)
+                timing.outcome = f"compiled, {submitting.texts[-1]!r}"
+            except PhloemError as error:
+                timing.outcome = f"{type(error).__name__}: {str(error)[:110]}"
+            except BaseException as error:  # what must never happen is what this is for
+                timing.outcome = f"FAULT {type(error).__name__}: {str(error)[:90]}"
+            timing.prepare = submitting.prepare
+
+        return self._timed(lambda: self._watched(run, timing), timing)
+
+    def _timed(self, work: Callable[[], None], timing: Timing) -> Timing:
+        first = len(self._stamps) - 1
+        work()
+        time.sleep(SETTLE)
+        stamps = [*self._stamps[first:], time.process_time()]  # the last gap may not have ended
+        timing.gap = max(after - before for before, after in pairwise(stamps))
+        return timing
+
+    def _watched(self, run: Callable[[], None], timing: Timing) -> None:
+        begun, may_end = threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            run()
+            may_end.wait()  # the clock of a thread ends with it
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        begun.wait()
+        clock, last = time.pthread_getcpuclockid(thread.ident or 0), 0.0
+        while not timing.outcome:
+            time.sleep(LOOK_EVERY)
+            now = time.clock_gettime(clock)
+            timing.held, last = max(timing.held, now - last), now
+        may_end.set()
+        thread.join()
+
+    def _read(self) -> None:
+        while True:
+            endless = ph.SamplingParams(max_tokens=3000, ignore_eos=True)
+            for _ in self.engine.submit("Once upon a time", endless):
+                self._stamps.append(time.process_time())
