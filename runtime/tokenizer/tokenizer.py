@@ -24,6 +24,7 @@ from ...fsm.any_json import Whitespace
 from ...fsm.vocabulary.vocabulary import Vocabulary
 from ..models.gguf.file import is_gguf
 from ..models.json_file import Fields, read_json_object
+from .chat_message import unused_markers
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .gguf_vocabulary import read_gguf_vocabulary
@@ -41,6 +42,7 @@ class Tokenizer:
         eos_ids: tokens that end a generation, from all files that name one.
         bos_id: -1: there is none.
         special_ids: text of every special token → id.
+        control_ids: text of every token that no message makes → id: special ones, and those that the chat template writes.
         chat_template: the checkpoint's own, or ChatML (`chat_template.is_default`).
         json_whitespace: how the model writes JSON: what `generation_config.json` says under that name, or "spaced", as
             json.dumps, and so most text that models learn from, has it.
@@ -68,6 +70,9 @@ class Tokenizer:
         self.chat_template = chat_template
         self.json_whitespace: Whitespace = json_whitespace
         self.special_ids: Mapping[str, int] = backend.special_ids
+        backend.make_exact(chat_template.control_texts)
+        added = {text: backend.added_ids[text] for text in chat_template.control_texts if text in backend.added_ids}
+        self.control_ids: Mapping[str, int] = {**backend.special_ids, **added}
         self._special_texts = {token_id: text for text, token_id in backend.special_ids.items()}
 
     @staticmethod
@@ -110,7 +115,7 @@ class Tokenizer:
             eos_ids=(token_id for token_id in eos_ids if 0 <= token_id < vocab_size),
             start_ids=_start_ids(backend, settings, bos_id),
             bos_id=bos_id,
-            chat_template=ChatTemplate.from_folder(folder, ids),
+            chat_template=ChatTemplate.from_folder(folder, ids, backend.added_ids),
             json_whitespace=_json_whitespace(files["generation_config.json"]),
         )
 
@@ -122,6 +127,11 @@ class Tokenizer:
         """
         _check_utf8(text)
         return self._backend.encode_template(text, at_start=True) if special else self._backend.encode_inside(text)
+
+    def encode_message(self, text: str) -> list[int]:
+        """As `encode`, of what somebody wrote in a chat: no token that the chat template writes comes out of it."""
+        cut, _ = unused_markers([text])
+        return self.encode_pieces(self.chat_template.cut(text, cut).split(cut), at_start=False)
 
     def encode_prompt(self, text: str) -> list[int]:
         """Token ids of `text` as the beginning of a sequence: bos and prefix space where the model wants them."""
@@ -238,7 +248,11 @@ def _from_gguf(path: Path) -> Tokenizer:
         start_ids=found.start_ids,
         bos_id=found.bos_id,
         chat_template=ChatTemplate.or_default(
-            found.template, found.template_place, token_texts=texts, special_texts=special
+            found.template,
+            found.template_place,
+            token_texts=texts,
+            special_texts=special,
+            added_texts=found.backend.added_ids,
         ),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +25,7 @@ class TokenizerJson:
     Attributes:
         token_bytes: bytes of every token, b"" for special ones and for ids without a token.
         special_ids: text of every special token → id.
+        added_ids: text of the other added tokens, which are found in any text → id.
         start_ids: what the file's post-processor puts before a text (bos, usually).
     """
 
@@ -42,10 +44,27 @@ class TokenizerJson:
         self._has_prefix_space = any(inside_spec[key] != self._spec.get(key) for key in changed)
         self._inside = self._build(inside_spec, text_only=True)
         self.special_ids: dict[str, int] = {t["content"]: t["id"] for t in self._added() if t["special"]}
+        self.added_ids: dict[str, int] = {t["content"]: t["id"] for t in self._added() if not t["special"]}
         self._special_pattern = re.compile("|".join(map(re.escape, self.special_ids)) or "(?!)")
         self.token_bytes = self._read_token_bytes()
         with_specials = self._template.encode("a", add_special_tokens=True)
         self.start_ids: list[int] = _leading(with_specials.ids, with_specials.special_tokens_mask)
+
+    def make_exact(self, texts: Collection[str]) -> None:
+        """Makes the added tokens of these texts of nothing else, whatever looks like one when normalised.
+
+        Where the normaliser puts a space before a text it changes nothing else, and tokens stay as the file has them.
+        """
+        if any(part.get("type") == "Prepend" for part in _parts(self._spec, "normalizer")):
+            return
+        changed = [t for t in self._added() if t.get("normalized", not t["special"]) and t["content"] in texts]
+        if not changed or not self._spec.get("normalizer"):
+            return
+        for token in changed:
+            token["normalized"] = False
+        self._inside = self._build(_without_prefix_space(self._spec), text_only=True)
+        for view in ("_start", "_template"):
+            self.__dict__.pop(view, None)
 
     def encode_inside(self, text: str) -> list[int]:
         """`text` as it is tokenised in the middle of a text; special tokens in it stay text."""
