@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jinja2
 from jinja2 import meta
 from jinja2.runtime import Context
 from jinja2.utils import pass_context
@@ -30,11 +31,13 @@ from .chat_message import (
 from .resumable_template import resumable
 from .template_environment import (
     RefusedByTemplate,
+    broken,
     compiled,
     line_of,
     parsed,
     render_bounded,
     template_environment,
+    too_deep,
 )
 from .template_tokens import SEARCHED, endings, fragments, mark_searches, written
 
@@ -76,17 +79,21 @@ class ChatTemplate:
             ModelError: the template does not parse, or is nested too deeply.
         """
         environment = template_environment()
-        trees = [parsed(environment, source, place) for _ in range(2)]
-        names = meta.find_undeclared_variables(trees[0])
-        texts = fragments(trees[0])
-        self.control_texts = frozenset((*special_texts, *written(added_texts, texts)))
-        self._shield = Shield(self.control_texts, endings(self.control_texts, texts))
-        environment.filters[SEARCHED] = self._searched
-        for tree in trees:
+        tree, again = (parsed(environment, source, place) for _ in range(2))
+        try:
+            names = meta.find_undeclared_variables(tree)
+            texts = fragments(tree)
+            self.control_texts = frozenset((*special_texts, *written(added_texts, texts)))
+            self._shield = Shield(self.control_texts, endings(self.control_texts, texts))
+            environment.filters[SEARCHED] = self._searched
             mark_searches(tree, self.control_texts)
-            tree.set_environment(environment)
-        self._template = compiled(environment, trees[0], place)
-        self.resumable = resumable(environment, trees[1], place)
+            mark_searches(again, self.control_texts)
+            self._template = compiled(environment, tree, place)
+            self.resumable = resumable(environment, again, place)
+        except jinja2.TemplateError as error:
+            raise broken(place, error) from None
+        except RecursionError:
+            raise too_deep(place, tree) from None
         self._shows_calls = "tool_calls" in source
         self.source = source
         self.place = place

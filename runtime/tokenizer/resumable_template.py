@@ -30,7 +30,7 @@ from jinja2 import nodes
 from jinja2.runtime import LoopContext
 from jinja2.utils import Namespace
 
-from .template_environment import CHARGES, WORK, OutputTooLong, ShallowNamespace, compiled, strftime_now
+from .template_environment import WORK, OutputTooLong, ShallowNamespace, compiled, strftime_now
 from .template_tokens import SEARCHED
 from .template_work import Work
 
@@ -132,7 +132,7 @@ def resumable(environment: jinja2.Environment, tree: nodes.Template, place: str)
 
 def _is_refused(node: nodes.Node) -> bool:
     if isinstance(node, nodes.Filter):
-        return node.name not in PURE_FILTERS | LAZY_FILTERS | CHARGES | {SEARCHED}
+        return node.name not in PURE_FILTERS | LAZY_FILTERS | {SEARCHED}
     if isinstance(node, nodes.For):
         return node.recursive or node.test is not None
     return isinstance(node, REFUSED_NODES)

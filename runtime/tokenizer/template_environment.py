@@ -2,7 +2,7 @@
 
 Templates come with a checkpoint, so they are somebody else's code. jinja2's immutable sandbox keeps them away from
 Python. On top of that every operation of a rendering is charged to its account (`template_work`): calls, filters and
-operators by the hooks below, and loops, lists, comparisons and output by filters that `parsed` puts around them.
+operators by the hooks below, and loops, lists, comparisons and output by filters that `compiled` puts around them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_context
 
 from ...errors import ModelError
-from .template_work import LINEAR_FILTERS, LINEAR_METHODS, MAX_BITS, BoundedFormatter, TooMuchWork, Work
+from .template_work import CONSTANT_FILTERS, LINEAR_FILTERS, LINEAR_METHODS, MAX_BITS, BoundedFormatter, TooMuchWork, Work
 
 WORK = "_phloem_work"  # the account, among a template's variables
-TURN, MADE, SHOWN, READ = "_phloem_turn", "_phloem_made", "_phloem_shown", "_phloem_read"
-CHARGES = frozenset((TURN, MADE, SHOWN, READ))  # filters that are in no template's own text
+TURN, MADE, SLICED, READ = (f"_phloem_{name}" for name in ("turn", "made", "sliced", "read"))  # filters of our own
 _LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Concat)
 
 
@@ -92,7 +91,10 @@ def template_environment() -> jinja2.Environment:
     """An environment with what chat templates expect beyond jinja2: `raise_exception`, `strftime_now`, a `tojson`
     that leaves characters as they are, loop controls, the `generation` tag, and trimmed blocks."""
     environment = _Environment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _GenerationTag]
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.loopcontrols", _GenerationTag],
+        optimized=False,  # it would compute before there is an account, and takes long over deep expressions
     )
     del environment.globals["lipsum"]
     environment.globals |= {
@@ -103,34 +105,39 @@ def template_environment() -> jinja2.Environment:
     environment.filters["tojson"] = _tojson
     for name, function in environment.filters.items():
         environment.filters[name] = _charged(name, function)
-    environment.filters |= {TURN: _turn, MADE: _made, SHOWN: _made, READ: _read}
+    environment.filters |= {TURN: _turn, MADE: _made, SLICED: _sliced, READ: _read}
     return environment
 
 
 def parsed(environment: jinja2.Environment, source: str, place: str) -> nodes.Template:
-    """A template's tree, in which loops, lists, comparisons and output are charged.
-
-    Raises ModelError: it does not parse; the message says where.
-   """
-    parser = Parser(environment, source)
+    """A template's tree. Raises ModelError: it does not parse, or is nested too deeply; the message says where."""
     try:
-        tree = parser.parse()
-        _charge_all(tree, environment)
+        parser = Parser(environment, source)
+        return parser.parse()
     except jinja2.TemplateError as error:
-        raise _broken(place, error) from None
+        raise broken(place, error) from None
     except RecursionError:
         raise _too_deep(place, parser.stream.current.lineno) from None
-    return tree
+    except ValueError as error:  # a number of thousands of digits
+        raise ModelError(f"{place}: the chat template does not parse: {error}") from None
 
 
 def compiled(environment: jinja2.Environment, tree: nodes.Template, place: str) -> jinja2.Template:
-    """Raises ModelError: it is nested too deeply, or it means nothing."""
+    """A template whose loops, lists, comparisons and output are charged; the tree is changed.
+
+    Raises ModelError: it is nested too deeply, or it means nothing.
+    """
     try:
+        _charge_all(tree, environment)
         return environment.from_string(tree)
     except jinja2.TemplateError as error:
-        raise _broken(place, error) from None
-    except (RecursionError, SyntaxError, MemoryError):  # Python's own bounds on nesting
-        raise _too_deep(place, _deepest_line(tree)) from None
+        raise broken(place, error) from None
+    except SyntaxError as error:
+        if "too many" not in error.msg:  # nested blocks, levels of indentation
+            raise ModelError(f"{place}: the chat template does not parse: {error.msg}") from None
+        raise too_deep(place, tree) from None
+    except (RecursionError, MemoryError):  # bounds of Python's own on nesting
+        raise too_deep(place, tree) from None
 
 
 def render_bounded(template: jinja2.Template, context: Mapping[str, Any], max_chars: int) -> str:
@@ -183,12 +190,13 @@ def _around(parent: nodes.Node, node: Any) -> Any:
     if not isinstance(node, nodes.Expr) or isinstance(node, nodes.Const | nodes.TemplateData):
         return node
     if isinstance(parent, nodes.Output):
-        return _filter(node, SHOWN)
+        return _filter(node, MADE)
     if isinstance(parent, nodes.Compare | nodes.Operand) or (isinstance(parent, nodes.Test) and parent.name == "in"):
         return _filter(node, READ)
-    is_slice = isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
+        return _filter(node, SLICED)
     is_literal = isinstance(node, _LITERALS) and getattr(node, "ctx", "load") == "load"
-    return _filter(node, MADE) if is_slice or is_literal else node
+    return _filter(node, MADE) if is_literal else node
 
 
 def _filter(node: nodes.Expr, name: str) -> nodes.Filter:
@@ -205,6 +213,11 @@ def _turn(context: Context, num_chars: int) -> None:
 @pass_context
 def _made(context: Context, value: Any) -> Any:
     return _work(context).charge_result(value)
+
+
+@pass_context
+def _sliced(context: Context, value: Any) -> Any:
+    return _work(context).charge_slice(value)
 
 
 @pass_context
@@ -227,7 +240,10 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         elif not is_linear:
             value = list(value) if isinstance(value, Iterator) else value
             work.check_product(value, (*args, *kwargs.values()), name)
-        work.charge_input(value)
+        if name == "sum" and (args or kwargs):
+            value = list(value)
+            work.charge_sum(len(value))
+        work.charge_input(None if name in CONSTANT_FILTERS else value)
         work.charge_comparisons(value, args)
         first = {
             "": (),
@@ -240,9 +256,15 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return charged
 
 
-def _broken(place: str, error: jinja2.TemplateError) -> ModelError:
+def broken(place: str, error: jinja2.TemplateError) -> ModelError:
+    """The error for a template that jinja2 refuses."""
     line = getattr(error, "lineno", "?")
     return ModelError(f"{place}: the chat template does not parse: {error.message} (line {line})")
+
+
+def too_deep(place: str, tree: nodes.Template) -> ModelError:
+    """The error for a template that is nested too deeply, with the line of what is deepest in it."""
+    return _too_deep(place, _deepest_line(tree))
 
 
 def _too_deep(place: str, line: int) -> ModelError:

@@ -23,9 +23,9 @@ from typing import Any
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import MAX_RANGE, SandboxedFormatter
 
-PER_OPERATION = 40
+PER_OPERATION = 100
 PER_ELEMENT = 16  # of a list or an object: a pointer, and the object behind it
-PER_CHAR_OF_OUTPUT = 64  # an account lasts for so many times the longest output
+PER_CHAR_OF_OUTPUT = 32  # an account lasts for so many times the longest output
 MAX_BITS = 1 << 20  # of a number
 # fmt: off
 LINEAR_METHODS = frozenset((
@@ -39,6 +39,7 @@ LINEAR_FILTERS = frozenset((
     "int", "items", "last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "safe",
     "select", "selectattr", "sort", "string", "sum", "title", "trim", "unique", "upper", "wordcount",
 ))
+CONSTANT_FILTERS = frozenset(("attr", "count", "d", "default", "first", "length"))  # they read nothing of a list
 # fmt: on
 _DIGITS = re.compile(r"\d{5,}")
 _CONTAINERS = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
@@ -72,6 +73,15 @@ class Work:
             self.charge(PER_OPERATION + (len(value) >> 4))
         else:
             self.charge(PER_OPERATION + (PER_ELEMENT * len(value) if isinstance(value, _SIZED) else 0))
+
+    def charge_slice(self, value: Any) -> Any:
+        """Charges for a part of a text or list; returns it."""
+        self.charge(PER_OPERATION + (len(value) if isinstance(value, str | bytes | list | tuple) else 0))
+        return value
+
+    def charge_sum(self, num_elements: int) -> None:
+        """Adding up lists copies every sum."""
+        self.charge(num_elements * num_elements >> 4)
 
     def charge_comparisons(self, value: Any, others: Iterable[Any]) -> None:
         """Reading each of the others for every element of a value."""
