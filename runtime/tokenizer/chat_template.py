@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from jinja2 import meta
 from jinja2.runtime import Context
 from jinja2.utils import pass_context
 
@@ -38,6 +37,7 @@ from .template_environment import (
     render_bounded,
     template_environment,
     too_deep,
+    undeclared,
 )
 from .template_tokens import SEARCHED, endings, fragments, mark_searches, written
 
@@ -81,7 +81,7 @@ class ChatTemplate:
         environment = template_environment()
         tree, again = (parsed(environment, source, place) for _ in range(2))
         try:
-            names = meta.find_undeclared_variables(tree)
+            names = undeclared(environment, tree)
             texts = fragments(tree)
             self.control_texts = frozenset((*special_texts, *written(added_texts, texts)))
             self._shield = Shield(self.control_texts, endings(self.control_texts, texts))

@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
@@ -138,6 +138,14 @@ def compiled(environment: jinja2.Environment, tree: nodes.Template, place: str) 
         raise too_deep(place, tree) from None
     except (RecursionError, MemoryError):  # bounds of Python's own on nesting
         raise too_deep(place, tree) from None
+
+
+def undeclared(environment: jinja2.Environment, tree: nodes.Template) -> set[str]:
+    """The variables that a template reads and does not set; `meta.find_undeclared_variables` without its optimiser."""
+    generator = meta.TrackingCodeGenerator(environment)
+    generator.optimizer = None
+    generator.visit(tree)
+    return generator.undeclared_identifiers
 
 
 def render_bounded(template: jinja2.Template, context: Mapping[str, Any], max_chars: int) -> str:
