@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...errors import ModelError
 from .json_file import Fields
 
+MOST_NUMBERS = 1 << 30  # of a table; it takes 4 GiB
 ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 
@@ -68,7 +70,7 @@ class RopeConfig:
         if kind not in ROPE_TYPES:
             raise scaling.odd("rope_type", f"one of {', '.join(ROPE_TYPES)}")
         rotary_dim = int(head_dim * scaling.number("partial_rotary_factor", partial_rotary))
-        if rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
+        if rotary_dim > head_dim or rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
             raise scaling.odd("partial_rotary_factor", f"a factor that makes an even part of head_dim {head_dim}")
         original = original or scaling.integer("original_max_position_embeddings", max_positions)
         if kind == "longrope":
@@ -123,7 +125,15 @@ def inverse_frequencies(rope: RopeConfig, max_positions: int) -> tuple[Tensor, f
 
 
 def rope_table(rope: RopeConfig, max_positions: int) -> Tensor:
-    """`[max_positions, rotary_dim]` fp32; row p = cos of every pair, then sin of every pair."""
+    """`[max_positions, rotary_dim]` fp32; row p = cos of every pair, then sin of every pair.
+
+    Raises ModelError: it would have more than `MOST_NUMBERS`.
+    """
+    if max_positions * rope.rotary_dim > MOST_NUMBERS:
+        raise ModelError(
+            f"max_position_embeddings: a table of {max_positions} positions by {rope.rotary_dim} numbers is too large; "
+            f"set max_model_len to {MOST_NUMBERS // rope.rotary_dim} or less"
+        )
     frequencies, factor = inverse_frequencies(rope, max_positions)
     angles = torch.arange(max_positions, dtype=torch.float32)[:, None] * frequencies
     return torch.cat([angles.cos() * factor, angles.sin() * factor], dim=-1)

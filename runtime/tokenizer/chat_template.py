@@ -114,7 +114,7 @@ class ChatTemplate:
             except (OSError, UnicodeDecodeError) as error:
                 raise ModelError(f"{file}: cannot be read ({error})") from None
         if isinstance(source, list):  # several, by name
-            source = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
+            source = {str(entry.get("name")): entry.get("template") for entry in source if isinstance(entry, dict)}
             source = source.get("default", next(iter(source.values()), None))
         if not isinstance(source, str | None):
             raise settings.odd("chat_template", "a template, or a list of named templates")

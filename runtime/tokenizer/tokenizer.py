@@ -29,9 +29,7 @@ from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .gguf_vocabulary import read_gguf_vocabulary
 from .sentencepiece_model import SentencePieceModel
-from .tokenizer_json import TokenizerJson
-
-MAX_TOKENS = 1 << 24  # ten times the largest vocabulary; a larger id is a broken file
+from .tokenizer_json import MAX_TOKENS, TokenizerJson
 
 
 class Tokenizer:
@@ -104,7 +102,7 @@ class Tokenizer:
         eos_ids = {_named_id(settings, "eos_token", ids, getattr(backend, "eos_id", -1))}
         eos_ids |= {token_id for fields in files.values() for token_id in fields.ids("eos_token_id")}
         num_ids = len(backend.token_bytes)
-        vocab_size = files["config.json"].integer("vocab_size", num_ids)
+        vocab_size = files["config.json"].integer("vocab_size", num_ids, at_most=MAX_TOKENS)
         if num_ids > vocab_size:
             raise ModelError(
                 f"{folder}: the tokenizer has {num_ids} tokens, but config.json says vocab_size {vocab_size}"
@@ -301,7 +299,7 @@ def _added_tokens(folder: Path, settings: Fields) -> dict[int, str]:
     added: dict[int, str] = {}
     for key, value in settings.section("added_tokens_decoder").values.items():
         text = _token_text(value)
-        if text is None or not key.isdecimal():
+        if text is None or not key.isdecimal() or len(key) > 9 or not isinstance(value, dict):
             raise settings.odd("added_tokens_decoder", "an object of ids and tokens")
         if value.get("special", False):
             added[_token_id(int(key), settings.place)] = text

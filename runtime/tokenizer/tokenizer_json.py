@@ -18,6 +18,8 @@ import tokenizers
 from ...errors import ModelError
 from .token_pieces import SPACE, byte_alphabet, byte_level_bytes, byte_of_piece, looks_like_control
 
+MAX_TOKENS = 1 << 24  # ten times the largest vocabulary; a larger id is a broken file
+
 
 class TokenizerJson:
     """Encodes with a `tokenizer.json`; same face as `SentencePieceModel`.
@@ -116,7 +118,9 @@ class TokenizerJson:
     def _build(self, spec: dict[str, Any], *, text_only: bool) -> tokenizers.Tokenizer:
         try:
             tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
-        except Exception as error:  # the library raises bare Exception
+        except BaseException as error:  # the library raises bare Exception, and panics
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise ModelError(f"{self._place}: not a tokenizer ({str(error)[:200]}); download it again") from None
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -143,7 +147,10 @@ class TokenizerJson:
         has_byte_fallback = bool((self._spec.get("model") or {}).get("byte_fallback"))
         unknown = (self._spec.get("model") or {}).get("unk_token")
         alphabet = byte_alphabet()
-        token_bytes = [b""] * (max(vocabulary.values(), default=-1) + 1)
+        size = max(vocabulary.values(), default=-1) + 1
+        if size > MAX_TOKENS:
+            raise ModelError(f"{self._place}: expected token ids from 0 to {MAX_TOKENS - 1}, found {size - 1}")
+        token_bytes = [b""] * size
         for piece, token_id in vocabulary.items():
             if piece in added:
                 token_bytes[token_id] = b"" if added[piece]["special"] else piece.encode()

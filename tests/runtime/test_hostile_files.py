@@ -1,0 +1,58 @@
+"""Every file of a checkpoint, with anything at all in it, loads or is refused by name, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from phloem.errors import ModelError
+from phloem.runtime.models import Decoder, ModelConfig
+
+from . import hostile_files
+from .gguf_files import add_pieces, write_model
+from .saved_adapters import save_adapter
+from .test_models import save_random_model
+from .tokenizer.test_tokenizer import byte_level_folder
+
+MUTANTS = 300
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with every kind of file, an adapter for it, and a GGUF file."""
+    from sentencepiece import SentencePieceProcessor
+
+    from phloem.runtime.models import resolve_model
+
+    root = tmp_path_factory.mktemp("hostile")
+    model = save_random_model(root / "model", "LlamaForCausalLM", {"vocab_size": 1300})
+    save_adapter(root / "adapter", model, r".*\.(q_proj|v_proj)", {})
+    tokens = SentencePieceProcessor(str(resolve_model("nano") / "tokenizer.model"))
+    write_model(root / "a.gguf", model, "llama", "F32", keys=lambda writer: add_pieces(writer, tokens))
+    byte_level_folder(root / "model")
+    tensors = load_file(root / "model" / "model.safetensors")
+    save_file(tensors, root / "model" / "model-1.safetensors")
+    (root / "model" / "model.safetensors").unlink()
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(tensors, "model-1.safetensors")}
+    (root / "model" / "model.safetensors.index.json").write_text(json.dumps(index))
+    (root / "model" / "generation_config.json").write_text(json.dumps({"eos_token_id": [2], "temperature": 0.5}))
+    (root / "model" / "added_tokens.json").write_text(json.dumps({"<|tool|>": 3}))
+    return root
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bounds a process's memory as Linux does")
+def test_mutated_files_load_or_are_refused_in_bounded_memory(folder: Path) -> None:
+    command = [sys.executable, hostile_files.__file__, str(folder), "0", str(MUTANTS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    *odd, outcomes = done.stdout.splitlines() or [""]
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not odd
+    counts = json.loads(outcomes)
+    assert counts["loaded"] > MUTANTS // 50 and counts["refused"] > MUTANTS // 4
