@@ -56,6 +56,10 @@ class RopeConfig:
     short_factor: tuple[float, ...] = ()
     long_factor: tuple[float, ...] = ()
 
+    def takes_long_factors(self, max_positions: int) -> bool:
+        """Whether a `longrope` that serves positions below `max_positions` is a long one."""
+        return self.rope_type == "longrope" and max_positions > self.original_max_positions
+
     @staticmethod
     def from_fields(
         scaling: Fields, *, theta: float, head_dim: int, partial_rotary: float, max_positions: int, original: int
@@ -119,8 +123,8 @@ def inverse_frequencies(rope: RopeConfig, max_positions: int) -> tuple[Tensor, f
     if rope.rope_type == "yarn":
         return _yarn(rope, plain), _yarn_attention_factor(rope)
     if rope.rope_type == "longrope":
-        is_long = max_positions > rope.original_max_positions
-        return plain / torch.tensor(rope.long_factor if is_long else rope.short_factor), _longrope_factor(rope)
+        factors = rope.long_factor if rope.takes_long_factors(max_positions) else rope.short_factor
+        return plain / torch.tensor(factors), _longrope_factor(rope)
     return plain, 1.0
 
 

@@ -28,14 +28,18 @@ from .chat_message import unused_markers
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .gguf_vocabulary import read_gguf_vocabulary
+from .no_tokenizer import NoTokenizer
 from .sentencepiece_model import SentencePieceModel
 from .tokenizer_json import MAX_TOKENS, TokenizerJson
+
+Backend = SentencePieceModel | TokenizerJson | NoTokenizer
 
 
 class Tokenizer:
     """A checkpoint's tokenizer. Thread-safe; all methods are read-only.
 
     Attributes:
+        has_text: whether there is one; without, token ids go in and come out, and text is refused.
         vocab_size: rows of the model's embedding, or the number of ids where the folder has no config.json.
         eos_ids: tokens that end a generation, from all files that name one.
         bos_id: -1: there is none.
@@ -48,7 +52,7 @@ class Tokenizer:
 
     def __init__(
         self,
-        backend: SentencePieceModel | TokenizerJson,
+        backend: Backend,
         *,
         vocab_size: int,
         eos_ids: Iterable[int],
@@ -60,6 +64,7 @@ class Tokenizer:
         """start_ids: what `encode_prompt` puts before every text."""
         missing = vocab_size - len(backend.token_bytes)
         self._backend = backend
+        self.has_text = not isinstance(backend, NoTokenizer)
         self._token_bytes = backend.token_bytes + [b""] * missing
         self._start_ids = tuple(start_ids)
         self.vocab_size = vocab_size
@@ -77,6 +82,8 @@ class Tokenizer:
     def from_folder(path: str | Path) -> Tokenizer:
         """Reads `tokenizer.json`, or else `tokenizer.model`, and the files beside it that name special tokens.
 
+        Where there is neither, but a `config.json` that says how many tokens there are, `has_text` is False.
+
         A GGUF file instead of a folder has all of that inside.
 
         Raises:
@@ -89,12 +96,14 @@ class Tokenizer:
         files = {name: _read_if_there(folder / name) for name in ("config.json", "generation_config.json")}
         settings = _read_if_there(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").exists():
-            backend: SentencePieceModel | TokenizerJson = TokenizerJson(
+            backend: Backend = TokenizerJson(
                 read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json"
             )
         elif (folder / "tokenizer.model").exists():
             content = _read_bytes(folder / "tokenizer.model")
             backend = SentencePieceModel(content, folder / "tokenizer.model", _added_tokens(folder, settings))
+        elif "vocab_size" in files["config.json"]:
+            backend = NoTokenizer(files["config.json"].integer("vocab_size", at_most=MAX_TOKENS))
         else:
             raise ModelError(f"{folder}: has neither tokenizer.json nor tokenizer.model")
         ids = backend.special_ids
@@ -201,7 +210,10 @@ class Tokenizer:
         return self._token_bytes[token_id]
 
     def token_text(self, token_id: int) -> str:
-        """One token for people and logprobs: special tokens by their name, ill-formed bytes as U+FFFD."""
+        """One token for people and logprobs: special tokens by their name, ill-formed bytes as U+FFFD; without a
+        tokenizer `token_id:` and its number."""
+        if not self.has_text:
+            return f"token_id:{token_id}"
         special = self._special_texts.get(token_id)
         return self._token_bytes[token_id].decode("utf-8", "replace") if special is None else special
 
@@ -211,6 +223,8 @@ class Tokenizer:
         Raises:
             ModelError: no file of the folder names an end-of-sequence token, so that no output could ever end.
         """
+        if not self.has_text:  # nothing can be constrained
+            return Vocabulary(self._token_bytes, self.eos_ids or (0,))
         if not self.eos_ids:
             raise ModelError(
                 "no end-of-sequence token: name eos_token_id in generation_config.json or config.json, or eos_token "
@@ -288,7 +302,7 @@ def _named_id(settings: Fields, key: str, ids: Mapping[str, int], default: int) 
     return default if text is None else ids.get(text, default)
 
 
-def _start_ids(backend: SentencePieceModel | TokenizerJson, settings: Fields, bos_id: int) -> list[int]:
+def _start_ids(backend: Backend, settings: Fields, bos_id: int) -> list[int]:
     if isinstance(backend, TokenizerJson) and "add_bos_token" not in settings:
         return backend.start_ids
     return [bos_id] if bos_id >= 0 and settings.boolean("add_bos_token", True) else []
