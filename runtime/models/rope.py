@@ -131,16 +131,17 @@ def inverse_frequencies(rope: RopeConfig, max_positions: int) -> tuple[Tensor, f
 def rope_table(rope: RopeConfig, max_positions: int) -> Tensor:
     """`[max_positions, rotary_dim]` fp32; row p = cos of every pair, then sin of every pair.
 
-    Raises ModelError: it would have more than `MOST_NUMBERS`.
+    Raises ModelError: it would have more than `MOST_NUMBERS`, or does not fit the memory.
     """
+    said = f"max_position_embeddings: a table of {max_positions} positions by {rope.rotary_dim} numbers"
     if max_positions * rope.rotary_dim > MOST_NUMBERS:
-        raise ModelError(
-            f"max_position_embeddings: a table of {max_positions} positions by {rope.rotary_dim} numbers is too large; "
-            f"set max_model_len to {MOST_NUMBERS // rope.rotary_dim} or less"
-        )
-    frequencies, factor = inverse_frequencies(rope, max_positions)
-    angles = torch.arange(max_positions, dtype=torch.float32)[:, None] * frequencies
-    return torch.cat([angles.cos() * factor, angles.sin() * factor], dim=-1)
+        raise ModelError(f"{said} is too large; set max_model_len to {MOST_NUMBERS // rope.rotary_dim} or less")
+    try:
+        frequencies, factor = inverse_frequencies(rope, max_positions)
+        angles = torch.arange(max_positions, dtype=torch.float32)[:, None] * frequencies
+        return torch.cat([angles.cos() * factor, angles.sin() * factor], dim=-1)
+    except (RuntimeError, MemoryError) as error:
+        raise ModelError(f"{said} does not fit the memory; set max_model_len ({str(error)[:80]})") from None
 
 
 def _llama3(rope: RopeConfig, plain: Tensor) -> Tensor:
