@@ -88,7 +88,9 @@ def load(config: EngineConfig) -> LoadedModel:
             torch.set_num_threads(num_threads)
     tokenizer = Tokenizer.from_folder(folder)
     if not tokenizer.has_text:
-        logger.warning("%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder)
+        logger.warning(
+            "%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder
+        )
     _tell_of_long_ropes(model, decoder.max_positions)
     return LoadedModel(decoder, tokenizer, device, dtype, kv_dtype, folder, adapters)
 
@@ -98,9 +100,9 @@ def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:
     for rope in model.ropes:
         if rope.takes_long_factors(max_positions) and rope.short_factor != rope.long_factor:
             logger.warning(
-                "longrope: sequences of up to %d tokens are served, so the long factors hold for all of them, and the "
-                "short ones for none: a cached key must not depend on how long its sequence becomes. transformers takes "
-                "the short ones below %d tokens; max_model_len=%d does too",
+                "longrope: sequences of up to %d tokens are served, so the long factors hold for all of them: a cached "
+                "key must not depend on how long its sequence becomes. transformers takes the short ones below %d tokens;"
+                " max_model_len=%d does too",
                 max_positions,
                 rope.original_max_positions,
                 rope.original_max_positions,

@@ -138,9 +138,8 @@ def _by_pattern(pattern: Mapping[str, T], module: str, default: T) -> T:
 def _rank(fields: Fields, key: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_RANK:
         found = repr(value)[:80]
-        raise ModelError(
-            f"{fields.place}: rank_pattern: {key}: expected an integer of at least 1 and at most {MOST_RANK}, found {found}"
-        )
+        expected = f"an integer of at least 1 and at most {MOST_RANK}"
+        raise ModelError(f"{fields.place}: rank_pattern: {key}: expected {expected}, found {found}")
     return value
 
 

@@ -70,9 +70,7 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return self.values.get(key) is not None
 
-    def integer(
-        self, key: str, default: int | None = None, *, at_least: int = 1, at_most: int = MOST_OF_A_SIZE
-    ) -> int:
+    def integer(self, key: str, default: int | None = None, *, at_least: int = 1, at_most: int = MOST_OF_A_SIZE) -> int:
         value = self._get(key, default)
         if isinstance(value, float) and value.is_integer():
             value = int(value)

@@ -9,9 +9,9 @@ and every cached block of it is found::
                                   special    one run                special                 as they are
 
 A run ends at special tokens, at the content of an assistant message, where the model generates, and at a fork. Choices
-are tokenised together with the run that leads to them, since most words have a space in their first token. User text
-never becomes a token that the chat template writes; only role markers are special. Knows tokenizer and chat format; no engine, and no
-threads: the interpreter that owns it takes care of those.
+are tokenised together with the run that leads to them, since most words have a space in their first token. The text of
+a message never becomes a token that the chat template writes; only role markers do. Knows tokenizer and chat format; no
+engine, and no threads: the interpreter that owns it takes care of those.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class Shield:
         self._begun = {ending[:length] for ending in endings for length in range(1, len(ending))}
 
     def text(self, text: str, cut: str) -> str:
-        """`text` with `cut` behind the first character of every special token, behind a begun one at its end, and before
-        one that the template may have begun."""
+        """`text` with `cut` after the first character of every special token, after a begun one at its end, and before
+        the rest of one that the template may have begun."""
         if self._endings and text and (text in self._begun or text.startswith(self._endings)):
             return cut + self._inside(text, cut)
         return self._inside(text, cut)

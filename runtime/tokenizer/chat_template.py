@@ -72,8 +72,8 @@ class ChatTemplate:
         added_texts: Iterable[str] = (),
         is_default: bool = False,
     ) -> None:
-        """token_texts: `bos_token`, `eos_token` … as the template may use them; special_texts: of tokens that no message
-        makes; added_texts: of tokens that a message makes unless the template writes them itself.
+        """token_texts: `bos_token`, `eos_token` … as the template may use them; special_texts: of tokens that no
+        message makes; added_texts: of tokens that a message makes unless the template writes them itself.
 
         Raises:
             ModelError: the template does not parse, or is nested too deeply.

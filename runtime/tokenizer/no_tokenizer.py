@@ -1,4 +1,4 @@
-"""What stands in the place of a tokenizer where a checkpoint has none: token ids go in and come out, and no text does."""
+"""What stands in for a tokenizer where a checkpoint has none: token ids go in and come out, and no text does."""
 
 from __future__ import annotations
 

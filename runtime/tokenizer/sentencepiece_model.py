@@ -61,7 +61,9 @@ class SentencePieceModel:
         of_text = {text: self.added_ids[text] for text in texts if text in self.added_ids}
         self._exact_ids = {**of_text, **self.special_ids}
         self._no_templates = frozenset(self._exact_ids.values())
-        self._exact_pattern = re.compile("|".join(map(re.escape, sorted(self._exact_ids, key=len, reverse=True))) or "(?!)")
+        self._exact_pattern = re.compile(
+            "|".join(map(re.escape, sorted(self._exact_ids, key=len, reverse=True))) or "(?!)"
+        )
 
     def encode_inside(self, text: str) -> list[int]:
         """`text` as it is tokenised in the middle of a text; special tokens in it stay text."""

@@ -24,7 +24,15 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_context
 
 from ...errors import ModelError
-from .template_work import CONSTANT_FILTERS, LINEAR_FILTERS, LINEAR_METHODS, MAX_BITS, BoundedFormatter, TooMuchWork, Work
+from .template_work import (
+    CONSTANT_FILTERS,
+    LINEAR_FILTERS,
+    LINEAR_METHODS,
+    MAX_BITS,
+    BoundedFormatter,
+    TooMuchWork,
+    Work,
+)
 
 WORK = "_phloem_work"  # the account, among a template's variables
 TURN, MADE, SLICED, READ = (f"_phloem_{name}" for name in ("turn", "made", "sliced", "read"))  # filters of our own
@@ -73,7 +81,7 @@ class _Environment(ImmutableSandboxedEnvironment):
                 work.check_product(value, (count,), operator)
         return work.charge_result(super().call_binop(context, operator, left, right))
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902, N805
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         work = _work(__context)
         method = getattr(__obj, "__wrapped__", __obj)
         owner = getattr(method, "__self__", None) if isinstance(method, types.BuiltinMethodType) else None

@@ -1,10 +1,9 @@
 """Which added tokens a chat template writes, and where it looks for their texts in messages.
 
-What a template writes is its own data and string constants, and what it puts together of them: `'<|' + role + '|>'`
-writes `<|user|>`. So a token counts as written if its text is in one of these fragments, or begins at the end of one and
-ends at the beginning of one. That is more than the template may ever write, never less, as long as it puts texts
-together and does not change them (upper case, say). A token of blanks alone is no mark of a template: it is layout, in
-messages as well.
+A template writes its own data and string constants, and what it puts together of them: `'<|' + role + '|>'` writes
+`<|user|>`. So a token counts as written if its text is in one of these fragments, or begins at the end of one and ends
+at the beginning of one. That may be more than the template ever writes, and it is never less, as long as the template
+does not take its own constants apart. A token of blanks alone is no mark of a template: it is layout, in messages too.
 
 Texts of messages come with such tokens cut in two (`chat_message`). A template that looks for one (`'</think>' in
 content`, `content.split('</think>')`) must look for it as it is there: cut. Constants that are looked for are found by

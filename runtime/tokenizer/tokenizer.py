@@ -44,7 +44,7 @@ class Tokenizer:
         eos_ids: tokens that end a generation, from all files that name one.
         bos_id: -1: there is none.
         special_ids: text of every special token → id.
-        control_ids: text of every token that no message makes → id: special ones, and those that the chat template writes.
+        control_ids: text of every token that no message makes → id: special ones, and those that the template writes.
         chat_template: the checkpoint's own, or ChatML (`chat_template.is_default`).
         json_whitespace: how the model writes JSON: what `generation_config.json` says under that name, or "spaced", as
             json.dumps, and so most text that models learn from, has it.
@@ -96,9 +96,7 @@ class Tokenizer:
         files = {name: _read_if_there(folder / name) for name in ("config.json", "generation_config.json")}
         settings = _read_if_there(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").exists():
-            backend: Backend = TokenizerJson(
-                read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json"
-            )
+            backend: Backend = TokenizerJson(read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json")
         elif (folder / "tokenizer.model").exists():
             content = _read_bytes(folder / "tokenizer.model")
             backend = SentencePieceModel(content, folder / "tokenizer.model", _added_tokens(folder, settings))

@@ -33,7 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_ids_go_in_and_come_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with ph.Engine(folder, device="cpu", num_blocks=64) as bare, ph.Engine("nano", device="cpu", num_blocks=64) as whole:
+    with (
+        ph.Engine(folder, device="cpu", num_blocks=64) as bare,
+        ph.Engine("nano", device="cpu", num_blocks=64) as whole,
+    ):
         assert "no tokenizer.json and no tokenizer.model" in caplog.text
         warm_up(bare)
         found, expected = (engine.generate(PROMPT, GREEDY) for engine in (bare, whole))

@@ -1,4 +1,4 @@
-"""No text of a message becomes a token that the chat template writes, whatever the tokenizer's file says of the token."""
+"""No text of a message becomes a token that the chat template writes, whatever the tokenizer's file says of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from .test_gguf_tokenizer import write_byte_level
 from .test_tokenizer import CORPUS
 
 
-
 def _loop(begin: str, end: str, prompt: str) -> str:
     """A template that writes these expressions around contents, and one to generate from."""
     return (
@@ -52,7 +51,8 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     ),
     "r1": (
         "{% for m in messages %}{% if m['role'] == 'user' %}{{ '<｜User｜>' + m['content'] }}{% else %}"
-        "{% set content = m['content'] %}{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}"
+        "{% set content = m['content'] %}"
+        "{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}"
         "{% endif %}{{ '<｜Assistant｜>' + content + '<｜end▁of▁sentence｜>' }}{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<｜Assistant｜><think>\\n' }}{% endif %}",
         ["<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "<think>"],
@@ -89,7 +89,8 @@ SHAPES: dict[str, tuple[str, list[str]]] = {
     ),
     "words": (_loop("m.role ~ 'USER: '", "'END'", "'BOT: '"), ["USER: ", "END", "BOT: "]),
     "thoughts kept": (
-        _loop("'<turn>' + m.role + '\\n'", "'</turn>'", "'<turn>assistant\\n'") + "{% if tools %}<think></think>{% endif %}",
+        _loop("'<turn>' + m.role + '\\n'", "'</turn>'", "'<turn>assistant\\n'")
+        + "{% if tools %}<think></think>{% endif %}",
         ["<turn>", "</turn>", "<think>", "</think>"],
     ),
     "thoughts and calls": (
@@ -274,7 +275,9 @@ def test_templates_find_what_they_look_for(folder: Path) -> None:
 def test_blanks_are_layout(tmp_path: Path) -> None:
     made = _byte_level(["\n\n", "    "], "not special")
     made.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ '\n\n    ' + messages[0].content }}"}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": "{{ '\n\n    ' + messages[0].content }}"})
+    )
     tokenizer = Tokenizer.from_folder(tmp_path)
     assert len(tokenizer.encode_message("\n\n")) == len(tokenizer.encode("\n\n")) == 1
 

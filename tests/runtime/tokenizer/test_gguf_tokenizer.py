@@ -208,7 +208,11 @@ def test_of_several_unknown_tokens_one_stands_for_unknown_text(tmp_path: Path) -
     writer = gguf.GGUFWriter(path, "llama")
     add_pieces(writer, nano)
     keys = writer.kv_data[0]
-    for name, more in (("tokens", [*pads, "", "twice", "twice"]), ("scores", [-1000.0] * 8), ("token_type", [2] * 5 + [1] * 3)):
+    for name, more in (
+        ("tokens", [*pads, "", "twice", "twice"]),
+        ("scores", [-1000.0] * 8),
+        ("token_type", [2] * 5 + [1] * 3),
+    ):
         keys[f"tokenizer.ggml.{name}"].value += more
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

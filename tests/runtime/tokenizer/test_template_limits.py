@@ -29,23 +29,23 @@ def grown(change: str, begin: str = "'abcdefgh'") -> str:
 
 
 TOO_MUCH = {
-    "ljust": "{{ 'x'.ljust(%d) }}" % BIG,
-    "centred by a filter": "{{ 'x' | center(%d) }}" % BIG,
-    "tabs": "{{ '\t'.expandtabs(%d) }}" % BIG,
-    "indented": "{{ 'a\nb' | indent(%d) }}" % BIG,
-    "indented JSON": "{{ [1, 2] | tojson(indent=%d) }}" % BIG,
-    "a width in a format": "{{ '{:>%d}'.format('x') }}" % BIG,
-    "a width for a format": "{{ '{:>{}}'.format('x', %d) }}" % BIG,
-    "a width in a format of a map": "{{ '{a:>%d}'.format_map({'a': 1}) }}" % BIG,
-    "a width in per cent": "{{ '%%%dd' %% 1 }}" % BIG,
-    "a width for per cent": "{{ '%%*d' %% (%d, 1) }}" % BIG,
-    "a width in a filter": "{{ '%%%dd' | format(1) }}" % BIG,
-    "a method by its name": "{{ 'x'['zfill'](%d) }}" % BIG,
-    "a method of a number": "{{ (1).to_bytes(%d, 'big') }}" % BIG,
-    "a method out of a filter": "{{ ('x' | attr('rjust'))(%d) }}" % BIG,
-    "batches": "{{ [1] | batch(%d, 0) | list }}" % BIG,
-    "slices": "{{ [1] | slice(%d) | list }}" % BIG,
-    "digits": "{{ 1.5 | round(%d, 'ceil') }}" % BIG,
+    "ljust": "{{ 'x'.ljust(3000000000) }}",
+    "centred by a filter": "{{ 'x' | center(3000000000) }}",
+    "tabs": "{{ '\t'.expandtabs(3000000000) }}",
+    "indented": "{{ 'a\nb' | indent(3000000000) }}",
+    "indented JSON": "{{ [1, 2] | tojson(indent=3000000000) }}",
+    "a width in a format": "{{ '{:>3000000000}'.format('x') }}",
+    "a width for a format": "{{ '{:>{}}'.format('x', 3000000000) }}",
+    "a width in a format of a map": "{{ '{a:>3000000000}'.format_map({'a': 1}) }}",
+    "a width in per cent": "{{ '%3000000000d' % 1 }}",
+    "a width for per cent": "{{ '%*d' % (3000000000, 1) }}",
+    "a width in a filter": "{{ '%3000000000d' | format(1) }}",
+    "a method by its name": "{{ 'x'['zfill'](3000000000) }}",
+    "a method of a number": "{{ (1).to_bytes(3000000000, 'big') }}",
+    "a method out of a filter": "{{ ('x' | attr('rjust'))(3000000000) }}",
+    "batches": "{{ [1] | batch(3000000000, 0) | list }}",
+    "slices": "{{ [1] | slice(3000000000) | list }}",
+    "digits": "{{ 1.5 | round(3000000000, 'ceil') }}",
     "doubled": grown("ns.x + ns.x"),
     "joined": grown("ns.x ~ ns.x"),
     "squared": grown("ns.x * ns.x", "3"),
@@ -91,7 +91,7 @@ BLOCKS = {
     "macros": ("{% macro m() %}", "{% endmacro %}"),
     "call blocks": ("{% call m() %}", "{% endcall %}"),
     "set blocks": ("{% set x %}", "{% endset %}"),
-    "elifs": ("{% if 0 %}" + "{% elif 0 %}" * 1000, "{% endif %}"),
+    "elifs": ("{% if 0 %}" + "{% elif 0 %}" * 300, "{% endif %}"),
 }
 
 
@@ -120,7 +120,7 @@ def test_deep_templates_are_rendered_or_refused_with_their_line(case: str, depth
     [
         ("{% break %}", "outside loop"),
         ("{{ dict(a=1, a=2) }}", "keyword argument repeated"),
-        ("{{ %s }}" % ("9" * 5000), "digits"),
+        ("{{ " + "9" * 5000 + " }}", "digits"),
         ("{% block a %}{% endblock %}{% block a %}{% endblock %}", "defined twice"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         ("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "RecursionError"),
@@ -170,7 +170,8 @@ def test_long_conversations_are_far_from_the_bounds() -> None:
     source = (
         "{% for m in messages %}{% if loop.index0 == messages | length - 1 %}last{% endif %}"
         "{% set c = m.content %}{% if '</think>' in c %}{% set c = c.split('</think>')[-1].lstrip('\n') %}{% endif %}"
-        "{{ '<|im_start|>' + m['role'] + '\n' + c | trim + '<|im_end|>' + '\n' }}{% endfor %}{{ tools | tojson(indent=4) }}"
+        "{{ '<|im_start|>' + m['role'] + '\n' + c | trim + '<|im_end|>' + '\n' }}{% endfor %}"
+        "{{ tools | tojson(indent=4) }}"
     )
     many = [{"role": "user", "content": "hi"}] * 3000
     long = [{"role": "user", "content": "long text " * 100_000}] * 3
