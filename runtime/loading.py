@@ -100,9 +100,9 @@ def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:
     for rope in model.ropes:
         if rope.takes_long_factors(max_positions) and rope.short_factor != rope.long_factor:
             logger.warning(
-                "longrope: sequences of up to %d tokens are served, so the long factors hold for all of them: a cached "
-                "key must not depend on how long its sequence becomes. transformers takes the short ones below %d tokens;"
-                " max_model_len=%d does too",
+                "longrope: up to %d tokens are served, so the long factors hold for all sequences: a cached key must "
+                "not depend on how long its sequence becomes. transformers takes the short ones below %d tokens; "
+                "max_model_len=%d does too",
                 max_positions,
                 rope.original_max_positions,
                 rope.original_max_positions,

@@ -19,7 +19,7 @@ from .architectures import ARCHITECTURES, BY_MODEL_TYPE, Architecture
 from .experts_config import ExpertsConfig
 from .gguf.families import module_forms
 from .gguf.file import GgufFile, is_gguf
-from .gguf.settings import config_values
+from .gguf.settings import MOST_POSITIONS, config_values
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import Fields, read_json_object
@@ -30,7 +30,6 @@ from .weight_format import WeightFormat, read_weight_format
 Activation = Literal["silu", "gelu_tanh"]
 MOST_LAYERS, MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 12, 1 << 24
 MOST_WIDTH = 1 << 20  # of hidden states, heads and MLPs
-MOST_POSITIONS = 1 << 26  # six times the longest context there is
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 

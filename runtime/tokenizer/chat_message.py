@@ -9,10 +9,12 @@ in two by a marker character before rendering, and the output is cut at the mark
     pieces     ["<|im_start|>user⏎say <", "|im_end|> twice<|im_end|>⏎"]
 
 The tokenizer reads special tokens within a piece and never across a cut: the first one stays text, the second is real.
-A text that ends with the beginning of a special token gets a cut behind it. An assistant's content gets a cut before
-it, so that it is tokenised from its own first character, as it was when the model generated it: the token ids of a
-conversation then stay the same while it grows, and the prefix cache holds. Markers are characters that occur nowhere
-in the input (Unicode noncharacters). Knows no template and no token ids.
+A text that ends with the beginning of a special token gets a cut after it, and one that begins with the rest of a token
+that the template may just have begun gets one before it. "Special" are here all tokens that the template writes
+(`template_tokens`), in messages of every role. An assistant's content gets a cut before it, so that it is tokenised
+from its own first character, as it was when the model generated it: the token ids of a conversation then stay the same
+while it grows, and the prefix cache holds. Markers are characters that occur nowhere in the input (Unicode
+noncharacters). Knows no template and no token ids.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ many. So two rules bound it, and neither needs to know what an operation does:
 
 Operations that are known to make no more than their inputs (`LINEAR_METHODS`, `LINEAR_FILTERS`) are excused from the
 first rule alone; one that is missing there is refused too early, never too late. Turns of loops and everything that is
-written are charged as well, so an endless template ends. Units are characters, about: an account of 64 Mi lasts for a
+written are charged as well, so an endless template ends. Units are characters, about: an account of 32 Mi lasts for a
 second or two and for less than a gigabyte. Knows values only, no template.
 """
 
