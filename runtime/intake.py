@@ -30,6 +30,7 @@ from .models import scoped
 from .output import OutputText
 from .request import Request, RequestOptions, SamplingParams
 from .token_rules import TokenRules
+from .tokenizer.no_tokenizer import refuse_text
 from .tokenizer.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
@@ -87,6 +88,8 @@ class Intake:
                 "leave kv_budget out",
                 param="kv_budget",
             )
+        if not self._tokenizer.has_text:
+            _refuse_texts(sampling)
         token_ids = self.token_ids(prompt)
         max_tokens = self._budget(len(token_ids), sampling)
         scored_from = sampling.prompt_logprobs_from
@@ -213,6 +216,8 @@ class Intake:
 
     def compile(self, spec: ConstraintSpec) -> Constraint:
         """The constraint for this tokenizer, from the compiler's cache if it was seen before."""
+        if not self._tokenizer.has_text:
+            refuse_text("constraint", "leave it out")
         return compile_spec(self._compiler, spec, self._tokenizer.json_whitespace)
 
     def token_ids(self, prompt: Prompt) -> array[int]:
@@ -333,3 +338,9 @@ def _fork_seed(seed: int, number: int) -> int:
 def _sample_seed(seed: int, index: int) -> int:
     """A 63-bit seed for output `index`; output 0 keeps the seed's low bits. Spacing: the 64-bit golden ratio."""
     return (seed + index * 0x9E3779B97F4A7C15) & (2**63 - 1)
+
+
+def _refuse_texts(sampling: SamplingParams) -> None:
+    for name in ("stop", "bad_words"):
+        if getattr(sampling, name):
+            refuse_text(name, "use stop_token_ids or allowed_token_ids")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from .device import find_device
 from .models import Adapter, Decoder, ModelConfig, resolve_model
 from .tokenizer.tokenizer import Tokenizer
 
+logger = logging.getLogger("phloem.loading")
 TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loaded
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20
@@ -84,7 +86,27 @@ def load(config: EngineConfig) -> LoadedModel:
         use_threads(num_threads)
         if dtype is not torch.float32:
             torch.set_num_threads(num_threads)
-    return LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, kv_dtype, folder, adapters)
+    tokenizer = Tokenizer.from_folder(folder)
+    if not tokenizer.has_text:
+        logger.warning(
+            "%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder
+        )
+    _tell_of_long_ropes(model, decoder.max_positions)
+    return LoadedModel(decoder, tokenizer, device, dtype, kv_dtype, folder, adapters)
+
+
+def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:
+    """transformers takes the short factors while a sequence is short; a key in the cache must not depend on that."""
+    for rope in model.ropes:
+        if rope.takes_long_factors(max_positions) and rope.short_factor != rope.long_factor:
+            logger.warning(
+                "longrope: up to %d tokens are served, so the long factors hold for all sequences: a cached key must "
+                "not depend on how long its sequence becomes. transformers takes the short ones below %d tokens; "
+                "max_model_len=%d does too",
+                max_positions,
+                rope.original_max_positions,
+                rope.original_max_positions,
+            )
 
 
 def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:

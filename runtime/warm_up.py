@@ -61,7 +61,7 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
         reported = replace(filtered, logprobs=2)
         edited = replace(filtered, presence_penalty=0.5, logit_bias={1: 1.0})
         runs += [(None, law) for law in (*laws, reported, edited, replace(edited, logprobs=0))]
-    if "constraints" in parts:
+    if "constraints" in parts and engine.tokenizer.has_text:
         specs = (regex("[a-z]{2,4}|\\d+"), choice(["yes", "no"]), json_object(), *map(json_schema, SCHEMAS))
         runs += [(spec, law) for spec in specs for law in laws]
     for spec, law in runs:

@@ -113,15 +113,16 @@ class ReplyMemory:
                     return found
             if not isinstance(reply, str) or not reply:
                 continue
-            start = text.rfind(reply)
+            shown = tokenizer.chat_template.cut(reply, CUT)
+            start = text.rfind(shown)
             for _ in range(MAX_PLACES):
                 if start < 0:
                     break
-                end = start + len(reply)
+                end = start + len(shown)
                 kept = self._recall(_key(text[:start], reply, namespace))
                 if kept is not None:
                     return kept.token_ids, end
-                start = text.rfind(reply, 0, end - 1)
+                start = text.rfind(shown, 0, end - 1)
         return array("i"), 0
 
     def _calls(self, tokenizer: Tokenizer, text: str, namespace: str) -> tuple[array[int], int] | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import ModelError
-from .json_file import Fields, read_json_object
+from .json_file import MOST_OF_A_NUMBER, Fields, read_json_object
 
 # how it was trained, or what it is called
 _OF_NO_EFFECT = {
@@ -30,6 +30,7 @@ _READ = {
 # other beginnings (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) change the base weights, which are not in the adapter's files
 _PLAIN_BEGINNINGS = (None, True, False, "gaussian", "eva", "orthogonal")
 _LINEAR_ALONE = "all-linear"
+MOST_RANK = 1 << 20
 T = TypeVar("T")
 
 
@@ -81,8 +82,8 @@ class AdapterConfig:
             raise fields.odd("target_modules", "names of modules")
         return AdapterConfig(
             str(path),
-            fields.integer("r", 8),
-            fields.number("lora_alpha", 8.0, above=-math.inf),
+            fields.integer("r", 8, at_most=MOST_RANK),
+            fields.number("lora_alpha", 8.0, above=-MOST_OF_A_NUMBER),
             fields.boolean("use_rslora", False),
             ranks,
             alphas,
@@ -135,14 +136,16 @@ def _by_pattern(pattern: Mapping[str, T], module: str, default: T) -> T:
 
 
 def _rank(fields: Fields, key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ModelError(f"{fields.place}: rank_pattern: {key}: expected an integer of at least 1, found {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_RANK:
+        found = repr(value)[:80]
+        expected = f"an integer of at least 1 and at most {MOST_RANK}"
+        raise ModelError(f"{fields.place}: rank_pattern: {key}: expected {expected}, found {found}")
     return value
 
 
 def _alpha(fields: Fields, key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ModelError(f"{fields.place}: alpha_pattern: {key}: expected a number, found {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST_OF_A_NUMBER:
+        raise ModelError(f"{fields.place}: alpha_pattern: {key}: expected a number, found {repr(value)[:80]}")
     return float(value)
 
 
@@ -171,6 +174,8 @@ def _layers(fields: Fields) -> frozenset[int] | None:
 
 def _patterns(fields: Fields) -> tuple[str, ...]:
     value = fields.values.get("layers_pattern") or ()
+    if not isinstance(value, str | list | tuple):
+        raise fields.odd("layers_pattern", "a regular expression, or a list of them")
     patterns = (value,) if isinstance(value, str) else tuple(value)
     for expression in patterns:
         _check_expression(fields, "layers_pattern", expression)
@@ -180,5 +185,5 @@ def _patterns(fields: Fields) -> tuple[str, ...]:
 def _check_expression(fields: Fields, key: str, expression: Any) -> None:
     try:
         re.compile(expression)
-    except (re.error, TypeError, RecursionError):
-        raise ModelError(f"{fields.place}: {key}: {expression!r} is not a regular expression") from None
+    except (re.error, TypeError, RecursionError, OverflowError):
+        raise ModelError(f"{fields.place}: {key}: {repr(expression)[:80]} is not a regular expression") from None

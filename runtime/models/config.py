@@ -19,7 +19,7 @@ from .architectures import ARCHITECTURES, BY_MODEL_TYPE, Architecture
 from .experts_config import ExpertsConfig
 from .gguf.families import module_forms
 from .gguf.file import GgufFile, is_gguf
-from .gguf.settings import config_values
+from .gguf.settings import MOST_POSITIONS, config_values
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import Fields, read_json_object
@@ -28,6 +28,8 @@ from .rope import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
 Activation = Literal["silu", "gelu_tanh"]
+MOST_LAYERS, MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 12, 1 << 24
+MOST_WIDTH = 1 << 20  # of hidden states, heads and MLPs
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -176,11 +178,12 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         )
     if options.clip_key and options.clip_key in fields:
         raise ModelError(f"{fields.place}: {options.clip_key}: queries, keys and values are not clipped here")
-    num_layers = fields.integer("num_hidden_layers")
-    hidden_size, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
+    num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
+    hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
+    num_heads = fields.integer("num_attention_heads", at_most=MOST_HEADS)
     latent = _latent(fields, options, hidden_size // num_heads)
     num_kv_heads, head_dim = _heads(fields, hidden_size, num_heads) if latent is None else (1, latent.width)
-    max_positions = fields.integer("max_position_embeddings")
+    max_positions = fields.integer("max_position_embeddings", at_most=MOST_POSITIONS)
     windows = _windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
     ropes, rope_of_layer = _ropes(fields, options, windows, rotary_dim, max_positions)
@@ -188,7 +191,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
     else:
         scale = attention_scale(latent, _rope_section(fields))
-    vocab_size, activation = fields.integer("vocab_size"), _activation(fields, options)
+    vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
     experts = None
     if options.experts is not None:
         is_gelu = activation == "gelu_tanh"
@@ -201,7 +204,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        intermediate_size=fields.integer("intermediate_size"),
+        intermediate_size=fields.integer("intermediate_size", at_most=MOST_WIDTH),
         layers=tuple(map(LayerConfig, windows, rope_of_layer)),
         latent=latent,
         experts=experts,
@@ -247,7 +250,7 @@ def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:
         raise fields.odd("num_key_value_heads", f"a divisor of num_attention_heads ({num_heads})")
     if "head_dim" not in fields and hidden_size % num_heads:
         raise fields.odd("hidden_size", f"a multiple of num_attention_heads ({num_heads}), or an explicit head_dim")
-    return num_kv_heads, fields.integer("head_dim", hidden_size // num_heads)
+    return num_kv_heads, fields.integer("head_dim", hidden_size // num_heads, at_most=MOST_WIDTH)
 
 
 def _latent(fields: Fields, options: Architecture, value_dim: int) -> LatentConfig | None:
@@ -268,6 +271,9 @@ def _residual_scale(fields: Fields, options: Architecture, num_layers: int) -> f
     return fields.number("scale_depth", depth) / depth if options.depth_scale else 1.0
 
 
+_KINDS = ("sliding_attention", "full_attention")
+
+
 def _windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
     window = fields.integer("sliding_window", 0, at_least=0)
     if options.sliding is None or not window:
@@ -275,7 +281,7 @@ def _windows(fields: Fields, options: Architecture, num_layers: int) -> list[int
     kinds = fields.values.get("layer_types")
     if kinds is None:
         slides = options.sliding(fields, num_layers)
-    elif isinstance(kinds, list) and len(kinds) == num_layers and set(kinds) <= {"sliding_attention", "full_attention"}:
+    elif isinstance(kinds, list) and len(kinds) == num_layers and all(kind in _KINDS for kind in kinds):
         slides = [kind == "sliding_attention" for kind in kinds]
     else:
         raise fields.odd("layer_types", f'{num_layers} entries of "full_attention" or "sliding_attention"')
@@ -307,7 +313,7 @@ def _ropes(
     used = [1 if window and options.local_theta else 0 for window in windows]
     keeps = fields.values.get("no_rope_layers")
     if keeps is not None:
-        if not isinstance(keeps, list) or len(keeps) != len(windows) or not set(keeps) <= {0, 1}:
+        if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):
             raise fields.odd("no_rope_layers", f"{len(windows)} entries, each 1 (positions) or 0 (none)")
         used = [rope if keep else -1 for rope, keep in zip(used, keeps, strict=True)]
     return tuple(ropes), used

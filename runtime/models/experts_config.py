@@ -14,6 +14,7 @@ from ...kernels import ExpertChoice, Gate
 from ...kernels.expert_choice import Scoring
 from .json_file import Fields
 
+MOST_EXPERTS, MOST_WIDTH = 1 << 14, 1 << 20
 NUMBER_NAMES = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
@@ -87,7 +88,7 @@ class ExpertsConfig:
     ) -> ExpertsConfig:
         """Raises ModelError: a number that is missing, odd, or contradicts another."""
         key = next((name for name in NUMBER_NAMES if name in fields), NUMBER_NAMES[0])
-        num_experts, num_chosen = fields.integer(key), fields.integer("num_experts_per_tok")
+        num_experts, num_chosen = fields.integer(key, at_most=MOST_EXPERTS), fields.integer("num_experts_per_tok")
         if num_chosen > num_experts:
             raise fields.odd("num_experts_per_tok", f"at most {key} ({num_experts})")
         if fields.text("scoring_func", options.scoring) != options.scoring:
@@ -108,14 +109,14 @@ class ExpertsConfig:
             num_chosen_groups,
             options.counts_top,
         )
-        inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"))
+        inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"), at_most=MOST_WIDTH)
         return ExpertsConfig(
             options,
             num_experts,
             choice,
             inner_size,
-            fields.integer("shared_expert_intermediate_size", 0, at_least=0)
-            or inner_size * fields.integer("n_shared_experts", 0, at_least=0),
+            fields.integer("shared_expert_intermediate_size", 0, at_least=0, at_most=MOST_WIDTH)
+            or inner_size * fields.integer("n_shared_experts", 0, at_least=0, at_most=MOST_EXPERTS),
             _layers(fields, num_layers),
             _gate(fields, options, is_gelu),
             is_mxfp4,
@@ -138,6 +139,7 @@ def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or any(isinstance(index, bool) or not isinstance(index, int) for index in dense):
         raise fields.odd("mlp_only_layers", "a list of layers")
+    dense = frozenset(dense)
     step = fields.integer("decoder_sparse_step", 1)
     every = fields.integer("moe_layer_freq", 1)
     return tuple(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,13 @@ from typing import Any
 
 from ...errors import ModelError
 
+MOST_OF_A_SIZE = (1 << 31) - 1  # of any integer that has no bound of its own
+MOST_OF_A_NUMBER = 1e30  # fp32 has its square roots and reciprocals
 MAX_BYTES = 64 << 20  # tokenizer_config.json with 100,000 added tokens is 20 MB; configs are kilobytes
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -26,6 +33,10 @@ def read_json_object(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: broken JSON at {place} ({error.msg}); download the file again") from None
     except RecursionError:
         raise ModelError(f"{path}: nested too deeply to be a configuration file") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ModelError(f"{path}: broken JSON ({error}); download the file again") from None
+    if "\\ud" in text.lower() and not _is_utf8(value):
+        raise ModelError(f"{path}: a string has a lone surrogate; download the file again")
     if not isinstance(value, dict):
         raise ModelError(f"{path}: expected a JSON object, got {type(value).__name__}")
     return value
@@ -54,6 +65,18 @@ def read_bytes(path: Path) -> bytes:
         raise ModelError(f"{path}: cannot be read ({error})") from None
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST_OF_A_NUMBER
+
+
+def _is_utf8(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
 class Fields:
     """Typed look-ups in one JSON object; `null` counts as absent."""
 
@@ -64,18 +87,20 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return self.values.get(key) is not None
 
-    def integer(self, key: str, default: int | None = None, *, at_least: int = 1) -> int:
+    def integer(self, key: str, default: int | None = None, *, at_least: int = 1, at_most: int = MOST_OF_A_SIZE) -> int:
         value = self._get(key, default)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
             raise self.odd(key, f"an integer of at least {at_least}")
+        if value > at_most:
+            raise self.odd(key, f"an integer of at most {at_most}")
         return value
 
     def number(self, key: str, default: float | None = None, *, above: float = 0.0) -> float:
         value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < float("inf"):
-            raise self.odd(key, f"a number above {above:g}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < MOST_OF_A_NUMBER:
+            raise self.odd(key, f"a number above {above:g} and below {MOST_OF_A_NUMBER:g}")
         return float(value)
 
     def boolean(self, key: str, default: bool) -> bool:
@@ -92,7 +117,7 @@ class Fields:
 
     def numbers(self, key: str) -> tuple[float, ...]:
         value = self._get(key, None)
-        if not isinstance(value, list) or any(isinstance(x, bool) or not isinstance(x, int | float) for x in value):
+        if not isinstance(value, list) or not all(map(_is_number, value)):
             raise self.odd(key, "a list of numbers")
         return tuple(map(float, value))
 
@@ -100,7 +125,7 @@ class Fields:
         """Token ids written as one integer or a list; () when absent."""
         value = self.values.get(key)
         ids = [] if value is None else value if isinstance(value, list) else [value]
-        if any(isinstance(x, bool) or not isinstance(x, int) for x in ids):
+        if any(isinstance(x, bool) or not isinstance(x, int) or abs(x) > MOST_OF_A_SIZE for x in ids):
             raise self.odd(key, "a token id or a list of token ids")
         return tuple(ids)
 
@@ -112,7 +137,7 @@ class Fields:
         return Fields(value or {}, f"{self.place}: {key}")
 
     def odd(self, key: str, expected: str) -> ModelError:
-        found = "nothing" if key not in self else repr(self.values[key])[:80]
+        found = "nothing" if key not in self else _SHORT.repr(self.values[key])[:80]
         return ModelError(f"{self.place}: {key}: expected {expected}, found {found}")
 
     def _get(self, key: str, default: Any) -> Any:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from .json_file import Fields
 
+MOST_WIDTH = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class LatentConfig:
@@ -40,15 +42,15 @@ class LatentConfig:
         Raises:
             ModelError: a width that is missing or odd.
         """
-        rotary_dim = fields.integer("qk_rope_head_dim")
+        rotary_dim = fields.integer("qk_rope_head_dim", at_most=MOST_WIDTH)
         if rotary_dim % 2:
             raise fields.odd("qk_rope_head_dim", "an even number")
         return LatentConfig(
-            rank=fields.integer("kv_lora_rank"),
-            query_rank=fields.integer("q_lora_rank", 0, at_least=0),
-            plain_dim=fields.integer("qk_nope_head_dim"),
+            rank=fields.integer("kv_lora_rank", at_most=MOST_WIDTH),
+            query_rank=fields.integer("q_lora_rank", 0, at_least=0, at_most=MOST_WIDTH),
+            plain_dim=fields.integer("qk_nope_head_dim", at_most=MOST_WIDTH),
             rotary_dim=rotary_dim,
-            value_dim=fields.integer("v_head_dim", value_dim),
+            value_dim=fields.integer("v_head_dim", value_dim, at_most=MOST_WIDTH),
             is_interleaved=fields.boolean("rope_interleave", is_interleaved),
             has_bias=has_bias,
         )

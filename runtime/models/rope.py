@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...errors import ModelError
 from .json_file import Fields
 
+MOST_NUMBERS = 1 << 30  # of a table; it takes 4 GiB
 ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 
@@ -54,6 +56,10 @@ class RopeConfig:
     short_factor: tuple[float, ...] = ()
     long_factor: tuple[float, ...] = ()
 
+    def takes_long_factors(self, max_positions: int) -> bool:
+        """Whether a `longrope` that serves positions below `max_positions` is a long one."""
+        return self.rope_type == "longrope" and max_positions > self.original_max_positions
+
     @staticmethod
     def from_fields(
         scaling: Fields, *, theta: float, head_dim: int, partial_rotary: float, max_positions: int, original: int
@@ -68,7 +74,7 @@ class RopeConfig:
         if kind not in ROPE_TYPES:
             raise scaling.odd("rope_type", f"one of {', '.join(ROPE_TYPES)}")
         rotary_dim = int(head_dim * scaling.number("partial_rotary_factor", partial_rotary))
-        if rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
+        if rotary_dim > head_dim or rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
             raise scaling.odd("partial_rotary_factor", f"a factor that makes an even part of head_dim {head_dim}")
         original = original or scaling.integer("original_max_position_embeddings", max_positions)
         if kind == "longrope":
@@ -117,16 +123,25 @@ def inverse_frequencies(rope: RopeConfig, max_positions: int) -> tuple[Tensor, f
     if rope.rope_type == "yarn":
         return _yarn(rope, plain), _yarn_attention_factor(rope)
     if rope.rope_type == "longrope":
-        is_long = max_positions > rope.original_max_positions
-        return plain / torch.tensor(rope.long_factor if is_long else rope.short_factor), _longrope_factor(rope)
+        factors = rope.long_factor if rope.takes_long_factors(max_positions) else rope.short_factor
+        return plain / torch.tensor(factors), _longrope_factor(rope)
     return plain, 1.0
 
 
 def rope_table(rope: RopeConfig, max_positions: int) -> Tensor:
-    """`[max_positions, rotary_dim]` fp32; row p = cos of every pair, then sin of every pair."""
-    frequencies, factor = inverse_frequencies(rope, max_positions)
-    angles = torch.arange(max_positions, dtype=torch.float32)[:, None] * frequencies
-    return torch.cat([angles.cos() * factor, angles.sin() * factor], dim=-1)
+    """`[max_positions, rotary_dim]` fp32; row p = cos of every pair, then sin of every pair.
+
+    Raises ModelError: it would have more than `MOST_NUMBERS`, or does not fit the memory.
+    """
+    said = f"max_position_embeddings: a table of {max_positions} positions by {rope.rotary_dim} numbers"
+    if max_positions * rope.rotary_dim > MOST_NUMBERS:
+        raise ModelError(f"{said} is too large; set max_model_len to {MOST_NUMBERS // rope.rotary_dim} or less")
+    try:
+        frequencies, factor = inverse_frequencies(rope, max_positions)
+        angles = torch.arange(max_positions, dtype=torch.float32)[:, None] * frequencies
+        return torch.cat([angles.cos() * factor, angles.sin() * factor], dim=-1)
+    except (RuntimeError, MemoryError) as error:
+        raise ModelError(f"{said} does not fit the memory; set max_model_len ({str(error)[:80]})") from None
 
 
 def _llama3(rope: RopeConfig, plain: Tensor) -> Tensor:

@@ -59,6 +59,8 @@ class Checkpoint:
         Raises:
             ModelError: a tensor is missing, or has another shape or a dtype that is no plain float.
         """
+        for name, num_rows in zip(names, rows, strict=True):
+            self._check(name, [num_rows, *tail])  # so that no more is allocated than the files hold
         stacked = torch.empty((sum(rows), *tail), dtype=dtype or self.dtype, device=device)
         start = 0
         for name, num_rows in zip(names, rows, strict=True):
@@ -102,15 +104,17 @@ class Checkpoint:
     def place(self, name: str) -> str:
         return f"{self._folder / self._file_of[name]}: {name}" if name in self else f"{self._folder}: {name}"
 
-    def _stored(self, name: str, shape: list[int], dtypes: tuple[torch.dtype, ...] = STORED_DTYPES) -> Tensor:
+    def _check(self, name: str, shape: list[int]) -> None:
         if name not in self:
             raise ModelError(f"{self._folder}: tensor {name} of shape {shape} is missing from the safetensors files")
-        handle = self._files[self._file_of[name]]
+        found = self.shape_of(name)
+        if found != shape:
+            raise ModelError(f"{self.place(name)}: expected shape {shape}, found {found}; is config.json its own?")
+
+    def _stored(self, name: str, shape: list[int], dtypes: tuple[torch.dtype, ...] = STORED_DTYPES) -> Tensor:
+        self._check(name, shape)
         try:
-            found = list(handle.get_slice(name).get_shape())
-            if found != shape:
-                raise ModelError(f"{self.place(name)}: expected shape {shape}, found {found}; is config.json its own?")
-            tensor: Tensor = handle.get_tensor(name)
+            tensor: Tensor = self._files[self._file_of[name]].get_tensor(name)
         except SafetensorError as error:
             raise ModelError(f"{self.place(name)}: cannot be read ({error}); download the file again") from None
         if tensor.dtype not in dtypes:

@@ -45,7 +45,7 @@ class TemplateTokenizer(Protocol):
     def chat_template(self) -> Template: ...
 
     @property
-    def special_ids(self) -> Mapping[str, int]: ...
+    def control_ids(self) -> Mapping[str, int]: ...
 
     def encode_pieces(self, pieces: Iterable[str]) -> list[int]: ...
 
@@ -67,7 +67,7 @@ class ChatFormat:
 
     def __init__(self, tokenizer: TemplateTokenizer) -> None:
         self._tokenizer = tokenizer
-        self._special_ids = frozenset(tokenizer.special_ids.values())
+        self._control_ids = frozenset(tokenizer.control_ids.values())
         self._begins: dict[tuple[Role, ...], str] = {}
         self._ends: dict[tuple[Role, ...], str] = {}
         self._markers: dict[tuple[str, bool], Marker] = {}
@@ -100,7 +100,7 @@ class ChatFormat:
 
     def _split(self, text: str, at_start: bool) -> Marker:
         ids = self._tokenizer.encode_pieces([text] if at_start else ["", text])
-        places = [at for at, token_id in enumerate(ids) if token_id in self._special_ids]
+        places = [at for at, token_id in enumerate(ids) if token_id in self._control_ids]
         if at_start:
             places = [0, *places] if places else [0, len(ids) - 1]
         if not places:

@@ -9,9 +9,9 @@ and every cached block of it is found::
                                   special    one run                special                 as they are
 
 A run ends at special tokens, at the content of an assistant message, where the model generates, and at a fork. Choices
-are tokenised together with the run that leads to them, since most words have a space in their first token. User text
-never becomes a special token; only role markers are special. Knows tokenizer and chat format; no engine, and no
-threads: the interpreter that owns it takes care of those.
+are tokenised together with the run that leads to them, since most words have a space in their first token. The text of
+a message never becomes a token that the chat template writes; only role markers do. Knows tokenizer and chat format; no
+engine, and no threads: the interpreter that owns it takes care of those.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class TextTokenizer(TemplateTokenizer, Protocol):
     def encode(self, text: str) -> list[int]: ...
 
     def encode_prompt(self, text: str) -> list[int]: ...
+
+    def encode_message(self, text: str) -> list[int]: ...
 
     def token_bytes(self, token_id: int) -> bytes: ...
 
@@ -173,7 +175,7 @@ class Transcript:
         alone, together = encode(run) if run else [], [encode(run + choice) for choice in choices]
         size = min(_agreement(alone, ids) for ids in together)
         if not run or not (self._token_ids or size):  # nothing to go back over, or nothing would be left
-            return self.prompt(), [self._tokenizer.encode(choice) for choice in choices]
+            return self.prompt(), [self._encode_inside(choice) for choice in choices]
         return self._token_ids + array("i", alone[:size]), [ids[size:] for ids in together]
 
     def mark(self) -> Mark:
@@ -203,7 +205,11 @@ class Transcript:
             self._run = ""
 
     def _encode_run(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text) if self._token_ids else self._tokenizer.encode_prompt(text)
+        return self._encode_inside(text) if self._token_ids else self._tokenizer.encode_prompt(text)
+
+    def _encode_inside(self, text: str) -> list[int]:
+        is_message = self._messages or self.open_role is not None
+        return self._tokenizer.encode_message(text) if is_message else self._tokenizer.encode(text)
 
     def _append_marker(self, text: str) -> None:
         """Special tokens as ids; plain text before and after them joins the runs on either side."""

@@ -53,7 +53,7 @@ class Service:
             self.tool_format = (
                 tool_format_of(tokenizer.chat_template.source, tokenizer.special_ids) if wanted == "auto" else None
             )
-        self.thinks_in_tags = thinks(tokenizer, settings.reasoning_format)
+        self.thinks_in_tags = tokenizer.has_text and thinks(tokenizer, settings.reasoning_format)
         self.model_names = (settings.model_name, *settings.aliases)
         for name in self.adapter_names():
             self.check_adapter_name(name)

@@ -9,17 +9,19 @@ in two by a marker character before rendering, and the output is cut at the mark
     pieces     ["<|im_start|>user⏎say <", "|im_end|> twice<|im_end|>⏎"]
 
 The tokenizer reads special tokens within a piece and never across a cut: the first one stays text, the second is real.
-A text that ends with the beginning of a special token gets a cut behind it. An assistant's content gets a cut before
-it, so that it is tokenised from its own first character, as it was when the model generated it: the token ids of a
-conversation then stay the same while it grows, and the prefix cache holds. Markers are characters that occur nowhere
-in the input (Unicode noncharacters). Knows no template and no token ids.
+A text that ends with the beginning of a special token gets a cut after it, and one that begins with the rest of a token
+that the template may just have begun gets one before it. "Special" are here all tokens that the template writes
+(`template_tokens`), in messages of every role. An assistant's content gets a cut before it, so that it is tokenised
+from its own first character, as it was when the model generated it: the token ids of a conversation then stay the same
+while it grows, and the prefix cache holds. Markers are characters that occur nowhere in the input (Unicode
+noncharacters). Knows no template and no token ids.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import RequestError
@@ -33,7 +35,8 @@ USUAL_CUT = _MARKERS[0]  # where none of them is in the input
 class Shield:
     """Cuts special-token text in two."""
 
-    def __init__(self, special_texts: Iterable[str]) -> None:
+    def __init__(self, special_texts: Iterable[str], endings: Collection[str] = ()) -> None:
+        """endings: what makes a special token where the template has just written the beginning of it."""
         texts = [text for text in special_texts if text]
         # a look-ahead finds overlapping occurrences too
         self._pattern = re.compile(f"(?=(?:{'|'.join(map(re.escape, texts))}))(.)" if texts else "(?!)", re.DOTALL)
@@ -41,9 +44,21 @@ class Shield:
         self._first = re.compile(f"[{firsts}]" if texts else "(?!)")
         self._beginnings = {text[:length] for text in texts for length in range(1, len(text))}
         self._longest = max(map(len, self._beginnings), default=0)
+        self._endings = tuple(endings)
+        self._begun = {ending[:length] for ending in endings for length in range(1, len(ending))}
 
     def text(self, text: str, cut: str) -> str:
-        """`text` with `cut` behind the first character of every special token, and behind a begun one at its end."""
+        """`text` with `cut` after the first character of every special token, after a begun one at its end, and before
+        the rest of one that the template may have begun."""
+        if self._endings and text and (text in self._begun or text.startswith(self._endings)):
+            return cut + self._inside(text, cut)
+        return self._inside(text, cut)
+
+    def searched(self, text: str, cut: str) -> str:
+        """A text that is looked for in such texts, as it is there."""
+        return self._pattern.sub(rf"\1{cut}", text)
+
+    def _inside(self, text: str, cut: str) -> str:
         if self._first.search(text) is None:  # nearly always
             return text
         shielded = self._pattern.sub(rf"\1{cut}", text)
@@ -57,9 +72,12 @@ class Shield:
             return self.text(text, cut)
 
         if len(message) == 2 and message["content"] is not None:  # role and content: nearly always
-            shielded = {"role": shield(message["role"]), "content": shield(message["content"])}
+            shielded = {"role": message["role"], "content": shield(message["content"])}
         else:
             shielded = mapped(message, shield, "messages")
+        # templates compare roles, and write marks of turns with them
+        role = message["role"]
+        shielded["role"] = role if role.isidentifier() else self._inside(role, cut)
         if message["role"] == "assistant" and message.get("content"):
             shielded["content"] = cut + shielded["content"]
         return shielded
@@ -136,7 +154,11 @@ def mapped(value: Any, change: Callable[[str], str], place: str, depth: int = 0)
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, (dict, Mapping)):
-        return {change(str(key)): mapped(inner, change, place, depth + 1) for key, inner in value.items()}
+        changed: dict[str, Any] = {}
+        for key, inner in value.items():
+            name = str(key)  # templates look up names; those are no marks
+            changed[name if name.isidentifier() else change(name)] = mapped(inner, change, place, depth + 1)
+        return changed
     if isinstance(value, (list, Sequence)) and not isinstance(value, bytes):
         return [mapped(inner, change, place, depth + 1) for inner in value]
     raise RequestError(f"{place}: expected JSON values only, got {type(value).__name__}", param=place)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from jinja2 import meta
+from jinja2.runtime import Context
+from jinja2.utils import pass_context
 
-from ...errors import ModelError, RequestError
+from ...errors import RequestError
 from ..models.json_file import Fields, read_json_object, read_text
 from .chat_message import (
     USUAL_CUT,
@@ -27,13 +28,25 @@ from .chat_message import (
     with_calls_as_text,
 )
 from .resumable_template import resumable
-from .template_environment import RefusedByTemplate, render_bounded, template_environment
+from .template_environment import (
+    RefusedByTemplate,
+    broken,
+    compiled,
+    line_of,
+    parsed,
+    render_bounded,
+    template_environment,
+    too_deep,
+    undeclared,
+)
+from .template_tokens import SEARCHED, endings, fragments, mark_searches, written
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "tokenize"})
+_CUT = "_phloem_cut"  # the marker, among a template's variables
 _TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
@@ -45,6 +58,7 @@ class ChatTemplate:
         place: the file it came from; "the built-in ChatML template" if the folder has none.
         is_default: whether it is the built-in one.
         resumable: the template as one that can go on in the middle; None if it cannot.
+        control_texts: of tokens that the template makes and no message does.
         option_names: extra variables it reads (`enable_thinking` …); others are refused by `render`.
     """
 
@@ -55,32 +69,40 @@ class ChatTemplate:
         *,
         token_texts: Mapping[str, str],
         special_texts: Iterable[str],
+        added_texts: Iterable[str] = (),
         is_default: bool = False,
     ) -> None:
-        """token_texts: `bos_token`, `eos_token` … as the template may use them; special_texts: what must not come
-        out of a message.
+        """token_texts: `bos_token`, `eos_token` … as the template may use them; special_texts: of tokens that no
+        message makes; added_texts: of tokens that a message makes unless the template writes them itself.
 
         Raises:
-            ModelError: the template does not parse.
+            ModelError: the template does not parse, or is nested too deeply.
         """
         environment = template_environment()
+        tree, again = (parsed(environment, source, place) for _ in range(2))
         try:
-            names = meta.find_undeclared_variables(environment.parse(source))
-            self._template = environment.from_string(source)
-            self.resumable = resumable(environment, source)
+            names = undeclared(environment, tree)
+            texts = fragments(tree)
+            self.control_texts = frozenset((*special_texts, *written(added_texts, texts)))
+            self._shield = Shield(self.control_texts, endings(self.control_texts, texts))
+            environment.filters[SEARCHED] = self._searched
+            mark_searches(tree, self.control_texts)
+            mark_searches(again, self.control_texts)
+            self._template = compiled(environment, tree, place)
+            self.resumable = resumable(environment, again, place)
         except jinja2.TemplateError as error:
-            line = getattr(error, "lineno", "?")
-            raise ModelError(f"{place}: the chat template does not parse: {error} (line {line})") from None
+            raise broken(place, error) from None
+        except RecursionError:
+            raise too_deep(place, tree) from None
         self._shows_calls = "tool_calls" in source
         self.source = source
         self.place = place
         self.is_default = is_default
         self.option_names = frozenset(names) - RESERVED - environment.globals.keys() - set(_TOKEN_NAMES)
         self._token_texts = dict(token_texts)
-        self._shield = Shield(special_texts)
 
     @staticmethod
-    def from_folder(folder: Path, special_texts: Iterable[str]) -> ChatTemplate:
+    def from_folder(folder: Path, special_texts: Iterable[str], added_texts: Iterable[str] = ()) -> ChatTemplate:
         """`chat_template.jinja`, or `chat_template` in `tokenizer_config.json`, or ChatML."""
         settings_file = folder / "tokenizer_config.json"
         settings = Fields(read_json_object(settings_file) if settings_file.exists() else {}, str(settings_file))
@@ -89,22 +111,36 @@ class ChatTemplate:
         if file.exists():
             source, place = read_text(file), str(file)
         if isinstance(source, list):  # several, by name
-            source = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
+            source = {str(entry.get("name")): entry.get("template") for entry in source if isinstance(entry, dict)}
             source = source.get("default", next(iter(source.values()), None))
         if not isinstance(source, str | None):
             raise settings.odd("chat_template", "a template, or a list of named templates")
         token_texts = {name: _token_text(settings.values.get(name)) for name in _TOKEN_NAMES}
-        return ChatTemplate.or_default(source, place, token_texts=token_texts, special_texts=special_texts)
+        return ChatTemplate.or_default(
+            source, place, token_texts=token_texts, special_texts=special_texts, added_texts=added_texts
+        )
 
     @staticmethod
     def or_default(
-        source: str | None, place: str, *, token_texts: Mapping[str, str], special_texts: Iterable[str]
+        source: str | None,
+        place: str,
+        *,
+        token_texts: Mapping[str, str],
+        special_texts: Iterable[str],
+        added_texts: Iterable[str] = (),
     ) -> ChatTemplate:
         """A template, or ChatML in place of None."""
         is_default = source is None
         if source is None:
             source, place = CHATML, "the built-in ChatML template"
-        return ChatTemplate(source, place, token_texts=token_texts, special_texts=special_texts, is_default=is_default)
+        return ChatTemplate(
+            source,
+            place,
+            token_texts=token_texts,
+            special_texts=special_texts,
+            added_texts=added_texts,
+            is_default=is_default,
+        )
 
     def render(
         self,
@@ -153,6 +189,10 @@ class ChatTemplate:
         checked = self._checked(message, "messages")
         return None if has_markers(checked) else self._shield.message(checked, USUAL_CUT)
 
+    def cut(self, text: str, marker: str) -> str:
+        """A text of a message with `marker` wherever tokens must not be read across."""
+        return self._shield.text(text, marker)
+
     def _checked(self, message: object, place: str) -> dict[str, Any]:
         checked = checked_message(message, place)
         return checked if self._shows_calls or not checked.get("tool_calls") else with_calls_as_text(checked)
@@ -180,9 +220,20 @@ class ChatTemplate:
             **mapped(dict(options), shield, "chat template options"),
             "tools": mapped(list(tools), shield, "tools") if tools else None,
             "documents": None,
+            _CUT: cut,
             "add_generation_prompt": add_generation_prompt,
             "continue_final_message": continue_final,
         }
+
+    @property
+    def _searched(self) -> Any:
+        shield = self._shield
+
+        @pass_context
+        def searched(context: Context, value: Any) -> Any:
+            return shield.searched(value, context[_CUT]) if isinstance(value, str) else value
+
+        return searched
 
     def max_chars(self, num_input_chars: int) -> int:
         """The longest output that is let pass."""
@@ -194,8 +245,9 @@ class ChatTemplate:
         except RefusedByTemplate as error:
             raise RequestError(f"messages: refused by the model's chat template: {error}", param="messages") from None
         except Exception as error:  # a template can fail in any way that Python can
-            reason = f"{type(error).__name__}: {error}"[:300]
-            text = f"messages: the model's chat template cannot render them ({reason})"
+            line, reason = line_of(error), f"{type(error).__name__}: {error}"[:300]
+            place = "" if line is None else f"line {line}: "
+            text = f"messages: the model's chat template cannot render them ({place}{reason})"
             raise RequestError(text, param="messages") from None
 
 

@@ -24,10 +24,11 @@ from typing import Any
 from ...errors import ModelError
 from ..models.gguf.file import GgufFile
 from ..models.gguf.special_ids import CONTROL, end_ids, token_id, token_types
+from .no_tokenizer import NoTokenizer
 from .sentencepiece_model import SentencePieceModel
 from .tokenizer_json import TokenizerJson
 
-_USER_DEFINED, _UNUSED, _BYTE = 4, 5, 6  # types of tokens, beside CONTROL
+_UNKNOWN, _USER_DEFINED, _UNUSED, _BYTE = 2, 4, 5, 6  # types of tokens, beside CONTROL
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _CL100K = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{_TAIL}"
@@ -96,7 +97,7 @@ class GgufVocabulary:
         token_texts: of `bos_token` and the others, as templates use them.
     """
 
-    backend: SentencePieceModel | TokenizerJson
+    backend: SentencePieceModel | TokenizerJson | NoTokenizer
     vocab_size: int
     eos_ids: tuple[int, ...]
     bos_id: int
@@ -114,6 +115,10 @@ def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
     """
     file = GgufFile(path)
     fields = file.fields()
+    embedding = file.tensors.get("token_embd.weight")
+    if "tokenizer.ggml.tokens" not in file and embedding is not None:
+        nothing = dict.fromkeys(_NAMES, "")
+        return GgufVocabulary(NoTokenizer(embedding.shape[0]), embedding.shape[0], (), -1, (), None, str(path), nothing)
     tokens = file.strings("tokenizer.ggml.tokens")
     kind = fields.text("tokenizer.ggml.model")
     if kind == "gpt2":
@@ -124,7 +129,6 @@ def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
         backend, adds_bos = SentencePieceModel(_sentencepiece(file, tokens), str(path), {}), True
     else:
         raise ModelError(f"{path}: tokenizer.ggml.model: {kind} is not supported; gpt2 and llama are")
-    embedding = file.tensors.get("token_embd.weight")
     vocab_size = len(tokens) if embedding is None else embedding.shape[0]
     if len(tokens) > vocab_size:
         raise ModelError(f"{path}: tokenizer.ggml.tokens: {len(tokens)} tokens, but token_embd has {vocab_size} rows")
@@ -166,7 +170,7 @@ def _byte_level(file: GgufFile, tokens: list[str], cut: Cut) -> dict[str, Any]:
         raise ModelError(
             f"{file.path}: tokenizer.ggml.merges: entry {odd} is not two tokens: {' '.join(merges[odd])!r}"
         )
-    types = token_types(file, len(tokens))
+    types = [CONTROL if kind == _UNKNOWN else kind for kind in token_types(file, len(tokens))]
     added = [
         {"id": index, "content": text, "special": types[index] == CONTROL, "normalized": False}
         | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
@@ -195,16 +199,29 @@ def _byte_level(file: GgufFile, tokens: list[str], cut: Cut) -> dict[str, Any]:
 
 
 def _sentencepiece(file: GgufFile, tokens: list[str]) -> bytes:
-    """A sentencepiece ModelProto: pieces (1), trainer_spec (2), normalizer_spec (3)."""
-    fields, types = file.fields(), token_types(file, len(tokens))
+    """A sentencepiece ModelProto: pieces (1), trainer_spec (2), normalizer_spec (3).
+
+    It has exactly one unknown piece. In llama.cpp any number of tokens may be of that type; one of them, or another
+    one, is what stands for unknown text (`unknown_token_id`, or else the first token), and the others come out of
+    templates alone, as control tokens do. There a token may also be empty, and of two that are equal the last counts.
+    """
+    fields = file.fields()
+    unknown = max(token_id(file, "unknown_token_id"), 0)
+    types = [CONTROL if kind == _UNKNOWN else kind for kind in token_types(file, len(tokens))]
+    last = {text: index for index, text in enumerate(tokens)}
+    for index, text in enumerate(tokens):
+        if not text or last[text] != index:
+            types[index] = _UNUSED
+    types = [_UNKNOWN if index == unknown else kind for index, kind in enumerate(types)]
+    tokens = [text if text and last[text] == index else f"\ufdd1{index}" for index, text in enumerate(tokens)]
     scores = file.numbers("tokenizer.ggml.scores", len(tokens)).tolist()
     pieces = [
         _message(1, _message(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _varint(3, kind))
         for text, score, kind in zip(tokens, scores, types, strict=True)
     ]
     trainer = _varint(3, 2) + _varint(35, _BYTE in types)  # BPE, bytes stand in for what has no piece
-    for key, number in (("unknown", 45), ("bos", 46), ("eos", 47)):
-        found = token_id(file, f"{key}_token_id")
+    ids = {45: unknown, 46: token_id(file, "bos_token_id"), 47: token_id(file, "eos_token_id")}
+    for number, found in ids.items():
         if 0 <= found < len(tokens):
             trainer += _message(number, tokens[found].encode())
     if "tokenizer.ggml.precompiled_charsmap" in file:

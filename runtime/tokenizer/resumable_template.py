@@ -30,7 +30,9 @@ from jinja2 import nodes
 from jinja2.runtime import LoopContext
 from jinja2.utils import Namespace
 
-from .template_environment import OutputTooLong, strftime_now
+from .template_environment import WORK, OutputTooLong, ShallowNamespace, compiled, strftime_now
+from .template_tokens import SEARCHED
+from .template_work import Work
 
 KNOWN_GLOBALS = frozenset({"dict", "namespace", "raise_exception", "range", "strftime_now"})
 # fmt: off
@@ -108,9 +110,11 @@ class ResumableTemplate:
         return rendering.run(self._template, context, max_chars), rendering.checkpoints
 
 
-def resumable(environment: jinja2.Environment, source: str) -> ResumableTemplate | None:
-    """None if something but namespaces could go on from one message to the next, or nothing loops."""
-    tree = environment.parse(source)
+def resumable(environment: jinja2.Environment, tree: nodes.Template, place: str) -> ResumableTemplate | None:
+    """None if something but namespaces could go on from one message to the next, or nothing loops.
+
+    The tree, from `parsed`, is changed. Raises ModelError as `compiled` does.
+    """
     names = {node.name for node in tree.find_all(nodes.Name)}
     if (names & environment.globals.keys()) - KNOWN_GLOBALS or "self" in names:
         return None
@@ -123,12 +127,12 @@ def resumable(environment: jinja2.Environment, source: str) -> ResumableTemplate
         call = nodes.Call(nodes.Name(_AT, "load"), [here, nodes.Name("loop", "load")], [], None, None)
         loop.body.insert(0, nodes.Output([call]))
         loop.set_lineno(loop.lineno).set_environment(environment)
-    return ResumableTemplate(environment.from_string(tree)) if loops else None
+    return ResumableTemplate(compiled(environment, tree, place)) if loops else None
 
 
 def _is_refused(node: nodes.Node) -> bool:
     if isinstance(node, nodes.Filter):
-        return node.name not in PURE_FILTERS | LAZY_FILTERS
+        return node.name not in PURE_FILTERS | LAZY_FILTERS | {SEARCHED}
     if isinstance(node, nodes.For):
         return node.recursive or node.test is not None
     return isinstance(node, REFUSED_NODES)
@@ -189,6 +193,7 @@ class _Rendering:
     def run(self, template: jinja2.Template, context: Mapping[str, Any], max_chars: int) -> str:
         num_chars = 0
         own = {"messages": _Messages(self, 0), "namespace": self._namespace, "strftime_now": self._strftime_now}
+        own[WORK] = Work(max_chars)
         for piece in template.generate(**{**context, **own, _ITEMS: self._items, _AT: self._at}):
             num_chars += len(piece)
             if num_chars > max_chars:
@@ -249,7 +254,7 @@ class _Rendering:
         return tuple(outer) if all(map(_is_plain, outer)) else None
 
     def _namespace(self, *args: Any, **kwargs: Any) -> Namespace:
-        namespace = Namespace(*args, **kwargs)
+        namespace = ShallowNamespace(*args, **kwargs)
         self._namespaces.append(namespace)
         return namespace
 

@@ -7,7 +7,7 @@ parts, later scalars win, so that appending six bytes to the file's is all it ta
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from sentencepiece import SentencePieceProcessor
 
@@ -24,6 +24,7 @@ class SentencePieceModel:
     Attributes:
         token_bytes: bytes of every token, b"" for control, unknown and unused ones.
         special_ids: text of every special token → id.
+        added_ids: text of user-defined pieces → id, which sentencepiece finds in any text; without special ones.
     """
 
     def __init__(self, content: bytes, place: object, added: Mapping[int, str]) -> None:
@@ -41,15 +42,28 @@ class SentencePieceModel:
             reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
             raise ModelError(f"{place}: not a sentencepiece model ({reason}); download it again") from None
         self._read_pieces(place, added)
+        defined = {self._at_start.id_to_piece(token_id): token_id for token_id in _user_defined(content)}
+        self.added_ids = {text: token_id for text, token_id in defined.items() if text not in self.special_ids}
+        self._exact_ids = dict(self.special_ids)
+        self._no_texts = self._no_templates = frozenset(self.special_ids.values())  # ids that are made of exact text
         breakers = sorted(self.special_ids, key=len, reverse=True)
         alternatives = "|".join(map(re.escape, breakers)) or "(?!)"
-        self._special_pattern = re.compile(alternatives)
+        self._exact_pattern = re.compile(alternatives)
         # a look-ahead finds overlapping occurrences too
         self._break_pattern = re.compile(f"(?={alternatives})")
         bos = self._at_start.bos_id()
         self.bos_id = bos if bos >= 0 else -1
         eos = self._at_start.eos_id()
         self.eos_id = eos if eos >= 0 else -1
+
+    def make_exact(self, texts: Iterable[str]) -> None:
+        """In templates, makes the tokens of these texts of nothing else, whatever looks like one when normalised."""
+        of_text = {text: self.added_ids[text] for text in texts if text in self.added_ids}
+        self._exact_ids = {**of_text, **self.special_ids}
+        self._no_templates = frozenset(self._exact_ids.values())
+        self._exact_pattern = re.compile(
+            "|".join(map(re.escape, sorted(self._exact_ids, key=len, reverse=True))) or "(?!)"
+        )
 
     def encode_inside(self, text: str) -> list[int]:
         """`text` as it is tokenised in the middle of a text; special tokens in it stay text."""
@@ -62,28 +76,32 @@ class SentencePieceModel:
     def encode_template(self, text: str, *, at_start: bool) -> list[int]:
         """`text` with every special token in it as its id."""
         ids: list[int] = []
-        position = 0
-        for match in self._special_pattern.finditer(text):
-            ids += self._plain(text[position : match.start()], at_start=at_start and position == 0)
-            ids.append(self.special_ids[match[0]])
+        position, banned = 0, self._no_templates
+        for match in self._exact_pattern.finditer(text):
+            ids += self._plain(text[position : match.start()], banned, at_start=at_start and position == 0)
+            ids.append(self._exact_ids[match[0]])
             position = match.end()
-        return ids + self._plain(text[position:], at_start=at_start and position == 0)
+        return ids + self._plain(text[position:], banned, at_start=at_start and position == 0)
 
     def _as_text(self, text: str, *, at_start: bool) -> list[int]:
         """sentencepiece itself finds user-defined pieces in text; cutting one in two keeps it text."""
         ids: list[int] = []
-        position = 0
+        position, banned = 0, self._no_texts
         for match in self._break_pattern.finditer(text):
             middle = match.start() + 1
-            ids += self._plain(text[position:middle], at_start=at_start and position == 0)
+            ids += self._plain(text[position:middle], banned, at_start=at_start and position == 0)
             position = middle
-        return ids + self._plain(text[position:], at_start=at_start and position == 0)
+        return ids + self._plain(text[position:], banned, at_start=at_start and position == 0)
 
-    def _plain(self, text: str, *, at_start: bool) -> list[int]:
+    def _plain(self, text: str, banned: frozenset[int], *, at_start: bool) -> list[int]:
+        """Ids of a text in which no token of `banned` stands; what only looks like one is encoded by characters."""
         if not text:
             return []
         ids: list[int] = (self._at_start if at_start else self._inside).encode(text)
-        return ids
+        if banned.isdisjoint(ids):
+            return ids
+        models = [self._at_start if at_start else self._inside, *[self._inside] * (len(text) - 1)]
+        return [token_id for model, char in zip(models, text, strict=True) for token_id in model.encode(char)]
 
     def _read_pieces(self, place: object, added: Mapping[int, str]) -> None:
         model = self._at_start
@@ -105,3 +123,39 @@ class SentencePieceModel:
             self.token_bytes[token_id] = b""
             if not (token_id < model.get_piece_size() and model.is_unknown(token_id)):
                 self.special_ids[text] = token_id
+
+
+def _user_defined(content: bytes) -> list[int]:
+    """Ids of the pieces of type USER_DEFINED in a ModelProto that sentencepiece has read."""
+    found = []
+    for token_id, piece in enumerate(value for number, value in _fields(content) if number == 1):
+        if isinstance(piece, bytes) and b"\x18\x04" in piece and (3, 4) in _fields(piece):
+            found.append(token_id)
+    return found
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and values of a protobuf message's fields; fixed-width ones as bytes."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield key >> 3, value
+            continue
+        size = {1: 8, 5: 4}.get(kind, -1)
+        if size < 0:
+            size, at = _varint(message, at)
+        yield key >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(message):
+        byte = message[at]
+        at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+        if byte < 0x80:
+            break
+    return value, at

@@ -9,7 +9,9 @@ import re
 
 SPACE = "▁"  # sentencepiece writes a space so
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_CONTROL = re.compile(r"<\|[^\s<>]{1,64}\|>|</?s>|<(?:start|end)_of_\w{1,32}>|\[/?(?:INST|SYSTEM_PROMPT)\]")
+_CONTROL = re.compile(
+    r"<\|[^\s<>]{1,64}\|>|<｜[^\s<>]{1,64}｜>|</?s>|<(?:start|end)_of_\w{1,32}>|\[/?(?:INST|SYSTEM_PROMPT)\]"
+)
 
 
 def byte_alphabet() -> dict[str, int]:

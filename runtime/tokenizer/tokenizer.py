@@ -24,23 +24,27 @@ from ...fsm.any_json import Whitespace
 from ...fsm.vocabulary.vocabulary import Vocabulary
 from ..models.gguf.file import is_gguf
 from ..models.json_file import Fields, read_bytes, read_json_object
+from .chat_message import unused_markers
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .gguf_vocabulary import read_gguf_vocabulary
+from .no_tokenizer import NoTokenizer
 from .sentencepiece_model import SentencePieceModel
-from .tokenizer_json import TokenizerJson
+from .tokenizer_json import MAX_TOKENS, TokenizerJson
 
-MAX_TOKENS = 1 << 24  # ten times the largest vocabulary; a larger id is a broken file
+Backend = SentencePieceModel | TokenizerJson | NoTokenizer
 
 
 class Tokenizer:
     """A checkpoint's tokenizer. Thread-safe; all methods are read-only.
 
     Attributes:
+        has_text: whether there is one; without, token ids go in and come out, and text is refused.
         vocab_size: rows of the model's embedding, or the number of ids where the folder has no config.json.
         eos_ids: tokens that end a generation, from all files that name one.
         bos_id: -1: there is none.
         special_ids: text of every special token → id.
+        control_ids: text of every token that no message makes → id: special ones, and those that the template writes.
         chat_template: the checkpoint's own, or ChatML (`chat_template.is_default`).
         json_whitespace: how the model writes JSON: what `generation_config.json` says under that name, or "spaced", as
             json.dumps, and so most text that models learn from, has it.
@@ -48,7 +52,7 @@ class Tokenizer:
 
     def __init__(
         self,
-        backend: SentencePieceModel | TokenizerJson,
+        backend: Backend,
         *,
         vocab_size: int,
         eos_ids: Iterable[int],
@@ -60,6 +64,7 @@ class Tokenizer:
         """start_ids: what `encode_prompt` puts before every text."""
         missing = vocab_size - len(backend.token_bytes)
         self._backend = backend
+        self.has_text = not isinstance(backend, NoTokenizer)
         self._token_bytes = backend.token_bytes + [b""] * missing
         self._start_ids = tuple(start_ids)
         self.vocab_size = vocab_size
@@ -68,11 +73,16 @@ class Tokenizer:
         self.chat_template = chat_template
         self.json_whitespace: Whitespace = json_whitespace
         self.special_ids: Mapping[str, int] = backend.special_ids
+        backend.make_exact(chat_template.control_texts)
+        added = {text: backend.added_ids[text] for text in chat_template.control_texts if text in backend.added_ids}
+        self.control_ids: Mapping[str, int] = {**backend.special_ids, **added}
         self._special_texts = {token_id: text for text, token_id in backend.special_ids.items()}
 
     @staticmethod
     def from_folder(path: str | Path) -> Tokenizer:
         """Reads `tokenizer.json`, or else `tokenizer.model`, and the files beside it that name special tokens.
+
+        Where there is neither, but a `config.json` that says how many tokens there are, `has_text` is False.
 
         A GGUF file instead of a folder has all of that inside.
 
@@ -86,12 +96,12 @@ class Tokenizer:
         files = {name: _read_if_there(folder / name) for name in ("config.json", "generation_config.json")}
         settings = _read_if_there(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").exists():
-            backend: SentencePieceModel | TokenizerJson = TokenizerJson(
-                read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json"
-            )
+            backend: Backend = TokenizerJson(read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json")
         elif (folder / "tokenizer.model").exists():
             content = read_bytes(folder / "tokenizer.model")
             backend = SentencePieceModel(content, folder / "tokenizer.model", _added_tokens(folder, settings))
+        elif "vocab_size" in files["config.json"]:
+            backend = NoTokenizer(files["config.json"].integer("vocab_size", at_most=MAX_TOKENS))
         else:
             raise ModelError(f"{folder}: has neither tokenizer.json nor tokenizer.model")
         ids = backend.special_ids
@@ -99,7 +109,7 @@ class Tokenizer:
         eos_ids = {_named_id(settings, "eos_token", ids, getattr(backend, "eos_id", -1))}
         eos_ids |= {token_id for fields in files.values() for token_id in fields.ids("eos_token_id")}
         num_ids = len(backend.token_bytes)
-        vocab_size = files["config.json"].integer("vocab_size", num_ids)
+        vocab_size = files["config.json"].integer("vocab_size", num_ids, at_most=MAX_TOKENS)
         if num_ids > vocab_size:
             raise ModelError(
                 f"{folder}: the tokenizer has {num_ids} tokens, but config.json says vocab_size {vocab_size}"
@@ -110,7 +120,7 @@ class Tokenizer:
             eos_ids=(token_id for token_id in eos_ids if 0 <= token_id < vocab_size),
             start_ids=_start_ids(backend, settings, bos_id),
             bos_id=bos_id,
-            chat_template=ChatTemplate.from_folder(folder, ids),
+            chat_template=ChatTemplate.from_folder(folder, ids, backend.added_ids),
             json_whitespace=_json_whitespace(files["generation_config.json"]),
         )
 
@@ -122,6 +132,11 @@ class Tokenizer:
         """
         _check_utf8(text)
         return self._backend.encode_template(text, at_start=True) if special else self._backend.encode_inside(text)
+
+    def encode_message(self, text: str) -> list[int]:
+        """As `encode`, of what somebody wrote in a chat: no token that the chat template writes comes out of it."""
+        cut, _ = unused_markers([text])
+        return self.encode_pieces(self.chat_template.cut(text, cut).split(cut), at_start=False)
 
     def encode_prompt(self, text: str) -> list[int]:
         """Token ids of `text` as the beginning of a sequence: bos and prefix space where the model wants them."""
@@ -193,7 +208,10 @@ class Tokenizer:
         return self._token_bytes[token_id]
 
     def token_text(self, token_id: int) -> str:
-        """One token for people and logprobs: special tokens by their name, ill-formed bytes as U+FFFD."""
+        """One token for people and logprobs: special tokens by their name, ill-formed bytes as U+FFFD; without a
+        tokenizer `token_id:` and its number."""
+        if not self.has_text:
+            return f"token_id:{token_id}"
         special = self._special_texts.get(token_id)
         return self._token_bytes[token_id].decode("utf-8", "replace") if special is None else special
 
@@ -203,6 +221,8 @@ class Tokenizer:
         Raises:
             ModelError: no file of the folder names an end-of-sequence token, so that no output could ever end.
         """
+        if not self.has_text:  # nothing can be constrained
+            return Vocabulary(self._token_bytes, self.eos_ids or (0,))
         if not self.eos_ids:
             raise ModelError(
                 "no end-of-sequence token: name eos_token_id in generation_config.json or config.json, or eos_token "
@@ -238,7 +258,11 @@ def _from_gguf(path: Path) -> Tokenizer:
         start_ids=found.start_ids,
         bos_id=found.bos_id,
         chat_template=ChatTemplate.or_default(
-            found.template, found.template_place, token_texts=texts, special_texts=special
+            found.template,
+            found.template_place,
+            token_texts=texts,
+            special_texts=special,
+            added_texts=found.backend.added_ids,
         ),
     )
 
@@ -269,7 +293,7 @@ def _named_id(settings: Fields, key: str, ids: Mapping[str, int], default: int) 
     return default if text is None else ids.get(text, default)
 
 
-def _start_ids(backend: SentencePieceModel | TokenizerJson, settings: Fields, bos_id: int) -> list[int]:
+def _start_ids(backend: Backend, settings: Fields, bos_id: int) -> list[int]:
     if isinstance(backend, TokenizerJson) and "add_bos_token" not in settings:
         return backend.start_ids
     return [bos_id] if bos_id >= 0 and settings.boolean("add_bos_token", True) else []
@@ -280,7 +304,7 @@ def _added_tokens(folder: Path, settings: Fields) -> dict[int, str]:
     added: dict[int, str] = {}
     for key, value in settings.section("added_tokens_decoder").values.items():
         text = _token_text(value)
-        if text is None or not key.isdecimal():
+        if text is None or not key.isdecimal() or len(key) > 9 or not isinstance(value, dict):
             raise settings.odd("added_tokens_decoder", "an object of ids and tokens")
         if value.get("special", False):
             added[_token_id(int(key), settings.place)] = text

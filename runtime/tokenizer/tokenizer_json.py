@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,8 @@ import tokenizers
 from ...errors import ModelError
 from .token_pieces import SPACE, byte_alphabet, byte_level_bytes, byte_of_piece, looks_like_control
 
+MAX_TOKENS = 1 << 24  # ten times the largest vocabulary; a larger id is a broken file
+
 
 class TokenizerJson:
     """Encodes with a `tokenizer.json`; same face as `SentencePieceModel`.
@@ -24,6 +27,7 @@ class TokenizerJson:
     Attributes:
         token_bytes: bytes of every token, b"" for special ones and for ids without a token.
         special_ids: text of every special token → id.
+        added_ids: text of the other added tokens, which are found in any text → id.
         start_ids: what the file's post-processor puts before a text (bos, usually).
     """
 
@@ -42,10 +46,27 @@ class TokenizerJson:
         self._has_prefix_space = any(inside_spec[key] != self._spec.get(key) for key in changed)
         self._inside = self._build(inside_spec, text_only=True)
         self.special_ids: dict[str, int] = {t["content"]: t["id"] for t in self._added() if t["special"]}
+        self.added_ids: dict[str, int] = {t["content"]: t["id"] for t in self._added() if not t["special"]}
         self._special_pattern = re.compile("|".join(map(re.escape, self.special_ids)) or "(?!)")
         self.token_bytes = self._read_token_bytes()
         with_specials = self._template.encode("a", add_special_tokens=True)
         self.start_ids: list[int] = _leading(with_specials.ids, with_specials.special_tokens_mask)
+
+    def make_exact(self, texts: Collection[str]) -> None:
+        """Makes the added tokens of these texts of nothing else, whatever looks like one when normalised.
+
+        Where the normaliser puts a space before a text it changes nothing else, and tokens stay as the file has them.
+        """
+        if any(part.get("type") == "Prepend" for part in _parts(self._spec, "normalizer")):
+            return
+        changed = [t for t in self._added() if t.get("normalized", not t["special"]) and t["content"] in texts]
+        if not changed or not self._spec.get("normalizer"):
+            return
+        for token in changed:
+            token["normalized"] = False
+        self._inside = self._build(_without_prefix_space(self._spec), text_only=True)
+        for view in ("_start", "_template"):
+            self.__dict__.pop(view, None)
 
     def encode_inside(self, text: str) -> list[int]:
         """`text` as it is tokenised in the middle of a text; special tokens in it stay text."""
@@ -97,7 +118,9 @@ class TokenizerJson:
     def _build(self, spec: dict[str, Any], *, text_only: bool) -> tokenizers.Tokenizer:
         try:
             tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
-        except Exception as error:  # the library raises bare Exception
+        except BaseException as error:  # the library raises bare Exception, and panics
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise ModelError(f"{self._place}: not a tokenizer ({str(error)[:200]}); download it again") from None
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -124,7 +147,10 @@ class TokenizerJson:
         has_byte_fallback = bool((self._spec.get("model") or {}).get("byte_fallback"))
         unknown = (self._spec.get("model") or {}).get("unk_token")
         alphabet = byte_alphabet()
-        token_bytes = [b""] * (max(vocabulary.values(), default=-1) + 1)
+        size = max(vocabulary.values(), default=-1) + 1
+        if size > MAX_TOKENS:
+            raise ModelError(f"{self._place}: expected token ids from 0 to {MAX_TOKENS - 1}, found {size - 1}")
+        token_bytes = [b""] * size
         for piece, token_id in vocabulary.items():
             if piece in added:
                 token_bytes[token_id] = b"" if added[piece]["special"] else piece.encode()

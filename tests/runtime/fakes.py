@@ -147,6 +147,7 @@ class ByteDetokenizer:
 class ByteTokenizer:
     """256 bytes and an end token."""
 
+    has_text = True
     vocab_size = VOCAB_SIZE
     eos_ids = (EOS,)
     json_whitespace = "compact"

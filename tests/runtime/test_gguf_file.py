@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[bytes, bytes, str]] = {
     "a long context": (
         b"llama.context_length" + struct.pack("<II", 4, 64),
         b"llama.context_length" + struct.pack("<II", 4, 2**32 - 1),
-        "context_length: expected at most 67108864",
+        "context_length: expected an integer of at most 67108864",
     ),
     "a missing key": (b"llama.embedding_length", b"other.embedding_length", "embedding_length: expected an integer"),
 }

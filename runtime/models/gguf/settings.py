@@ -75,8 +75,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     """
     family, fields = family_of(file), _of_architecture(file)
     layers, hidden = fields.integer("block_count"), fields.integer("embedding_length")
-    if fields.integer("context_length") > MOST_POSITIONS:
-        raise fields.odd("context_length", f"at most {MOST_POSITIONS}")
+    fields.integer("context_length", at_most=MOST_POSITIONS)
     if layers > len(file.tensors):
         raise fields.odd("block_count", f"at most one for each of {len(file.tensors)} tensors")
     num_heads = _of_all_layers(fields, "attention.head_count")

@@ -40,7 +40,7 @@ class FakeTokenizer:
     """Bytes, a few longer tokens, and five special tokens."""
 
     bos_id = BOS
-    special_ids = SPECIAL_TEXTS
+    control_ids = SPECIAL_TEXTS
 
     def __init__(self, template: Templates = plain_template) -> None:
         self.chat_template = FakeTemplate(template)
@@ -56,6 +56,9 @@ class FakeTokenizer:
             ids.append(token_id)
             data = data[len(self._bytes[token_id]) :]
         return ids
+
+    def encode_message(self, text: str) -> list[int]:
+        return self.encode(text)
 
     def encode_prompt(self, text: str) -> list[int]:
         return [BOS, *self.encode(text)]

@@ -33,6 +33,7 @@ class CharTokenizer:
 
     chat_template = FakeTemplate()
     special_ids: ClassVar[dict[str, int]] = {}
+    has_text = True
     vocab_size = 257
     eos_ids = (EOS,)
 

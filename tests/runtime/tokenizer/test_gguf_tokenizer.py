@@ -200,6 +200,36 @@ def test_pieces_with_scores_are_the_sentencepiece_model(folder: Path, text: str)
     assert ours.encode_prompt(text) == theirs.encode_prompt(text)
 
 
+def test_of_several_unknown_tokens_one_stands_for_unknown_text(tmp_path: Path) -> None:
+    """As in llama.cpp, whose own Phi-3 file has 53: the others come out of templates alone, and are silent."""
+    nano = SentencePieceProcessor(str(resolve_model("nano") / "tokenizer.model"))
+    pads = [f"[PAD{index}]" for index in range(5)]
+    size, path = nano.get_piece_size(), tmp_path / "phi.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    add_pieces(writer, nano)
+    keys = writer.kv_data[0]
+    for name, more in (
+        ("tokens", [*pads, "", "twice", "twice"]),
+        ("scores", [-1000.0] * 8),
+        ("token_type", [2] * 5 + [1] * 3),
+    ):
+        keys[f"tokenizer.ggml.{name}"].value += more
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    ours, theirs = Tokenizer.from_folder(path), Tokenizer.from_folder(resolve_model("nano"))
+    assert ours.vocab_size == size + 8
+    for index, pad in enumerate(pads):
+        assert ours.special_ids[pad] == size + index and ours.token_bytes(size + index) == b""
+        assert ours.encode(f"a{pad}", special=True)[-1] == size + index
+        assert size + index not in ours.encode(f"a{pad}")
+        assert ours.decode(ours.encode(f"a {pad}")) == f"a {pad}"
+    assert [ours.token_bytes(size + index) for index in (5, 6, 7)] == [b"", b"", b"twice"]
+    for text in CORPUS:
+        assert ours.encode(text) == theirs.encode(text)
+
+
 def test_pieces_have_the_bytes_of_the_sentencepiece_model(folder: Path) -> None:
     theirs, ours = both_of_nano(folder)
     assert ours.vocab_size == theirs.vocab_size

@@ -1,0 +1,109 @@
+"""Which added tokens a chat template writes, and where it looks for their texts in messages.
+
+A template writes its own data and string constants, and what it puts together of them: `'<|' + role + '|>'` writes
+`<|user|>`. So a token counts as written if its text is in one of these fragments, or begins at the end of one and ends
+at the beginning of one. That may be more than the template ever writes, and it is never less, as long as the template
+does not take its own constants apart. A token of blanks alone is no mark of a template: it is layout, in messages too.
+
+Texts of messages come with such tokens cut in two (`chat_message`). A template that looks for one (`'</think>' in
+content`, `content.split('</think>')`) must look for it as it is there: cut. Constants that are looked for are found by
+their places in the tree. One that is overlooked finds nothing, and stays harmless.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from jinja2 import nodes
+
+from .token_pieces import SPACE
+
+SEARCHED = "_phloem_searched"  # the filter that cuts what is looked for
+_PLACE = re.compile(r"\{[^{}]*\}|%[-#0 +\d.]*[a-z]")  # of a value in a format
+# of methods and filters, how many leading arguments are looked for
+_METHODS = dict.fromkeys(
+    (
+        "count", "endswith", "find", "index", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rindex",
+        "rpartition", "rsplit", "split", "startswith",
+    ),
+    1,
+)  # fmt: skip
+_FILTERS = {"replace": 1, **dict.fromkeys(("reject", "rejectattr", "select", "selectattr"), 9)}
+_LONGEST = 64  # characters of a part of a token
+_TESTS = ("==", "eq", "equalto", "in", "ne", "!=")
+
+
+def fragments(tree: nodes.Template) -> list[str]:
+    """The texts that a template is made of, formats taken apart."""
+    found = [data.data for data in tree.find_all(nodes.TemplateData)]
+    for constant in tree.find_all(nodes.Const):
+        if isinstance(constant.value, str):
+            found += [constant.value, *_PLACE.split(constant.value)]
+    return [text for text in dict.fromkeys(found) if text]
+
+
+def written(texts: Iterable[str], fragments: Iterable[str]) -> list[str]:
+    """Those of the texts of tokens that the template may write."""
+    fragments = list(fragments)
+    whole, firsts, lasts = "\0".join(fragments), _firsts(fragments), _lasts(fragments)
+
+    def is_put_together(text: str) -> bool:
+        begins = [at for at in range(1, len(text)) if text[:at] in lasts]
+        return bool(begins) and any(text[at:] in firsts for at in range(begins[0], len(text)))
+
+    return [text for text in texts if not _is_blank(text) and (text in whole or is_put_together(text))]
+
+
+def endings(texts: Iterable[str], fragments: Iterable[str]) -> frozenset[str]:
+    """What would make one of the texts, right after the end of a fragment."""
+    lasts = _lasts(fragments)
+    return frozenset(text[at:] for text in texts for at in range(1, len(text)) if text[:at] in lasts)
+
+
+def mark_searches(tree: nodes.Template, texts: Iterable[str]) -> None:
+    """Puts the filter around constants, and names of constants, that are looked for and have one of the texts."""
+    texts = list(texts)
+
+    def has_mark(node: nodes.Node) -> bool:
+        return isinstance(node, nodes.Const) and isinstance(node.value, str) and any(t in node.value for t in texts)
+
+    named = {
+        node.target.name
+        for node in tree.find_all(nodes.Assign)
+        if isinstance(node.target, nodes.Name) and has_mark(node.node)
+    }
+
+    def cut(node: nodes.Expr) -> nodes.Expr:
+        if has_mark(node) or (isinstance(node, nodes.Name) and node.name in named):
+            return nodes.Filter(node, SEARCHED, [], [], None, None, lineno=node.lineno)
+        return node
+
+    for compare in list(tree.find_all(nodes.Compare)):
+        compare.expr = cut(compare.expr)
+        for operand in compare.ops:
+            operand.expr = cut(operand.expr)
+    for call in list(tree.find_all(nodes.Call)):
+        if isinstance(call.node, nodes.Getattr):
+            count = _METHODS.get(call.node.attr, 0)
+            call.args[:count] = map(cut, call.args[:count])
+    for found in list(tree.find_all((nodes.Filter, nodes.Test))):
+        if isinstance(found, nodes.Filter):
+            count = _FILTERS.get(found.name, 0)
+        else:
+            count = 9 if found.name in _TESTS else 0
+            if count:
+                found.node = cut(found.node)
+        found.args[:count] = map(cut, found.args[:count])
+
+
+def _is_blank(text: str) -> bool:
+    return not text.replace(SPACE, "").strip()
+
+
+def _firsts(fragments: Iterable[str]) -> set[str]:
+    return {fragment[:length] for fragment in fragments for length in range(1, min(len(fragment), _LONGEST) + 1)}
+
+
+def _lasts(fragments: Iterable[str]) -> set[str]:
+    return {fragment[-length:] for fragment in fragments for length in range(1, min(len(fragment), _LONGEST) + 1)}
