@@ -368,7 +368,7 @@ def test_a_failing_choice_ends_its_request_alone() -> None:
             said.setdefault(delta.request_id, []).extend(delta.token_ids)
             if delta.error is not None:
                 errors[delta.request_id] = str(delta.error)
-    assert errors == {bad: "compacting the KV failed: MemoryError: no room for scores"}
+    assert errors == {bad: "the request failed: MemoryError: no room for scores"}
     assert tuple(said[good]) == truth(prompt_of(200), 150, 64, "sinks")
     engine.flush_cache()
     assert engine.statistics().num_free_blocks == engine.statistics().num_blocks
