@@ -123,7 +123,7 @@ class Stepper:
     @property
     def has_work(self) -> bool:
         """Whether any request is unfinished, or the next step has something to return."""
-        return self._scheduler.has_work or bool(self._deltas)
+        return bool(self._scheduler.requests or self._deltas)
 
     def add(self, request: Request) -> None:
         """Puts a request into the queue."""
@@ -155,7 +155,7 @@ class Stepper:
         next one returns what it has added.
         """
         scheduler = self._scheduler
-        scheduler.current = scheduler.youngest if self._is_suspicious else None
+        scheduler.current = next(reversed(scheduler.requests), None) if self._is_suspicious else None  # the youngest
         self._is_suspicious, self._is_committing = True, False
         try:
             self._step()

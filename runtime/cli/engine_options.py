@@ -132,8 +132,7 @@ def _engine_options(
         float | None,
         option(
             "--target-step-seconds",
-            help="How long requests that decode may wait for a step that computes prompts. Default: 0.1 on a CPU, 0.05 "
-            "on a GPU; inf: no target.",
+            help="Seconds of a step in which some decode. Default: 0.1 on a CPU, 0.05 on a GPU; inf: no target.",
             env="TARGET_STEP_SECONDS",
             panel=PANEL,
         ),
@@ -162,8 +161,7 @@ def _engine_options(
         int | None,
         option(
             "--max-overtakes",
-            help="At most so many that came later are admitted before one that waits; 0: in the order of arrival. "
-            "Default: 256, or as many as wait.",
+            help="How many later arrivals may be admitted before a request; 0: none. Default: 256, or all that wait.",
             env="MAX_OVERTAKES",
             panel=PANEL,
         ),

@@ -102,19 +102,9 @@ class Scheduler:
         return len(self._unfinished) - len(self.running)
 
     @property
-    def has_work(self) -> bool:
-        """Whether any request is unfinished."""
-        return bool(self._unfinished)
-
-    @property
     def requests(self) -> KeysView[Request]:
-        """Every unfinished request."""
+        """Every unfinished request, in the order in which they came."""
         return self._unfinished.keys()
-
-    @property
-    def youngest(self) -> Request | None:
-        """The unfinished request that came last."""
-        return next(reversed(self._unfinished), None)
 
     def restart(self, lost: Request | None) -> None:
         """Puts everything in order after a fault, whatever it has left half done.
