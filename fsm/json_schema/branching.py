@@ -61,10 +61,11 @@ MAX_NESTING = 16
 class Branching:
     """Branches and parts of the goals of one schema text, each worked out once."""
 
-    def __init__(self, sites: Sites, *, factors: bool = False, closes: bool = False) -> None:
-        """`factors`: branches may have conditions on keys and their values; `closes`: see `Factoring`."""
+    def __init__(self, sites: Sites, *, mixes: bool = False, closes: bool = False) -> None:
+        """`mixes`: keys come in any order, so that conditions on keys and their values may cost more than cases, and
+        are carried only where there are too many of these; `closes`: see `Factoring`."""
         self.sites = sites
-        self._factors = factors and not sites.evaluates
+        self._factors = not mixes and not sites.evaluates
         self._closes = closes
         self._time = sites.time
         self._parts: dict[int, Part] = {}
@@ -115,7 +116,12 @@ class Branching:
             if self._factors:
                 with suppress(ConstraintTooLarge):
                     return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes))
-            found = self._expanded(goal, evaluating, only_tagged=True)
+            try:
+                found = self._expanded(goal, evaluating, only_tagged=True)
+            except ConstraintTooLarge:
+                if self._factors:
+                    raise
+                return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes))
             self._narrowed.add(goal)
             return found
         finally:

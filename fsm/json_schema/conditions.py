@@ -82,7 +82,8 @@ def modes(alternatives: Residue, impossible: frozenset[str], counted: bool, poin
             raise error_at(
                 ConstraintTooLarge,
                 pointer,
-                f"the conditions on keys are more than {MAX_MODES} cases if keys may come in any order",
+                f"the conditions on keys are more than {MAX_MODES} cases if keys may come in any order; "
+                'ask for key_order="schema", or say fewer',
             )
     return found
 
