@@ -29,7 +29,8 @@ from ..network.expression import (
     alternation,
 )
 from ..record import record
-from .conditions import Mode, modes
+from ..text.language import Language
+from .conditions import REMEDY, Mode, modes
 from .layout import Layout
 from .others import Cell, Witnesses, as_owed
 from .parts import Clause
@@ -131,47 +132,57 @@ class AnyKeyOrder:
         return tuple(Sequence((key, *self.layout.colon, value)) for key, value in cells)
 
     def _told_apart(self, shape: Shape, mode: Mode, values: list[tuple[str, Expression]]) -> list[Head]:
-        """Members with texts of their own. A variant of several constants is as many members, unless it may be owed."""
+        """Members, no two with the same text. A variant of several constants is as many members, unless it may be owed.
+
+        Raises:
+            ConstraintTooLarge: of the variants of a key more than one would begin with the key alone.
+        """
         owed = mode.required.union(*mode.implied.values())
         groups: dict[str, list[tuple[str, Expression]]] = {}
         for name, value in values:
             groups.setdefault(shape.key_of.get(name, name), []).append((name, value))
         found: list[Head] = []
         for key, variants in groups.items():
-            general = 0
+            own: list[Head] = []
             for name, value in variants:
                 text, body = self.layout.head(key, value)
                 constants = _constants(value) if len(variants) > 1 and body is value else None
                 if constants is not None and (len(constants) == 1 or name not in owed):
-                    found += [(name, text + constant, EMPTY_TEXT) for constant in constants]
+                    own += [(name, text + constant, EMPTY_TEXT) for constant in constants]
                 else:
-                    found.append((name, text, body))
-                    general += 1
-            if general > 1:
+                    own.append((name, text, body))
+            if len({text for _, text, _ in own}) < len(own):
                 message = (
                     f"conditions tell several kinds of values of {key!r} apart. If keys may come in any order, all but "
-                    'one of these must be constants (and the whitespace fixed); key_order="schema" takes any'
+                    f"one of these must be constants, and the whitespace fixed; {REMEDY}"
                 )
                 raise error_at(ConstraintTooLarge, shape.pointer, message)
+            found += own
         return found
 
 
 def _constants(value: Expression) -> list[bytes] | None:
-    """All texts of a value, in any order; None if they are more than MAX_CONSTANTS, or not plainly so few."""
+    """All texts of a value, each once; None if they are more than MAX_CONSTANTS, or not plainly so few."""
     if isinstance(value, Literal):
         return [value.data]
-    found: list[bytes] = []
-    if isinstance(value, Alternation):
-        for option in value.options:
-            own = _constants(option)
-            if own is None or len(found) + len(own) > MAX_CONSTANTS:
-                return None
-            found += own
-        return found
-    if not isinstance(value, Embed) or value.is_key or value.is_item:
+    if isinstance(value, Embed):
+        return None if value.is_key or value.is_item else _texts(value.language)
+    if not isinstance(value, Alternation | Sequence):
         return None
-    language, num_looks = value.language, 0
-    pending = [(language.start, b"")] if language.start else []
+    is_choice = isinstance(value, Alternation)
+    found = [] if is_choice else [b""]
+    for part in value.options if isinstance(value, Alternation) else value.parts:
+        own = _constants(part)
+        if own is None or len(found) * len(own) > MAX_CONSTANTS:
+            return None
+        found = list(dict.fromkeys(found + own if is_choice else [one + other for one in found for other in own]))
+    return found if len(found) <= MAX_CONSTANTS else None
+
+
+def _texts(language: Language) -> list[bytes] | None:
+    """All texts of a language; None if they are more than MAX_CONSTANTS, or take more than MAX_LOOKS to find."""
+    found: list[bytes] = []
+    pending, num_looks = [(language.start, b"")] if language.start else [], 0
     while pending:
         num_looks += 1
         state, text = pending.pop()
@@ -190,10 +201,7 @@ def _apart(shape: Shape) -> frozenset[Clause]:
         return frozenset()
     names = [[name for name, value in members if value is not None] for _, members in shape.groups]
     if sum(len(own) * (len(own) - 1) // 2 for own in names) > MAX_PAIRS:
-        message = (
-            f"conditions tell more than {MAX_PAIRS} pairs of values apart if keys may come in any order; say fewer, or "
-            'ask for key_order="schema"'
-        )
+        message = f"conditions tell more than {MAX_PAIRS} pairs of values apart if keys may come in any order; {REMEDY}"
         raise error_at(ConstraintTooLarge, shape.pointer, message)
     pairs = (pair for own in names for pair in combinations(own, 2))
     return frozenset([frozenset(((first, False), (second, False))) for first, second in pairs])

@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage
@@ -16,7 +17,7 @@ from phloem.fsm.any_json import ExtraKeys
 from phloem.fsm.json_schema import Whitespace, branching, compile, schema_order
 
 from ..network.test_any_order import assert_costs_are_exact
-from ..vocabularies import BYTES
+from ..vocabularies import BYTES, allowed_ids, brute_force, small_vocabulary
 from .walks import walk, written
 
 KEYS = "abcd"
@@ -213,6 +214,46 @@ def test_independent_conditions_are_no_cases_in_any_order(number: int, whitespac
         verdicts.add(judge.is_valid(instance))
         assert constraint.accepts(written(instance, style).encode()) == judge.is_valid(instance)
     assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("extra_keys", ["schema", "never"])
+def test_masks_within_budgets_where_a_value_belongs_to_the_text_of_its_key(extra_keys: ExtraKeys) -> None:
+    schema = pairs(10, side_by_side=True)
+    schema["properties"] |= {f"k{i}": {"enum": ["on", 1, 12, "o", "off", None]} for i in range(0, 10, 3)}
+    pieces = [
+        b'{"',
+        b'"k',
+        b'":',
+        b'":"',
+        b'"on"',
+        b"on",
+        b'on","',
+        b'of"',
+        b'",',
+        b'1,"',
+        b"12",
+        b'","x',
+        b'""}',
+        b"ll",
+    ]
+    constraint = Compiler(small_vocabulary(pieces)).json_schema(schema, key_order="any", extra_keys=extra_keys)
+    judge, rng, lens = jsonschema.Draft202012Validator(schema), random.Random(7), set()
+    for seed in range(12):
+        cursor, text, budget = constraint.cursor(), b"", constraint.min_tokens() + 7 * seed
+        while budget and not cursor.is_finished:
+            if extra_keys == "never":  # `brute_force` does not know which unnamed keys have been written
+                assert np.array_equal(cursor.row(), brute_force(constraint, cursor.state))
+            choices = allowed_ids(cursor.row_within(budget))
+            assert choices, f"no token is allowed after {text!r}"
+            # rather on than to the end
+            token_id = rng.choice([one for one in choices if b"}" not in constraint.vocabulary.tokens[one]] or choices)
+            assert cursor.advance(token_id)
+            budget -= 1
+            text += constraint.vocabulary.tokens[token_id]
+        assert cursor.is_finished or cursor.is_accepting
+        assert judge.is_valid(json.loads(text)), text
+        lens.add(len(json.loads(text)))
+    assert len(lens) > 3
 
 
 def test_what_is_refused_in_any_order_names_the_order_that_takes_it() -> None:
