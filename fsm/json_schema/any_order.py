@@ -3,21 +3,51 @@
 Keys that are not named may stand anywhere. The exception are witnesses (keys that must exist among the unnamed ones,
 `not: {additionalProperties: ..}`): behind one of them only named keys and other witnesses may follow, so that no
 repetition of its key can undo it.
+
+Where the values of a key are told apart (`variants`), each variant is a member, and excludes the others. A set tells
+its members apart by their texts: a constant belongs to the text of its member, so all but one variant of a key have to
+be constants::
+
+    "kind":"a"    and nothing more             implies size
+    "kind":       any string but "a" and "b"
 """
 
 from __future__ import annotations
 
-from ...errors import UnsupportedSchema
-from ..network.expression import AnyOrder, Expression, Member, Sequence, alternation
+from itertools import combinations
+
+from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ..network.expression import (
+    EMPTY_TEXT,
+    Alternation,
+    AnyOrder,
+    Embed,
+    Expression,
+    Literal,
+    Member,
+    Sequence,
+    alternation,
+)
 from ..record import record
-from .conditions import Mode, modes
+from ..text.language import Language
+from .conditions import REMEDY, Mode, modes
 from .layout import Layout
 from .others import Cell, Witnesses, as_owed
+from .parts import Clause
 from .schema_order import SchemaOrder
 from .shape import Shape
 from .texts import error_at
 
 MAX_WITNESSES = 4
+MAX_PAIRS = 4_000
+"""Most pairs of variants that exclude each other, of all keys of one shape."""
+
+MAX_CONSTANTS = 64
+MAX_LOOKS = 4_000
+"""Most constants of one variant that are looked for, and most bytes of them."""
+
+Head = tuple[str, bytes, Expression]
+"""A member: its name among the clauses, the text that tells it from others, and what follows."""
 
 
 @record
@@ -36,7 +66,8 @@ class AnyKeyOrder:
             return self.in_order.written(shape)
         counted = shape.minimum > 0 or shape.maximum is not None or shape.others.count is not None
         if required is None:
-            found = modes(shape.clauses, impossible, counted, shape.pointer)
+            apart = _apart(shape)
+            found = modes(frozenset([one | apart for one in shape.clauses]), impossible, counted, shape.pointer)
         else:
             found = [Mode(frozenset(required), impossible, {}, {})] if impossible.isdisjoint(required) else []
         options: list[Expression] = []
@@ -55,7 +86,7 @@ class AnyKeyOrder:
         keys = [(key, value) for key, value in shape.members if value is not None and key not in mode.forbidden]
         maximum = shape.maximum
         if shape.others.count is not None:  # no more can be written than there are
-            most = len(keys) + shape.others.count
+            most = len({shape.key_of.get(name, name) for name, _ in keys}) + shape.others.count
             maximum = most if maximum is None else min(maximum, most)
         missing = shape.minimum - len(mode.required) - len(witnesses)
         spare = None if maximum is None else maximum - len(mode.required) - len(witnesses)
@@ -65,23 +96,30 @@ class AnyKeyOrder:
             raise error_at(
                 UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
             )
-        required, implied, excluded = mode.required, mode.implied, mode.excluded
-        number = {key: index for index, (key, _) in enumerate(keys)} if required or implied or excluded else {}
-        if not required <= number.keys():
-            return None
         head = self.layout.head
+        required, implied, excluded = mode.required, mode.implied, mode.excluded
+        heads = (
+            self._told_apart(shape, mode, keys) if shape.key_of else [(key, *head(key, value)) for key, value in keys]
+        )
+        places: dict[str, list[int]] = {}
+        if required or implied or excluded:
+            for place, (name, _, _) in enumerate(heads):
+                places.setdefault(name, []).append(place)
+        if not required <= places.keys():
+            return None
         if implied or excluded:
             members = [
                 Member(
-                    *head(key, value),
-                    key in required,
-                    tuple([number[other] for other in implied.get(key, ())]),
-                    tuple([number[other] for other in excluded.get(key, ())]),
+                    text,
+                    body,
+                    name in required,
+                    tuple([place for other in implied.get(name, ()) for place in places[other]]),
+                    tuple([place for one in (name, *excluded.get(name, ())) for place in places[one] if place != own]),
                 )
-                for key, value in keys
+                for own, (name, text, body) in enumerate(heads)
             ]
         else:
-            members = [Member(*head(key, value), key in required) for key, value in keys]
+            members = [Member(text, body, name in required) for name, text, body in heads]
         for cells in witnesses:
             members.append(Member(None, alternation(*self._cells(tuple(map(as_owed, cells)))), True))
         cells = shape.others.cells if missing < 2 else tuple(map(as_owed, shape.others.cells))
@@ -92,3 +130,78 @@ class AnyKeyOrder:
 
     def _cells(self, cells: tuple[Cell, ...]) -> tuple[Expression, ...]:
         return tuple(Sequence((key, *self.layout.colon, value)) for key, value in cells)
+
+    def _told_apart(self, shape: Shape, mode: Mode, values: list[tuple[str, Expression]]) -> list[Head]:
+        """Members, no two with the same text. A variant of several constants is as many members, unless it may be owed.
+
+        Raises:
+            ConstraintTooLarge: of the variants of a key more than one would begin with the key alone.
+        """
+        owed = mode.required.union(*mode.implied.values())
+        groups: dict[str, list[tuple[str, Expression]]] = {}
+        for name, value in values:
+            groups.setdefault(shape.key_of.get(name, name), []).append((name, value))
+        found: list[Head] = []
+        for key, variants in groups.items():
+            own: list[Head] = []
+            for name, value in variants:
+                text, body = self.layout.head(key, value)
+                constants = _constants(value) if len(variants) > 1 and body is value else None
+                if constants is not None and (len(constants) == 1 or name not in owed):
+                    own += [(name, text + constant, EMPTY_TEXT) for constant in constants]
+                else:
+                    own.append((name, text, body))
+            if len({text for _, text, _ in own}) < len(own):
+                message = (
+                    f"conditions tell several kinds of values of {key!r} apart. If keys may come in any order, all but "
+                    f"one of these must be constants, and the whitespace fixed; {REMEDY}"
+                )
+                raise error_at(ConstraintTooLarge, shape.pointer, message)
+            found += own
+        return found
+
+
+def _constants(value: Expression) -> list[bytes] | None:
+    """All texts of a value, each once; None if they are more than MAX_CONSTANTS, or not plainly so few."""
+    if isinstance(value, Literal):
+        return [value.data]
+    if isinstance(value, Embed):
+        return None if value.is_key or value.is_item else _texts(value.language)
+    if not isinstance(value, Alternation | Sequence):
+        return None
+    is_choice = isinstance(value, Alternation)
+    found = [] if is_choice else [b""]
+    for part in value.options if isinstance(value, Alternation) else value.parts:
+        own = _constants(part)
+        if own is None or len(found) * len(own) > MAX_CONSTANTS:
+            return None
+        found = list(dict.fromkeys(found + own if is_choice else [one + other for one in found for other in own]))
+    return found if len(found) <= MAX_CONSTANTS else None
+
+
+def _texts(language: Language) -> list[bytes] | None:
+    """All texts of a language; None if they are more than MAX_CONSTANTS, or take more than MAX_LOOKS to find."""
+    found: list[bytes] = []
+    pending, num_looks = [(language.start, b"")] if language.start else [], 0
+    while pending:
+        num_looks += 1
+        state, text = pending.pop()
+        if language.is_accepting(state):
+            found.append(text)
+        row = language.row(state)
+        pending += [(int(row[byte]), text + bytes((byte,))) for byte in row.nonzero()[0].tolist()]
+        if len(found) + len(pending) > MAX_CONSTANTS or num_looks > MAX_LOOKS:
+            return None
+    return found
+
+
+def _apart(shape: Shape) -> frozenset[Clause]:
+    """That of the variants of a key at most one is there."""
+    if not shape.key_of:
+        return frozenset()
+    names = [[name for name, value in members if value is not None] for _, members in shape.groups]
+    if sum(len(own) * (len(own) - 1) // 2 for own in names) > MAX_PAIRS:
+        message = f"conditions tell more than {MAX_PAIRS} pairs of values apart if keys may come in any order; {REMEDY}"
+        raise error_at(ConstraintTooLarge, shape.pointer, message)
+    pairs = (pair for own in names for pair in combinations(own, 2))
+    return frozenset([frozenset(((first, False), (second, False))) for first, second in pairs])

@@ -61,10 +61,11 @@ MAX_NESTING = 16
 class Branching:
     """Branches and parts of the goals of one schema text, each worked out once."""
 
-    def __init__(self, sites: Sites, *, factors: bool = False, closes: bool = False) -> None:
-        """`factors`: branches may have conditions on keys and their values; `closes`: see `Factoring`."""
+    def __init__(self, sites: Sites, *, mixes: bool = False, closes: bool = False) -> None:
+        """`mixes`: keys come in any order, so that conditions on keys and their values may cost more than cases: they
+        are carried only where they are too many cases; `closes`: see `Factoring`."""
         self.sites = sites
-        self._factors = factors and not sites.evaluates
+        self._factors_early = not mixes and not sites.evaluates
         self._closes = closes
         self._time = sites.time
         self._parts: dict[int, Part] = {}
@@ -112,9 +113,8 @@ class Branching:
         except ConstraintTooLarge:
             if self.sites.evaluates:
                 raise
-            if self._factors:
-                with suppress(ConstraintTooLarge):
-                    return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes))
+            with suppress(ConstraintTooLarge):
+                return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes))
             found = self._expanded(goal, evaluating, only_tagged=True)
             self._narrowed.add(goal)
             return found
@@ -247,7 +247,7 @@ class Branching:
             if not sheet.disjunctions:
                 done.append(sheet.branch())
                 continue
-            if num_sheets > FACTORED_FROM and factors is None and self._factors and not only_tagged:
+            if num_sheets > FACTORED_FROM and factors is None and self._factors_early and not only_tagged:
                 easily = Factoring(self.part, self._closes, only_scalars=True)
                 if easily.split(sheet.copy()) is not None:
                     return self._expanded(goal, evaluating, factors=easily)

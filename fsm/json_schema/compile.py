@@ -73,7 +73,7 @@ class SchemaCompiler:
     ) -> None:
         self._prefix = prefix
         self._time = sites.time
-        self._branching = Branching(sites, factors=key_order == "schema", closes=extra_keys == "never")
+        self._branching = Branching(sites, mixes=key_order == "any", closes=extra_keys == "never")
         self._layout = layout
         self._sites = sites
         self._rules: dict[str, Expression] = {}

@@ -23,6 +23,8 @@ from .texts import error_at
 
 MAX_MODES = 256
 MAX_IMPLIED = 1_000_000
+REMEDY = 'ask for the order of the schema (key_order="schema"), or say fewer'
+"""Against conditions that only keys in any order make too many."""
 
 Residue = frozenset[frozenset[Clause]]
 """Alternatives that are still possible, each with the clauses that are still open. An empty one is fulfilled."""
@@ -82,7 +84,7 @@ def modes(alternatives: Residue, impossible: frozenset[str], counted: bool, poin
             raise error_at(
                 ConstraintTooLarge,
                 pointer,
-                f"the conditions on keys are more than {MAX_MODES} cases if keys may come in any order",
+                f"the conditions on keys are more than {MAX_MODES} cases if keys may come in any order; {REMEDY}",
             )
     return found
 

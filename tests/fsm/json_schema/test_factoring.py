@@ -8,14 +8,17 @@ import random
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
-from phloem.errors import EmptyLanguage
+from phloem.errors import ConstraintTooLarge, EmptyLanguage
 from phloem.fsm import Compiler
 from phloem.fsm.any_json import ExtraKeys
-from phloem.fsm.json_schema import branching, schema_order
+from phloem.fsm.json_schema import Whitespace, branching, compile, schema_order
 
-from ..vocabularies import BYTES
+from ..network.test_any_order import assert_costs_are_exact
+from ..vocabularies import BYTES, allowed_ids, brute_force, small_vocabulary
+from .walks import walk, written
 
 KEYS = "abcd"
 ABSENT = object()
@@ -115,6 +118,59 @@ def test_conditions_hold_of_exactly_the_objects_that_a_validator_allows(
     assert num_taken > 1000 < num_refused
 
 
+@pytest.mark.parametrize("extra_keys", ["schema", "never"])
+def test_conditions_hold_in_every_order_of_keys(extra_keys: ExtraKeys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branching, "FACTORED_FROM", 0)
+    monkeypatch.setattr(
+        compile, "Branching", lambda sites, *, mixes, closes: branching.Branching(sites, closes=closes)
+    )  # all conditions are carried that can be, not only where they are too many for cases
+    rng, compiler = random.Random(12), Compiler(BYTES)
+    num_compiled = num_taken = num_refused = 0
+    for _ in range(110):
+        schema = document(rng)
+        judge = jsonschema.Draft202012Validator(schema)
+        try:
+            constraint = compiler.json_schema(schema, key_order="any", extra_keys=extra_keys)
+        except EmptyLanguage:
+            constraint = None
+        except ConstraintTooLarge as error:
+            assert "any order" in str(error) and 'key_order="schema"' in str(error)
+            continue
+        num_compiled += 1
+        for instance in rng.sample(OBJECTS, 80):
+            keys = rng.sample(list(instance), len(instance))
+            text = written({key: instance[key] for key in keys})
+            taken = constraint is not None and constraint.accepts(text.encode())
+            assert taken == judge.is_valid(instance), (schema, text)
+            num_taken, num_refused = num_taken + taken, num_refused + (not taken)
+            if constraint is not None and keys:
+                again = f'{text[:-1]},"{rng.choice(keys)}":{json.dumps(rng.choice(VALUES[1:]))}}}'
+                assert not constraint.accepts(again.encode()), (schema, again)
+        if constraint is not None:
+            for _ in range(3):
+                text = walk(constraint, rng, 40)
+                assert judge.is_valid(json.loads(text)), (schema, text)
+    assert num_compiled > 90 and num_taken > 500 < num_refused
+
+
+def test_the_cost_of_every_state_is_exact_where_conditions_are_carried_in_any_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(branching, "FACTORED_FROM", 0)
+    monkeypatch.setattr(compile, "Branching", lambda sites, *, mixes, closes: branching.Branching(sites, closes=closes))
+    rng, compiler, num_compiled = random.Random(13), Compiler(BYTES), 0
+    for _ in range(40):
+        schema = {**document(rng), "type": "object", "additionalProperties": False}
+        schema["properties"] = {key: {"enum": rng.sample(["x", "y", 1, 12, None], 3)} for key in KEYS}
+        try:
+            constraint = compiler.json_schema(schema, key_order="any")
+        except (EmptyLanguage, ConstraintTooLarge):
+            continue
+        num_compiled += 1
+        assert_costs_are_exact(constraint.automaton)
+    assert num_compiled > 20
+
+
 def pairs(number: int, *, side_by_side: bool, names_condition: bool = True) -> dict[str, Any]:
     """If one key is "on", another one must be there: so many times."""
     properties = [(f"k{i}", f"x{i}") for i in range(number)]
@@ -142,6 +198,73 @@ def test_independent_conditions_are_no_cases(number: int, side_by_side: bool, na
         verdicts.add(judge.is_valid(instance))
         assert constraint.accepts(text) == judge.is_valid(instance)
     assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("whitespace", ["compact", "spaced"])
+@pytest.mark.parametrize("number", [10, 60])
+def test_independent_conditions_are_no_cases_in_any_order(number: int, whitespace: Whitespace) -> None:
+    schema = pairs(number, side_by_side=False)
+    schema["properties"] |= {f"k{i}": {"enum": ["on", 1, 12, "off"]} for i in range(0, number, 2)}
+    constraint = Compiler(BYTES).json_schema(schema, key_order="any", whitespace=whitespace)
+    judge, rng, names = jsonschema.Draft202012Validator(schema), random.Random(6), list(schema["properties"])
+    style, verdicts = "compact" if whitespace == "compact" else "spaced", set()
+    for share in (0, 0.5, 0.9, 0.97, 1) * 12:
+        chosen = [name for name in names if rng.random() < share]
+        instance = {name: rng.choice(("on", "off")) for name in rng.sample(chosen, len(chosen))}
+        verdicts.add(judge.is_valid(instance))
+        assert constraint.accepts(written(instance, style).encode()) == judge.is_valid(instance)
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("extra_keys", ["schema", "never"])
+def test_masks_within_budgets_where_a_value_belongs_to_the_text_of_its_key(extra_keys: ExtraKeys) -> None:
+    schema = pairs(10, side_by_side=True)
+    schema["properties"] |= {f"k{i}": {"enum": ["on", 1, 12, "o", "off", None]} for i in range(0, 10, 3)}
+    pieces = [
+        b'{"',
+        b'"k',
+        b'":',
+        b'":"',
+        b'"on"',
+        b"on",
+        b'on","',
+        b'of"',
+        b'",',
+        b'1,"',
+        b"12",
+        b'","x',
+        b'""}',
+        b"ll",
+    ]
+    constraint = Compiler(small_vocabulary(pieces)).json_schema(schema, key_order="any", extra_keys=extra_keys)
+    judge, rng, lens = jsonschema.Draft202012Validator(schema), random.Random(7), set()
+    for seed in range(12):
+        cursor, text, budget = constraint.cursor(), b"", constraint.min_tokens() + 7 * seed
+        while budget and not cursor.is_finished:
+            if extra_keys == "never":  # `brute_force` does not know which unnamed keys have been written
+                assert np.array_equal(cursor.row(), brute_force(constraint, cursor.state))
+            choices = allowed_ids(cursor.row_within(budget))
+            assert choices, f"no token is allowed after {text!r}"
+            # rather on than to the end
+            token_id = rng.choice([one for one in choices if b"}" not in constraint.vocabulary.tokens[one]] or choices)
+            assert cursor.advance(token_id)
+            budget -= 1
+            text += constraint.vocabulary.tokens[token_id]
+        assert cursor.is_finished or cursor.is_accepting
+        assert judge.is_valid(json.loads(text)), text
+        lens.add(len(json.loads(text)))
+    assert len(lens) > 3
+
+
+def test_what_is_refused_in_any_order_names_the_order_that_takes_it() -> None:
+    for schema, whitespace in (
+        (pairs(12, side_by_side=True, names_condition=False), "compact"),
+        (pairs(12, side_by_side=True), "flexible"),
+    ):
+        placed = {"properties": {"here": schema}, "required": ["here"]}
+        with pytest.raises(ConstraintTooLarge, match=r'/properties/here.*key_order="schema"'):
+            Compiler(BYTES).json_schema(placed, key_order="any", whitespace=whitespace)
+        Compiler(BYTES).json_schema(placed, key_order="schema", whitespace=whitespace)
 
 
 @pytest.mark.parametrize("required", [[], ["kind"]])
