@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import phloem as ph
 from phloem.errors import ConfigError
-from phloem.runtime.server import ServerSettings, tools
+from phloem.runtime.server import ServerSettings
 from phloem.runtime.server.protocol import ChatRequest
 from phloem.runtime.server.tool_calls import Arguments, CallBegun, Content, TagReader, gathered
 from phloem.runtime.server.tool_format import FORMATS, tool_format_of
@@ -366,7 +366,7 @@ def test_all_tools_of_a_request_share_one_limit_on_time(monkeypatch: pytest.Monk
         times.append(compile_time)
         return frozenset()
 
-    monkeypatch.setattr(tools, "raw_keys", noted)
+    monkeypatch.setattr("phloem.runtime.server.tools.raw_keys", noted)
     made = [
         {"type": "function", "function": {"name": f"tool{n}", "parameters": {"title": f"one limit {n}"}}}
         for n in range(3)
