@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bomb_conditions import condition_schemas
 from bomb_keywords import keyword_schemas
 from bomb_limits import limit_choices, limit_grammars, limit_patterns, limit_schemas, limit_tags
 from bomb_schemas import schemas
@@ -52,7 +53,7 @@ Bomb = Callable[[Compiler], Constraint]
 
 def bombs(key_orders: tuple[Any, ...]) -> Iterator[tuple[str, Bomb]]:
     """All bombs with their names; schemas in each of these orders of keys."""
-    for name, schema in (*schemas(), *keyword_schemas(), *limit_schemas()):
+    for name, schema in (*schemas(), *keyword_schemas(), *limit_schemas(), *condition_schemas()):
         for order in key_orders:
             yield (
                 f"schema: {name}" if order == "schema" else f"schema, any order: {name}",

@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..written_out import check_written_out
 from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
-from .collection import put_off
+from .collection import while_put_off
 from .compile_time import MAX_SECONDS, CompileTime
 from .constraint import Constraint
 from .grammars import Syntax, text_to_grammar
@@ -105,6 +105,7 @@ class Compiler:
 
         return self._compile("choice", json.dumps(list(options), ensure_ascii=False), grammar)
 
+    @while_put_off
     def json_schema(
         self,
         schema: object,
@@ -155,6 +156,7 @@ class Compiler:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
         return self._compile("grammar", text, lambda time: text_to_grammar(text, syntax, time), syntax)
 
+    @while_put_off
     def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:
         """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""
         from .tags.structural_tags import structural_tag_to_grammar
@@ -216,18 +218,17 @@ class Compiler:
             self._kept.put(key, constraint)
         return constraint
 
+    @while_put_off  # to search through a large program's objects takes half a second, which is not this work's
     def _build(self, kind: str, source: Source, grammar: GrammarMaker) -> Constraint:
         limits = self.limits
-        with put_off():
-            # from here on: to search through a large program's objects takes half a second, which is not this work's
-            compile_time = CompileTime(limits.max_compile_seconds)
-            made = grammar(compile_time)
-            try:
-                network = build_network(made, compile_time, limits.max_automaton_bytes)
-            except EmptyLanguage as error:
-                from .emptiness import empty_language
+        compile_time = CompileTime(limits.max_compile_seconds)
+        made = grammar(compile_time)
+        try:
+            network = build_network(made, compile_time, limits.max_automaton_bytes)
+        except EmptyLanguage as error:
+            from .emptiness import empty_language
 
-                raise empty_language(kind, source, made) from error
+            raise empty_language(kind, source, made) from error
         return Constraint(network, kind, source, self._store, limits.max_automaton_bytes)
 
 

@@ -128,7 +128,7 @@ class Room:
         """Lets long compiled loops of this thread, if it has no allowance, come up now and then to let others run.
 
         Others wait for the interpreter's lock as long as a loop runs. A loop that comes up goes on where it was, or
-        begins anew; so its breath is twice as long each time.
+        begins anew; so its breath is twice as long each time, unless it has gone on (`make`).
         """
         if self._bounded_thread == 0:
             self._breath = FIRST_BREATH
@@ -157,12 +157,16 @@ class Room:
 
     # ---------------------------------------------------------------- memory
 
-    def make(self, need: int) -> None:
+    def make(self, need: int, *, has_gone_on: bool = False) -> None:
         """Answers a compiled loop's code for help, after which it is called again.
+
+        has_gone_on: since the last time, for loops that go on where they were.
 
         Raises:
             ConstraintTooLarge: the bound on memory is passed.
         """
+        if has_gone_on and need == k.OUT_OF_WORK:
+            self._breath = FIRST_BREATH >> 1
         self._grow(need)
 
     def _grow(self, need: int, work: int = 0) -> None:

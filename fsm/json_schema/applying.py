@@ -103,7 +103,7 @@ class Applied:
             clauses = [frozenset((key, True) for key in choice) for choice in product(*required)]
             self.clauses.append(ObjectFacet(f"{self.pointer}/anyOf", {}, clauses=tuple(dict.fromkeys(clauses))))
             return
-        options = [self.option(goal) for goal in dict.fromkeys(goals) if goal != NEVER]
+        options = [self.option(goal) for goal in self.keywords.over(dict.fromkeys(goals), "anyOf") if goal != NEVER]
         self.disjunctions.append(Disjunction(tuple(options), inclusive=True))
 
     def one_of(self, goals: list[Goal]) -> None:
@@ -121,7 +121,7 @@ class Applied:
         if len(possible) == 1:
             self.atoms += possible[0]
             return
-        options = [self.option(goal) for goal in possible]
+        options = [self.option(goal) for goal in self.keywords.over(possible, "oneOf")]
         self.disjunctions.append(Disjunction(tuple(options), exclusive=True))
 
     def constants_only(self, name: str) -> list[str | bool | None] | None:
@@ -133,7 +133,7 @@ class Applied:
         if type(options) is not list or len(options) < 2:
             return None
         count: dict[str | bool | None, int] = {}
-        for option in options:
+        for option in self.keywords.over(options, name):
             said = KEYWORDS.intersection(option if type(option) is dict else ())
             if "const" in said and is_keyword("const", self.keywords.site.resource.draft):
                 values, rest = [option["const"]], said - {"const"}
@@ -152,7 +152,7 @@ class Applied:
     def required_only(self, name: str) -> list[list[str]] | None:
         """The names that each option requires, if the options say nothing else."""
         found: list[list[str]] = []
-        for index, schema in enumerate(self.schema[name]):
+        for index, schema in enumerate(self.keywords.over(self.schema[name], name)):
             if type(schema) is not dict or KEYWORDS.intersection(schema) != {"required"}:
                 return None
             names = self.keywords.key_list(schema["required"], f"{self.pointer}/{name}/{index}/required")

@@ -114,7 +114,7 @@ class Branching:
             if self.sites.evaluates:
                 raise
             with suppress(ConstraintTooLarge):
-                return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes))
+                return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes, self._time))
             found = self._expanded(goal, evaluating, only_tagged=True)
             self._narrowed.add(goal)
             return found
@@ -248,7 +248,7 @@ class Branching:
                 done.append(sheet.branch())
                 continue
             if num_sheets > FACTORED_FROM and factors is None and self._factors_early and not only_tagged:
-                easily = Factoring(self.part, self._closes, only_scalars=True)
+                easily = Factoring(self.part, self._closes, self._time, only_scalars=True)
                 if easily.split(sheet.copy()) is not None:
                     return self._expanded(goal, evaluating, factors=easily)
             options = self._split(sheet, evaluating, only_tagged)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from ...errors import ConstraintError, ConstraintTooLarge, InvalidRegex, InvalidSchema, UnsupportedSchema
 from .constants import is_number
@@ -12,6 +13,8 @@ from .resolve import Site
 from .sites import Sites
 from .strings import pattern_language
 from .texts import error_at, shown
+
+Item = TypeVar("Item")
 
 MAX_DIGITS = 400
 MAX_NUMBER = 10**MAX_DIGITS
@@ -98,7 +101,11 @@ class Keywords:
         if type(value) is not list or (not value and name != "items" and name != "prefixItems"):
             raise self.bad(name, "a list of at least one schema")
         goal, resource, pointer = self.sites.goal, self.site.resource, f"{self.pointer}/{name}/"
-        return [goal(item, pointer + str(i), resource) for i, item in enumerate(value)]
+        return [goal(item, pointer + str(i), resource) for i, item in enumerate(self.over(value, name))]
+
+    def over(self, items: Iterable[Item], name: str) -> Iterator[Item]:
+        """The items of a keyword, asking for the time now and then."""
+        return self.sites.time.over(items, f"{self.pointer}/{name}")
 
     def goal_map(self, name: str) -> dict[str, Goal]:
         """The goals of an object of schemas, by key."""

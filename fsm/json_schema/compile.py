@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
@@ -112,7 +113,8 @@ class SchemaCompiler:
         Raises:
             EmptyLanguage: there are none.
         """
-        return self._finished(self.value(self._sites.root_goal() if goal is None else goal))
+        with self._letting_go():
+            return self._finished(self.value(self._sites.root_goal() if goal is None else goal))
 
     def xml_arguments(self, marks: XmlMarks, spell: Spell) -> Grammar:
         """The grammar of all objects that are valid under the whole text, with XML around their keys and values.
@@ -120,16 +122,26 @@ class SchemaCompiler:
         Raises:
             EmptyLanguage: there are none.
         """
-        arguments = self._arguments(marks, spell)
-        in_order = SchemaOrder(arguments.layout, self._reserve, self._rules.__setitem__, self._time.check)
-        options = arguments.written(
-            AnyKeyOrder(arguments.layout, in_order).written if self._mixes else in_order.written
-        )
-        return self._finished(alternation(*options) if options else None)
+        with self._letting_go():
+            arguments = self._arguments(marks, spell)
+            in_order = SchemaOrder(arguments.layout, self._reserve, self._rules.__setitem__, self._time.check)
+            options = arguments.written(
+                AnyKeyOrder(arguments.layout, in_order).written if self._mixes else in_order.written
+            )
+            return self._finished(alternation(*options) if options else None)
 
     def raw_keys(self, marks: XmlMarks) -> frozenset[str]:
         """The keys of the outermost object that can only have strings."""
-        return self._arguments(marks, str.encode).raw_keys()
+        with self._letting_go():
+            return self._arguments(marks, str.encode).raw_keys()
+
+    @contextmanager
+    def _letting_go(self) -> Iterator[None]:
+        """In the end drops what refers to this object: a circle of a million objects waits for the collector."""
+        try:
+            yield
+        finally:
+            del self._arrays, self._objects
 
     def _arguments(self, marks: XmlMarks, spell: Spell) -> XmlArguments:
         root, branches = self._sites.root_goal(), self._branching.branches
@@ -147,10 +159,7 @@ class SchemaCompiler:
         """The grammar that starts so, once all that is pending is written."""
         if start is None:
             raise EmptyLanguage("no value at all is valid under the schema")
-        try:
-            self._write_pending()
-        finally:
-            del self._arrays, self._objects  # they refer to this object: circles wait for the garbage collector
+        self._write_pending()
         if start is _ANY_VALUE:
             return Grammar(self._rules, _ANY)
         if isinstance(start, Rule):

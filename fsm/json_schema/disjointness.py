@@ -107,7 +107,7 @@ class Disjointness:
     def free_twice(self, goals: list[Goal]) -> TypeMask:
         """The types of which two or more goals take every value."""
         once = twice = 0
-        for goal in goals:
+        for goal in self.time.over(goals, name="oneOf"):
             free = _free_types(self._branches_of(goal) or ())
             twice |= once & free
             once |= free
@@ -137,7 +137,7 @@ class Disjointness:
     def _facets(self, context: Branch, goals: list[Goal]) -> list[list[tuple[ObjectFacet, ...]]] | None:
         """For each goal, what its branches say of the objects of the context; None if there are other values."""
         options: list[list[tuple[ObjectFacet, ...]]] = []
-        for goal in goals:
+        for goal in self.time.over(goals, name="oneOf"):
             branches = self._branches_of(goal)
             if branches is None or any(branch.types & context.types & ~OBJECT for branch in branches):
                 return None

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..compile_time import CompileTime
 from ..record import record
 from .keys import names_only
 from .parts import ANY_TYPE, ARRAY, OBJECT, Condition, Disjunction, ObjectFacet, Part
@@ -36,11 +37,13 @@ class Factoring:
     Attributes:
         part: what an atom demands.
         closes: whether objects that name keys have no others. Then only keys that are named anyway are spoken of.
+        time: how long it may take.
         only_scalars: whether nothing else may be asked of values, so that telling these apart takes no rules.
     """
 
     part: Callable[[int], Part]
     closes: bool
+    time: CompileTime
     only_scalars: bool = False
 
     def split(self, sheet: Sheet) -> Sheet | None:
@@ -53,6 +56,7 @@ class Factoring:
             return None
         left, facets = [], []
         for rank, disjunction in sheet.disjunctions:
+            self.time.check(disjunction.options[0].pointer)
             found = _of_disjunction(disjunction, self.part, 0)
             if found is None or not all(self._may_be_carried(sheet, condition) for condition in found):
                 left.append((rank, disjunction))

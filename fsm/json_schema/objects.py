@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ...errors import ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..network.expression import Expression
 from ..record import record
 from .keys import goals_of_keys
@@ -70,7 +71,10 @@ class ObjectWriter:
         closed = self.closes and not plain.is_open
         others = NO_KEYS if closed else self.others.simple(plain.additional, frozenset(names))
         goal_of, additional, value = plain.properties.get, plain.additional, self.value
-        members = [(key, value(goal_of(key, additional)) if is_writable(key) else None) for key in names]
+        members = [
+            (key, value(goal_of(key, additional)) if is_writable(key) else None)
+            for key in self.others.time.over(names, plain.pointer)
+        ]
         shape = Shape(plain.pointer, members, others, [], 0, None, set(plain.required))
         return self.written(shape)
 
@@ -93,7 +97,7 @@ class ObjectWriter:
 
     def _shape(self, alternatives: list[tuple[ObjectFacet, ...]], closed: bool) -> Shape | None:
         first = alternatives[0]
-        names = _named_keys(alternatives)
+        names = _named_keys(alternatives, self.others.time)
         matching = _matching_only(first, names) if closed else None
         if matching is not None:
             first, closed = (*first, matching), False
@@ -119,9 +123,13 @@ class ObjectWriter:
         asked = asked_atoms(first)
         if asked:
             return self._told_apart(alternatives, names, asked, others, minimum, maximum)
-        units = units_of(alternatives)
+        units = units_of(alternatives, time)
         required = None if units is None else {key for key, said in units.items() if True in said}
-        possible = {key for key in names if is_writable(key) and (units is None or False not in units.get(key, ()))}
+        possible = {
+            key
+            for key in time.over(names, pointer)
+            if is_writable(key) and (units is None or False not in units.get(key, ()))
+        }
         time.check(pointer)
         members: list[tuple[str, Expression | None]] = []
         if only is not None and free_names and not only.patterns:  # nearly always
@@ -147,41 +155,43 @@ class ObjectWriter:
     ) -> Shape:
         """The shape of objects with conditions on keys and their values: these are told apart (`variants`)."""
         first = alternatives[0]
-        pointer, goals = first[0].pointer, goals_of_keys(first, names)
+        pointer, goals, time = first[0].pointer, goals_of_keys(first, names), self.others.time
         told = {
-            key: variants(key, goals(key), asked.get(key, []), self.constants, self.is_impossible, pointer)
-            for key in self.others.time.over(names, pointer)
+            key: variants(key, goals(key), asked.get(key, []), self.constants, self.is_impossible, pointer, time)
+            for key in names
         }
         members: list[tuple[str, Expression | None]] = []
         key_of: dict[str, str] = {}
         for key, own in told.items():
+            time.check(pointer)
             is_possible = is_writable(key) and self.others.is_name(first, key)
             for variant in own or [Variant(key, NEVER, frozenset())]:
                 members.append((variant.name, self.value(variant.goal) if is_possible else None))
                 if variant.name != key:
                     key_of[variant.name] = key
         rewritten: list[tuple[ObjectFacet, ...]] = []
-        for facets in self.others.time.over(alternatives, pointer):
+        for facets in time.over(alternatives, pointer):
             conditions = [condition for facet in facets for condition in facet.conditions]
             conditions += [
                 frozenset([(key, 0, present) for key, present in clause])
                 for facet in facets
                 for clause in facet.clauses
             ]
-            clauses = clauses_of_variants(conditions, told, pointer)
+            clauses = clauses_of_variants(conditions, told, pointer, time)
             rewritten.append((ObjectFacet(pointer, {}, clauses=clauses, evaluates=False),))
-        units = None if key_of else units_of(rewritten)
+        units = None if key_of else units_of(rewritten, time)
         required = None if units is None or any(False in said for said in units.values()) else set(units)
         return Shape(pointer, members, others, rewritten, minimum, maximum, required, key_of)
 
 
-def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:
+def _named_keys(alternatives: list[tuple[ObjectFacet, ...]], time: CompileTime) -> dict[str, None]:
     """All keys that some schema names, in the order in which they are written."""
+    pointer = alternatives[0][0].pointer if alternatives[0] else ""
     names: dict[str, None] = {}
     if len(alternatives) == 1 and len(alternatives[0]) == 1 and alternatives[0][0].evaluates:  # nearly always
         (facet,) = alternatives[0]
         names.update(dict.fromkeys(facet.properties))
-        for clause in facet.clauses:
+        for clause in time.over(facet.clauses, pointer):
             for key, _ in clause if len(clause) == 1 else sorted(clause):
                 names[key] = None
         return names
@@ -190,7 +200,7 @@ def _named_keys(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, None]:
             names.update(dict.fromkeys(facet.properties))
     for facets in alternatives:
         for facet in facets:
-            for clause in facet.clauses:
+            for clause in time.over(facet.clauses, pointer):
                 for key, _ in clause if len(clause) == 1 else sorted(clause):
                     names[key] = None
     for facet in alternatives[0]:

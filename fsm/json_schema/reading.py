@@ -227,7 +227,7 @@ def _objects(keywords: Keywords) -> tuple[ObjectFacet, ...]:
     clauses: list[Clause] = []
     if "required" in names:
         required = keywords.schema["required"]
-        for name in keywords.key_list(required, f"{keywords.pointer}/required"):
+        for name in keywords.over(keywords.key_list(required, f"{keywords.pointer}/required"), "required"):
             clauses.append(frozenset(((name, True),)))
     for keyword in ("dependentRequired", "dependencies"):
         if keyword in names:

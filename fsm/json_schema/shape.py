@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TypeAlias
 
+from ..compile_time import CompileTime
 from ..network.expression import Expression
 from ..record import record
 from .conditions import Residue
@@ -57,13 +58,13 @@ def clauses_of(alternatives: list[tuple[ObjectFacet, ...]]) -> Residue:
     return frozenset(frozenset(clause for facet in facets for clause in facet.clauses) for facets in alternatives)
 
 
-def units_of(alternatives: list[tuple[ObjectFacet, ...]]) -> dict[str, set[bool]] | None:
+def units_of(alternatives: list[tuple[ObjectFacet, ...]], time: CompileTime) -> dict[str, set[bool]] | None:
     """The keys that must be there (True) or cannot be (False), if the clauses of the alternatives say nothing else."""
     if len(alternatives) > 1 and len(clauses_of(alternatives)) > 1:
         return None
     units: dict[str, set[bool]] = {}
     for facet in alternatives[0]:
-        for clause in facet.clauses:
+        for clause in time.over(facet.clauses, facet.pointer):
             if len(clause) != 1:
                 return None
             ((key, present),) = clause

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from itertools import product
 
 from ...errors import ConstraintError, ConstraintTooLarge
+from ..compile_time import CompileTime
 from ..record import record
 from .keys import settled
 from .parts import NEVER, Clause, Condition, Goal, ObjectFacet
@@ -64,6 +65,7 @@ def variants(
     constants: Constants,
     is_impossible: Callable[[Goal], bool],
     pointer: str,
+    time: CompileTime,
 ) -> list[Variant]:
     """All variants of a key; none is surely empty, and each value belongs to one.
 
@@ -75,6 +77,7 @@ def variants(
     Raises:
         ConstraintTooLarge: there are more than `MAX_VARIANTS`.
     """
+    time.check(pointer)
     listing, others = _listing(atoms, constants)
     if len(listing) >= MAX_VARIANTS:
         raise _too_many(key, pointer)
@@ -82,6 +85,7 @@ def variants(
     found = [(settled(goal | frozenset(refused)), frozenset[int]())]
     found += [(settled(goal | {group[0]}), frozenset(group)) for group in listing]
     for atom in others:
+        time.check(pointer)
         split = [(settled(one | {atom}), held | {atom}) for one, held in found]
         split += [(settled(one | {atom ^ 1}), held) for one, held in found]
         found = [pair for pair in split if _may_be(pair[0], is_impossible)]
@@ -121,7 +125,7 @@ def _may_be(goal: Goal, is_impossible: Callable[[Goal], bool]) -> bool:
 
 
 def clauses_of_variants(
-    conditions: Iterable[Condition], variants_of: dict[str, list[Variant]], pointer: str
+    conditions: Iterable[Condition], variants_of: dict[str, list[Variant]], pointer: str, time: CompileTime
 ) -> tuple[Clause, ...]:
     """Conditions as clauses on which members are there, of which at most one of each key is.
 
@@ -133,6 +137,7 @@ def clauses_of_variants(
     """
     found: dict[Clause, None] = {}
     for condition in conditions:
+        time.check(pointer)
         for clause in _clauses(condition, variants_of):
             found[clause] = None
             if len(found) > MAX_CLAUSES:

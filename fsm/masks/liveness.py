@@ -172,6 +172,7 @@ class Liveness:
 
     def _called(self, function: Callable[..., Any]) -> int:
         """Calls and makes room until there is a result, which may be NEED_BOUND."""
+        last: tuple[int, ...] = ()  # how far the search was when it came up
         while True:
             missing = self._automaton.max_states - len(self._least)
             if missing > 0:
@@ -184,6 +185,8 @@ class Liveness:
             if result == search.NEED_QUEUE:
                 self._queue = np.concatenate((self._queue, self._queue))
             elif result != search.NEED_LEAST:
-                self._automaton.room.make(result)
+                found = tuple(self._work[search.PHASE : search.FORGOTTEN].tolist())
+                self._automaton.room.make(result, has_gone_on=found != last)
+                last = found
                 if self._automaton.room.is_half_full:  # the other half is for the text itself
                     self._work[search.TOTAL_LEFT] = self._work[PARTS_LEFT] = 0

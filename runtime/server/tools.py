@@ -130,7 +130,8 @@ def _reader_maker(tools: list[Tool], tool_format: ToolFormat) -> Callable[[], Re
     marks = tool_format.marks
     if marks is None:
         return lambda: TagReader(tool_format.trigger, names, tool_format.end)
-    raw = {tool.function.name: _raw_keys(json.dumps(parameters_of(tool)), marks) for tool in tools}
+    compile_time = CompileTime(MAX_SECONDS)
+    raw = {tool.function.name: _raw_keys(json.dumps(parameters_of(tool)), marks, compile_time) for tool in tools}
     openings = (marks.before_key, tool_format.end)
     return lambda: TagReader(
         tool_format.trigger, names, tool_format.end, lambda name: XmlArguments(marks, raw[name]), openings
@@ -138,14 +139,16 @@ def _reader_maker(tools: list[Tool], tool_format: ToolFormat) -> Callable[[], Re
 
 
 @functools.lru_cache(maxsize=64)
-def _raw_keys(schema: str, marks: XmlMarks) -> frozenset[str]:
+def _raw_keys(schema: str, marks: XmlMarks, compile_time: CompileTime) -> frozenset[str]:
     """The parameters that are text; of a schema that cannot be enforced none: compiling the constraint says why.
+
+    compile_time: of all tools of a request.
 
     Raises:
         ConstraintTooLarge: it takes too long to find out.
     """
     try:
-        return raw_keys(json.loads(schema), marks, CompileTime(MAX_SECONDS))
+        return raw_keys(json.loads(schema), marks, compile_time)
     except ConstraintTooLarge:
         raise
     except ConstraintError:

@@ -86,6 +86,16 @@ CASES: dict[str, Compile] = {
     ),
     "many numbers": schema({"enum": list(range(5000))}),
     "many keys that must be there": schema({"required": [f"k{n}" for n in range(1500)]}),
+    "one of many numbers": schema({"oneOf": [{"const": n} for n in range(2000)]}),
+    "conditions on one key": schema(
+        {
+            "properties": {"a": {"type": "string"}},
+            "allOf": [
+                {"if": {"properties": {"a": {"const": f"v{n}"}}, "required": ["a"]}, "then": {"required": [f"k{n}"]}}
+                for n in range(100)
+            ],
+        }
+    ),
     "many keys under patterns": schema({"properties": KEYS, "patternProperties": {"^k": True, "7": {"minimum": 7}}}),
     "a large class in any case": lambda time: regex_to_expression(
         f"(?i)[{IDEOGRAPHS}{chr(next(NEXT))}]+", compile_time=time

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
-from phloem.errors import ConstraintTooLarge, EmptyLanguage
+from phloem.errors import ConstraintTooLarge, EmptyLanguage, PhloemError
 from phloem.fsm import Compiler
-from phloem.fsm.collection import put_off
+from phloem.fsm.collection import put_off, while_put_off
 
 from .vocabularies import BYTES
 
@@ -96,6 +98,45 @@ def test_a_refusal_lets_go_of_what_was_made_up_to_there() -> None:
     with pytest.raises(ConstraintTooLarge), put_off():
         fail(made, ConstraintTooLarge)
     assert made[0]() is None
+
+
+def test_it_has_let_go_before_the_first_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Made]] = []
+    alive: list[bool] = []
+    enable = gc.enable
+
+    def note() -> None:
+        alive.append(made[-1]() is not None)
+        enable()
+
+    def kept(made: list[weakref.ref[Made]]) -> None:
+        thing = Made()
+        made.append(weakref.ref(thing))
+
+    monkeypatch.setattr(gc, "enable", note)
+    with pytest.raises(ConstraintTooLarge):
+        while_put_off(fail)(made, ConstraintTooLarge)
+    while_put_off(kept)(made)
+    assert alive == [False, False]
+
+
+@pytest.mark.parametrize("last", [{"type": "nonsense"}, {"const": 2000}])
+def test_a_schema_leaves_nothing_to_be_searched_through(last: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps({"oneOf": [*({"const": number} for number in range(2000)), last]})
+    compiler, counts, enable = Compiler(BYTES), [], gc.enable
+    with suppress(PhloemError):
+        compiler.json_schema(text)  # what is made once in a process
+    compiler.clear()
+    gc.collect()
+
+    def note() -> None:
+        counts.append(len(gc.get_objects(0)))  # what the first search goes through
+        enable()
+
+    monkeypatch.setattr(gc, "enable", note)
+    with suppress(PhloemError):
+        compiler.json_schema(text)
+    assert counts and max(counts) < 500
 
 
 def test_a_fault_keeps_its_frames() -> None:

@@ -357,3 +357,20 @@ def test_structural_tags_are_asked_for_in_every_spelling() -> None:
 def test_an_unknown_format_of_calls_is_refused() -> None:
     with pytest.raises(ConfigError, match="tool_call_format"):
         ServerSettings(tool_call_format="morse")  # type: ignore[arg-type]
+
+
+def test_all_tools_of_a_request_share_one_limit_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[object] = []
+
+    def noted(schema: object, marks: object, compile_time: object) -> frozenset[str]:
+        times.append(compile_time)
+        return frozenset()
+
+    monkeypatch.setattr("phloem.runtime.server.tools.raw_keys", noted)
+    made = [
+        {"type": "function", "function": {"name": f"tool{n}", "parameters": {"title": f"one limit {n}"}}}
+        for n in range(3)
+    ]
+    body = ChatRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": made})
+    assert tool_plan(body, FORMATS[next(name for name, form in FORMATS.items() if form.marks is not None)])
+    assert len(times) == 3 and all(time is times[0] for time in times)
