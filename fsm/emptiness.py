@@ -81,10 +81,12 @@ def _is_impossible(pattern: str) -> bool:
 
 def _in_grammar(text: str, grammar: Grammar) -> EmptyLanguage:
     path, cycle = path_to_nothing(grammar)
-    if not cycle and not has_impossible_part(grammar.rules[path[-1]]):
-        cycle = path[-1:]  # left recursion was taken out, and nothing else was in it
     dead = dead_rules(grammar.rules)  # of those made for a rule that begins with itself, its own may not be
     names = [name for name in map(_written_name, path) if name in dead or name.startswith("%json ")]
+    if not names:  # the longest match of terminals has left nothing of the rules
+        names, cycle = [_written_name(grammar.start)], []
+    elif not cycle and not has_impossible_part(grammar.rules[path[-1]]):
+        cycle = path[-1:]  # left recursion was taken out, and nothing else was in it
     places = [(name, _offset(name, text)) for name in names]
     name, offset = next(((name, offset) for name, offset in reversed(places) if offset is not None), (names[0], 0))
     line, column = text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
@@ -98,8 +100,8 @@ def _in_grammar(text: str, grammar: Grammar) -> EmptyLanguage:
         )
     else:
         problem = (
-            f"the rule {name!r} has no text: a part of it can never be matched; look for an empty character class or a "
-            "regex that contradicts itself"
+            f"the rule {name!r} has no text: a part of it can never be matched; look for an empty character class, a "
+            "regex that contradicts itself, or a terminal whose longest match leaves nothing to the one after it"
         )
     place = f"line {line}, column {column}"
     return EmptyLanguage(f"grammar, {place}: {problem}", pointer=place, param="grammar")

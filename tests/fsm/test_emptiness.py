@@ -143,3 +143,8 @@ def test_a_step_that_is_refused_says_which_are_not(step: float, remedy: str) -> 
     allowed = {"up to 20000": 20000, "up to 0.002857": 0.002857, "up to 1000": 1000.0}.get(remedy)
     if allowed is not None:
         COMPILER.json_schema({"multipleOf": allowed})
+
+
+def test_terminals_that_take_each_others_text_are_placed_at_the_start() -> None:
+    with pytest.raises(EmptyLanguage, match="line 1, column 1: the rule 'start' has no text: .*longest match"):
+        COMPILER.grammar("start: A A\nA: /a+/")

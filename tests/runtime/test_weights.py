@@ -197,7 +197,10 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "no layers": (_config(num_hidden_layers=0), "num_hidden_layers: expected an integer of at least 1, found 0"),
     "missing size": (_config(hidden_size=None), "hidden_size: expected an integer of at least 1, found nothing"),
-    "text for a number": (_config(rms_norm_eps="1e-5"), "rms_norm_eps: expected a number above 0, found '1e-5'"),
+    "text for a number": (
+        _config(rms_norm_eps="1e-5"),
+        "rms_norm_eps: expected a number above 0 and below .*, found '1e-5'",
+    ),
     "heads do not divide": (_config(num_key_value_heads=4), r"num_key_value_heads: expected a divisor of .*\(6\)"),
     "unknown rope": (
         _config(rope_parameters={"rope_type": "spiral"}),
