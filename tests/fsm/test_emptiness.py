@@ -146,5 +146,5 @@ def test_a_step_that_is_refused_says_which_are_not(step: float, remedy: str) -> 
 
 
 def test_terminals_that_take_each_others_text_are_placed_at_the_start() -> None:
-    with pytest.raises(EmptyLanguage, match="line 1, column 1: the rule 'start' has no text: .*longest match"):
+    with pytest.raises(EmptyLanguage, match=r"line 1, column 1: the rule 'start' has no text: .*longest match"):
         COMPILER.grammar("start: A A\nA: /a+/")
