@@ -113,9 +113,16 @@ class Branching:
         except ConstraintTooLarge:
             if self.sites.evaluates:
                 raise
-            with suppress(ConstraintTooLarge):
-                return self._expanded(goal, evaluating, factors=Factoring(self.part, self._closes, self._time))
-            found = self._expanded(goal, evaluating, only_tagged=True)
+            factors = Factoring(self.part, self._closes, self._time)
+            if self._factors_early:
+                with suppress(ConstraintTooLarge):
+                    return self._expanded(goal, evaluating, factors=factors)
+            try:
+                found = self._expanded(goal, evaluating, only_tagged=True)
+            except ConstraintTooLarge:
+                if self._factors_early:
+                    raise
+                return self._expanded(goal, evaluating, factors=factors)
             self._narrowed.add(goal)
             return found
         finally:
