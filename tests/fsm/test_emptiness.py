@@ -52,15 +52,13 @@ def test_a_pattern_that_nothing_matches_has_its_offset(pattern: str, offset: int
     assert refused(COMPILER.json_schema, schema).pointer == "/properties/a/pattern"
 
 
-def test_a_pattern_is_blamed_only_for_the_element_that_it_is_in() -> None:
-    """The tenth element is not in the first, though its pointer begins like it."""
-    nothing = {"type": "grammar", "grammar": 'root ::= "a" root'}
-    elements = [{"type": "const_string", "value": "x"}, nothing, *[{"type": "const_string", "value": "x"}] * 8]
-    elements.append({"type": "regex", "pattern": "a^b"})
+def test_a_pattern_is_blamed_only_for_the_element_that_it_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tenth element is not in the first, though its pointer begins like it; the first takes too long to look at."""
+    monkeypatch.setattr(emptiness, "_is_impossible", lambda pattern, time: pattern == "b^c")
+    elements: list[Any] = [{"type": "const_string", "value": "x"}] * 10 + [{"type": "regex", "pattern": "b^c"}]
+    elements[1] = {"type": "tag", "begin": "<", "content": {"type": "regex", "pattern": "a^b"}, "end": ">"}
     tag = {"format": {"type": "sequence", "elements": elements}}
     assert refused(COMPILER.structural_tag, tag).pointer == "/format/elements/1"
-    elements[1], elements[10] = elements[10], elements[0]
-    assert refused(COMPILER.structural_tag, tag).pointer == "/format/elements/1/pattern"
 
 
 def test_all_patterns_of_a_tag_share_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
