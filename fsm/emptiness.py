@@ -22,7 +22,7 @@ from .regex.regex import regex_to_dfa
 from .source import Source, unpacked
 
 MAX_SECONDS = 0.2
-"""Of looking for the place in a pattern; what is not known by then is its beginning."""
+"""Of looking for the place, in all patterns together; what is not known by then is the beginning of a pattern."""
 
 
 def empty_language(kind: str, source: Source, grammar: Grammar) -> EmptyLanguage:
@@ -34,7 +34,7 @@ def empty_language(kind: str, source: Source, grammar: Grammar) -> EmptyLanguage
         grammar: what was made of it.
     """
     if kind == "regex":
-        return _in_pattern(str(source))
+        return _in_pattern(str(source), CompileTime(MAX_SECONDS))
     if kind == "structural_tag":
         return _in_tag(source, grammar)
     if kind == "grammar" and source:
@@ -45,8 +45,8 @@ def empty_language(kind: str, source: Source, grammar: Grammar) -> EmptyLanguage
 # ---------------------------------------------------------------- patterns
 
 
-def _in_pattern(pattern: str) -> EmptyLanguage:
-    offset = _first_impossible(pattern)
+def _in_pattern(pattern: str, time: CompileTime) -> EmptyLanguage:
+    offset = _first_impossible(pattern, time)
     shown = pattern if len(pattern) <= 80 else f"{pattern[:77]}..."
     message = (
         f"no text matches the pattern {shown!r}: from offset {offset} on nothing can be matched; look there for an "
@@ -55,9 +55,8 @@ def _in_pattern(pattern: str) -> EmptyLanguage:
     return EmptyLanguage(message, pointer=f"offset {offset}", param="regex")
 
 
-def _first_impossible(pattern: str) -> int:
+def _first_impossible(pattern: str, time: CompileTime) -> int:
     """The length of the longest beginning of a pattern that is a pattern and matches something."""
-    time = CompileTime(MAX_SECONDS)
     for length in range(len(pattern) - 1, 0, -1):
         try:
             if not regex_to_dfa(pattern[:length], dialect="python", compile_time=time).is_empty():
@@ -69,9 +68,9 @@ def _first_impossible(pattern: str) -> int:
     return 0
 
 
-def _is_impossible(pattern: str) -> bool:
+def _is_impossible(pattern: str, time: CompileTime) -> bool:
     try:
-        return regex_to_dfa(pattern, dialect="python", compile_time=CompileTime(MAX_SECONDS)).is_empty()
+        return regex_to_dfa(pattern, dialect="python", compile_time=time).is_empty()
     except ConstraintTooLarge:
         return False
 
@@ -130,9 +129,10 @@ def _in_tag(source: Source, grammar: Grammar) -> EmptyLanguage:
     places = [] if grammar.pointer_of is None else [grammar.pointer_of(name) for name in path]
     pointer = next((place for place in reversed(places) if place), "")
     text = unpacked(source)
+    time = CompileTime(MAX_SECONDS)
     for place, pattern in _patterns(json.loads(text) if text else None, ""):
-        if place.startswith(pointer) and _is_impossible(pattern):
-            message = f"structural tag, {place}: {_in_pattern(pattern)}"
+        if f"{place}/".startswith(f"{pointer}/") and _is_impossible(pattern, time):
+            message = f"structural tag, {place}: {_in_pattern(pattern, time)}"
             return EmptyLanguage(message, pointer=place, param="structural_tag")
     message = "nothing can be written here; look for a schema, grammar or text that contradicts itself"
     return EmptyLanguage(f"structural tag, {pointer or '/'}: {message}", pointer=pointer, param="structural_tag")

@@ -110,7 +110,7 @@ def serve(
         float,
         option(
             "--header-timeout",
-            help="Seconds in which a connection must bring a request's head; as long it may idle between two.",
+            help="Seconds in which a connection must bring a request's head; also the keep-alive timeout.",
             env="HEADER_TIMEOUT",
             panel=SERVER,
             min=0.1,

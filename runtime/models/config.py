@@ -22,14 +22,13 @@ from .gguf.file import GgufFile, is_gguf
 from .gguf.settings import MOST_POSITIONS, config_values
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
-from .json_file import Fields, read_json_object
+from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
 from .rope import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
 Activation = Literal["silu", "gelu_tanh"]
 MOST_LAYERS, MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 12, 1 << 24
-MOST_WIDTH = 1 << 20  # of hidden states, heads and MLPs
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from ...kernels import ExpertChoice, Gate
 from ...kernels.expert_choice import Scoring
-from .json_file import Fields
+from .json_file import MOST_WIDTH, Fields
 
-MOST_EXPERTS, MOST_WIDTH = 1 << 14, 1 << 20
+MOST_EXPERTS = 1 << 14
 NUMBER_NAMES = ("num_experts", "num_local_experts", "n_routed_experts")
 
 

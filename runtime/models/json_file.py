@@ -15,6 +15,7 @@ from typing import Any
 from ...errors import ModelError
 
 MOST_OF_A_SIZE = (1 << 31) - 1  # of any integer that has no bound of its own
+MOST_WIDTH = 1 << 20  # of hidden states, heads, latents and MLPs
 MOST_OF_A_NUMBER = 1e30  # fp32 has its square roots and reciprocals
 MAX_BYTES = 64 << 20  # tokenizer_config.json with 100,000 added tokens is 20 MB; configs are kilobytes
 

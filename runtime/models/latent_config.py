@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .json_file import Fields
-
-MOST_WIDTH = 1 << 20
+from .json_file import MOST_WIDTH, Fields
 
 
 @dataclass(frozen=True, slots=True)

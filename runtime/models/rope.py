@@ -74,7 +74,7 @@ class RopeConfig:
         if kind not in ROPE_TYPES:
             raise scaling.odd("rope_type", f"one of {', '.join(ROPE_TYPES)}")
         rotary_dim = int(head_dim * scaling.number("partial_rotary_factor", partial_rotary))
-        if rotary_dim > head_dim or rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
+        if rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
             raise scaling.odd("partial_rotary_factor", f"a factor that makes an even part of head_dim {head_dim}")
         original = original or scaling.integer("original_max_position_embeddings", max_positions)
         if kind == "longrope":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .ranges import whole
 
-_BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-IPV4 = rf"{_BYTE}(\.{_BYTE}){{3}}"
+BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+IPV4 = rf"{BYTE}(\.{BYTE}){{3}}"
 
 _GROUP = "[0-9A-Fa-f]{1,4}"
 
@@ -43,7 +43,7 @@ def _ipv4_networks() -> str:
     options = [f"{IPV4}(/32)?"]
     for prefix in range(32):
         whole_bytes, bits = divmod(prefix, 8)
-        free = rf"({_BYTE}\.){{{whole_bytes}}}"
+        free = rf"({BYTE}\.){{{whole_bytes}}}"
         zeros = r"\.0" * (3 - whole_bytes)
         options.append(f"{free}({_multiples(2 ** (8 - bits), 255)}){zeros}/{prefix}")
     return f"({'|'.join(options)})"

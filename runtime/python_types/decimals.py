@@ -13,10 +13,9 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaValue
 
-from .forms import refused
+from .forms import BOUNDS, refused
 from .ranges import decimals
 
-_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _STEP = (
     "a `multiple_of` that is no power of ten cannot be enforced in the digits of text; leave it out, or else "
     "`max_digits` and `decimal_places`"
@@ -30,7 +29,7 @@ def decimal(schema: Mapping[str, Any], *, is_key: bool) -> JsonSchemaValue:
     is_counted = max_digits is not None or places is not None
     bounds = _exact(schema)
     step = bounds.pop("multiple_of", None)
-    number: JsonSchemaValue = {"type": "number", **{_BOUNDS[name]: _number(bound) for name, bound in bounds.items()}}
+    number: JsonSchemaValue = {"type": "number", **{BOUNDS[name]: _number(bound) for name, bound in bounds.items()}}
     if step is not None:
         power = _power_of_ten(step)
         number["multipleOf"] = _number(step)
@@ -74,7 +73,7 @@ def bounds_of_floats(schema: Mapping[str, Any]) -> dict[str, Decimal]:
 
 def fraction(schema: Mapping[str, Any], *, is_key: bool) -> JsonSchemaValue:
     """`"3/4"`, or a number; only a number where it has bounds."""
-    bounds = {_BOUNDS[name]: _number(bound) for name, bound in _exact(schema).items() if name in _BOUNDS}
+    bounds = {BOUNDS[name]: _number(bound) for name, bound in _exact(schema).items() if name in BOUNDS}
     number: JsonSchemaValue = {"type": "number", **bounds}
     text = {"type": "string", "pattern": _FRACTION}
     if bounds:
@@ -101,7 +100,7 @@ def _most(count: int | None, *, least: int) -> str:
 
 
 def _exact(schema: Mapping[str, Any]) -> dict[str, Decimal]:
-    names = (*_BOUNDS, "multiple_of")
+    names = (*BOUNDS, "multiple_of")
     return {name: Decimal(str(schema[name])) for name in names if schema.get(name) is not None}
 
 

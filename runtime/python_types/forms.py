@@ -9,7 +9,10 @@ from pydantic.json_schema import JsonSchemaValue
 REFUSED = "$refused"
 """The key that marks a type; its value is the reason."""
 
-_ASCII = r"^[\u0000-\u007f]*$"
+BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+"""The bounds of a core schema, and JSON Schema's keywords for them."""
+
+ASCII = r"^[\u0000-\u007f]*$"
 _LONGEST_CHARACTER = 4
 
 
@@ -26,7 +29,7 @@ def refused(reason: str) -> JsonSchemaValue:
 def within_bytes(form: JsonSchemaValue, max_bytes: int) -> JsonSchemaValue:
     """At most so many bytes of UTF-8: as many ASCII characters, or a quarter as many of any kind."""
     short = {"maxLength": max_bytes // _LONGEST_CHARACTER}
-    return {**form, "anyOf": [{"pattern": _ASCII, "maxLength": max_bytes}, short]}
+    return {**form, "anyOf": [{"pattern": ASCII, "maxLength": max_bytes}, short]}
 
 
 def find_refused(schema: Any) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import SchemaValidator, ValidationError
 
 from .forms import refused
-from .known import FORMS, Listed, function_of, name_of
+from .known import FORMS, OWN_PACKAGES, Listed, function_of, name_of
 
 _COMPARED = frozenset(
     (
@@ -30,7 +30,6 @@ _MEASURABLE = frozenset(
     ("SecretStr", "SecretBytes", "EmailStr._validate", "deque_validator", "defaultdict_validator", "val_func")
 )
 """Functions whose values have the length of what is written."""
-_PACKAGES = ("pydantic", "pydantic_extra_types")
 _OWN_SCHEMAS = ("pydantic.json_schema", "pydantic.functional_validators")
 """Where the user says a schema: `WithJsonSchema`, `SkipJsonSchema`, `SkipValidation`."""
 
@@ -78,7 +77,7 @@ def taken_by(schema: Any) -> Callable[[Any], bool]:
 def says_less(function: Any) -> bool:
     """Whether a function with which a type describes itself is pydantic's, and no word of the user's."""
     module = str(getattr(function, "__module__", ""))
-    return module.split(".")[0] in _PACKAGES and not module.startswith(_OWN_SCHEMAS)
+    return module.split(".")[0] in OWN_PACKAGES and not module.startswith(_OWN_SCHEMAS)
 
 
 def _is_said(schema: Any, is_length: bool) -> bool:

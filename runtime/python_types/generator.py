@@ -20,7 +20,7 @@ from pydantic_core import core_schema
 
 from . import times
 from .decimals import bounds_of_floats, decimal, fraction, text_of
-from .forms import refused, text, within_bytes
+from .forms import ASCII, refused, text, within_bytes
 from .functions import form_of, limited, says_less, taken_by
 from .known import FORMS, THROUGH, function_of, name_of
 from .patterns import pattern_or_refusal
@@ -119,7 +119,7 @@ class NarrowSchema(GenerateJsonSchema):
         if schema.get("strip_whitespace", config.str_strip_whitespace):
             patterns.append({"pattern": r"^(\S([\s\S]*\S)?)?$"})
         if schema.get("ascii_only"):
-            patterns.append({"pattern": r"^[\u0000-\u007f]*$"})
+            patterns.append({"pattern": ASCII})
         return {**form, **patterns[0]} if len(patterns) == 1 else {**form, "allOf": patterns} if patterns else form
 
     def bytes_schema(self, schema: Any) -> JsonSchemaValue:
@@ -259,19 +259,19 @@ class NarrowSchema(GenerateJsonSchema):
     # ---------------------------------------------------------------- what goes through functions
 
     def function_after_schema(self, schema: Any) -> JsonSchemaValue:
-        """See `known`."""
+        """What `known` says of the function; else what the inner schema takes."""
         return self._through(schema, super().function_after_schema)
 
     def function_before_schema(self, schema: Any) -> JsonSchemaValue:
-        """See `known`."""
+        """The same."""
         return self._through(schema, super().function_before_schema)
 
     def function_wrap_schema(self, schema: Any) -> JsonSchemaValue:
-        """See `known`."""
+        """The same."""
         return self._through(schema, super().function_wrap_schema)
 
     def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
-        """See `known`."""
+        """What `known` says of the function; there is no inner schema."""
         return self._through(schema, super().function_plain_schema)
 
     def _through(self, schema: Any, unknown: Callable[[Any], JsonSchemaValue]) -> JsonSchemaValue:

@@ -1,9 +1,9 @@
 """What the validator functions of pydantic and pydantic-extra-types take, by the name of the function.
 
 A core schema says that a text goes through a function, and not what the function takes. Its own JSON Schema mostly says
-`string`. A new type is one line here: a JSON Schema, `Listed` values, or the reason why it cannot be enforced. A
-function of these two packages that is not here is refused; a function of anybody else is a validator of the user's own,
-which a mask cannot know.
+`string`. A new type is one line here: a JSON Schema, `Listed` values, or the reason why it cannot be enforced; and one
+line with values of it in `tests/runtime/python_types/kinds.py`. A function of these two packages that is not here is
+refused; a function of anybody else is a validator of the user's own, which a mask cannot know.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .decimals import fraction
 from .forms import text
 from .ranges import decimals, whole
 
-_PACKAGES = ("pydantic", "pydantic_extra_types", "ipaddress")
+OWN_PACKAGES = ("pydantic", "pydantic_extra_types")
+_PACKAGES = (*OWN_PACKAGES, "ipaddress")
 _OWN_WORDS = "pydantic.experimental"  # pipelines are functions of the user's, wrapped
 
 
@@ -48,7 +49,7 @@ def _enums(module: Any) -> list[str]:
 
 def _colour(module: str) -> JsonSchemaValue:
     names = "|".join(sorted(importlib.import_module(module).COLORS_BY_NAME))
-    byte = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+    byte = addresses.BYTE
     return text(rf"{names}|#([0-9A-Fa-f]{{3,4}}|[0-9A-Fa-f]{{6}}|[0-9A-Fa-f]{{8}})|rgb\({byte}(, ?{byte}){{2}}\)")
 
 

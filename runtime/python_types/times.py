@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaValue
 
+from .forms import BOUNDS, text
 from .ranges import NOTHING, boxes, digits, whole
 
 _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?"
@@ -57,7 +58,7 @@ def date(bounds: Bounds) -> JsonSchemaValue:
 def time(bounds: Bounds) -> JsonSchemaValue:
     """Times of day. Under bounds: without an offset, as one of them is compared with digits, and two as instants."""
     if not is_bounded(bounds):
-        return _text(f"{_CLOCK}{_offset(bounds)}")
+        return text(f"{_CLOCK}{_offset(bounds)}")
     low, high = interval(bounds, _clock_number, 0, _DAY - 1)
     return _all(f"^{_CLOCK}$", f"^({_moments(low, high, first=len('0001-01-01T'))})$")
 
@@ -68,7 +69,7 @@ def datetime(bounds: Bounds) -> JsonSchemaValue:
         now = dt.datetime.now().astimezone()
         return _both(datetime, bounds, {"lt": now} if side == "past" else {"gt": now + dt.timedelta(hours=1)})
     if not is_bounded(bounds):
-        return _text(f"{_VALID_DATE}T{_CLOCK}{_offset(bounds)}")
+        return text(f"{_VALID_DATE}T{_CLOCK}{_offset(bounds)}")
     constraint = bounds.get("tz_constraint")
     forms = []
     if constraint != "aware" and not isinstance(constraint, int):
@@ -89,20 +90,19 @@ def timedelta(bounds: Bounds) -> JsonSchemaValue:
         years = whole(0, _MOST[0])
         days = "([0-9]{1,8}|[1-8][0-9]{8})"
         clock = r"T(?!$)([0-9]{1,6}H)?([0-9]{1,6}M)?([0-9]{1,9}(\.[0-9]{1,6})?S)?"
-        return _text(rf"-?P({number}W|(?!$)({years}Y)?({number}M)?([0-9]{{1,6}}D)?({clock})?|{days}D({clock})?)")
+        return text(rf"-?P({number}W|(?!$)({years}Y)?({number}M)?([0-9]{{1,6}}D)?({clock})?|{days}D({clock})?)")
     most = sum(value * unit for value, unit in zip(_MOST, _UNIT_OF_DURATION, strict=True))
     low, high = interval(bounds, lambda span: span // dt.timedelta(microseconds=1), -most, most)
     options = ["PT0S"] if low <= 0 <= high else []
-    options += [f"-{text}" for text in _durations(max(1, -high), -low)]
+    options += [f"-{one}" for one in _durations(max(1, -high), -low)]
     options += _durations(max(1, low), high)
-    return _text("|".join(options) or NOTHING)
+    return text("|".join(options) or NOTHING)
 
 
 def seconds(bounds: Bounds) -> JsonSchemaValue:
     """The bounds of durations that are written as numbers of seconds."""
-    names = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
     most = 86_400 * 999_999_999
-    found = {names[name]: bounds[name].total_seconds() for name in names if bounds.get(name) is not None}
+    found = {BOUNDS[name]: bounds[name].total_seconds() for name in BOUNDS if bounds.get(name) is not None}
     return {"minimum": -most, "maximum": most, **found}
 
 
@@ -184,7 +184,7 @@ def interval(bounds: Bounds, number: Callable[[Any], int], low: Any, high: Any) 
 
 
 def is_bounded(bounds: Bounds) -> bool:
-    return any(bounds.get(name) is not None for name in ("ge", "gt", "le", "lt"))
+    return any(bounds.get(name) is not None for name in BOUNDS)
 
 
 def _number(moment: dt.datetime) -> int:
@@ -223,7 +223,3 @@ def _of_offset(seconds: int) -> str:
 
 def _all(*patterns: str) -> JsonSchemaValue:
     return {"type": "string", "allOf": [{"pattern": pattern} for pattern in patterns]}
-
-
-def _text(pattern: str) -> JsonSchemaValue:
-    return {"type": "string", "pattern": f"^({pattern})$"}

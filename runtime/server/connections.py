@@ -4,7 +4,7 @@ uvicorn bounds neither. Its only timer ends when the first byte of a request arr
 stays open until the client has read what is left for it. So every connection is looked at once a second::
 
     waits for …                          longest           then
-    the head of a request                header_timeout    it is closed; begun, kept alive or never used is all the same
+    the head of a request                header_timeout    it is closed, whether or not bytes of it have arrived
     the client to take what was written  send_timeout      it is reset; any byte that the client's system takes counts
 
 What the buffers of both systems hold (tens of kilobytes to some megabytes) is written and gone, whether the client has

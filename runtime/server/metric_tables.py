@@ -113,7 +113,7 @@ HISTOGRAMS = (
     ("time_to_first_token_seconds", "From a request's arrival to its first token.", TTFT_BUCKETS),
     ("inter_token_latency_seconds", "Between two deltas of one output.", ITL_BUCKETS),
     ("e2e_request_latency_seconds", "From a request's arrival to its end.", E2E_BUCKETS),
-    ("request_queue_time_seconds", "Of an output, from the queue to its admission.", SECONDS_BUCKETS),
+    ("request_queue_time_seconds", "Time an output's request waited before it was first scheduled.", SECONDS_BUCKETS),
     ("request_prefill_time_seconds", "Of an output, from its admission to its first token.", SECONDS_BUCKETS),
     ("request_decode_time_seconds", "Of an output, from its first token to its last.", SECONDS_BUCKETS),
     ("request_prompt_tokens", "Tokens of the prompt of an output.", TOKENS_BUCKETS),
@@ -163,11 +163,15 @@ class EngineCollector(Collector):
         for name, text, read in COUNTERS:
             yield CounterMetricFamily(f"phloem_{name}", text, value=read(statistics))
         for name, read in self._gauges:
-            gauge = GaugeMetricFamily(name, "See the metric of phloem's own name.", labels=["model_name"])
+            gauge = GaugeMetricFamily(
+                name, f"The value that {self._names} reports under this name.", labels=["model_name"]
+            )
             gauge.add_metric([self._model], read(statistics))
             yield gauge
         for name, read in self._counters:
-            counter = CounterMetricFamily(name, "See the metric of phloem's own name.", labels=["model_name"])
+            counter = CounterMetricFamily(
+                name, f"The value that {self._names} reports under this name.", labels=["model_name"]
+            )
             counter.add_metric([self._model], read(statistics))
             yield counter
         if self._names == "sglang":
@@ -175,7 +179,9 @@ class EngineCollector(Collector):
             gauge.add_metric([self._model], self._throughput.at(statistics.completion_tokens))
             yield gauge
         if self._names == "vllm":
-            tokens = HistogramMetricFamily("vllm:iteration_tokens_total", "Tokens of a step.", labels=["model_name"])
+            tokens = HistogramMetricFamily(
+                "vllm:iteration_tokens_total", "Tokens computed per engine step.", labels=["model_name"]
+            )
             steps = [("+Inf", float(statistics.num_steps))]  # only their number and sum are known
             tokens.add_metric([self._model], steps, statistics.num_computed_tokens)
             yield tokens

@@ -16,8 +16,8 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Send
 
-MOST_BYTES = 1 << 28
-MOST_SILENCE = 5.0  # seconds
+MAX_DISCARDED_BYTES = 1 << 28
+IDLE_TIMEOUT = 5.0  # seconds
 
 
 class UnreadBody:
@@ -54,8 +54,8 @@ class UnreadBody:
         deadline = clock() + self._seconds
         num_bytes = 0
         try:
-            while self._is_open and num_bytes <= MOST_BYTES:
-                async with asyncio.timeout(min(MOST_SILENCE, deadline - clock())):
+            while self._is_open and num_bytes <= MAX_DISCARDED_BYTES:
+                async with asyncio.timeout(min(IDLE_TIMEOUT, deadline - clock())):
                     num_bytes += len((await self.receive()).get("body", b""))
         except TimeoutError:
             pass

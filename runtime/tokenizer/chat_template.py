@@ -34,7 +34,7 @@ from .template_environment import (
     compiled,
     line_of,
     parsed,
-    render_bounded,
+    pieces_bounded,
     template_environment,
     too_deep,
     undeclared,
@@ -241,7 +241,7 @@ class ChatTemplate:
 
     def _output(self, context: Mapping[str, Any], num_input_chars: int) -> str:
         try:
-            return render_bounded(self._template, context, self.max_chars(num_input_chars))
+            return "".join(pieces_bounded(self._template, context, self.max_chars(num_input_chars)))
         except RefusedByTemplate as error:
             raise RequestError(f"messages: refused by the model's chat template: {error}", param="messages") from None
         except Exception as error:  # a template can fail in any way that Python can

@@ -30,9 +30,8 @@ from jinja2 import nodes
 from jinja2.runtime import LoopContext
 from jinja2.utils import Namespace
 
-from .template_environment import WORK, OutputTooLong, ShallowNamespace, compiled, strftime_now
+from .template_environment import ShallowNamespace, compiled, pieces_bounded, strftime_now
 from .template_tokens import SEARCHED
-from .template_work import Work
 
 KNOWN_GLOBALS = frozenset({"dict", "namespace", "raise_exception", "range", "strftime_now"})
 # fmt: off
@@ -191,13 +190,9 @@ class _Rendering:
         self._last: list[str] = []  # since the latest checkpoint
 
     def run(self, template: jinja2.Template, context: Mapping[str, Any], max_chars: int) -> str:
-        num_chars = 0
         own = {"messages": _Messages(self, 0), "namespace": self._namespace, "strftime_now": self._strftime_now}
-        own[WORK] = Work(max_chars)
-        for piece in template.generate(**{**context, **own, _ITEMS: self._items, _AT: self._at}):
-            num_chars += len(piece)
-            if num_chars > max_chars:
-                raise OutputTooLong(f"the output is longer than {max_chars} characters")
+        own |= {_ITEMS: self._items, _AT: self._at}
+        for piece in pieces_bounded(template, {**context, **own}, max_chars):
             self._last.append(piece)
         if self._resumed is not None:
             raise CannotFollow("the loop to be resumed was not reached")

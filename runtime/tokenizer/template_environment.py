@@ -156,16 +156,14 @@ def undeclared(environment: jinja2.Environment, tree: nodes.Template) -> set[str
     return generator.undeclared_identifiers
 
 
-def render_bounded(template: jinja2.Template, context: Mapping[str, Any], max_chars: int) -> str:
+def pieces_bounded(template: jinja2.Template, context: Mapping[str, Any], max_chars: int) -> Iterator[str]:
     """The template's output. Raises OutputTooLong beyond `max_chars`, and whatever the template raises."""
-    pieces: list[str] = []
     num_chars = 0
     for piece in template.generate(**{**context, WORK: Work(max_chars)}):
         num_chars += len(piece)
         if num_chars > max_chars:
             raise OutputTooLong(f"the output is longer than {max_chars} characters")
-        pieces.append(piece)
-    return "".join(pieces)
+        yield piece
 
 
 def line_of(error: BaseException) -> int | None:

@@ -29,8 +29,8 @@ _METHODS = dict.fromkeys(
     ),
     1,
 )  # fmt: skip
-_FILTERS = {"replace": 1, **dict.fromkeys(("reject", "rejectattr", "select", "selectattr"), 9)}
-_LONGEST = 64  # characters of a part of a token
+_EVERY = 9  # no test, and no filter that hands its arguments to one, has more
+_FILTERS = {"replace": 1, **dict.fromkeys(("reject", "rejectattr", "select", "selectattr"), _EVERY)}
 _TESTS = ("==", "eq", "equalto", "in", "ne", "!=")
 
 
@@ -45,8 +45,8 @@ def fragments(tree: nodes.Template) -> list[str]:
 
 def written(texts: Iterable[str], fragments: Iterable[str]) -> list[str]:
     """Those of the texts of tokens that the template may write."""
-    fragments = list(fragments)
-    whole, firsts, lasts = "\0".join(fragments), _firsts(fragments), _lasts(fragments)
+    texts, fragments = list(texts), list(fragments)
+    whole, firsts, lasts = "\0".join(fragments), _firsts(texts, fragments), _lasts(texts, fragments)
 
     def is_put_together(text: str) -> bool:
         begins = [at for at in range(1, len(text)) if text[:at] in lasts]
@@ -57,7 +57,8 @@ def written(texts: Iterable[str], fragments: Iterable[str]) -> list[str]:
 
 def endings(texts: Iterable[str], fragments: Iterable[str]) -> frozenset[str]:
     """What would make one of the texts, right after the end of a fragment."""
-    lasts = _lasts(fragments)
+    texts = list(texts)
+    lasts = _lasts(texts, fragments)
     return frozenset(text[at:] for text in texts for at in range(1, len(text)) if text[:at] in lasts)
 
 
@@ -91,7 +92,7 @@ def mark_searches(tree: nodes.Template, texts: Iterable[str]) -> None:
         if isinstance(found, nodes.Filter):
             count = _FILTERS.get(found.name, 0)
         else:
-            count = 9 if found.name in _TESTS else 0
+            count = _EVERY if found.name in _TESTS else 0
             if count:
                 found.node = cut(found.node)
         found.args[:count] = map(cut, found.args[:count])
@@ -101,9 +102,17 @@ def _is_blank(text: str) -> bool:
     return not text.replace(SPACE, "").strip()
 
 
-def _firsts(fragments: Iterable[str]) -> set[str]:
-    return {fragment[:length] for fragment in fragments for length in range(1, min(len(fragment), _LONGEST) + 1)}
+def _firsts(texts: Iterable[str], fragments: Iterable[str]) -> set[str]:
+    """The ends of the texts that fragments begin with."""
+    ends = {text[at:] for text in texts for at in range(1, len(text))}
+    longest = max(map(len, ends), default=0)
+    lengths = range(1, longest + 1)
+    return {part for fragment in fragments for n in lengths[: len(fragment)] if (part := fragment[:n]) in ends}
 
 
-def _lasts(fragments: Iterable[str]) -> set[str]:
-    return {fragment[-length:] for fragment in fragments for length in range(1, min(len(fragment), _LONGEST) + 1)}
+def _lasts(texts: Iterable[str], fragments: Iterable[str]) -> set[str]:
+    """The beginnings of the texts that fragments end with."""
+    begins = {text[:at] for text in texts for at in range(1, len(text))}
+    longest = max(map(len, begins), default=0)
+    lengths = range(1, longest + 1)
+    return {part for fragment in fragments for n in lengths[: len(fragment)] if (part := fragment[-n:]) in begins}

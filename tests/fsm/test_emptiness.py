@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from phloem.errors import EmptyLanguage, UnsupportedSchema
-from phloem.fsm import Compiler
+from phloem.fsm import Compiler, emptiness
+from phloem.fsm.compile_time import CompileTime
 from phloem.fsm.network.dead_rules import dead_rules
 from phloem.fsm.network.expression import ByteSet, Embed, Expression, Literal, Repeat, Rule, Sequence, alternation
 from phloem.fsm.text.dfa import Dfa
@@ -49,6 +50,28 @@ def test_a_pattern_that_nothing_matches_has_its_offset(pattern: str, offset: int
     assert refused(COMPILER.structural_tag, tag).pointer == "/format/elements/0/pattern"
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}, "required": ["a"]}
     assert refused(COMPILER.json_schema, schema).pointer == "/properties/a/pattern"
+
+
+def test_a_pattern_is_blamed_only_for_the_element_that_it_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tenth element is not in the first, though its pointer begins like it; the first takes too long to look at."""
+    monkeypatch.setattr(emptiness, "_is_impossible", lambda pattern, time: pattern == "b^c")
+    elements: list[Any] = [{"type": "const_string", "value": "x"}] * 10 + [{"type": "regex", "pattern": "b^c"}]
+    elements[1] = {"type": "tag", "begin": "<", "content": {"type": "regex", "pattern": "a^b"}, "end": ">"}
+    tag = {"format": {"type": "sequence", "elements": elements}}
+    assert refused(COMPILER.structural_tag, tag).pointer == "/format/elements/1"
+
+
+def test_all_patterns_of_a_tag_share_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def counted(max_seconds: float) -> CompileTime:
+        asked.append(max_seconds)
+        return CompileTime(max_seconds)
+
+    monkeypatch.setattr(emptiness, "CompileTime", counted)
+    elements = [{"type": "regex", "pattern": "a"}] * 5 + [{"type": "regex", "pattern": "a^b"}]
+    assert refused(COMPILER.structural_tag, {"format": {"type": "sequence", "elements": elements}})
+    assert asked == [emptiness.MAX_SECONDS]
 
 
 @pytest.mark.parametrize(

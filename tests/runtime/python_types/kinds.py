@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import datetime as dt
-import enum
 import fractions
 import ipaddress
 import pathlib
@@ -13,13 +11,11 @@ import re
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from decimal import Decimal
-from random import Random
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal
 
 import pydantic as p
-import typing_extensions
 from pydantic import Field, networks
 from pydantic_extra_types import (
     color,
@@ -41,223 +37,51 @@ from pydantic_extra_types import (
     timezone_name,
 )
 
-Values = Callable[[Random], Any]
-UTC = dt.UTC
-
-
-def one_of(*values: Any) -> Values:
-    return lambda rng: rng.choice(values)
-
-
-# ---------------------------------------------------------------- values
-
-
-def word(rng: Random, letters: str = "abcXYZ019", longest: int = 8) -> str:
-    return "".join(rng.choice(letters) for _ in range(rng.randint(1, longest)))
-
-
-def sentence(rng: Random) -> str:
-    return "".join(rng.choice('abc XYZ019.-_é日\n"\\😀') for _ in range(rng.randint(0, 10)))
-
-
-def moment(rng: Random) -> dt.datetime:
-    """With days 29 to 31."""
-    first = dt.datetime(rng.randint(1, 9998), 1, 1)
-    parts = rng.choice([0, 500_000, rng.randint(0, 999_999)])
-    return first + dt.timedelta(days=rng.randint(0, 364), seconds=rng.randint(0, 86_399), microseconds=parts)
-
-
-def zone(rng: Random) -> dt.timezone:
-    return dt.timezone(dt.timedelta(minutes=rng.choice([0, 60, -330, rng.randint(-1439, 1439)])))
-
-
-def day_between(first: dt.date, last: dt.date) -> Values:
-    return lambda rng: first + dt.timedelta(days=rng.randint(0, (last - first).days))
-
-
-def moment_between(first: dt.datetime, last: dt.datetime) -> Values:
-    return lambda rng: first + (last - first) * rng.random()
-
-
-def span_between(first: dt.timedelta, last: dt.timedelta) -> Values:
-    return lambda rng: rng.choice([first + (last - first) * rng.random(), dt.timedelta(seconds=1)])
-
-
-def span(rng: Random) -> dt.timedelta:
-    days = rng.choice([0, 3, 400, rng.randint(0, 900_000_000)])
-    return rng.choice([1, -1]) * dt.timedelta(
-        days=days, seconds=rng.choice([0, 5, rng.randint(0, 86_399)]), milliseconds=7
-    )
-
-
-def decimals(low: int, high: int, places: int) -> Values:
-    """Of integers that are scaled by up to so many places."""
-    return lambda rng: Decimal(rng.randint(low, high)).scaleb(-rng.randint(0, places))
-
-
-def cents(low: int, high: int) -> Values:
-    return lambda rng: Decimal(rng.randint(low, high)).scaleb(-2)
-
-
-def ipv4(rng: Random) -> str:
-    return str(ipaddress.IPv4Address(rng.getrandbits(32)))
-
-
-def ipv6(rng: Random) -> str:
-    bits = rng.getrandbits(128)
-    return str(ipaddress.IPv6Address(rng.choice([0, 1, bits, bits & ~(0xFFFFFFFF << rng.randint(0, 90)), bits >> 64])))
-
-
-def ipv4_network(rng: Random) -> str:
-    return str(ipaddress.IPv4Network((rng.getrandbits(32), rng.randint(0, 32)), strict=False))
-
-
-def ipv6_network(rng: Random) -> str:
-    bits = rng.choice([rng.getrandbits(128), 0, 0xFFFF << 32])
-    return str(ipaddress.IPv6Network((bits, rng.randint(0, 128)), strict=False))
-
-
-def url(*schemes: str, ascii_only: bool = False) -> Values:
-    def write(rng: Random) -> str:
-        login = rng.choice(["", "", "user@", "user:pw@", "u%40x:p%2Fw@", ":secret@"])
-        hosts = ["localhost", "example.com", "a-b.c-d.co.uk", "db", "my_host", ipv4(rng), f"[{ipv6(rng)}]"]
-        port = rng.choice(["", ":8000", ":11434", ":65535"])
-        rest = ["", "/", "/a/b.html", "/x?q=1&r=%20z#frag", "?a=b", *([] if ascii_only else ["/é/ü"])]
-        return f"{rng.choice(schemes)}://{login}{rng.choice(hosts)}{port}{rng.choice(rest)}"
-
-    return write
-
-
-def mail(rng: Random) -> str:
-    host = rng.choice(["example.com", "mail.some.co.uk", "a-b.org", "x.museum"])
-    return f"{word(rng)}{rng.choice(['', '.x', '+tag', '_y', '-z', chr(39) + 'n'])}@{host}"
-
-
-def encoded(encode: Callable[[bytes], bytes], values: Callable[[Random], bytes]) -> Values:
-    return lambda rng: encode(values(rng)).decode()
-
-
-def some_bytes(rng: Random) -> bytes:
-    return rng.randbytes(rng.randint(0, 9))
-
-
-# ---------------------------------------------------------------- types of our own
-
-
-class Colour(enum.Enum):
-    RED = "red"
-    ODD = 'gr"é'
-    THREE = 3
-    HALF = 0.5
-    UNREADABLE = Decimal("1.5")
-
-
-class Size(enum.IntEnum):
-    S = 1
-    L = -2
-
-
-class Unit(enum.StrEnum):
-    METRE = "m"
-    MILE = "mi le"
-
-
-class Rights(enum.Flag):
-    READ = 1
-    WRITE = 2
-    OWN = 8
-
-
-class Pair(NamedTuple):
-    a: int
-    b: str = "x"
-
-
-class Options(typing_extensions.TypedDict, total=False):
-    a: typing_extensions.Required[int]
-    b: str
-
-
-@dataclasses.dataclass
-class Point:
-    x: int
-    y: float = 0.5
-    z: int = dataclasses.field(init=False, default=3)
-
-
-class Named(p.BaseModel):
-    number: int = Field(alias="no")
-    when: dt.date | None = None
-
-
-Inner = TypeVar("Inner")
-
-
-class Box(p.BaseModel, Generic[Inner]):
-    inner: Inner
-    others: list[Inner] = []
-
-
-class Days(p.RootModel[list[dt.date]]):
-    pass
-
-
-class Tree(p.BaseModel):
-    value: int = 0
-    kids: list[Tree] = []
-
-
-class Cat(p.BaseModel):
-    kind: Literal["cat"] = "cat"
-    n: int = 0
-
-
-class Dog(p.BaseModel):
-    kind: Literal["dog", "puppy"] = "dog"
-
-
-class Open(p.BaseModel, extra="allow"):
-    a: int
-    __pydantic_extra__: dict[str, int]
-
-
-class Short(p.BaseModel, str_max_length=3, str_min_length=1, str_strip_whitespace=True):
-    a: str
-
-
-class InBase64(p.BaseModel, val_json_bytes="base64", ser_json_bytes="base64"):
-    a: bytes
-
-
-class InHex(p.BaseModel, val_json_bytes="hex", ser_json_bytes="hex"):
-    a: bytes
-
-
-class InSeconds(p.BaseModel, ser_json_timedelta="float", ser_json_inf_nan="strings"):
-    a: dt.timedelta
-    b: float
-
-
-class Strict(p.BaseModel, strict=True):
-    a: int
-    b: float
-    c: Decimal
-    d: dt.datetime
-    e: uuid.UUID
-    f: Colour
-    g: tuple[int, ...]
-    h: set[str]
-    i: bytes
-    j: ipaddress.IPv4Address
-    k: dt.timedelta
-
-
-def strict(rng: Random) -> Strict:
-    address = ipaddress.IPv4Address(5)
-    return Strict(
-        a=1, b=2.5, c=Decimal("1.5"), d=moment(rng), e=uuid.UUID(int=5), f=Colour.RED,
-        g=(1,), h={"a"}, i=b"x", j=address, k=span(rng),
-    )  # fmt: skip
+from .own_types import (
+    Box,
+    Cat,
+    Colour,
+    Days,
+    Dog,
+    InBase64,
+    InHex,
+    InSeconds,
+    Named,
+    Open,
+    Options,
+    Pair,
+    Point,
+    Rights,
+    Short,
+    Size,
+    Strict,
+    Tree,
+    Unit,
+    strict,
+)
+from .values import (
+    UTC,
+    Values,
+    cents,
+    day_between,
+    decimals,
+    encoded,
+    ipv4,
+    ipv4_network,
+    ipv6,
+    ipv6_network,
+    mail,
+    moment,
+    moment_between,
+    one_of,
+    sentence,
+    some_bytes,
+    span,
+    span_between,
+    url,
+    word,
+    zone,
+)
 
 
 def limited(kind: Any, **bounds: Any) -> Any:

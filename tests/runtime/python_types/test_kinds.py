@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 import phloem as ph
 
-from .kinds import KEYS, VALUES, Values
+from .kinds import KEYS, VALUES
+from .values import Values
 from .walks import compiled, takes, written
 
 ALL = {**VALUES, **{f"key: {name}": kind for name, kind in KEYS.items()}}

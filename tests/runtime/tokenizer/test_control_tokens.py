@@ -21,6 +21,8 @@ from phloem.runtime.program.chat_format import ChatFormat
 from phloem.runtime.program.transcript import Transcript
 from phloem.runtime.tokenizer.chat_template import ChatTemplate
 from phloem.runtime.tokenizer.render_memory import RenderMemory
+from phloem.runtime.tokenizer.template_environment import template_environment
+from phloem.runtime.tokenizer.template_tokens import endings, fragments, written
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 from .test_gguf_tokenizer import write_byte_level
@@ -270,6 +272,16 @@ def test_templates_find_what_they_look_for(folder: Path) -> None:
         assert shown("<think>a</think>b") == "True|b|<result>a</think>b|False|0|True|True|False"
         assert shown("\ufdd0</think>b") == "True|b|\ufdd0</think>b|False|0|True|True|False"
         assert shown("<result>") == "False|<result>|<result>|True|1|False|False|True"
+
+
+@pytest.mark.parametrize("length", [10, 63, 64, 65, 200])
+def test_halves_of_any_length_make_a_token(length: int) -> None:
+    left, right = "<" + "a" * length, "b" * length + ">"
+    source = _loop(f"'{left}' ~ m.role ~ '{right}'", "'.'", "''")
+    parts = fragments(template_environment().parse(source))
+    text = left + "user" + right
+    assert written([text, "x" + text, text + "x"], parts) == [text]
+    assert endings([text], parts) == {text[len(left) :]}
 
 
 def test_blanks_are_layout(tmp_path: Path) -> None:
