@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
@@ -26,17 +27,32 @@ from jinja2.utils import Namespace, pass_context
 from ...errors import ModelError
 from .template_work import (
     CONSTANT_FILTERS,
+    CONSTANT_METHODS,
+    CONSTANT_TESTS,
     LINEAR_FILTERS,
     LINEAR_METHODS,
-    MAX_BITS,
+    MAX_DATE_FORMAT,
+    MAX_INT_BITS,
+    PER_SLOW_CHAR,
+    REFUSED_METHODS,
+    SLOW_FILTERS,
     BoundedFormatter,
     TooMuchWork,
     Work,
+    refuse,
 )
 
 WORK = "_phloem_work"  # the account, among a template's variables
-TURN, MADE, SLICED, READ = (f"_phloem_{name}" for name in ("turn", "made", "sliced", "read"))  # filters of our own
+# filters of our own
+TURN, MADE, SLICED, STEPPED, READ = (f"_phloem_{name}" for name in ("turn", "made", "sliced", "stepped", "read"))
 _LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Concat)
+
+
+_WIDTH_OF_DATE = re.compile(r"%[-_^#+]*\d")
+MAX_SOURCE = 1 << 20  # characters of a template
+MAX_TOKENS = 16_384  # of its expressions and tags: the longest published ones have a third of that
+MAX_LOOPS = 128  # each costs as much as there are others
+MAX_REFUSAL = 2000  # characters of what `raise_exception` says
 
 
 class RefusedByTemplate(TemplateError):
@@ -67,6 +83,11 @@ class ShallowNamespace(Namespace):
 class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        if isinstance(obj, str | bytes | int | float | type) and attr in REFUSED_METHODS:
+            return False
+        return super().is_safe_attribute(obj, attr, value)
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         work = _work(context)
         if operator == "%" and isinstance(left, str):
@@ -74,7 +95,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         elif operator in ("*", "**"):
             if isinstance(left, int) and isinstance(right, int):
                 bits = left.bit_length() * right if operator == "**" else left.bit_length() + right.bit_length()
-                if bits > MAX_BITS:
+                if bits > MAX_INT_BITS:
                     raise TooMuchWork(f"it makes something too large with {operator}")
             else:
                 value, count = (right, left) if isinstance(left, int) else (left, right)
@@ -92,6 +113,11 @@ class _Environment(ImmutableSandboxedEnvironment):
             if method.__name__ not in LINEAR_METHODS:
                 work.check_product(owner, (*args, *kwargs.values()), method.__name__)
             work.charge_input(owner)
+        elif owner is not None:
+            work.charge_input(None if method.__name__ in CONSTANT_METHODS else owner)
+        if owner is not None:
+            for value in (*args, *kwargs.values()):
+                work.charge_input(value)
         return work.charge_result(super().call(__context, __obj, *args, **kwargs))
 
 
@@ -105,6 +131,7 @@ def template_environment() -> jinja2.Environment:
         optimized=False,  # it would compute before there is an account, and takes long over deep expressions
     )
     del environment.globals["lipsum"]
+    del environment.filters["striptags"]
     environment.globals |= {
         "namespace": ShallowNamespace,
         "raise_exception": _raise_exception,
@@ -113,12 +140,17 @@ def template_environment() -> jinja2.Environment:
     environment.filters["tojson"] = _tojson
     for name, function in environment.filters.items():
         environment.filters[name] = _charged(name, function)
-    environment.filters |= {TURN: _turn, MADE: _made, SLICED: _sliced, READ: _read}
+    for name, function in environment.tests.items():
+        if name not in CONSTANT_TESTS:
+            environment.tests[name] = _charged_test(function)
+    environment.filters |= {TURN: _turn, MADE: _made, SLICED: _sliced, STEPPED: _stepped, READ: _read}
     return environment
 
 
 def parsed(environment: jinja2.Environment, source: str, place: str) -> nodes.Template:
-    """A template's tree. Raises ModelError: it does not parse, or is nested too deeply; the message says where."""
+    """A template's tree. Raises ModelError: it does not parse, is too long, or is nested too deeply; the message says
+    where."""
+    _check_length(environment, source, place)
     try:
         parser = Parser(environment, source)
         return parser.parse()
@@ -128,6 +160,29 @@ def parsed(environment: jinja2.Environment, source: str, place: str) -> nodes.Te
         raise _too_deep(place, parser.stream.current.lineno) from None
     except ValueError as error:  # a number of thousands of digits
         raise ModelError(f"{place}: the chat template does not parse: {error}") from None
+
+
+def _check_length(environment: jinja2.Environment, source: str, place: str) -> None:
+    """That a template can be compiled in a moment, and names nothing that is the runtime's."""
+    if len(source) > MAX_SOURCE:
+        line = source.count("\n", 0, MAX_SOURCE) + 1
+        raise ModelError(f"{place}: the chat template is longer than {MAX_SOURCE} characters (line {line})")
+    at = source.find("_phloem")
+    if at >= 0:
+        line = source.count("\n", 0, at) + 1
+        raise ModelError(f"{place}: the chat template uses a name that begins with _phloem (line {line}); rename it")
+    count = loops = 0
+    try:
+        for line, kind, value in environment.lex(source):
+            count += kind != "whitespace"
+            loops += kind == "name" and value == "for"
+            if count > MAX_TOKENS or loops > MAX_LOOPS:
+                told = (
+                    f"the chat template has more than {MAX_TOKENS} names and signs or {MAX_LOOPS} loops (line {line})"
+                )
+                raise ModelError(f"{place}: {told}; take the checkpoint's original template")
+    except jinja2.TemplateError as error:
+        raise broken(place, error) from None
 
 
 def compiled(environment: jinja2.Environment, tree: nodes.Template, place: str) -> jinja2.Template:
@@ -205,10 +260,12 @@ def _around(parent: nodes.Node, node: Any) -> Any:
         return node
     if isinstance(parent, nodes.Output):
         return _filter(node, MADE)
-    if isinstance(parent, nodes.Compare | nodes.Operand) or (isinstance(parent, nodes.Test) and parent.name == "in"):
+    if isinstance(parent, nodes.Compare | nodes.Operand):
         return _filter(node, READ)
+    if isinstance(parent, nodes.Getitem) and node is parent.arg and not isinstance(node, nodes.Slice):
+        return _filter(node, READ)  # a key of an object
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
-        return _filter(node, SLICED)
+        return _filter(node, SLICED if node.arg.step is None else STEPPED)
     is_literal = isinstance(node, _LITERALS) and getattr(node, "ctx", "load") == "load"
     return _filter(node, MADE) if is_literal else node
 
@@ -235,6 +292,11 @@ def _sliced(context: Context, value: Any) -> Any:
 
 
 @pass_context
+def _stepped(context: Context, value: Any) -> Any:
+    return refuse("a step") if isinstance(value, str) else _work(context).charge_slice(value)
+
+
+@pass_context
 def _read(context: Context, value: Any) -> Any:
     _work(context).charge_input(value)
     return value
@@ -249,15 +311,20 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def charged(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
         work = _work(context)
+        if name == "reverse" and isinstance(value, str):
+            refuse(name)
         if name == "format":
             work.check_percent(str(value), args or tuple(kwargs.values()))
+        elif name == "round":
+            for digits in (*args[:1], *kwargs.values()):
+                work.check_precision(digits)
         elif not is_linear:
             value = list(value) if isinstance(value, Iterator) else value
             work.check_product(value, (*args, *kwargs.values()), name)
         if name == "sum" and (args or kwargs):
             value = list(value)
             work.charge_sum(len(value))
-        work.charge_input(None if name in CONSTANT_FILTERS else value)
+        work.charge_input(None if name in CONSTANT_FILTERS else value, PER_SLOW_CHAR if name in SLOW_FILTERS else 0)
         work.charge_comparisons(value, args)
         first = {
             "": (),
@@ -266,6 +333,21 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             "environment": (context.environment,),
         }[wanted]
         return work.charge_result(function(*first, value, *args, **kwargs))
+
+    return charged
+
+
+def _charged_test(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A test of the environment, charged for what it reads."""
+    needs_environment = getattr(getattr(function, "jinja_pass_arg", None), "name", "") == "environment"
+
+    @pass_context
+    @wraps(function)
+    def charged(context: Context, *values: Any, **kwargs: Any) -> Any:
+        work = _work(context)
+        for value in values:
+            work.charge_input(value)
+        return function(context.environment, *values, **kwargs) if needs_environment else function(*values, **kwargs)
 
     return charged
 
@@ -298,10 +380,13 @@ def _deepest_line(tree: nodes.Node) -> int:
 
 
 def _raise_exception(message: str) -> NoReturn:
-    raise RefusedByTemplate(message)
+    raise RefusedByTemplate(str(message)[:MAX_REFUSAL])
 
 
 def strftime_now(format: str) -> str:
+    """Today's date and time. Raises TooMuchWork: a long format, or a width in it."""
+    if len(format) > MAX_DATE_FORMAT or _WIDTH_OF_DATE.search(format):
+        raise TooMuchWork(f"its format of a date is longer than {MAX_DATE_FORMAT} characters, or has a width")
     return datetime.datetime.now().strftime(format)
 
 
