@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 LEAST_KV_BUDGET = 64
+LEAST_ABOVE_ZERO = 1e-30  # of top_p and repetition_penalty: float32 has it, its inverse and a logit divided by it
 KV_POLICIES = ("snapkv", "sinks")
 
 
@@ -185,8 +186,15 @@ def _check_integer(name: str, value: int | None, low: int, high: int | None, *, 
 def _check_number(name: str, value: float, low: float, high: float, *, above: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError(f"{name}: expected a number, got {value!r}", param=name)
-    if not (low < value <= high if above else low <= value <= high):
-        span = f"above {low:g} and at most {high:g}" if above else f"between {low:g} and {high:g}"
+    is_lost = (
+        above and 0 < value < LEAST_ABOVE_ZERO
+    )  # the kernels compute in float32, where it is 0, or its inverse is not
+    if is_lost or not (low < value <= high if above else low <= value <= high):
+        span = (
+            f"above {low:g} (at least {LEAST_ABOVE_ZERO:g}) and at most {high:g}"
+            if above
+            else f"between {low:g} and {high:g}"
+        )
         raise RequestError(f"{name}: {value} is out of range; it must be {span}", param=name)
 
 

@@ -8,14 +8,14 @@ known here, unless it is off. Tensors are read in `adapter.py`.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ...errors import ModelError
 from .json_file import MOST_OF_A_NUMBER, Fields, read_json_object
+from .name_pattern import REMEDY, NamePattern, Work
 
 # how it was trained, or what it is called
 _OF_NO_EFFECT = {
@@ -29,7 +29,7 @@ _READ = {
 }  # fmt: skip
 # other beginnings (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) change the base weights, which are not in the adapter's files
 _PLAIN_BEGINNINGS = (None, True, False, "gaussian", "eva", "orthogonal")
-_LINEAR_ALONE = "all-linear"
+_LINEAR_ALONE: Literal["all-linear"] = "all-linear"
 MOST_RANK = 1 << 20
 T = TypeVar("T")
 
@@ -50,12 +50,12 @@ class AdapterConfig:
     rank: int
     alpha: float
     is_rank_stabilised: bool
-    rank_pattern: Mapping[str, int]
-    alpha_pattern: Mapping[str, float]
-    targets: str | tuple[str, ...]
-    excluded: str | tuple[str, ...]
+    rank_pattern: Mapping[NamePattern, int]
+    alpha_pattern: Mapping[NamePattern, float]
+    targets: NamePattern | Literal["all-linear"] | tuple[str, ...]
+    excluded: NamePattern | tuple[str, ...]
     layers: frozenset[int] | None
-    layers_patterns: tuple[str, ...]
+    layers_patterns: tuple[NamePattern, ...]
 
     @staticmethod
     def from_folder(folder: Path) -> AdapterConfig:
@@ -76,8 +76,9 @@ class AdapterConfig:
         for key in sorted(fields.values.keys() - _READ - _OF_NO_EFFECT):
             if fields.values[key]:
                 raise ModelError(f"{path}: {key}: {str(fields.values[key])[:80]}: not supported; it must be off")
-        ranks = {key: _rank(fields, key, value) for key, value in _pattern(fields, "rank_pattern")}
-        alphas = {key: _alpha(fields, key, value) for key, value in _pattern(fields, "alpha_pattern")}
+        work = Work()
+        ranks = {key: _rank(fields, key.text, value) for key, value in _pattern(fields, "rank_pattern", work)}
+        alphas = {key: _alpha(fields, key.text, value) for key, value in _pattern(fields, "alpha_pattern", work)}
         if "target_modules" not in fields:
             raise fields.odd("target_modules", "names of modules")
         return AdapterConfig(
@@ -87,29 +88,45 @@ class AdapterConfig:
             fields.boolean("use_rslora", False),
             ranks,
             alphas,
-            _names(fields, "target_modules"),
-            _names(fields, "exclude_modules"),
+            _LINEAR_ALONE
+            if fields.values["target_modules"] == _LINEAR_ALONE
+            else _names(fields, "target_modules", work),
+            _names(fields, "exclude_modules", work),
             _layers(fields),
-            _patterns(fields),
+            _patterns(fields, work),
         )
 
     def has(self, module: str, *, is_output: bool = False) -> bool:
-        """Whether it adds to a linear map; is_output: to the vocabulary, which "all-linear" leaves out."""
+        """Whether it adds to a linear map; is_output: to the vocabulary, which "all-linear" leaves out.
+
+        Raises:
+            ModelError: a pattern takes too long to match, or layers_pattern finds several numbers in the name.
+        """
         if self.excluded and _is_named(self.excluded, module):
             return False
         if self.targets == _LINEAR_ALONE:
             is_wanted = not is_output
         else:
             is_wanted = _is_named(self.targets, module)
-            if isinstance(self.targets, str) or module in self.targets:
+            if isinstance(self.targets, NamePattern) or module in self.targets:
                 return is_wanted
         return is_wanted and (self.layers is None or self._layer_of(module) in self.layers)
 
     def _layer_of(self, module: str) -> int | None:
-        found = None
-        for pattern in self.layers_patterns or (r"[^.]*",):
-            found = found or re.match(rf"(?:^|.*?\.){pattern}\.(\d+)\.", module)
-        return int(found[1]) if found else None
+        """The number after the first part of the name that a pattern, or without patterns any part, is followed by."""
+        parts = module.split(".")
+        if not self.layers_patterns:
+            return next((int(part) for part in parts[1:-1] if part.isdecimal()), None)
+        for pattern in self.layers_patterns:
+            for start in _beginnings(module):
+                numbers = {_number_at(module, end) for end in pattern.ends(module, start)} - {None}
+                if len(numbers) > 1:
+                    raise ModelError(
+                        f"{pattern.place}: {pattern.text[:80]!r} finds several layers in {module}; {REMEDY}"
+                    )
+                if numbers:
+                    return numbers.pop()
+        return None
 
     def rank_of(self, module: str) -> int:
         return _by_pattern(self.rank_pattern, module, self.rank)
@@ -122,17 +139,28 @@ class AdapterConfig:
         )
 
 
-def _is_named(names: str | tuple[str, ...], module: str) -> bool:
-    if isinstance(names, str):
-        return re.fullmatch(names, module) is not None
+def _is_named(names: NamePattern | tuple[str, ...], module: str) -> bool:
+    if isinstance(names, NamePattern):
+        return names.fits(module)
     return any(module == name or module.endswith(f".{name}") for name in names)
 
 
-def _by_pattern(pattern: Mapping[str, T], module: str, default: T) -> T:
+def _by_pattern(pattern: Mapping[NamePattern, T], module: str, default: T) -> T:
     for key, value in pattern.items():
-        if re.match(rf"(.*\.)?({key})$", module):
+        if any(key.fits(module, start) for start in _beginnings(module)):
             return value
     return default
+
+
+def _beginnings(module: str) -> list[int]:
+    """Where the parts of a name begin."""
+    return [0, *(index + 1 for index, char in enumerate(module) if char == ".")]
+
+
+def _number_at(module: str, end: int) -> int | None:
+    """The number that is the part after `end`, if another part follows it."""
+    dot, *parts = module[end:].split(".")
+    return int(parts[0]) if not dot and len(parts) > 1 and parts[0].isdecimal() else None
 
 
 def _rank(fields: Fields, key: str, value: Any) -> int:
@@ -149,19 +177,15 @@ def _alpha(fields: Fields, key: str, value: Any) -> float:
     return float(value)
 
 
-def _pattern(fields: Fields, key: str) -> list[tuple[str, Any]]:
-    pairs = list(fields.section(key).values.items())
-    for expression, _ in pairs:
-        _check_expression(fields, key, expression)
-    return pairs
+def _pattern(fields: Fields, key: str, work: Work) -> list[tuple[NamePattern, Any]]:
+    place, pairs = f"{fields.place}: {key}", fields.section(key).values
+    return [(NamePattern(text, place, work), value) for text, value in pairs.items()]
 
 
-def _names(fields: Fields, key: str) -> str | tuple[str, ...]:
+def _names(fields: Fields, key: str, work: Work) -> NamePattern | tuple[str, ...]:
     value = fields.values.get(key)
-    if isinstance(value, str):
-        if value != _LINEAR_ALONE:
-            _check_expression(fields, key, value)
-        return value
+    if isinstance(value, str) and value:
+        return NamePattern(value, f"{fields.place}: {key}", work)
     if not isinstance(value or [], list) or not all(isinstance(name, str) for name in value or ()):
         raise fields.odd(key, "a list of names, or a regular expression")
     return tuple(value or ())
@@ -172,18 +196,9 @@ def _layers(fields: Fields) -> frozenset[int] | None:
     return frozenset(layers) if layers else None
 
 
-def _patterns(fields: Fields) -> tuple[str, ...]:
+def _patterns(fields: Fields, work: Work) -> tuple[NamePattern, ...]:
     value = fields.values.get("layers_pattern") or ()
     if not isinstance(value, str | list | tuple):
         raise fields.odd("layers_pattern", "a regular expression, or a list of them")
-    patterns = (value,) if isinstance(value, str) else tuple(value)
-    for expression in patterns:
-        _check_expression(fields, "layers_pattern", expression)
-    return patterns
-
-
-def _check_expression(fields: Fields, key: str, expression: Any) -> None:
-    try:
-        re.compile(expression)
-    except (re.error, TypeError, RecursionError, OverflowError):
-        raise ModelError(f"{fields.place}: {key}: {repr(expression)[:80]} is not a regular expression") from None
+    patterns = (value,) if isinstance(value, str) else value
+    return tuple(NamePattern(pattern, f"{fields.place}: layers_pattern", work) for pattern in patterns)

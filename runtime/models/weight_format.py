@@ -15,13 +15,13 @@ Whatever else is named is refused here, before a tensor is opened. Knows no tens
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import ModelError
 from ...kernels.grouped import Element
 from .json_file import Fields
+from .name_pattern import NamePattern, Work
 
 Kind = Literal["gptq", "awq", "packed", "bytes"]
 REMEDY = "use the original weights, or a checkpoint in GPTQ, AWQ, compressed-tensors (4 or 8 bits) or fp8"
@@ -39,7 +39,7 @@ class WeightFormat:
         counts_from_one: zeros are stored less one (GPTQ's first format).
         has_zeros: zeros are stored (compressed-tensors only; GPTQ and AWQ always have them).
         scale: name of the scales' tensor.
-        excluded: modules that are stored plainly: names, parts of them, or patterns beginning with "re:".
+        excluded: modules that are stored plainly: names or parts of them, or patterns ("re:…" in the file).
     """
 
     method: str
@@ -51,15 +51,18 @@ class WeightFormat:
     counts_from_one: bool = False
     has_zeros: bool = True
     scale: str = "scales"
-    excluded: tuple[str, ...] = ()
+    excluded: tuple[str | NamePattern, ...] = ()
 
     def excludes(self, module: str) -> bool:
         """Whether the linear map of this name is stored plainly.
 
-        An entry is a regular expression for the beginning of the name ("re:…"), or whole parts of it.
+        An entry is a regular expression for the beginning of the name, or whole parts of it.
+
+        Raises:
+            ModelError: a pattern takes too long to match.
         """
         return any(
-            re.match(entry[3:], module) is not None if entry.startswith("re:") else f".{entry}." in f".{module}."
+            bool(entry.ends(module)) if isinstance(entry, NamePattern) else f".{entry}." in f".{module}."
             for entry in self.excluded
         )
 
@@ -214,17 +217,12 @@ def _block(section: Fields, key: str) -> tuple[int, int]:
     return rows, columns
 
 
-def _names(section: Fields, key: str) -> tuple[str, ...]:
+def _names(section: Fields, key: str) -> tuple[str | NamePattern, ...]:
     value = section.values.get(key) or []
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise section.odd(key, "a list of names")
-    for name in value:
-        if name.startswith("re:"):
-            try:
-                re.compile(name[3:])
-            except re.error as error:
-                raise ModelError(f"{section.place}: {key}: {name!r} is no regular expression ({error})") from None
-    return tuple(value)
+    place, work = f"{section.place}: {key}", Work()
+    return tuple(NamePattern(name[3:], place, work) if name.startswith("re:") else name for name in value)
 
 
 def _unsupported(section: Fields, key: str, found: object, why: str) -> ModelError:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..request import LEAST_KV_BUDGET, MAX_LOGPROBS
+from ..request import LEAST_ABOVE_ZERO, LEAST_KV_BUDGET, MAX_LOGPROBS
 from .fields import BadWord, Content, LogitBias, Prompts, Salt, Schema, SchemaOrText, StopStrings, fault
 from .tool_choice import ToolChoice, ToolChoiceField
 from .unsupported import refuse_unsupported
@@ -132,12 +132,12 @@ class Generation(Body):
     n: int = Field(1, ge=1, le=MAX_N)
     best_of: int | None = None
     temperature: float = Field(1.0, ge=0, le=2, allow_inf_nan=False)
-    top_p: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)
+    top_p: float = Field(1.0, ge=LEAST_ABOVE_ZERO, le=1, allow_inf_nan=False)
     top_k: int = Field(0, ge=-1, lt=2**31)
     min_p: float = Field(0.0, ge=0, le=1, allow_inf_nan=False)
     presence_penalty: float = Field(0.0, ge=-2, le=2, allow_inf_nan=False)
     frequency_penalty: float = Field(0.0, ge=-2, le=2, allow_inf_nan=False)
-    repetition_penalty: float = Field(1.0, gt=0, le=10, allow_inf_nan=False)
+    repetition_penalty: float = Field(1.0, ge=LEAST_ABOVE_ZERO, le=10, allow_inf_nan=False)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: StopStrings = []
     include_stop_str_in_output: bool = False

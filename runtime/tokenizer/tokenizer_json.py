@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import tokenizers
 
-from ...errors import ModelError
+from ...errors import ModelError, RequestError
 from .token_pieces import SPACE, byte_alphabet, byte_level_bytes, byte_of_piece, looks_like_control
 
 MAX_TOKENS = 1 << 24  # ten times the largest vocabulary; a larger id is a broken file
@@ -70,13 +71,11 @@ class TokenizerJson:
 
     def encode_inside(self, text: str) -> list[int]:
         """`text` as it is tokenised in the middle of a text; special tokens in it stay text."""
-        ids: list[int] = self._inside.encode(text, add_special_tokens=False).ids
-        return ids
+        return self._encode(self._inside, text)
 
     def encode_at_start(self, text: str) -> list[int]:
         """`text` as the beginning of a sequence: with the prefix space that the file asks for, without bos."""
-        ids: list[int] = self._start.encode(text, add_special_tokens=False).ids
-        return ids
+        return self._encode(self._start, text)
 
     def encode_template(self, text: str, *, at_start: bool) -> list[int]:
         """`text` with every special token in it as its id.
@@ -85,8 +84,7 @@ class TokenizerJson:
         (not `at_start`) gets it there as well, but not at its own beginning.
         """
         if at_start or not self._has_prefix_space:
-            ids: list[int] = self._template.encode(text, add_special_tokens=False).ids
-            return ids
+            return self._encode(self._template, text)
         special = self._special_pattern.search(text)
         begin = special.start() if special else len(text)
         return self.encode_inside(text[:begin]) + self.encode_template(text[begin:], at_start=True)
@@ -105,7 +103,13 @@ class TokenizerJson:
         """Where `text` is cut before tokens are made: the ends, in characters."""
         pre_tokenizer = self._inside.pre_tokenizer
         assert pre_tokenizer is not None
-        return [end for _, (_, end) in pre_tokenizer.pre_tokenize_str(text)]
+        with _reading(f"{self._place}: its pattern cannot read a text"):
+            return [end for _, (_, end) in pre_tokenizer.pre_tokenize_str(text)]
+
+    def _encode(self, view: tokenizers.Tokenizer, text: str) -> list[int]:
+        with _reading("the tokenizer cannot read this text"):
+            ids: list[int] = view.encode(text, add_special_tokens=False).ids
+        return ids
 
     @cached_property
     def _start(self) -> tokenizers.Tokenizer:
@@ -160,6 +164,17 @@ class TokenizerJson:
                 byte = byte_of_piece(piece) if has_byte_fallback else None
                 token_bytes[token_id] = piece.replace(SPACE, " ").encode() if byte is None else byte
         return token_bytes
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Raises RequestError instead of what the library raises: bare Exception, and panics, which are no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise RequestError(f"{what} ({str(error)[:200]}); send another one", param="prompt") from None
 
 
 def _parts(spec: dict[str, Any], key: str) -> list[dict[str, Any]]:

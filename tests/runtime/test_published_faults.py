@@ -118,7 +118,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
         _settings(quant_method="bitsandbytes"),
         r"\(bitsandbytes\) is not supported; use",
     ),
-    "no regex": ("packed", _settings(ignore=["re:["]), r"ignore: 're:\[' is no regular expression"),
+    "no regex": ("packed", _settings(ignore=["re:["]), r"ignore: '\[' is not a regular expression"),
     "odd list": (
         "awq",
         _settings(modules_to_not_convert="lm_head"),
