@@ -251,7 +251,7 @@ class Scheduler:
 
     def _admit_into(self, extends: list[Extend], budget: StepBudget) -> Batch | None:
         """Plans those newly admitted behind the others; the whole batch, None if there is none."""
-        for request in self._admit() if budget.is_open else ():
+        for request in self._admit(budget) if budget.is_open else ():
             extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None or not self._reserve(extend):
                 break
@@ -302,8 +302,8 @@ class Scheduler:
 
     # -- admission ---------------------------------------------------------------------------------------------
 
-    def _admit(self) -> Iterator[Request]:
-        """Yields newly running requests, their lease taken, while seats and blocks last.
+    def _admit(self, budget: StepBudget) -> Iterator[Request]:
+        """Yields newly running requests, their lease taken, while seats, blocks and the step's budget last.
 
         The caller plans each before it asks for the next, so a request sees what those before it will compute.
         """
@@ -328,7 +328,9 @@ class Scheduler:
                 outlooks[partner] = self._outlook(partner)  # what it held alone it shares now
             outlooks[request] = self._outlook_of(candidate)
             place = self._place_for_one(candidate.passed)
-            if self.running and not self._has_room([*outlooks.values(), *place]):
+            start = request.num_computed_tokens + (0 if donor is None else donor.num_tokens)
+            fits = not self.running or self._has_room([*outlooks.values(), *place])
+            if not fits or budget.room(request, start) == 0:
                 self._prefix_cache.release(request, keep=False)
                 return
             if donor is not None:
