@@ -225,16 +225,16 @@ class Stepper:
             choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
             self._is_committing = True
             self._commit(batch, choices, drafts=drafts)
+            self._is_committing = False  # who was committed last is not charged with an interruption from here on
             if self._ahead is not None and not self._ahead.is_wanted:
                 self._ahead = None
             try:
                 self._learn(batch, begin, num_drafting, num_jumped, was_ahead=ahead is not None)
             except Exception:  # what steps cost is advice: without it they are only slower
                 logger.debug("nothing was learnt from a step", exc_info=True)
+            self._compact(batch)
         for request in self._scheduler.take_late():
             self._fail(request, late_error(request))
-        if batch is not None:
-            self._compact(batch)
 
     def _learn(self, batch: Batch, begin: float, num_drafting: int, num_jumped: int, *, was_ahead: bool) -> None:
         """Learns what a step cost that began at `begin`, when its requests had so many accepted drafted tokens."""
@@ -386,6 +386,7 @@ class Stepper:
 
     def _fail(self, request: Request, error: RequestError) -> None:
         self._scheduler.current = request
+        self._is_committing = True  # between its end and its delta it must not get lost
         self._end(request, FinishReason.ERROR, keeps=False)
         self._deltas.append(error_delta(request, error))
 
