@@ -141,7 +141,7 @@ class Stepper:
             try:
                 self._end(request, FinishReason.ABORT)
             except BaseException as error:
-                self._recover(request)
+                self._recover(request, error)
                 if not isinstance(error, Exception):
                     raise
 
@@ -165,12 +165,11 @@ class Stepper:
             lost = scheduler.current if is_fault or self._is_committing else None
             if lost is not None and any(delta.is_last_of(lost) for delta in self._deltas):
                 lost = None  # it has its answer
-            self._recover(lost)
+            self._recover(lost, error)
             if lost is not None:
                 self._deltas.append(error_delta(lost, cause_of("the request", error)))
             if not is_fault:
                 raise
-            logger.exception("a fault in a step")
         deltas, self._deltas = self._deltas, []
         return deltas
 
@@ -187,23 +186,26 @@ class Stepper:
             return change()
         except PinBudgetExceeded:  # an answer like others: nothing was changed
             raise
-        except BaseException:
-            self._recover(request)
+        except BaseException as error:
+            self._recover(request, error)
             raise
 
-    def _recover(self, lost: Request | None) -> None:
-        """Puts everything in order after a fault, wherever it was, and ends the request that is `lost`.
+    def _recover(self, lost: Request | None, error: BaseException) -> None:
+        """Logs a fault, puts everything in order after it, wherever it was, and ends the request that is `lost`.
 
-        What the unfinished requests have said is the truth; lines, leases and free blocks are made again from that. So
-        it does not matter what the fault has left half done. A step that was not committed is computed again, with the
-        same outcome.
+        What the unfinished requests have said is the truth; lines, leases and free blocks are made again from that,
+        whatever the fault has left half done. A step that was not committed is computed again, with the same outcome.
         """
+        if isinstance(error, Exception):
+            logger.error("a fault; all unfinished requests are scheduled again", exc_info=error)
         self._ahead = None
         self._sampler.forget()
         self._scheduler.restart(lost)
         if lost is not None:
-            with suppress(Exception):
+            try:
                 self._on_finish(lost, False)
+            except Exception:
+                logger.exception("a fault while a failed request was put away")
 
     def _step(self) -> None:
         """Adds to `_deltas`."""
@@ -385,8 +387,7 @@ class Stepper:
                 self._prefix_cache.compact(request, places_kept(request, self._runner.score_keys))
 
     def _fail(self, request: Request, error: RequestError) -> None:
-        self._scheduler.current = request
-        self._is_committing = True  # between its end and its delta it must not get lost
+        self._scheduler.current, self._is_committing = request, True  # between end and delta it must not get lost
         self._end(request, FinishReason.ERROR, keeps=False)
         self._deltas.append(error_delta(request, error))
 

@@ -115,7 +115,7 @@ class Scheduler:
         if lost is not None:
             self._unfinished.pop(lost, None)
             lost.phase = Phase.FINISHED
-        self._prefix_cache.reclaim(self.requests)
+        self.num_pins_given_up += self._prefix_cache.reclaim(self.requests)
         self._begin()
         for request in self._unfinished:
             request.phase = Phase.WAITING
@@ -175,7 +175,7 @@ class Scheduler:
         elif request in self._waiting:
             self._waiting.remove(request)
         request.phase = Phase.FINISHED
-        del self._unfinished[request]
+        self._unfinished.pop(request, None)  # it was never added if another output of its request failed before
 
     def take_late(self) -> list[Request]:
         """Requests that have passed their deadlines since the last call. They are unfinished: remove them."""
