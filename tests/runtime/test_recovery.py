@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from phloem.errors import RequestError
+from phloem.runtime.deltas import cause_of
 from phloem.runtime.request import SamplingParams
 
 from .fakes import fake_engine, greedy_truth
@@ -77,3 +78,9 @@ def test_a_pin_of_a_wrong_length_is_refused(ttl: Any) -> None:
         engine.unpin("no pin")  # type: ignore[arg-type]
     assert len(engine._scheduler.running) == 1
     assert list(engine.generate([1, 2], GREEDY).token_ids) == greedy_truth([1, 2], 9)
+
+
+def test_what_failed_is_said_without_an_empty_reason() -> None:
+    assert str(cause_of("the request", KeyboardInterrupt())) == "the request was interrupted"
+    assert str(cause_of("the step", ValueError())) == "the step failed: ValueError"
+    assert str(cause_of("the step", ValueError("seven"))) == "the step failed: ValueError: seven"
