@@ -170,6 +170,11 @@ class RadixTree:
         return self.num_cached_blocks - self.num_leased_blocks
 
     @property
+    def num_pins(self) -> int:
+        """Pins that have not ended."""
+        return sum(1 for _ in self._pins)
+
+    @property
     def num_pinned_blocks(self) -> int:
         """Distinct blocks that pins protect (leases may protect some of them too)."""
         return self._pins.num_blocks

@@ -48,4 +48,8 @@ def late_error(request: Request) -> DeadlineExceeded:
 
 def cause_of(what: str, error: BaseException) -> RequestError:
     """An exception as the error of a request."""
-    return error if isinstance(error, RequestError) else RequestError(f"{what} failed: {type(error).__name__}: {error}")
+    if isinstance(error, RequestError):
+        return error
+    if not isinstance(error, Exception):
+        return RequestError(f"{what} was interrupted")
+    return RequestError(f"{what} failed: " + ": ".join(filter(None, (type(error).__name__, str(error)))))

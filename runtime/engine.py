@@ -7,6 +7,7 @@ step by turns (`turn`), each step is for all requests, and everybody gets his ow
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -292,14 +293,19 @@ class Engine(EngineCore):
 
         Raises:
             PinBudgetExceeded: nothing was pinned; end another pin first.
+            RequestError: `ttl` is no number of seconds.
         """
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or math.isnan(ttl):
+            raise RequestError(f"ttl: expected a number of seconds, got {ttl!r}", param="ttl")
         token_ids = self.intake.token_ids(prompt)
         kept = self.intake.namespace(namespace, adapter)
         self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace, adapter=adapter)
         return self._on_step_thread(lambda: self._stepper.guard(lambda: self.prefix_cache.pin(token_ids, ttl, kept)))
 
     def unpin(self, pin: Pin) -> bool:
-        """Ends a pin; False if it held nothing or was given up already."""
+        """Ends a pin; False if it held nothing or was given up already. Raises RequestError: it is no `Pin`."""
+        if not isinstance(pin, Pin):
+            raise RequestError(f"pin: expected what `pin` returned, got {pin!r}", param="pin")
         return self._on_step_thread(lambda: self._stepper.guard(lambda: self.prefix_cache.tree.unpin(pin)))
 
     def _on_step_thread(self, function: Callable[[], Result]) -> Result:

@@ -377,7 +377,7 @@ class EngineCore:
             num_loaded_blocks=lower.num_loaded,
             num_unstored_blocks=lower.num_dropped,
             num_tier_faults=lower.num_faults,
-            num_evicted_blocks=tree.statistics.num_evicted_blocks,
+            num_evicted_blocks=self.prefix_cache.num_evicted_blocks,
             host_bytes=lower.host_bytes,
             disk_bytes=lower.disk_bytes,
         )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 SLOWER, FASTER = 0.2, 0.7  # of an average that forgets, with each measurement
 LONGEST = 2.0  # times what was expected: what a longer measurement is taken for
 FEWEST_TOKENS = 32  # of prompts in a step that can make them look slower
-LEAST_SHARE = 0.1  # of a step that decodes too is held to be the prompts', however long others take that only decode
+LEAST_SHARE = 0.1  # minimum share of a mixed step's time that is attributed to prefill
 
 Extent = tuple[int, int]  # tokens [start, end) of a request
 
@@ -42,7 +42,7 @@ class PrefillCost:
         self.decode_seconds = 0.0
 
     def observe_step(self, prompts: Sequence[Extent], num_decoding: int, seconds: float) -> None:
-        """A step took so long that has computed these chunks of prompts, beside so many requests that decode."""
+        """Records that a step which computed these chunks, beside `num_decoding` decoding requests, took `seconds`."""
         if seconds <= 0.0:
             return
         if not prompts:

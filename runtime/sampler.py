@@ -22,6 +22,7 @@ from ..fsm import Cursor
 from ..kernels import LogitEdits, Logprobs, ops, send
 from .batch import Batch, Extend
 from .choice import Choice, PromptReport, TokenReport, UnreadChoices, UnreadLogprobs
+from .deltas import cause_of
 from .device import Reading, on_device
 from .edit_table import EditTable
 from .mask_table import MaskTable, Row
@@ -202,11 +203,7 @@ class Sampler:
             try:
                 masks = self._mask_rows(cursor, extend.draft, remaining, num_before_end, goes_on, work)
             except Exception as error:  # the cursor may have been left anywhere
-                choice.error = (
-                    error
-                    if isinstance(error, RequestError)
-                    else RequestError(f"the constraint failed: {type(error).__name__}: {error}")
-                )
+                choice.error = cause_of("the constraint", error)
                 return 0
             if not masks:
                 choice.is_postponed = True

@@ -105,9 +105,11 @@ class Totals:
             self._under_way.add(request)
 
     def end(self, request: Request) -> None:
-        """It has ended."""
+        """It has ended; counts nothing if it has not begun, or was ended before."""
         with self._lock:
-            self._under_way.discard(request)
+            if request not in self._under_way:
+                return
+            self._under_way.remove(request)
             self._num_ended += 1
             _add(self._ended, request)
 

@@ -141,7 +141,7 @@ class Stepper:
             try:
                 self._end(request, FinishReason.ABORT)
             except BaseException as error:
-                self._recover(request)
+                self._recover(request, error)
                 if not isinstance(error, Exception):
                     raise
 
@@ -165,12 +165,11 @@ class Stepper:
             lost = scheduler.current if is_fault or self._is_committing else None
             if lost is not None and any(delta.is_last_of(lost) for delta in self._deltas):
                 lost = None  # it has its answer
-            self._recover(lost)
+            self._recover(lost, error)
             if lost is not None:
                 self._deltas.append(error_delta(lost, cause_of("the request", error)))
             if not is_fault:
                 raise
-            logger.exception("a fault in a step")
         deltas, self._deltas = self._deltas, []
         return deltas
 
@@ -187,23 +186,26 @@ class Stepper:
             return change()
         except PinBudgetExceeded:  # an answer like others: nothing was changed
             raise
-        except BaseException:
-            self._recover(request)
+        except BaseException as error:
+            self._recover(request, error)
             raise
 
-    def _recover(self, lost: Request | None) -> None:
-        """Puts everything in order after a fault, wherever it was, and ends the request that is `lost`.
+    def _recover(self, lost: Request | None, error: BaseException) -> None:
+        """Logs a fault, puts everything in order after it, wherever it was, and ends the request that is `lost`.
 
-        What the unfinished requests have said is the truth; lines, leases and free blocks are made again from that. So
-        it does not matter what the fault has left half done. A step that was not committed is computed again, with the
-        same outcome.
+        What the unfinished requests have said is the truth; lines, leases and free blocks are made again from that,
+        whatever the fault has left half done. A step that was not committed is computed again, with the same outcome.
         """
+        if isinstance(error, Exception):
+            logger.error("a fault; all unfinished requests are scheduled again", exc_info=error)
         self._ahead = None
         self._sampler.forget()
         self._scheduler.restart(lost)
         if lost is not None:
-            with suppress(Exception):
+            try:
                 self._on_finish(lost, False)
+            except Exception:
+                logger.exception("a fault while a failed request was put away")
 
     def _step(self) -> None:
         """Adds to `_deltas`."""
@@ -225,16 +227,16 @@ class Stepper:
             choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
             self._is_committing = True
             self._commit(batch, choices, drafts=drafts)
+            self._is_committing = False  # who was committed last is not charged with an interruption from here on
             if self._ahead is not None and not self._ahead.is_wanted:
                 self._ahead = None
             try:
                 self._learn(batch, begin, num_drafting, num_jumped, was_ahead=ahead is not None)
             except Exception:  # what steps cost is advice: without it they are only slower
                 logger.debug("nothing was learnt from a step", exc_info=True)
+            self._compact(batch)
         for request in self._scheduler.take_late():
             self._fail(request, late_error(request))
-        if batch is not None:
-            self._compact(batch)
 
     def _learn(self, batch: Batch, begin: float, num_drafting: int, num_jumped: int, *, was_ahead: bool) -> None:
         """Learns what a step cost that began at `begin`, when its requests had so many accepted drafted tokens."""
@@ -385,7 +387,7 @@ class Stepper:
                 self._prefix_cache.compact(request, places_kept(request, self._runner.score_keys))
 
     def _fail(self, request: Request, error: RequestError) -> None:
-        self._scheduler.current = request
+        self._scheduler.current, self._is_committing = request, True  # between end and delta it must not get lost
         self._end(request, FinishReason.ERROR, keeps=False)
         self._deltas.append(error_delta(request, error))
 

@@ -76,6 +76,7 @@ class PrefixCache:
             clock=clock,
         )
         self.tree: RadixTree = self._make_tree()
+        self._num_evicted_before = 0  # blocks, by trees that were given up
         self._kv_cache = kv_cache
         self._scores = PromptScores(num_blocks, block_size)
         self._kept: dict[Request, list[Tensor]] = {}  # of those compacted, until there are blocks for it
@@ -90,6 +91,11 @@ class PrefixCache:
     def num_available_blocks(self) -> int:
         """Blocks that are free or could be evicted now."""
         return self.pool.num_free + self.tree.num_evictable_blocks
+
+    @property
+    def num_evicted_blocks(self) -> int:
+        """Blocks evicted so far, by trees that were given up after a fault too."""
+        return self._num_evicted_before + self.tree.statistics.num_evicted_blocks
 
     @property
     def num_score_bytes(self) -> int:
@@ -297,13 +303,14 @@ class PrefixCache:
         _hold_nothing(request)
         self._kept.pop(request, None)
 
-    def reclaim(self, requests: Collection[Request]) -> None:
+    def reclaim(self, requests: Collection[Request]) -> int:
         """After a fault: takes back whatever `requests`, or anybody else, may hold, and whatever was left half done.
 
         What the requests have computed goes into the tree as far as that can be done. Then no lease is left except
-        those of pins, and a block that is not in the tree is free. A tree that is not sound is given up, with its pins.
-        O(pool).
+        those of pins, and a block that is not in the tree is free. A tree that is not sound is given up, with its pins;
+        returns how many pins that were. O(pool).
         """
+        num_lost_pins = 0
         for request in requests:
             with suppress(Exception):
                 self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
@@ -314,10 +321,13 @@ class PrefixCache:
             self.tree.audit()
         except Exception:
             logger.exception("the prefix cache was left in disorder, and begins anew")
+            self._num_evicted_before = self.num_evicted_blocks
+            num_lost_pins = self.tree.num_pins
             self.tree = self._make_tree()
         self.pool.free_all_but(self.tree.blocks())
         if self.tiers is not None:
             self.tiers.loads.give_up(requests)
+        return num_lost_pins
 
     def _num_blocks(self, request: Request) -> int:
         """Of what is computed, the last one counted though it may not be full."""

@@ -115,7 +115,7 @@ class Scheduler:
         if lost is not None:
             self._unfinished.pop(lost, None)
             lost.phase = Phase.FINISHED
-        self._prefix_cache.reclaim(self.requests)
+        self.num_pins_given_up += self._prefix_cache.reclaim(self.requests)
         self._begin()
         for request in self._unfinished:
             request.phase = Phase.WAITING
@@ -175,7 +175,7 @@ class Scheduler:
         elif request in self._waiting:
             self._waiting.remove(request)
         request.phase = Phase.FINISHED
-        del self._unfinished[request]
+        self._unfinished.pop(request, None)  # it was never added if another output of its request failed before
 
     def take_late(self) -> list[Request]:
         """Requests that have passed their deadlines since the last call. They are unfinished: remove them."""
@@ -251,7 +251,7 @@ class Scheduler:
 
     def _admit_into(self, extends: list[Extend], budget: StepBudget) -> Batch | None:
         """Plans those newly admitted behind the others; the whole batch, None if there is none."""
-        for request in self._admit() if budget.is_open else ():
+        for request in self._admit(budget) if budget.is_open else ():
             extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None or not self._reserve(extend):
                 break
@@ -302,8 +302,8 @@ class Scheduler:
 
     # -- admission ---------------------------------------------------------------------------------------------
 
-    def _admit(self) -> Iterator[Request]:
-        """Yields newly running requests, their lease taken, while seats and blocks last.
+    def _admit(self, budget: StepBudget) -> Iterator[Request]:
+        """Yields newly running requests, their lease taken, while seats, blocks and the step's budget last.
 
         The caller plans each before it asks for the next, so a request sees what those before it will compute.
         """
@@ -328,7 +328,9 @@ class Scheduler:
                 outlooks[partner] = self._outlook(partner)  # what it held alone it shares now
             outlooks[request] = self._outlook_of(candidate)
             place = self._place_for_one(candidate.passed)
-            if self.running and not self._has_room([*outlooks.values(), *place]):
+            start = request.num_computed_tokens + (0 if donor is None else donor.num_tokens)
+            fits = not self.running or self._has_room([*outlooks.values(), *place])
+            if not fits or budget.room(request, start) == 0:
                 self._prefix_cache.release(request, keep=False)
                 return
             if donor is not None:

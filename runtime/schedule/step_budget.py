@@ -8,8 +8,9 @@
 
 So a step takes at most as long as the target or twice as long as one that only decodes, whichever is more, as far as
 the costs that were measured hold (`prefill_cost`); and where decoding alone takes longer than the target, prompts still
-get half of the time. A step computes at least a block of a prompt, whatever it costs. The oldest prompt comes first;
-chunks never change what is said.
+get half of the time. A step computes at least one block of the oldest unfinished prompt. Prompts are computed oldest
+first: after one that was not computed to its end, no other gets a token in the same step. Chunks never change what is
+said.
 
 Knows extends of one step, and no time but what it is told.
 """
@@ -41,20 +42,29 @@ class StepBudget:
 
     @property
     def is_open(self) -> bool:
-        """Whether a prompt may be computed in what is left."""
+        """Whether a prompt may be computed in what is left; `room` says how much of it, if any."""
         return self._num_tokens > 0 and self._seconds > 0.0
 
     def room(self, request: Request, start: int) -> int:
-        """How many tokens of a request may be computed from position `start` on."""
+        """How many tokens of a request may be computed from position `start` on.
+
+        Side effect: if a prompt finds no room, there is none for any other prompt.
+        """
         wanted = min(self._num_tokens, request.num_tokens - start)
         if wanted <= 1 or math.isinf(self._seconds):
             return self._num_tokens
         num_tokens = max(self._cost.num_tokens(start, self._seconds, wanted), self._least)
+        if num_tokens == 0:
+            self._seconds = 0.0
         return self._num_tokens if num_tokens >= wanted else num_tokens  # with room for a draft
 
     def take(self, extend: Extend) -> None:
-        """Counts what has been planned. After a prompt that was not given all it wanted there is room for no other."""
+        """Counts what has been planned. After a prompt that is not computed to its end there is no time for another."""
         self._num_tokens -= extend.end - extend.start
-        if extend.num_tokens > 1:
-            self._seconds -= self._cost.seconds(extend.start, extend.start + extend.num_tokens)
+        end = extend.start + extend.num_tokens
+        if end < extend.request.num_tokens and not math.isinf(self._seconds):
+            self._seconds = 0.0
+            self._least = 0
+        elif extend.num_tokens > 1:
+            self._seconds -= self._cost.seconds(extend.start, end)
             self._least = 0

@@ -153,3 +153,27 @@ def test_a_step_that_is_interrupted_before_it_commits_costs_nothing(monkeypatch:
         engine.audit()
     assert num_interrupted > 3
     assert [*texts.values()] == [greedy_truth([index], 9) for index in range(3)]
+
+
+@pytest.mark.parametrize("place", ["_learn", "_compact", "_scheduler.take_late"])
+def test_a_step_that_is_interrupted_after_it_has_committed_costs_nothing(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fake_engine(check_invariants=False)
+    said: dict[str, list[int]] = {engine.add([index, 5], GREEDY): [] for index in range(3)}
+    owner = engine._stepper._scheduler if "." in place else engine._stepper
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for delta in [*engine.step(), *engine.step()]:
+        said[delta.request_id] += delta.token_ids
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, place.split(".")[-1], interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.step()
+    while engine.has_work:
+        for delta in engine.step():
+            assert delta.error is None
+            said[delta.request_id] += delta.token_ids
+    assert [*said.values()] == [greedy_truth([index, 5], 9) for index in range(3)]

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
+from phloem.runtime.batch import Batch
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine import Engine
 from phloem.runtime.prefill_cost import FEWEST_TOKENS, PrefillCost
@@ -160,6 +161,76 @@ def test_several_prompts_share_what_is_left_of_a_step() -> None:
         names -= {delta.request_id for delta in engine.step() if delta.finish_reason is not None}
     assert all(seconds <= 0.051 for seconds, _ in machine.steps[first + SETTLING :])
     assert max(len(lengths) for _, lengths in machine.steps[first:]) >= 2
+
+
+def watch_plans(engine: Engine) -> list[int]:
+    """Checks each plan: admitted requests get tokens, and prompts go oldest first. Returns the numbers admitted."""
+    scheduler, num_admitted = engine._scheduler, []
+
+    def checked(plan: Callable[..., Batch | None]) -> Callable[..., Batch | None]:
+        def planned(*given: Any) -> Batch | None:
+            before = {request: request.num_uncomputed_tokens for request in scheduler.running}  # oldest first
+            after = {extend.request: extend.end for extend in given[0].extends} if given else {}
+            batch = plan(*given)
+            extends = {} if batch is None else {extend.request: extend for extend in batch.extends}
+            admitted = [request for request in scheduler.running if request not in before]
+            num_admitted.append(len(admitted))
+            if given and batch is None:
+                assert not admitted
+                return None
+            assert all(request in extends for request in admitted), "admitted with no token to compute"
+            prompts = [
+                request
+                for request, num_uncomputed in before.items()
+                if num_uncomputed > 1 and after.get(request, 0) < request.num_tokens and request in scheduler.running
+            ]
+            prompts += [request for request in extends if request not in before]
+            is_cut = [
+                request not in extends or extends[request].start + extends[request].num_tokens < request.num_tokens
+                for request in prompts
+            ]
+            given_any = [request in extends for request in prompts]
+            assert given_any == sorted(given_any, reverse=True), "the oldest come first"
+            assert not any(is_cut[: sum(given_any) - 1]), "and no other before the oldest has all it wants"
+            return batch
+
+        return planned
+
+    scheduler.plan = checked(scheduler.plan)  # type: ignore[method-assign]
+    scheduler.plan_ahead = checked(scheduler.plan_ahead)  # type: ignore[method-assign]
+    return num_admitted
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    lengths=st.lists(st.integers(1, 120), min_size=2, max_size=8),
+    num_common=st.sampled_from([0, 6]),
+    block_seconds=st.floats(0.0005, 0.05),
+    target=st.floats(0.02, 0.2),
+    max_batch_tokens=st.sampled_from([16, 64, 2048]),
+    run_ahead=st.booleans(),
+)
+@example([300] * 8, 0, 0.002, 0.05, 2048, False)
+@example([300] * 8, 0, 0.002, 0.05, 2048, True)
+def test_no_request_is_admitted_before_it_can_be_given_tokens(
+    lengths: list[int], num_common: int, block_seconds: float, target: float, max_batch_tokens: int, run_ahead: bool
+) -> None:
+    """num_common: tokens that all prompts begin with, of which half a block is copied."""
+    machine = Machine(0.02, 0.0)
+    engine = engine_on(machine, target_step_seconds=target, max_batch_tokens=max_batch_tokens, run_ahead=run_ahead)
+    machine.per_operation = block_seconds / engine.block_cost(1)
+    engine.add([9, 1], law(200))
+    engine.add([3] * 50, law(1))
+    for _ in range(8):
+        engine.step()
+    num_admitted = watch_plans(engine)
+    for index, length in enumerate(lengths):
+        engine.add([*range(num_common), *((7 * at + 13 * index) % 250 for at in range(length))], law(3))
+    for _ in range(400):
+        if engine._scheduler.num_waiting == 0 and len(engine._scheduler.running) <= 1:
+            break
+        engine.step()
+    assert sum(num_admitted) >= len(lengths)
 
 
 def test_what_was_slow_once_does_not_stay_so() -> None:
