@@ -25,6 +25,7 @@ from .engine_core import EngineCore
 from .intake import Prompt
 from .loading import LoadedModel, load
 from .mailboxes import Box, Mailboxes
+from .option_types import check_seconds
 from .request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .statistics import EngineStatistics
 from .turn import Turn
@@ -292,7 +293,9 @@ class Engine(EngineCore):
 
         Raises:
             PinBudgetExceeded: nothing was pinned; end another pin first.
+            RequestError: an argument is of another type, or out of range.
         """
+        check_seconds("ttl", ttl)
         token_ids = self.intake.token_ids(prompt)
         kept = self.intake.namespace(namespace, adapter)
         self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace, adapter=adapter)

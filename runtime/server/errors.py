@@ -121,7 +121,7 @@ def dump_json(value: object) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
     """A 400 for the field `param`."""
     return ApiError(400, message, param=param, code=code)
 

@@ -246,11 +246,9 @@ class DiskTier:
             except (FileNotFoundError, NotADirectoryError):
                 continue  # it went meanwhile, or is none of ours
             except OSError as error:
-                self._fault(
-                    "subfolder",
-                    f"{self._folder / name}: cannot be read ({error.strerror}), and so its KV is computed again; let its"
-                    f" owner run `chmod -R g+rX {self._folder}`, or a+rX for all users",
-                )
+                remedy = f"let its owner run `chmod -R g+rX {self._folder}`, or a+rX for all"
+                what = f"{self._folder / name}: cannot be read ({error.strerror}), and its KV is computed again"
+                self._fault("subfolder", f"{what}; {remedy}")
         if not self.is_writable:
             return
         oldest = time.time() - STALE
