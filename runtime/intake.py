@@ -139,7 +139,7 @@ class Intake:
         return requests
 
     def namespace(self, namespace: str, adapter: str | None) -> str:
-        """A caller's namespace as the cache knows it; see `scoped`. Raises RequestError: no string, or no such adapter."""
+        """A caller's namespace as the cache knows it; see `scoped`. Raises RequestError: no text, no such adapter."""
         check_option("namespace", namespace)
         return scoped(namespace, self._adapters.find(adapter))
 

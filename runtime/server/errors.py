@@ -207,6 +207,8 @@ def validation_error(error: ValidationError) -> ApiError:
     if fault["type"] == "missing":
         return invalid(f"Missing required parameter: '{path}'.", path, "missing_required_parameter")
     shown = f"{message[:1].lower()}{message[1:]}"
+    if fault["type"].endswith("_item_type"):  # the message names the item
+        return invalid(f"Invalid type for '{path}': {shown}.", path, "invalid_type")
     if fault["type"].endswith(("_type", "_parsing")):
         found = TYPE_NAMES.get(type(fault["input"]), type(fault["input"]).__name__)
         return invalid(f"Invalid type for '{path}': {shown}, but got {found} instead.", path, "invalid_type")

@@ -80,7 +80,7 @@ INVALID: list[tuple[str, Any, str, str]] = [
     ("pattern", {"pattern": 5}, "/pattern", "must be a string"),
     ("enum", {"enum": "a"}, "/enum", "list of values"),
     ("anyOf", {"anyOf": []}, "/anyOf", "at least one schema"),
-    ("a reference to nowhere", {"$ref": "#/$defs/a"}, "/$ref", "leads nowhere"),
+    ("a reference to nowhere", {"$ref": "#/$defs/a"}, "/$ref", "leads nowhere: there is no"),
     ("a reference to no schema", {"items": {"$ref": "#/title"}, "title": "a"}, "/items/$ref", "no schema"),
     ("a reference to no anchor", {"$ref": "#a"}, "/$ref", "no anchor"),
     ("a reference to itself", {"$ref": "#"}, "/$ref", "itself"),
