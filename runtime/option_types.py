@@ -57,7 +57,7 @@ def check_seconds(name: str, value: object) -> None:
     """Raises RequestError: it is no number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise RequestError(f"{name}: expected a number of seconds, got {_shown(value)}", param=name)
-    if not value >= 0:
+    if not float(value) >= 0:
         raise RequestError(f"{name}: {value} is out of range; it must be at least 0", param=name)
 
 
