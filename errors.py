@@ -94,7 +94,13 @@ class ConstraintError(RequestError):
 
 
 class InvalidRegex(ConstraintError):
-    """The pattern does not parse, or uses a feature that is not regular (a backreference …)."""
+    """The pattern does not parse, or uses a feature that is not regular (a backreference …).
+
+    Attributes:
+        is_malformed: it does not parse; otherwise it is a pattern to others, and cannot be enforced.
+    """
+
+    is_malformed: bool = True
 
 
 class InvalidSchema(ConstraintError):

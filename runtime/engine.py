@@ -7,7 +7,6 @@ step by turns (`turn`), each step is for all requests, and everybody gets his ow
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,6 +25,7 @@ from .engine_core import EngineCore
 from .intake import Prompt
 from .loading import LoadedModel, load
 from .mailboxes import Box, Mailboxes
+from .option_types import check_seconds
 from .request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .statistics import EngineStatistics
 from .turn import Turn
@@ -293,10 +293,9 @@ class Engine(EngineCore):
 
         Raises:
             PinBudgetExceeded: nothing was pinned; end another pin first.
-            RequestError: `ttl` is no number of seconds.
+            RequestError: an argument is of another type, or out of range.
         """
-        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or math.isnan(ttl):
-            raise RequestError(f"ttl: expected a number of seconds, got {ttl!r}", param="ttl")
+        check_seconds("ttl", ttl)
         token_ids = self.intake.token_ids(prompt)
         kept = self.intake.namespace(namespace, adapter)
         self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace, adapter=adapter)

@@ -27,6 +27,7 @@ from .config import EngineConfig
 from .constraint_spec import ConstraintSpec
 from .kv_budget import full_at
 from .models import scoped
+from .option_types import check_option, check_options
 from .output import OutputText
 from .request import Request, RequestOptions, SamplingParams
 from .token_rules import TokenRules
@@ -81,7 +82,7 @@ class Intake:
         if sampling.n > self._max_waiting_requests:
             limit = self._max_waiting_requests
             raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
-        _check_options(options)
+        check_options(options)
         if sampling.kv_budget is not None and self._has_windows:
             raise RequestError(
                 "kv_budget: this model has layers with a sliding window, which cannot be told once keys are dropped; "
@@ -108,8 +109,8 @@ class Intake:
         shows_special = own.pop("shows_special", False)
         new_guard = own.pop("stop_guard", None)
         shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
-        prediction = own.pop("prediction", ())
-        if prediction:
+        prediction = own.pop("prediction", None)
+        if prediction is not None:
             own["prediction"] = self._predicted(prediction)
         seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
         requests: list[Request] = []
@@ -138,7 +139,8 @@ class Intake:
         return requests
 
     def namespace(self, namespace: str, adapter: str | None) -> str:
-        """A caller's namespace as the cache knows it; see `scoped`. Raises RequestError: there is no such adapter."""
+        """A caller's namespace as the cache knows it; see `scoped`. Raises RequestError: no text, no such adapter."""
+        check_option("namespace", namespace)
         return scoped(namespace, self._adapters.find(adapter))
 
     def new_id(self) -> str:
@@ -297,23 +299,11 @@ def _check_types(sampling: object, constraint: object) -> None:
         raise RequestError(f"constraint: expected regex(…), json_schema(…) or the like, got {kind}", param="constraint")
 
 
-def _check_options(options: RequestOptions) -> None:
-    unknown = options.keys() - RequestOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(RequestOptions.__annotations__)
-        raise RequestError(f"{min(unknown)}: a request has no such option; there are {known}", param=min(unknown))
-    deadline_seconds = options.get("deadline_seconds")
-    if deadline_seconds is not None and not deadline_seconds > 0:
-        raise RequestError(
-            f"deadline_seconds: {deadline_seconds} is out of range; it must be above 0", param="deadline_seconds"
-        )
-
-
 def _check_budget(constraint: Constraint, max_tokens: int) -> None:
     if not constraint.is_within(max_tokens):
         least = constraint.min_tokens()
         raise RequestError(
-            f"max_tokens: {max_tokens} tokens may not complete the constraint; allow at least {least}",
+            f"max_tokens: {max_tokens} tokens might not be enough to complete the constraint; allow at least {least}",
             param="max_tokens",
         )
 

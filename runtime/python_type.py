@@ -70,7 +70,8 @@ def _is_model(kind: Any) -> bool:
 
 
 def _name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) else str(kind)
+    name = kind.__name__ if isinstance(kind, type) else str(kind)
+    return name if len(name) <= 60 else f"{name[:59]}…"  # the reason comes after it
 
 
 def _require_discriminators(schema: Any) -> None:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..errors import RequestError
 
@@ -115,11 +115,18 @@ class SamplingParams:
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
-        object.__setattr__(self, "stop", tuple(self.stop or ()))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
-        object.__setattr__(self, "bad_words", tuple(self.bad_words or ()))
+        for name in ("stop", "stop_token_ids", "bad_words"):
+            object.__setattr__(self, name, _as_tuple(name, getattr(self, name)))
         if self.allowed_token_ids is not None:
-            object.__setattr__(self, "allowed_token_ids", tuple(self.allowed_token_ids))
+            object.__setattr__(self, "allowed_token_ids", _as_tuple("allowed_token_ids", self.allowed_token_ids))
+        if self.logit_bias is None:
+            object.__setattr__(self, "logit_bias", {})
+        if not isinstance(self.logit_bias, Mapping):
+            kind = type(self.logit_bias).__name__
+            raise RequestError(f"logit_bias: expected a dict of token ids and numbers, got {kind}", param="logit_bias")
+        for name in ("include_stop_str_in_output", "ignore_eos"):
+            if not isinstance(getattr(self, name), bool):
+                raise RequestError(f"{name}: expected True or False, got {getattr(self, name)!r}", param=name)
         _check_integer("max_tokens", self.max_tokens, 0, None, optional=True)
         _check_integer("min_tokens", self.min_tokens, 0, self.max_tokens)
         _check_number("temperature", self.temperature, 0.0, 100.0)
@@ -134,7 +141,7 @@ class SamplingParams:
         _check_integer("prompt_logprobs_from", self.prompt_logprobs_from, 1, None, optional=True)
         _check_integer("n", self.n, 1, 128)
         _check_integer("kv_budget", self.kv_budget, LEAST_KV_BUDGET, None, optional=True)
-        if self.kv_policy not in KV_POLICIES:
+        if not isinstance(self.kv_policy, str) or self.kv_policy not in KV_POLICIES:
             known = " or ".join(map(repr, KV_POLICIES))
             raise RequestError(f"kv_policy: {self.kv_policy!r} is not known; it must be {known}", param="kv_policy")
         if len(self.stop) > MAX_STOP_STRINGS:
@@ -171,6 +178,15 @@ class SamplingParams:
     def edits_logits(self) -> bool:
         """Whether logits are changed before sampling: penalties or biases."""
         return self.penalises or bool(self.logit_bias)
+
+
+def _as_tuple(name: str, value: Any) -> tuple[Any, ...]:
+    """Several values; None is none of them."""
+    if value is None:
+        return ()
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise RequestError(f"{name}: expected a list or tuple, got {type(value).__name__}", param=name)
+    return tuple(value)
 
 
 def _check_integer(name: str, value: int | None, low: int, high: int | None, *, optional: bool = False) -> None:

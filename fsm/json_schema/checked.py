@@ -121,6 +121,6 @@ class Keywords:
             if not surely and (language.num_states > SMALL_PATTERN or "(?" in pattern):  # asked for in both readings
                 pattern_language(pattern, compile_time=self.sites.time)
         except InvalidRegex as error:
-            raise error_at(UnsupportedSchema, pointer, f"{error}") from error
+            raise error_at(InvalidSchema if error.is_malformed else UnsupportedSchema, pointer, f"{error}") from error
         except ConstraintTooLarge as error:
             raise error_at(ConstraintTooLarge, pointer, f"{error}") from error

@@ -211,7 +211,7 @@ class Resolver:
             elif type(schema) is list and token.isdigit() and int(token) < len(schema):
                 schema = schema[int(token)]
             else:
-                raise error_at(InvalidSchema, place, f"{reference!r} leads nowhere ({token!r})")
+                raise error_at(InvalidSchema, place, f"{reference!r} leads nowhere: there is no {token!r}")
             pointer = f"{pointer}/{escape(token)}"
             if type(schema) is dict and ("$id" in schema or "id" in schema):
                 resource = self._entered(schema, pointer, resource)

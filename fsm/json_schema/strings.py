@@ -71,10 +71,12 @@ def _pattern_language(pattern: str, surely: bool, compile_time: CompileTime) -> 
         return language.union(other)
     both = language.intersect(other)
     if both.is_empty() and not (language.is_empty() and other.is_empty()):
-        raise InvalidRegex(
+        error = InvalidRegex(
             f"{pattern!r} means one thing in ECMA-262 and another in Python; write {{0,n}} for {{,n}}, and \\] for a ] "
             "that belongs to a class"
         )
+        error.is_malformed = False
+        raise error
     return both
 
 

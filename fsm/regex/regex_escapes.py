@@ -45,6 +45,13 @@ def syntax_error(pattern: str, message: str, offset: int) -> InvalidRegex:
     return InvalidRegex(f"{message} at offset {offset} of the pattern {shown!r}", pointer=f"offset {offset}")
 
 
+def unsupported(pattern: str, message: str, offset: int) -> InvalidRegex:
+    """The same for what is well formed, and cannot be enforced."""
+    error = syntax_error(pattern, message, offset)
+    error.is_malformed = False
+    return error
+
+
 def read_escape(
     pattern: str, offset: int, *, in_class: bool, is_python: bool, ascii_only: bool, surely: bool
 ) -> tuple[Intervals, int]:
@@ -70,7 +77,7 @@ def read_escape(
     elif c.isdigit() and c.isascii():
         point, position = _octal(pattern, offset, in_class=in_class)
     elif c == "k" and pattern.startswith("<", position):
-        raise syntax_error(pattern, "a backreference is not regular", offset)
+        raise unsupported(pattern, "a backreference is not regular", offset)
     elif c.isalpha() and c.isascii() and is_python:
         raise syntax_error(pattern, f"an unknown escape \\{c}", offset)
     else:
@@ -93,7 +100,7 @@ def _named_class(c: str, *, is_python: bool, ascii_only: bool, surely: bool) -> 
 def _octal(pattern: str, offset: int, *, in_class: bool) -> tuple[int, int]:
     match = _OCTAL.match(pattern, offset + 1)
     if match is None or (pattern[offset + 1] != "0" and len(match[0]) < 3 and not in_class):
-        raise syntax_error(pattern, "a backreference is not regular", offset)
+        raise unsupported(pattern, "a backreference is not regular", offset)
     if int(match[0], 8) > 0xFF:
         raise syntax_error(pattern, "an octal escape beyond 377", offset)
     return int(match[0], 8), match.end()
@@ -125,7 +132,7 @@ def _property(pattern: str, offset: int) -> tuple[Intervals, int]:
     name = match[3] or match[2]
     intervals = character_property(name)
     if intervals is None:
-        raise syntax_error(
+        raise unsupported(
             pattern,
             f"the unknown Unicode class {name!r} (neither a general category nor a script, block or binary property)",
             offset,

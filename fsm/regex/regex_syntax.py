@@ -24,7 +24,7 @@ from ...errors import ConstraintTooLarge, InvalidRegex
 from ..compile_time import NO_LIMIT, CompileTime
 from ..text.alphabet import MAX_CODE_POINT, Interval, complement, normalised
 from ..text.unicode_sets import ASCII_WORD, Intervals, ignoring_case, unicode_word
-from .regex_escapes import read_escape, syntax_error
+from .regex_escapes import read_escape, syntax_error, unsupported
 from .regex_tree import PYTHON_END, Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 
 Dialect = OneOf["json-schema", "json-schema-possible", "python"]
@@ -105,6 +105,9 @@ class _Parser:
     def error(self, message: str, offset: int | None = None) -> InvalidRegex:
         return syntax_error(self.pattern, message, self.position if offset is None else offset)
 
+    def unsupported(self, message: str, offset: int | None = None) -> InvalidRegex:
+        return unsupported(self.pattern, message, self.position if offset is None else offset)
+
     def parse(self) -> Node:
         pattern = self.pattern
         levels = [_Level(0, self.flags, "group", [], [])]
@@ -141,7 +144,9 @@ class _Parser:
                 offset = self.position
                 node = self._atom(c)
                 if levels[-1].within == "behind" and _looks_on(node):
-                    raise self.error("an assertion about what follows, inside a look-behind; move it outside", offset)
+                    raise self.unsupported(
+                        "an assertion about what follows, inside a look-behind; move it outside", offset
+                    )
                 levels[-1].parts.append(self._quantified(node) if isinstance(node, CharSet) else node)
         if len(levels) > 1:
             raise self.error("a '(' that is never closed", levels[-1].offset)
@@ -170,20 +175,22 @@ class _Parser:
                 kind = rest
                 self.position += 3
             elif rest == "P=":
-                raise self.error("a backreference is not regular", offset)
+                raise self.unsupported("a backreference is not regular", offset)
             elif rest == "P<" or rest.startswith("<"):
                 self._group_name(2 if rest.startswith("P") else 1)
             elif rest.startswith(">"):
-                raise self.error("an atomic group changes what matches by how it searches; remove it", offset)
+                raise self.unsupported("an atomic group changes what matches by how it searches; remove it", offset)
             elif rest.startswith("("):
-                raise self.error("a conditional group is not regular", offset)
+                raise self.unsupported("a conditional group is not regular", offset)
             elif self._flags(offset):
                 return None
         if "!" in kind:
             self.surely = not self.surely
         within = outer.within if kind == "group" else "behind" if "<" in kind else "ahead"
         if outer.within and within != outer.within:
-            raise self.error(f"a look-{within} inside a look-{outer.within} is not supported; move it outside", offset)
+            raise self.unsupported(
+                f"a look-{within} inside a look-{outer.within} is not supported; move it outside", offset
+            )
         return _Level(offset, outer_flags, kind, [], [], within)
 
     def _group_name(self, skip: int) -> None:
@@ -225,7 +232,7 @@ class _Parser:
         if self.pattern.startswith("?", self.position):
             self.position += 1
         elif self.pattern.startswith("+", self.position):
-            raise self.error("a possessive quantifier changes what matches by how it searches; remove the '+'")
+            raise self.unsupported("a possessive quantifier changes what matches by how it searches; remove the '+'")
         follower = self.position
         if self._quantifier() is not None:
             raise self.error("a quantifier after a quantifier", follower)

@@ -41,7 +41,7 @@ def form_of(schema: Mapping[str, Any], name: str, *, is_key: bool) -> JsonSchema
             return None
         return refused("bounds and lengths of this type cannot be enforced; leave them out")
     if is_key and name == "NameEmail._validate":
-        return refused("is no key of a dict, as it has no hash; use EmailStr")
+        return refused("`NameEmail` is no key of a dict, as it has no hash; use EmailStr")
     known = FORMS.get(name, f"{name} is not known; use another type, or say its schema with pydantic.WithJsonSchema")
     if isinstance(known, Listed):
         takes = taken_by({key: value for key, value in schema.items() if key != "serialization"})

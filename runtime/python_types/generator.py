@@ -31,7 +31,7 @@ _NUMBER = r"[0-9]{1,300}(\.[0-9]{1,300})?([eE][+-]?[0-9]{1,2})?"
 _COMPLEX = rf"-?{_NUMBER}j?|-?{_NUMBER}[+-]{_NUMBER}j"
 _FLOAT_KEY = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?"
 _PYTHON_ONLY = ("is-instance", "is-subclass", "callable")
-_WITHOUT_JSON = "takes Python objects alone, and no JSON; leave it out of what a model writes"
+_WITHOUT_JSON = "this type takes Python objects alone, and no JSON; leave it out of what a model writes"
 _JSON_TYPES: dict[str, type] = {"null": type(None), "boolean": bool, "number": float, "string": str}
 _MOST_FLAGS = 1024
 
@@ -156,7 +156,7 @@ class NarrowSchema(GenerateJsonSchema):
 
     def json_schema(self, schema: Any) -> JsonSchemaValue:
         """Refused."""
-        return refused("is JSON inside of a string; use the type inside of Json[...] itself")
+        return refused("`Json[...]` is JSON inside of a string; use the type inside of Json[...] itself")
 
     # ---------------------------------------------------------------- times
 
@@ -227,6 +227,8 @@ class NarrowSchema(GenerateJsonSchema):
                 keys = self.generate_inner(schema["keys_schema"])
             finally:
                 self.is_key = outside
+            if keys.get("type") in ("array", "object"):
+                return refused("keys of this type are no text in JSON; use str keys, or a list of pairs")
             if keys not in ({}, {"type": "string"}):
                 form["propertyNames"] = keys
         self.update_with_validations(form, schema, self.ValidationsMapping.object)

@@ -114,6 +114,7 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
 
 
 def _answer(request: Request, error: ApiError) -> Response:
+    request.state.record.fail(error.code, error.param)
     return error.response(request.url.path)
 
 

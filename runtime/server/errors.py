@@ -121,7 +121,7 @@ def dump_json(value: object) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
     """A 400 for the field `param`."""
     return ApiError(400, message, param=param, code=code)
 
@@ -207,6 +207,8 @@ def validation_error(error: ValidationError) -> ApiError:
     if fault["type"] == "missing":
         return invalid(f"Missing required parameter: '{path}'.", path, "missing_required_parameter")
     shown = f"{message[:1].lower()}{message[1:]}"
+    if fault["type"].endswith("_item_type"):  # the message names the item
+        return invalid(f"Invalid type for '{path}': {shown}.", path, "invalid_type")
     if fault["type"].endswith(("_type", "_parsing")):
         found = TYPE_NAMES.get(type(fault["input"]), type(fault["input"]).__name__)
         return invalid(f"Invalid type for '{path}': {shown}, but got {found} instead.", path, "invalid_type")

@@ -49,9 +49,9 @@ def _stop_strings(value: object) -> object:
         raise fault("stop_type", "Expected a string or an array of strings")
     if len(stop) > MAX_STOP_STRINGS:
         raise fault("stop", f"There are {len(stop)} stop strings; at most {MAX_STOP_STRINGS} are allowed")
-    for text in stop:
+    for index, text in enumerate(stop):
         if not isinstance(text, str):
-            raise fault("stop_type", "Expected a string or an array of strings")
+            raise fault("stop_item_type", f"Item {index} must be a string, but is {str(text)[:40]}")
         if not 0 < len(text) <= MAX_STOP_CHARS:
             raise fault("stop", f"A stop string must have 1 to {MAX_STOP_CHARS} characters; one has {len(text)}")
     return stop

@@ -76,11 +76,14 @@ class Gate:
             status = 499
         except ApiError as error:
             if not status:
+                record.fail(error.code, error.param)
                 await error.response(scope["path"])(scope, receive, send_with_id)
         except Exception:
             logger.exception("%s: %s %s failed", request_id, scope["method"], scope["path"])
             if not status:
-                await internal(request_id).response(scope["path"])(scope, receive, send_with_id)
+                fault = internal(request_id)
+                record.fail(fault.code, fault.param)
+                await fault.response(scope["path"])(scope, receive, send_with_id)
         finally:
             self._metrics.count_http(scope, status)
             level = logging.DEBUG if status == 200 and scope["path"] in PROBED_PATHS else logging.INFO
@@ -97,18 +100,17 @@ class Gate:
             scheme, given = "bearer", headers["x-api-key"].strip()
         if scheme.lower() != "bearer" or not given:
             raise _unauthorized(
-                "You didn't provide an API key. Send it in an Authorization header: 'Authorization: Bearer YOUR_KEY'.",
-                None,
+                "You didn't provide an API key. Send it in an Authorization header: 'Authorization: Bearer YOUR_KEY'."
             )
         candidate = given.encode("latin-1", "replace")
         matches = [hmac.compare_digest(candidate, key) for key in self._keys]
         if not any(matches):
-            raise _unauthorized("Incorrect API key provided.", "invalid_api_key")
+            raise _unauthorized("Incorrect API key provided.")
         return given
 
 
-def _unauthorized(message: str, code: str | None) -> ApiError:
-    return ApiError(401, message, code=code, headers={"WWW-Authenticate": "Bearer"})
+def _unauthorized(message: str) -> ApiError:
+    return ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
 def _place(scope: Scope) -> str:

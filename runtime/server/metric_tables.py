@@ -112,7 +112,7 @@ TOKENS_BUCKETS = tuple(digit * 10.0**power for power in range(6) for digit in (1
 HISTOGRAMS = (
     ("time_to_first_token_seconds", "From a request's arrival to its first token.", TTFT_BUCKETS),
     ("inter_token_latency_seconds", "Between two deltas of one output.", ITL_BUCKETS),
-    ("e2e_request_latency_seconds", "From a request's arrival to its end.", E2E_BUCKETS),
+    ("e2e_request_latency_seconds", "From a request's arrival to the end of an output.", E2E_BUCKETS),
     ("request_queue_time_seconds", "Time an output's request waited before it was first scheduled.", SECONDS_BUCKETS),
     ("request_prefill_time_seconds", "Of an output, from its admission to its first token.", SECONDS_BUCKETS),
     ("request_decode_time_seconds", "Of an output, from its first token to its last.", SECONDS_BUCKETS),

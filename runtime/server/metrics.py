@@ -110,11 +110,11 @@ class RequestClock:
             observe("request_queue_time_seconds", usage.queue_seconds)
             observe("request_prefill_time_seconds", max(0.0, first_at - usage.admitted_at))
             observe("request_decode_time_seconds", now - first_at)
+        observe("e2e_request_latency_seconds", now - self._started_at)
         observe("request_prompt_tokens", usage.prompt_tokens)
         observe("request_generation_tokens", usage.completion_tokens)
         self._longest = max(self._longest, usage.completion_tokens)
 
     def end(self) -> None:
         """Everything was answered."""
-        self._metrics.observe("e2e_request_latency_seconds", time.monotonic() - self._started_at)
         self._metrics.observe("request_max_num_generation_tokens", self._longest)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from ..request import Delta, Usage
 
+MAX_VALUE_CHARS = 200
+
 
 class RequestRecord:
     """Gathers while a request is answered; the line may be asked for at any moment, also of one that was cut off.
@@ -20,6 +22,7 @@ class RequestRecord:
         self._began_at = clock()
         self._first_at: float | None = None
         self._ended_at: float | None = None
+        self._error: dict[str, str | None] = {}
         self._usages: dict[tuple[int, int], Usage] = {}  # by prompt and output
 
     def push(self, prompt: int, delta: Delta) -> None:
@@ -28,22 +31,34 @@ class RequestRecord:
             self._first_at = self._clock()
         self._usages[prompt, delta.index] = delta.usage
 
+    def fail(self, code: str | None, param: str | None) -> None:
+        """The answer is an error; `param` may hold what the caller wrote."""
+        self._error = {"code": code, "param": param}
+
     def end(self) -> None:
         """All was sent; what follows (a body that nobody reads) is not the answer's time."""
         if self._ended_at is None:
             self._ended_at = self._clock()
 
     def line(self) -> str:
-        """Tokens and seconds, "-" where there are none; a prompt with several outputs counts once."""
+        """The error's code and place, tokens, and seconds, each only if there is one; a prompt with several outputs
+        counts once."""
         self.end()
         assert self._ended_at is not None
         prompts = {prompt: usage for (prompt, _), usage in self._usages.items()}
-        known = bool(prompts)
         counts = {
             "prompt_tokens": sum(usage.prompt_tokens for usage in prompts.values()),
             "cached_tokens": sum(usage.cached_tokens for usage in prompts.values()),
             "completion_tokens": sum(usage.completion_tokens for usage in self._usages.values()),
         }
-        shown = [f"{name}={count if known else '-'}" for name, count in counts.items()]
-        first = f"{self._first_at - self._began_at:.3f}" if self._first_at is not None else "-"
-        return " ".join([*shown, f"first_token={first}", f"seconds={self._ended_at - self._began_at:.3f}"])
+        shown = [f"{name}={_one_word(value)}" for name, value in self._error.items() if value]
+        if prompts:
+            shown += [f"{name}={count}" for name, count in counts.items()]
+        if self._first_at is not None:
+            shown.append(f"first_token={self._first_at - self._began_at:.3f}")
+        return " ".join([*shown, f"seconds={self._ended_at - self._began_at:.3f}"])
+
+
+def _one_word(value: str) -> str:
+    """Printable characters without spaces, so that nobody forges a field or a line."""
+    return ascii(value[:MAX_VALUE_CHARS])[1:-1].replace(" ", r"\x20").replace("=", r"\x3d")

@@ -25,6 +25,7 @@ import numpy as np
 
 from .block_key import BlockKey
 from .memory_tier import Row
+from .sharing import PRIVATE, Sharing
 
 MAGIC = b"PHLOEMKV"
 VERSION = 2  # 1 had a checksum without a secret
@@ -37,13 +38,16 @@ class CorruptBlock(Exception):
     """The file is not what its name says."""
 
 
-def write_block(path: Path, secret: bytes, fingerprint: bytes, key: BlockKey, block: Row) -> None:
+def write_block(
+    path: Path, secret: bytes, fingerprint: bytes, key: BlockKey, block: Row, *, sharing: Sharing = PRIVATE
+) -> None:
     """Writes a new file; OSError if that cannot be done, and then what is there is no block."""
     payload = np.ascontiguousarray(block).data.cast("B")
     head = _head(fingerprint, key, len(payload))
     left = [memoryview(head + _checksum(secret, head, payload)), payload]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
+        sharing.apply(descriptor)
         while left:
             num_written = os.writev(descriptor, left)
             while left and num_written >= len(left[0]):

@@ -76,6 +76,7 @@ class DiskTier:
         self.is_writable = folder.is_writable
         self._folder = folder.path
         self._secret = folder.key
+        self._sharing = folder.sharing
         self._writing = folder.path / "writing"
         self._max_bytes = max_bytes
         self._fingerprint = fingerprint
@@ -166,14 +167,14 @@ class DiskTier:
         new, path = self._writing / self._new_name(), self._path(key)
         try:
             try:
-                write_block(new, self._secret, self._fingerprint, key, block)
+                write_block(new, self._secret, self._fingerprint, key, block, sharing=self._sharing)
             except FileNotFoundError:  # somebody has removed the folder
                 self._make_folders()
-                write_block(new, self._secret, self._fingerprint, key, block)
+                write_block(new, self._secret, self._fingerprint, key, block, sharing=self._sharing)
             try:
                 new.replace(path)
             except FileNotFoundError:
-                path.parent.mkdir(mode=0o700, exist_ok=True)
+                self._sharing.make_folder(path.parent)
                 new.replace(path)
         except OSError:
             self._remove(new)
@@ -192,10 +193,14 @@ class DiskTier:
 
         O(files): about a second for a hundred thousand.
         """
-        if self.is_writable:
-            self._trim()
-        else:
-            self._look_through()
+        try:
+            if self.is_writable:
+                self._trim()
+            else:
+                self._look_through()
+        except OSError as error:
+            self._fault("begin", f"{self._folder}: cannot be looked through ({error}); what it holds may be a miss")
+            self._silent_until = self._clock() + PAUSE
 
     def _look_through(self) -> list[StoredFile]:
         """What is in the folder now."""
@@ -207,9 +212,11 @@ class DiskTier:
         return files
 
     def _make_folders(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._writing.mkdir(mode=0o700, exist_ok=True)
-        self._secret = keep_key(self._folder, self._secret)  # if the folder is new, that of the others who use it
+        self._sharing.make_folder(self._folder, parents=True)
+        self._sharing.make_folder(self._writing)
+        self._secret = keep_key(
+            self._folder, self._secret, sharing=self._sharing
+        )  # of a new folder, that of the others
 
     def _trim(self) -> bool:
         """Makes room; False if nothing of what takes it is ours to remove."""
@@ -236,8 +243,12 @@ class DiskTier:
                         file = _stored_file(entry)
                         if file is not None:
                             yield file
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue  # it went meanwhile, or is none of ours
+            except OSError as error:
+                remedy = f"let its owner run `chmod -R g+rX {self._folder}`, or a+rX for all"
+                what = f"{self._folder / name}: cannot be read ({error.strerror}), and its KV is computed again"
+                self._fault("subfolder", f"{what}; {remedy}")
         if not self.is_writable:
             return
         oldest = time.time() - STALE

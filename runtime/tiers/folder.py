@@ -2,13 +2,14 @@
 
 ::
 
-    folder/key      32 random bytes, mode 0600, made once, by the first process that uses the folder
+    folder/key      32 random bytes, made once, by the first process that uses the folder
 
 Every block carries a checksum under this key, so a file that was written by somebody who cannot read the key is not
 taken for a block. The key lies in the folder, so all processes that may read it share the blocks.
 
 Who can write to the folder could also remove blocks or exchange the key. So a folder that belongs to another user, or
-that others can write to, is refused unless the caller says that it is shared on purpose. Root counts as trusted.
+that others can write to, is refused unless the caller says that it is shared on purpose. Root counts as trusted. What
+is made in a shared folder is for all who share it (`sharing`), and otherwise for its owner alone (mode 0600).
 
 Knows no blocks.
 """
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ConfigError
+from .sharing import PRIVATE, Sharing, remedy, sharing_of, unusable
 
 KEY = "key"
 KEY_BYTES = 32
@@ -39,11 +41,13 @@ class Folder:
     Attributes:
         key: 32 bytes, secret.
         is_writable: whether blocks are written there; otherwise they are only read.
+        sharing: who may use what is made there.
     """
 
     path: Path
     key: bytes
     is_writable: bool
+    sharing: Sharing = PRIVATE
 
 
 def open_folder(path: Path, *, shared: bool = False) -> Folder:
@@ -53,8 +57,11 @@ def open_folder(path: Path, *, shared: bool = False) -> Folder:
         shared: the owner of the folder, and all who can write to it or read its key, are trusted.
 
     Raises:
-        ConfigError: it cannot be made, has no key and cannot be written to, or is not to be trusted.
+        ConfigError: it cannot be made, has no key and cannot be written to, is not to be trusted, or can be written to
+            but holds a key or subfolders of another user that this one cannot use.
     """
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"disk_cache: {path} is a file and no folder; give a folder")
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = path.stat()
@@ -65,8 +72,11 @@ def open_folder(path: Path, *, shared: bool = False) -> Folder:
         ) from error
     if not shared:
         _check_owner(path, state)
+    sharing = sharing_of(state) if shared else PRIVATE
+    if is_writable:
+        _check_usable(path, state)
     try:
-        key = keep_key(path) if is_writable else _read_key(path)
+        key = keep_key(path, sharing=sharing) if is_writable else _read_key(path)
     except FileNotFoundError as error:
         raise ConfigError(
             f"disk_cache: {path} cannot be written to, and holds no blocks that could be read (there is no file"
@@ -83,10 +93,10 @@ def open_folder(path: Path, *, shared: bool = False) -> Folder:
             f"disk_cache: {path / KEY}, the key of the checksums, was made by another user (uid {owner}); remove it,"
             " or give a folder that does not exist yet"
         )
-    return Folder(path, key, is_writable)
+    return Folder(path, key, is_writable, sharing)
 
 
-def keep_key(path: Path, key: bytes | None = None) -> bytes:
+def keep_key(path: Path, key: bytes | None = None, *, sharing: Sharing = PRIVATE) -> bytes:
     """The folder's key. If it has none, `key` becomes that, or random bytes; of processes that do so at the same time
     one succeeds, and all get the same.
 
@@ -100,6 +110,7 @@ def keep_key(path: Path, key: bytes | None = None) -> bytes:
     try:
         try:
             os.write(descriptor, key or os.urandom(KEY_BYTES))
+            sharing.apply(descriptor)
             os.fsync(descriptor)  # a key that a crash of the machine has emptied would stop every later start
         finally:
             os.close(descriptor)
@@ -134,6 +145,18 @@ def _can_write(path: Path, state: os.stat_result) -> bool:
             raise
         return False
     return True
+
+
+def _check_usable(path: Path, state: os.stat_result) -> None:
+    found = unusable(path, KEY)
+    if not found:
+        return
+    shown = ", ".join(f"{one.name} (mode {stat.S_IMODE(one.stat().st_mode):04o})" for one in found[:3])
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    raise ConfigError(
+        f"disk_cache: {path} can be written to, but not all that is in it can be used: {shown}{more}; let their owner"
+        f" run {remedy(path, state)}, or give another folder"
+    )
 
 
 def _check_owner(path: Path, state: os.stat_result) -> None:

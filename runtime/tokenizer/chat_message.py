@@ -92,6 +92,8 @@ def checked_message(message: object, place: str) -> dict[str, Any]:
         raise RequestError(f"{place}.role: expected a text, got {role!r}", param="messages")
     if not isinstance(content, (str, bytes)) and isinstance(content, Sequence):
         content = "".join(_part(part, f"{place}.content[{index}]") for index, part in enumerate(content))
+    if role == "assistant" and not content:  # a refusal is what was said; beside calls nothing need be
+        content = message.get("refusal") or ("" if message.get("tool_calls") is None else content)
     if content is None and message.get("tool_calls") is None:
         raise RequestError(f"{place}.content: expected a text, got null", param="messages")
     if content is not None and not isinstance(content, str):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, RequestError
 from phloem.runtime.engine import Engine
-from phloem.runtime.request import SamplingParams
+from phloem.runtime.request import RequestOptions, SamplingParams
 
 from .fakes import fake_engine
 
@@ -124,3 +125,53 @@ def test_lists_that_do_not_fit_the_prompts_are_refused(prompts: Any, arguments: 
     with pytest.raises(RequestError) as caught:
         engine.generate(prompts, **arguments)
     assert caught.value.param == param and not engine.has_work
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("request_id", (5, None, ["a"])),
+        ("adapter", (5, ["a"])),
+        ("namespace", (5, None, ["a"], b"a")),
+        ("priority", ("high", 1.5, None, True)),
+        ("pin_ttl", ("1", None, True, -1.0, float("nan"), [1])),
+        ("prediction", (5, [1.5], b"a", [10**6])),
+        ("conversation", (5, None, [{"role": "user", "content": "a"}])),
+        ("explain_cache", ("yes", 1, None)),
+        ("deadline_seconds", ("1", True, 0, -1.0, float("nan"), [1])),
+        ("shows_special", ("yes", 1, None)),
+        ("stop_guard", (5, "a")),
+    ],
+)
+def test_options_of_another_type_are_refused_by_name(name: str, values: tuple[Any, ...]) -> None:
+    engine = fake_engine()
+    for value in values:
+        with pytest.raises(RequestError, match=name) as caught:
+            engine.generate([1], GREEDY, **{name: value})
+        assert caught.value.param == name and len(str(caught.value)) < 300
+    assert len(engine.generate([1], GREEDY).token_ids) == 12
+    assert name in RequestOptions.__annotations__
+
+
+def test_every_option_of_a_request_is_checked() -> None:
+    """None of them takes an object of a type that nobody knows."""
+    for name in RequestOptions.__annotations__:
+        with pytest.raises(RequestError, match=name):
+            fake_engine().generate([1], GREEDY, **{name: object()})
+    for field in fields(SamplingParams):
+        with pytest.raises(RequestError, match=field.name) as caught:
+            SamplingParams(**{field.name: object()})
+        assert caught.value.param == field.name
+
+
+@pytest.mark.parametrize("value", [5, 1.5, True, 0, False])
+@pytest.mark.parametrize("name", ["stop", "stop_token_ids", "bad_words", "allowed_token_ids", "logit_bias"])
+def test_what_holds_several_values_takes_no_single_one(name: str, value: object) -> None:
+    with pytest.raises(RequestError, match=name):
+        SamplingParams(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("arguments", [{"ttl": "1"}, {"ttl": -1}, {"namespace": 5}, {"adapter": 5}])
+def test_pins_of_other_types_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=min(arguments)):
+        fake_engine().pin([1] * 40, **arguments)

@@ -51,6 +51,8 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "card": (payment.PaymentCardNumber, "/properties/f", "check digit"),
     "bank": (routing_number.ABARoutingNumber, "/properties/f", "check digit"),
     "phone": (phone_numbers.PhoneNumber, "/properties/f", "use str with a pattern"),
+    "tuple as a key": (dict[tuple[int, int], int], "/properties/f", "keys of this type are no text in JSON"),
+    "set as a key": (dict[frozenset[int], int], "/properties/f", "keys of this type are no text in JSON"),
     "function": (Callable[[int], int], "/properties/f", "takes Python objects alone"),
     "class": (type[int], "/properties/f", "takes Python objects alone"),
     "bytes' pattern": (re.Pattern[bytes], "/properties/f", "use re.Pattern"),
@@ -102,7 +104,7 @@ def test_objects_of_python_alone_drop_out_of_a_union_and_are_refused_elsewhere()
         f: Opaque
 
     assert takes(compiled(Holder), '{"f":3}')
-    with pytest.raises(UnsupportedSchema, match="at /properties/f: takes Python objects alone"):
+    with pytest.raises(UnsupportedSchema, match="at /properties/f: this type takes Python objects alone"):
         ph.json_schema(Needing)
 
 

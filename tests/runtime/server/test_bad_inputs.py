@@ -25,6 +25,7 @@ def check(case: Case, status: int, body: bytes) -> None:
         assert error["type"] == "invalid_request_error" and error["message"], case.name
         if case.param is not None:
             assert (error["param"] or "").startswith(case.param), (case.name, error)
+        assert error["code"], case.name
         if case.code is not None:
             assert error["code"] == case.code, (case.name, error)
 

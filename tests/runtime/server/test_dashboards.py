@@ -133,7 +133,8 @@ def test_the_new_histograms_say_what_happened() -> None:
     assert sums["vllm:request_prompt_tokens_sum"] == 5 * 19 == sums["vllm:prompt_tokens_total"]
     assert sums["vllm:request_generation_tokens_sum"] == 4 * 4 + 7 == sums["vllm:generation_tokens_total"]
     assert sums["vllm:request_max_num_generation_tokens_sum"] == 3 * 4 + 7
-    assert sums["vllm:request_max_num_generation_tokens_count"] == sums["vllm:e2e_request_latency_seconds_count"] == 4
+    assert sums["vllm:request_max_num_generation_tokens_count"] == 4
+    assert sums["vllm:e2e_request_latency_seconds_count"] == sums["vllm:time_to_first_token_seconds_count"] == 5
     reasons = {labels["finished_reason"]: value for labels, value in found["vllm:request_success_total"]}
     assert reasons == {"length": 5.0, "stop": 0.0, "abort": 0.0, "error": 0.0}
     parts = [f"vllm:request_{part}_time_seconds" for part in ("queue", "prefill", "decode")]

@@ -18,10 +18,10 @@ from .loopback import loopback, until
 from .wire import client
 
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}  # 19 tokens as a prompt, half of them cached
-NONE = "prompt_tokens=- cached_tokens=- completion_tokens=- first_token=-"
 LINE = re.compile(
-    r"(?P<id>req_[0-9a-f]{32}) (?P<what>\S+ \S+ \d+) prompt_tokens=(?P<prompt>\S+) cached_tokens=(?P<cached>\S+) "
-    r"completion_tokens=(?P<completion>\S+) first_token=(?P<first>\S+) seconds=(?P<seconds>\d+\.\d{3})(?P<rest>.*)"
+    r"(?P<id>req_[0-9a-f]{32}) (?P<what>\S+ \S+ \d+)(?: code=(?P<code>\S+))?(?: param=(?P<param>\S+))?"
+    r"(?: prompt_tokens=(?P<prompt>\d+) cached_tokens=(?P<cached>\d+) completion_tokens=(?P<completion>\d+))?"
+    r"(?: first_token=(?P<first>\d+\.\d{3}))? seconds=(?P<seconds>\d+\.\d{3})(?P<rest>.*)"
 )
 
 
@@ -77,7 +77,8 @@ def test_whatever_is_asked_leaves_one_line(
     assert client().request(method, path).status == status
     [record] = [record for record in log.records if record.name == "phloem.server"]
     said = record.getMessage()
-    assert re.fullmatch(rf"req_\w{{32}} {method} {re.escape(place)} {status} {NONE} seconds=\d+\.\d+", said)
+    code = "" if status == 200 else r"code=\w+ (param=\w+ )?"
+    assert re.fullmatch(rf"req_\w{{32}} {method} {re.escape(place)} {status} {code}seconds=\d+\.\d+", said)
 
 
 def test_refusals_and_faults_leave_one_line(log: pytest.LogCaptureFixture) -> None:
@@ -87,7 +88,17 @@ def test_refusals_and_faults_leave_one_line(log: pytest.LogCaptureFixture) -> No
     client().post("/v1/chat/completions", {**HI, "model": "other"})
     statuses = ["401", "429", "500", "404"]
     assert [line["what"].split()[-1] for line in lines(log)] == statuses
-    assert [line["completion"] == "-" for line in lines(log)] == [True, True, False, True]
+    assert [line["completion"] is None for line in lines(log)] == [True, True, False, True]
+    codes = ["invalid_api_key", "rate_limit_exceeded", "internal_error", "model_not_found"]
+    assert [line["code"] for line in lines(log)] == codes
+    assert [line["param"] for line in lines(log)] == [None, None, None, "model"]
+
+
+def test_no_place_forges_a_line(log: pytest.LogCaptureFixture) -> None:
+    """Nor a field of one: the name of a field that is not known comes from the caller."""
+    answer = client().post("/v1/chat/completions", {**HI, "logit_bias": {"a\nreq_f code=200 " * 99: 1}})
+    [line] = lines(log)
+    assert answer.status == 400 and line["code"] and len(line[0]) < 1000 and "\n" not in line[0]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

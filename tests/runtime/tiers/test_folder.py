@@ -227,3 +227,85 @@ def test_a_folder_that_can_be_neither_written_to_nor_read_is_refused(tmp_path: P
             open_folder(tmp_path)
     finally:
         tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("bits", [0o770, 0o775, 0o777, 0o700])
+@pytest.mark.parametrize("umask", [0o077, 0o000])
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_is_made_in_a_shared_folder_is_for_all_who_share_it(
+    tmp_path: Path, bits: int, umask: int, shared: bool
+) -> None:
+    path = tmp_path / "kv"
+    path.mkdir()
+    path.chmod(bits if shared else 0o700)
+    others = bits & 0o077 if shared else 0
+    before = os.umask(umask)
+    try:
+        tier = tier_of(open_folder(path, shared=shared))
+        assert tier.put(CHAIN[0], BLOCK)
+    finally:
+        os.umask(before)
+    made = list(path.rglob("*"))
+    assert {one.name for one in made} >= {KEY, "writing"} and len(made) == 4
+    for one in made:
+        expected = 0o700 | others if one.is_dir() else 0o600 | others & 0o044
+        assert stat.S_IMODE(one.stat().st_mode) == expected, one
+        assert one.stat().st_gid == path.stat().st_gid
+
+
+def test_a_shared_folder_whose_parts_cannot_be_used_is_refused_with_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tier_of(open_folder(tmp_path)).put(CHAIN[0], BLOCK)
+    tmp_path.chmod(0o770)
+    subfolder = next(tmp_path.glob("??")).name
+    allowed = os.access
+
+    def is_allowed(path: str | Path, mode: int) -> bool:
+        """As to a member of the folder's group, which root is not."""
+        bits = os.stat(path).st_mode >> 3 & 0o7
+        return (
+            Path(path) == tmp_path or (tmp_path not in Path(path).parents and allowed(path, mode)) or not mode & ~bits
+        )
+
+    monkeypatch.setattr(os, "access", is_allowed)
+    with pytest.raises(ConfigError) as caught:
+        open_folder(tmp_path, shared=True)
+    for part in (f"{KEY} (mode 0600)", "writing (mode 0700)", f"{subfolder} (mode 0700)", f"chmod -R g+rwX {tmp_path}"):
+        assert part in str(caught.value)
+    for one in tmp_path.rglob("*"):
+        one.chmod(0o770 if one.is_dir() else 0o640)
+    assert reads(tier_of(open_folder(tmp_path, shared=True)))
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o555])
+def test_no_folder_that_cannot_be_looked_through_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    """What cannot be read counts as a fault, and the first one is told with its remedy."""
+    writer = tier_of(open_folder(tmp_path))
+    for key in CHAIN[:3]:
+        assert writer.put(key, BLOCK)
+    tmp_path.chmod(mode)
+    folder = open_folder(tmp_path)
+    scan, bad = os.scandir, {path.name for path in tmp_path.iterdir() if len(path.name) == 2} | {"writing"}
+
+    def refusing(path: str | Path) -> object:
+        if Path(path).name in bad:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    try:
+        tier = tier_of(folder)
+    finally:
+        tmp_path.chmod(0o700)
+    assert tier.num_faults == len(bad) - (not folder.is_writable)
+    told = [record.getMessage() for record in caplog.records if "chmod" in record.getMessage()]
+    assert len(told) == 1 and f"chmod -R g+rX {tmp_path}" in told[0] and any(name in told[0] for name in bad)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "kv").write_text("")
+    with pytest.raises(ConfigError, match=r"kv is a file and no folder; give a folder"):
+        open_folder(tmp_path / "kv")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ModelError, RequestError
+from phloem.runtime.tokenizer.chat_message import checked_message
 from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
@@ -247,3 +248,9 @@ def test_a_template_that_knows_no_tool_calls_sees_them_as_text() -> None:
     assert "".join(knowing.render([call])) == "None <|im_end|>"
     with pytest.raises(RequestError, match="a tool call is an object"):
         template(CHATML).render([{"role": "assistant", "content": None, "tool_calls": ["f"]}])
+
+
+def test_a_refusal_is_what_an_assistant_has_said() -> None:
+    for content in (None, ""):
+        assert checked_message({"role": "assistant", "content": content, "refusal": "no"}, "m")["content"] == "no"
+    assert checked_message({"role": "assistant", "content": None}, "m")["content"] == ""

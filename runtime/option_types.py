@@ -1,0 +1,66 @@
+"""Whether the options of a request are of their types, before anything is made of them. Knows no engine."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+from ..errors import RequestError
+from .request import RequestOptions
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "request_id": (str, "a string"),
+    "namespace": (str, "a string"),
+    "priority": (Integral, "an integer"),
+    "pin_ttl": (Real, "a number of seconds"),
+    "conversation": (str, "a string (that of `encode_chat` is its `text`)"),
+    "explain_cache": (bool, "True or False"),
+    "deadline_seconds": (Real, "a number of seconds"),
+    "shows_special": (bool, "True or False"),
+}
+_MAY_BE_NONE = ("deadline_seconds",)
+
+
+def check_options(options: RequestOptions) -> None:
+    """Names and values of options, but for `adapter` and `prediction`, which are checked where they are looked up.
+
+    Raises:
+        RequestError: it names the option.
+    """
+    unknown = options.keys() - RequestOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(RequestOptions.__annotations__)
+        raise RequestError(f"{min(unknown)}: a request has no such option; there are {known}", param=min(unknown))
+    for name in _KINDS:
+        if name in options:
+            check_option(name, options.get(name))
+    guard = options.get("stop_guard")
+    if guard is not None and not callable(guard):
+        raise RequestError(f"stop_guard: expected a function, got {_shown(guard)}", param="stop_guard")
+    deadline_seconds = options.get("deadline_seconds")
+    if deadline_seconds is not None and not deadline_seconds > 0:
+        raise RequestError(
+            f"deadline_seconds: {deadline_seconds} is out of range; it must be above 0", param="deadline_seconds"
+        )
+    check_seconds("pin_ttl", options.get("pin_ttl", 0.0))
+
+
+def check_option(name: str, value: object) -> None:
+    """One option of a simple type. Raises RequestError."""
+    kind, expected = _KINDS[name]
+    if value is None and name in _MAY_BE_NONE:
+        return
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise RequestError(f"{name}: expected {expected}, got {_shown(value)}", param=name)
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Raises RequestError: it is no number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise RequestError(f"{name}: expected a number of seconds, got {_shown(value)}", param=name)
+    if not float(value) >= 0:
+        raise RequestError(f"{name}: {value} is out of range; it must be at least 0", param=name)
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
+    return text if len(text) <= 80 else f"{text[:80]}…"
