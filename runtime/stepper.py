@@ -155,7 +155,8 @@ class Stepper:
         next one returns what it has added.
         """
         scheduler = self._scheduler
-        scheduler.current = next(reversed(scheduler.requests), None) if self._is_suspicious else None  # the youngest
+        requests = scheduler.requests if self._is_suspicious else ()
+        scheduler.current = max(requests, key=lambda request: request.ticket, default=None)  # the youngest
         self._is_suspicious, self._is_committing = True, False
         try:
             self._step()
