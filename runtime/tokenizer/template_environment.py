@@ -339,7 +339,7 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return charged
 
 
-def _charged_test(function: Callable[..., Any]) -> Callable[..., Any]:
+def _charged_test(function: Any) -> Callable[..., Any]:
     """A test of the environment, charged for what it reads."""
     needs_environment = getattr(getattr(function, "jinja_pass_arg", None), "name", "") == "environment"
 
