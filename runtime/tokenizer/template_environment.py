@@ -258,14 +258,14 @@ def _around(parent: nodes.Node, node: Any) -> Any:
     """A node as it stands in its parent, charged."""
     if not isinstance(node, nodes.Expr) or isinstance(node, nodes.Const | nodes.TemplateData):
         return node
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
+        node = _filter(node, SLICED if node.arg.step is None else STEPPED)
     if isinstance(parent, nodes.Output):
         return _filter(node, MADE)
     if isinstance(parent, nodes.Compare | nodes.Operand):
         return _filter(node, READ)
     if isinstance(parent, nodes.Getitem) and node is parent.arg and not isinstance(node, nodes.Slice):
         return _filter(node, READ)  # a key of an object
-    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
-        return _filter(node, SLICED if node.arg.step is None else STEPPED)
     is_literal = isinstance(node, _LITERALS) and getattr(node, "ctx", "load") == "load"
     return _filter(node, MADE) if is_literal else node
 
@@ -337,7 +337,7 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return charged
 
 
-def _charged_test(function: Callable[..., Any]) -> Callable[..., Any]:
+def _charged_test(function: Any) -> Callable[..., Any]:
     """A test of the environment, charged for what it reads."""
     needs_environment = getattr(getattr(function, "jinja_pass_arg", None), "name", "") == "environment"
 
