@@ -23,6 +23,10 @@ WATCHED = tuple(str(ROOT / room) + "/" for room in ("runtime", "radix"))
 OUTSIDE = {EngineCore.step.__code__}  # it calls the guard, and has done nothing before and after
 
 
+DEALING = {"Scheduler.plan", "Scheduler.plan_ahead", "Scheduler._is_coming", "Stepper._commit", "Stepper._compact"}
+"""What deals with one request after the other, each called `request` there."""
+
+
 class Fault(Exception):
     pass
 
@@ -50,11 +54,15 @@ class Watch:
     Args:
         at: a site, and at which of its calls.
         error: what is raised.
+
+    Attributes:
+        dealt_with: id and index of the request that the raising site dealt with, where it is one of `DEALING`.
     """
 
     def __init__(self, at: tuple[Site, int] | None = None, error: type[BaseException] = Fault) -> None:
         self.calls: Counter[Site] = Counter()
         self.has_raised = False
+        self.dealt_with: tuple[str, int] | None = None
         self._at = at
         self._error = error
 
@@ -77,6 +85,8 @@ class Watch:
         self.calls[site] += 1
         if self._at is not None and not self.has_raised and site == self._at[0] and self.calls[site] == self._at[1]:
             self.has_raised = True
+            request = caller.f_locals.get("request") if caller.f_code.co_qualname in DEALING else None
+            self.dealt_with = None if request is None else (request.request_id, request.index)
             raise self._error(str(site))
 
     @contextmanager

@@ -126,6 +126,8 @@ class Run:
                     self.said[label].append(delta)
                     if delta.error is not None and not isinstance(delta.error, DeadlineExceeded):
                         self.failed.add(label)
+                        its = self.watch.dealt_with
+                        assert its in (None, (delta.request_id, delta.index)), f"{label} is charged for {its}"
             if self.watch.has_raised:
                 self.engine.audit()
 

@@ -16,7 +16,7 @@ from phloem.runtime.request import SamplingParams
 
 from .fakes import fake_engine, greedy_truth
 from .fault_sites import Fault, Interrupt, Site, Watch
-from .fault_traffic import SCENARIOS, Result, Scenario, few, play
+from .fault_traffic import SCENARIOS, Result, Scenario, ahead, budgets, few, play, tiers
 
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0, ignore_eos=True)
 
@@ -72,6 +72,23 @@ def test_a_fault_at_any_call_costs_at_most_one_request(scenario: Scenario) -> No
     tried = in_python if scenario is few else in_python[::2]
     tried += [site for site in sites if not site.is_python][::5]
     wrong = [what_is_wrong(scenario, site, 1 + at * 7919 % calls[site]) for at, site in enumerate(tried)]
+    assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("scenario", "caller"),
+    [(ahead, "Scheduler.plan_ahead"), (budgets, "Stepper._compact"), (tiers, "Scheduler._is_coming")],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_the_request_that_was_dealt_with_is_charged(scenario: Scenario, caller: str) -> None:
+    """`Run.step` compares; here at several calls of each place that deals with one request after the other."""
+    calls, _ = undisturbed(scenario)
+    sites = [site for site in calls if site.caller.co_qualname == caller and site.is_python]
+    assert sites
+    wrong = [
+        what_is_wrong(scenario, site, at) for site in sites for at in sorted({1, calls[site] // 2 + 1, calls[site]})
+    ]
     assert not any(wrong), "\n".join(filter(None, wrong))
 
 
