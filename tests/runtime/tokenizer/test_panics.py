@@ -32,6 +32,6 @@ def test_a_panic_is_an_error_of_the_request(read: Callable[[TokenizerJson, str],
         "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
     }
     tokenizer = TokenizerJson(spec, "tokenizer.json")
-    with pytest.raises(RequestError, match="cannot read .*retry-limit.*send another one"):
+    with pytest.raises(RequestError, match=r"cannot read .*retry-limit.*send another one"):
         read(tokenizer, TEXT)
     assert read(tokenizer, "b")
