@@ -165,7 +165,9 @@ class Scheduler:
         """Takes a finished or aborted request out; its computed KV goes into the tree if `keep`."""
         if self._loads is not None:
             self._loads.forget(request)
-        if request.phase is Phase.RUNNING:
+        if request not in self._unfinished:
+            pass  # it was never added, since another output of its request failed before
+        elif request.phase is Phase.RUNNING:
             self.running.remove(request)
             self._prefix_cache.release(request, keep=keep)
             if not request.length_is_known:
@@ -175,7 +177,7 @@ class Scheduler:
         elif request in self._waiting:
             self._waiting.remove(request)
         request.phase = Phase.FINISHED
-        self._unfinished.pop(request, None)  # it was never added if another output of its request failed before
+        self._unfinished.pop(request, None)
 
     def take_late(self) -> list[Request]:
         """Requests that have passed their deadlines since the last call. They are unfinished: remove them."""
