@@ -23,6 +23,7 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_context
+from markupsafe import Markup
 
 from ...errors import ModelError
 from .template_work import (
@@ -51,7 +52,7 @@ _LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Concat)
 _WIDTH_OF_DATE = re.compile(r"%[-_^#+]*\d")
 MAX_SOURCE = 1 << 20  # characters of a template
 MAX_TOKENS = 16_384  # of its expressions and tags: the longest published ones have a third of that
-MAX_LOOPS = 128  # each costs as much as there are others
+MAX_LOOPS = 512  # each costs as much as there are others
 MAX_REFUSAL = 2000  # characters of what `raise_exception` says
 
 
@@ -105,6 +106,8 @@ class _Environment(ImmutableSandboxedEnvironment):
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         work = _work(__context)
         method = getattr(__obj, "__wrapped__", __obj)
+        if isinstance(getattr(method, "__self__", None), Markup):  # its methods are Python's own and hide those of str
+            __obj = method = getattr(str(method.__self__), method.__name__)
         owner = getattr(method, "__self__", None) if isinstance(method, types.BuiltinMethodType) else None
         if isinstance(owner, str) and method.__name__ in ("format", "format_map"):
             values = args[0] if method.__name__ == "format_map" else kwargs

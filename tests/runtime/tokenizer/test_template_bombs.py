@@ -39,6 +39,8 @@ BOMBS = {
     "bytes of a number": ("{{ (1).to_bytes(3000000000, 'big') }}", "to_bytes"),
     "a number of bytes": ("{{ (1).from_bytes(messages, 'big') }}", "from_bytes"),
     "text for letters": ("{{ 'x'.translate({120: 'y'}) }}", "translate"),
+    "a width in markup": ("{% set m = '{0:{1}}' | safe %}{{ m.format(1, 1500000000) }}", "width"),
+    "padded markup": ("{% set m = 'x' | e %}{{ m.center(1500000000) }}", "center"),
     "a long date": ("{{ strftime_now('%Y' * 2000000) }}", "date"),
     "a wide date": ("{{ strftime_now('%255Y') }}", "date"),
     "digits rounded up": ("{{ 1 | round(25000000, 'ceil') }}", "rounds"),
