@@ -3,10 +3,14 @@
 A *site* is a line of the product that calls something: Python functions, generators that go on, functions in C. What
 the interpreter reports to a profiler of both kinds of call is written down in one run; in another run the profiler
 raises where a given call of a given site is reported, so that the call does not take place.
+
+Python's garbage collector is off meanwhile: when it runs, and whose callbacks and finalizers it then calls from the
+line where it happens to run, differs from one run to the next.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -92,12 +96,15 @@ class Watch:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Watches what happens meanwhile on this thread."""
-        before = sys.getprofile()
+        before, was_collecting = sys.getprofile(), gc.isenabled()
+        gc.disable()
         sys.setprofile(self)
         try:
             yield
         finally:
             sys.setprofile(before)
+            if was_collecting:
+                gc.enable()
 
     def unseen(self, function: Callable[[], None]) -> None:
         """Does something that is none of the step's."""
