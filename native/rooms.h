@@ -1,0 +1,3 @@
+// What each room adds to the module: its functions and classes, in a submodule of its own.
+#pragma once
+#include <nanobind/nanobind.h>

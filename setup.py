@@ -1,0 +1,65 @@
+"""Builds `phloem._core`: the inner loops, in C++ (`native/`, and the folder `core` of each room), bound by nanobind.
+
+Each source is compiled to an object under `build/core`, several at once, and only if it or a header that it includes is
+newer than that object. What the project is stands in `pyproject.toml`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nanobind
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+NANOBIND = Path(nanobind.include_dir()).parent
+SOURCES = sorted([*ROOT.glob("native/*.cpp"), *ROOT.glob("*/core/*.cpp")])
+FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-DNDEBUG"]
+WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers"]
+
+
+def flags_of(source: Path) -> list[str]:
+    """Loops over tensors use all that this processor has; nothing else depends on it."""
+    if source.parent.parent.name == "kernels":
+        return [*FLAGS, *WARNINGS, "-O3", "-march=native"]
+    return FLAGS if source.is_relative_to(NANOBIND) else [*FLAGS, *WARNINGS]
+
+
+def is_current(made: Path) -> bool:
+    """Whether an object is newer than all that the compiler read for it (its `.d` file)."""
+    dependencies = made.with_suffix(".d")
+    if not made.exists() or not dependencies.exists():
+        return False
+    read = re.split(r"\s+", dependencies.read_text().replace("\\\n", " ").split(":", 1)[1].strip())
+    return all(Path(path).exists() and Path(path).stat().st_mtime <= made.stat().st_mtime for path in read)
+
+
+class BuildCore(build_ext):
+    def build_extension(self, extension: Extension) -> None:
+        compiler = os.environ.get("CXX", "c++")
+        folder = ROOT / "build" / "core" / sysconfig.get_config_var("SOABI")
+        folder.mkdir(parents=True, exist_ok=True)
+        includes = [sysconfig.get_path("include"), nanobind.include_dir(), NANOBIND / "ext/robin_map/include", ROOT / "native"]
+
+        def compiled(source: Path) -> Path:
+            made = folder / f"{source.parent.parent.name}-{source.stem}.o"
+            if not is_current(made):
+                command = [compiler, *flags_of(source), *(f"-I{path}" for path in includes), "-MMD", "-c"]
+                subprocess.run([*command, str(source), "-o", str(made)], check=True)
+            return made
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compiled, [NANOBIND / "src/nb_combined.cpp", *SOURCES]))
+        target = Path(self.get_ext_fullpath(extension.name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        link = [compiler, "-shared", *map(str, objects), "-o", str(target), "-lpthread"]
+        subprocess.run(link if os.uname().sysname != "Darwin" else [*link, "-undefined", "dynamic_lookup"], check=True)
+
+
+setup(ext_modules=[Extension("phloem._core", [])], cmdclass={"build_ext": BuildCore})
