@@ -241,6 +241,8 @@ class Intake:
     def _predicted(self, prediction: Prompt) -> array[int]:
         """As `token_ids`, but of a text that stands behind another."""
         if isinstance(prediction, str):
+            if not self._tokenizer.has_text:
+                refuse_text("prediction", "send it as token ids")
             return array("i", self._tokenizer.encode(prediction))
         return self._checked(_as_sequence(prediction, "prediction"), "prediction")
 

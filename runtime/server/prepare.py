@@ -192,6 +192,11 @@ def prepare_completions(
     engine: EngineFace, body: CompletionRequest, api_key: str | None, adapter: str | None, extra_keys: ExtraKeys
 ) -> list[EngineCall]:
     """One call per prompt; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
+    if body.echo and body.logprobs is None and not engine.tokenizer.has_text:  # scores of a prompt need no text
+        text = (
+            "echo: this checkpoint has no tokenizer, so the prompt has no text; use return_token_ids, or add logprobs"
+        )
+        raise invalid(text, "echo")
     wanted = constraint_of(body, extra_keys)
     _check_constraint(engine, wanted)
     _check_rules(body, wanted)
