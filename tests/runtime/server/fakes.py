@@ -174,7 +174,7 @@ class FakeAsyncEngine:
         self.engine = FakeEngine(self.broken, self.gate)
 
     def statistics(self) -> EngineStatistics:
-        return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 0, 7, 2, 7, 100, 1, 0, 3, 90, 45, 30, 8, 6)
+        return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 0, 7, 2, 7, 100, 1, 0, 3, 0, 0, 90, 45, 30, 8, 6)
 
     async def generate(
         self,
