@@ -18,6 +18,7 @@ from phloem.runtime.constraint_spec import ConstraintSpec
 from phloem.runtime.output import OutputText, StopGuard
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.statistics import EngineStatistics
+from phloem.runtime.tokenizer.chat_message import checked_message
 
 EOS = 256
 
@@ -137,6 +138,7 @@ class FakeEngine:
         adapter: str | None = None,
         **options: Any,
     ) -> Conversation:
+        messages = [checked_message(message, "messages") for message in messages]
         self.chats.append(list(messages))
         self.tools.append(options.get("tools"))
         return Conversation(self.tokenizer.apply_chat_template(messages, **options), "", 0)
