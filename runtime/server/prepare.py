@@ -234,7 +234,7 @@ def chat_prompt(
     engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "", adapter: str | None = None
 ) -> Conversation:
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
-    messages = [message.model_dump(exclude_none=True) for message in body.messages or []]
+    messages = [message.as_sent() for message in body.messages or []]
     tools = None
     options = body.chat_template_kwargs
     if isinstance(body, ChatRequest) and body.reasoning_effort is not None:
