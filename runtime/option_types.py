@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
+from typing import SupportsFloat
 
 from ..errors import RequestError
 from .request import RequestOptions, shown
@@ -61,7 +62,7 @@ def check_seconds(name: str, value: object) -> None:
         raise RequestError(f"{name}: {shown(value)} is out of range; it must be at least 0", param=name)
 
 
-def _as_float(value: Real) -> float:
+def _as_float(value: SupportsFloat) -> float:
     """NaN, which is in no range, for integers beyond all floats."""
     try:
         return float(value)

@@ -42,11 +42,11 @@ def schema_text(kind: Any) -> str:
     from .python_types.endless import find_endless
     from .python_types.forms import find_refused
 
-    for find, error in ((find_refused, UnsupportedSchema), (find_endless, EmptyLanguage)):
+    for find, error_kind in ((find_refused, UnsupportedSchema), (find_endless, EmptyLanguage)):
         if (found := find(described)) is not None:
             pointer, reason = found
-            text = f"json_schema: {reason} (in {_name(kind)}{pointer and f', at {pointer}'})"
-            raise error(text, pointer=pointer, param="json_schema")
+            message = f"json_schema: {reason} (in {_name(kind)}{pointer and f', at {pointer}'})"
+            raise error_kind(message, pointer=pointer, param="json_schema")
     check_written_out(described, "schema", InvalidSchema, param="json_schema")
     text = json.dumps(described, ensure_ascii=False)
     if '"discriminator"' not in text:

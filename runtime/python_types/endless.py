@@ -18,7 +18,7 @@ Kind = TypeVar("Kind")
 
 def find_endless(schema: Mapping[str, Any]) -> tuple[str, str] | None:
     """JSON pointer and reason of what leaves the schema no value; None if it has one, as far as this is seen."""
-    definitions = _read(schema, "$defs", {})
+    definitions: dict[str, Any] = _read(schema, "$defs", {})
     endless = set(definitions)
     while ending := {name for name in endless if _ends(definitions[name], endless)}:
         endless -= ending
@@ -58,10 +58,12 @@ def _definition(schema: Mapping[str, Any]) -> str:
 
 def _needed(schema: Mapping[str, Any], endless: set[str]) -> Iterator[tuple[str, Any]]:
     """The parts of which a value has to satisfy every one, with their places; of options one, if none ends."""
-    properties = _read(schema, "properties", {})
-    for name in _read(schema, "required", []):
+    properties: dict[str, Any] = _read(schema, "properties", {})
+    required: list[Any] = _read(schema, "required", [])
+    for name in required:
         yield f"/properties/{escaped(str(name))}", properties.get(name)
-    first, least = _read(schema, "prefixItems", []), _read(schema, "minItems", 0)
+    first: list[Any] = _read(schema, "prefixItems", [])
+    least = _read(schema, "minItems", 0)
     for index, part in enumerate(first[:least]):
         yield f"/prefixItems/{index}", part
     if least > len(first):
@@ -69,10 +71,11 @@ def _needed(schema: Mapping[str, Any], endless: set[str]) -> Iterator[tuple[str,
     if _read(schema, "minProperties", 0) > len(properties):
         yield "/propertyNames", schema.get("propertyNames")
         yield "/additionalProperties", schema.get("additionalProperties")
-    for index, part in enumerate(_read(schema, "allOf", [])):
+    parts: list[Any] = _read(schema, "allOf", [])
+    for index, part in enumerate(parts):
         yield f"/allOf/{index}", part
     for key in ("anyOf", "oneOf"):
-        options = _read(schema, key, [])
+        options: list[Any] = _read(schema, key, [])
         if options and not any(_ends(option, endless) for option in options):
             yield f"/{key}/0", options[0]
 

@@ -44,6 +44,24 @@ def escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+def as_key(form: JsonSchemaValue) -> JsonSchemaValue | None:
+    """What of a schema is text, and so may be the key of an object; None if nothing is."""
+    kinds = form.get("type", "string")
+    if "string" not in ([kinds] if isinstance(kinds, str) else kinds):
+        return None
+    kept = {**form, "type": "string"} if "type" in form else form.copy()
+    if "enum" in form:
+        kept["enum"] = [value for value in form["enum"] if isinstance(value, str)]
+    for name in ("anyOf", "oneOf"):
+        if name in form:
+            kept[name] = [option for option in map(as_key, form[name]) if option is not None]
+    if "allOf" in form:
+        kept["allOf"] = [as_key(part) for part in form["allOf"]]
+    if None in kept.get("allOf", ()) or any(kept.get(name) == [] for name in ("enum", "anyOf", "oneOf")):
+        return None
+    return kept
+
+
 def within_bytes(form: JsonSchemaValue, max_bytes: int) -> JsonSchemaValue:
     """At most so many bytes of UTF-8: as many ASCII characters, or a quarter as many of any kind."""
     short = {"maxLength": max_bytes // _LONGEST_CHARACTER}

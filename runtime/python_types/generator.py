@@ -20,7 +20,7 @@ from pydantic_core import core_schema
 
 from . import times
 from .decimals import bounds_of_floats, decimal, fraction, text_of
-from .forms import ASCII, no_value, refused, text, within_bytes
+from .forms import ASCII, as_key, no_value, refused, text, within_bytes
 from .functions import form_of, limited, says_less, taken_by
 from .known import FORMS, THROUGH, function_of, name_of
 from .patterns import pattern_or_refusal
@@ -225,10 +225,10 @@ class NarrowSchema(GenerateJsonSchema):
         if "keys_schema" in schema:
             outside, self.is_key = self.is_key, True
             try:
-                keys = self.generate_inner(schema["keys_schema"])
+                keys = as_key(self.generate_inner(schema["keys_schema"]))
             finally:
                 self.is_key = outside
-            if keys.get("type") in ("array", "object"):
+            if keys is None:
                 return refused("keys of this type are no text in JSON; use str keys, or a list of pairs")
             if keys not in ({}, {"type": "string"}):
                 form["propertyNames"] = keys

@@ -52,6 +52,13 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "bank": (routing_number.ABARoutingNumber, "/properties/f", "check digit"),
     "phone": (phone_numbers.PhoneNumber, "/properties/f", "use str with a pattern"),
     "tuple as a key": (dict[tuple[int, int], int], "/properties/f", "keys of this type are no text in JSON"),
+    "null as a key": (dict[None, int], "/properties/f", "keys of this type are no text in JSON"),
+    "no option is a key": (
+        dict[tuple[int, int] | frozenset[int] | None, int],
+        "/properties/f",
+        "keys of this type are no text in JSON",
+    ),
+    "an option of a key": (dict[int | Json[int], int], "/properties/f/propertyNames/anyOf/1", "inside of Json"),
     "set as a key": (dict[frozenset[int], int], "/properties/f", "keys of this type are no text in JSON"),
     "function": (Callable[[int], int], "/properties/f", "takes Python objects alone"),
     "class": (type[int], "/properties/f", "takes Python objects alone"),
