@@ -68,6 +68,11 @@ class RequestError(PhloemError):
         super().__init__(message)
         self.param = param
 
+    @property
+    def is_fault(self) -> bool:
+        """Whether the request has failed through no fault of its own."""
+        return type(self) is RequestError and self.param is None
+
 
 class PromptTooLong(RequestError):
     """The prompt cannot ever fit the context window or the KV pool; the message has the numbers."""

@@ -372,6 +372,8 @@ class EngineCore:
             num_preemptions=self._scheduler.num_preemptions,
             num_pins_given_up=self._scheduler.num_pins_given_up,
             num_finished=num_finished,
+            num_recoveries=self._stepper.num_recoveries,
+            num_failed=self._stepper.num_failed,
             **tokens,
             num_stored_blocks=lower.num_stored,
             num_loaded_blocks=lower.num_loaded,

@@ -29,7 +29,7 @@ from .kv_budget import full_at
 from .models import scoped
 from .option_types import check_option, check_options
 from .output import OutputText
-from .request import Request, RequestOptions, SamplingParams
+from .request import Request, RequestOptions, SamplingParams, shown
 from .token_rules import TokenRules
 from .tokenizer.no_tokenizer import refuse_text
 from .tokenizer.tokenizer import Tokenizer
@@ -91,12 +91,13 @@ class Intake:
             )
         if not self._tokenizer.has_text:
             _refuse_texts(sampling)
+        self._check_bias(sampling)
         token_ids = self.token_ids(prompt)
         max_tokens = self._budget(len(token_ids), sampling)
         scored_from = sampling.prompt_logprobs_from
         if scored_from is not None and scored_from >= len(token_ids):
             raise RequestError(
-                f"prompt_logprobs_from: {scored_from} is not inside the prompt of {len(token_ids)} tokens",
+                f"prompt_logprobs_from: {shown(scored_from)} is not inside the prompt of {len(token_ids)} tokens",
                 param="prompt_logprobs_from",
             )
         compiled = self.compile(constraint) if constraint is not None else None
@@ -152,6 +153,7 @@ class Intake:
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise RequestError(f"n: expected a positive integer, got {n!r}", param="n")
         law = _fork_law(parent.sampling, sampling)
+        self._check_bias(law)
         if sampling is not None and sampling.n != 1:
             raise RequestError(f"sampling.n: {sampling.n}; say how many forks with fork(…, n={sampling.n})", param="n")
         max_tokens = parent.max_tokens if sampling is None else self._budget(parent.num_prompt_tokens, law)
@@ -197,6 +199,12 @@ class Intake:
         child.usage.forked_tokens = parent.num_output_tokens
         return child
 
+    def _check_bias(self, sampling: SamplingParams) -> None:
+        for token_id in sampling.logit_bias:
+            if token_id >= self._vocab_size:
+                text = f"logit_bias: {shown(token_id)} is not a token id in [0, {self._vocab_size})"
+                raise RequestError(text, param="logit_bias")
+
     def _rules(self, sampling: SamplingParams, is_constrained: bool) -> TokenRules | None:
         """Which tokens may be said by `allowed_token_ids` and `bad_words`; None for all."""
         if not sampling.rules_out_tokens:
@@ -206,7 +214,7 @@ class Intake:
             raise RequestError(f"{name}: it cannot be combined with a constraint; send one of them", param=name)
         for token_id in sampling.allowed_token_ids or ():
             if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < self._vocab_size:
-                text = f"allowed_token_ids: {token_id!r} is not a token id in [0, {self._vocab_size})"
+                text = f"allowed_token_ids: {shown(token_id)} is not a token id in [0, {self._vocab_size})"
                 raise RequestError(text, param="allowed_token_ids")
         words = [tokens for word in sampling.bad_words for tokens in self._tokens_of(word)]
         return TokenRules(self._vocab_size, sampling.allowed_token_ids, words)
@@ -241,6 +249,8 @@ class Intake:
     def _predicted(self, prediction: Prompt) -> array[int]:
         """As `token_ids`, but of a text that stands behind another."""
         if isinstance(prediction, str):
+            if not self._tokenizer.has_text:
+                refuse_text("prediction", "send it as token ids")
             return array("i", self._tokenizer.encode(prediction))
         return self._checked(_as_sequence(prediction, "prediction"), "prediction")
 
@@ -257,7 +267,7 @@ class Intake:
         for position, token_id in enumerate(prompt):
             if isinstance(token_id, bool) or not isinstance(token_id, Integral) or not 0 <= token_id < size:
                 raise RequestError(
-                    f"{param}: {token_id!r} at position {position} is not a token id in [0, {size})", param=param
+                    f"{param}: {shown(token_id)} at position {position} is not a token id in [0, {size})", param=param
                 )
         return array("i", prompt)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
+from typing import SupportsFloat
 
 from ..errors import RequestError
-from .request import RequestOptions
+from .request import RequestOptions, shown
 
 _KINDS: dict[str, tuple[type, str]] = {
     "request_id": (str, "a string"),
@@ -35,12 +37,11 @@ def check_options(options: RequestOptions) -> None:
             check_option(name, options.get(name))
     guard = options.get("stop_guard")
     if guard is not None and not callable(guard):
-        raise RequestError(f"stop_guard: expected a function, got {_shown(guard)}", param="stop_guard")
+        raise RequestError(f"stop_guard: expected a function, got {shown(guard)}", param="stop_guard")
     deadline_seconds = options.get("deadline_seconds")
-    if deadline_seconds is not None and not deadline_seconds > 0:
-        raise RequestError(
-            f"deadline_seconds: {deadline_seconds} is out of range; it must be above 0", param="deadline_seconds"
-        )
+    if deadline_seconds is not None and not _as_float(deadline_seconds) > 0:
+        text = f"deadline_seconds: {shown(deadline_seconds)} is out of range; it must be above 0"
+        raise RequestError(text, param="deadline_seconds")
     check_seconds("pin_ttl", options.get("pin_ttl", 0.0))
 
 
@@ -50,17 +51,20 @@ def check_option(name: str, value: object) -> None:
     if value is None and name in _MAY_BE_NONE:
         return
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise RequestError(f"{name}: expected {expected}, got {_shown(value)}", param=name)
+        raise RequestError(f"{name}: expected {expected}, got {shown(value)}", param=name)
 
 
 def check_seconds(name: str, value: object) -> None:
     """Raises RequestError: it is no number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise RequestError(f"{name}: expected a number of seconds, got {_shown(value)}", param=name)
-    if not float(value) >= 0:
-        raise RequestError(f"{name}: {value} is out of range; it must be at least 0", param=name)
+        raise RequestError(f"{name}: expected a number of seconds, got {shown(value)}", param=name)
+    if not _as_float(value) >= 0:
+        raise RequestError(f"{name}: {shown(value)} is out of range; it must be at least 0", param=name)
 
 
-def _shown(value: object) -> str:
-    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
-    return text if len(text) <= 80 else f"{text[:80]}…"
+def _as_float(value: SupportsFloat) -> float:
+    """NaN, which is in no range, for integers beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, get_origin
 
-from ..errors import InvalidSchema, UnsupportedSchema
+from ..errors import EmptyLanguage, InvalidSchema, UnsupportedSchema
 from ..written_out import check_written_out
 
 
@@ -29,6 +29,7 @@ def schema_text(kind: Any) -> str:
     Raises:
         InvalidSchema: pydantic cannot describe the type.
         UnsupportedSchema: a type in it cannot be enforced; with its place in the schema, and what to do.
+        EmptyLanguage: it has no value: a definition never ends, or bounds exclude each other; with the place.
     """
     try:
         from .python_types.generator import NarrowSchema
@@ -38,13 +39,14 @@ def schema_text(kind: Any) -> str:
         described = make(schema_generator=NarrowSchema)
     except Exception as error:  # pydantic's own errors, and those of annotations that name nothing
         raise InvalidSchema(f"json_schema: {_name(kind)} has no schema: {error}", param="json_schema") from error
+    from .python_types.endless import find_endless
     from .python_types.forms import find_refused
 
-    if (found := find_refused(described)) is not None:
-        pointer, reason = found
-        raise UnsupportedSchema(
-            f"json_schema: {_name(kind)}{pointer and f', at {pointer}'}: {reason}", pointer=pointer, param="json_schema"
-        )
+    for find, error_kind in ((find_refused, UnsupportedSchema), (find_endless, EmptyLanguage)):
+        if (found := find(described)) is not None:
+            pointer, reason = found
+            message = f"json_schema: {reason} (in {_name(kind)}{pointer and f', at {pointer}'})"
+            raise error_kind(message, pointer=pointer, param="json_schema")
     check_written_out(described, "schema", InvalidSchema, param="json_schema")
     text = json.dumps(described, ensure_ascii=False)
     if '"discriminator"' not in text:

@@ -189,19 +189,27 @@ def _as_tuple(name: str, value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
+def shown(value: object) -> str:
+    """A value of any type, in a message. Python writes no integer of more than 4300 digits."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value) if isinstance(value, (str, int, float, type(None))) else type(value).__name__
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
 def _check_integer(name: str, value: int | None, low: int, high: int | None, *, optional: bool = False) -> None:
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RequestError(f"{name}: expected an integer, got {value!r}", param=name)
+        raise RequestError(f"{name}: expected an integer, got {shown(value)}", param=name)
     if value < low or (high is not None and value > high):
         span = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise RequestError(f"{name}: {value} is out of range; it must be {span}", param=name)
+        raise RequestError(f"{name}: {shown(value)} is out of range; it must be {span}", param=name)
 
 
 def _check_number(name: str, value: float, low: float, high: float, *, above: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RequestError(f"{name}: expected a number, got {value!r}", param=name)
+        raise RequestError(f"{name}: expected a number, got {shown(value)}", param=name)
     is_lost = (
         above and 0 < value < LEAST_ABOVE_ZERO
     )  # the kernels compute in float32, where it is 0, or its inverse is not
@@ -211,7 +219,7 @@ def _check_number(name: str, value: float, low: float, high: float, *, above: bo
             if above
             else f"between {low:g} and {high:g}"
         )
-        raise RequestError(f"{name}: {value} is out of range; it must be {span}", param=name)
+        raise RequestError(f"{name}: {shown(value)} is out of range; it must be {span}", param=name)
 
 
 class RequestOptions(TypedDict, total=False):

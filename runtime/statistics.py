@@ -13,9 +13,11 @@ class EngineStatistics:
     """State of queue and pool now, and counters since start or since they were set to zero. Tokens count as they come:
     those of prompts when a request is admitted, those of outputs with every step.
 
-    `num_ahead` of the `num_steps` had their forward queued before the step before was read. `loaded_tokens` of the
-    `cached_tokens` were read from a tier below the pool. What became of blocks there: copied to it, read back, not
-    copied since too many waited; failures; what host memory and the folder on disk hold (`TierStatistics`).
+    `num_ahead` of the `num_steps` had their forward queued before the step before was read. After an exception in the
+    engine the requests that it does not concern go on: `num_recoveries` times; `num_failed` requests were ended by one.
+    `loaded_tokens` of the `cached_tokens` were read from a tier below the pool. What became of blocks there: copied to
+    it, read back, not copied since too many waited; failures; what host memory and the folder on disk hold
+    (`TierStatistics`).
     """
 
     num_running: int
@@ -32,6 +34,8 @@ class EngineStatistics:
     num_preemptions: int
     num_pins_given_up: int
     num_finished: int
+    num_recoveries: int
+    num_failed: int
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
@@ -132,6 +136,8 @@ COUNTERS = (
     "num_preemptions",
     "num_pins_given_up",
     "num_finished",
+    "num_recoveries",
+    "num_failed",
     "num_stored_blocks",
     "num_loaded_blocks",
     "num_unstored_blocks",

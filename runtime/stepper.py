@@ -83,6 +83,8 @@ class Stepper:
     Attributes:
         num_steps: steps so far that computed anything.
         num_ahead: those of them whose forward was queued that early.
+        num_recoveries: how often the others went on after an exception.
+        num_failed: requests that an exception has ended.
     """
 
     def __init__(
@@ -119,6 +121,8 @@ class Stepper:
         self._busy = self._waited = 0.0  # seconds of the step under way: the device had work, the host had none
         self.num_steps = 0
         self.num_ahead = 0
+        self.num_recoveries = 0
+        self.num_failed = 0
 
     @property
     def has_work(self) -> bool:
@@ -168,7 +172,7 @@ class Stepper:
                 lost = None  # it has its answer
             self._recover(lost, error)
             if lost is not None:
-                self._deltas.append(error_delta(lost, cause_of("the request", error)))
+                self._report_failed(lost, cause_of("the request", error))
             if not is_fault:
                 raise
         deltas, self._deltas = self._deltas, []
@@ -189,6 +193,7 @@ class Stepper:
             raise
         except BaseException as error:
             self._recover(request, error)
+            self.num_failed += request is not None
             raise
 
     def _recover(self, lost: Request | None, error: BaseException) -> None:
@@ -198,6 +203,7 @@ class Stepper:
         whatever the fault has left half done. A step that was not committed is computed again, with the same outcome.
         """
         if isinstance(error, Exception):
+            self.num_recoveries += 1
             logger.error("a fault; all unfinished requests are scheduled again", exc_info=error)
         self._ahead = None
         self._sampler.forget()
@@ -297,6 +303,7 @@ class Stepper:
         return choices
 
     def _compute_each(self, batch: Batch) -> list[Choice]:
+        self.num_recoveries += 1
         self._sampler.forget()
         choices = []
         for extend in batch.extends:
@@ -390,7 +397,11 @@ class Stepper:
     def _fail(self, request: Request, error: RequestError) -> None:
         self._scheduler.current, self._is_committing = request, True  # between end and delta it must not get lost
         self._end(request, FinishReason.ERROR, keeps=False)
+        self._report_failed(request, error)
+
+    def _report_failed(self, request: Request, error: RequestError) -> None:
         self._deltas.append(error_delta(request, error))
+        self.num_failed += error.is_fault
 
     def _pin_prompt(self, request: Request) -> None:
         """Pins what is computed of the prompt, if the request wants that; beyond the budget of pins it is let go."""

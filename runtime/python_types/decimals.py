@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaValue
 
-from .forms import BOUNDS, refused
+from .forms import BOUNDS, NO_TEXT, no_value, refused
 from .ranges import decimals
 
 _STEP = (
@@ -37,7 +37,7 @@ def decimal(schema: Mapping[str, Any], *, is_key: bool) -> JsonSchemaValue:
             return refused(_STEP) if is_key or is_counted else number
         places = power if places is None else min(power, places)
     text = text_of(bounds, max_digits, places)
-    return text if is_key or is_counted else {"anyOf": [number, text]}
+    return text if is_key or is_counted or text.get("pattern") == NO_TEXT else {"anyOf": [number, text]}
 
 
 def text_of(bounds: Mapping[str, Decimal], max_digits: int | None, places: int | None) -> JsonSchemaValue:
@@ -55,7 +55,10 @@ def text_of(bounds: Mapping[str, Decimal], max_digits: int | None, places: int |
             above is not None and (low is None or above >= low),
             below is not None and (high is None or below <= high),
         )
-        interval = decimals(above if opens[0] else low, below if opens[1] else high, opens=opens, places=places)
+        least, most = above if opens[0] else low, below if opens[1] else high
+        if least is not None and most is not None and (least > most or (least == most and any(opens))):
+            return no_value("number", bounds)
+        interval = decimals(least, most, opens=opens, places=places)
         forms.append(f"^({interval})$")
     patterns = [{"pattern": form} for form in forms]
     return {"type": "string", **patterns[0]} if len(patterns) == 1 else {"type": "string", "allOf": patterns}

@@ -49,7 +49,7 @@ def form_of(schema: Mapping[str, Any], name: str, *, is_key: bool) -> JsonSchema
         return {"type": "string", "enum": sorted(texts)}
     found = known(schema) if callable(known) else known
     form = refused(found) if isinstance(found, str) else found
-    return _strings(form) if is_key else form.copy()
+    return form.copy()
 
 
 def limited(form: JsonSchemaValue, function: Any) -> JsonSchemaValue:
@@ -94,9 +94,3 @@ def _is_said(schema: Any, is_length: bool) -> bool:
         if not isinstance(inner, collections.abc.Mapping):
             return is_length and schema["type"] in ("str", "list", "dict", "set", "frozenset", "generator")
         schema = inner
-
-
-def _strings(form: JsonSchemaValue) -> JsonSchemaValue:
-    """Without what is no text."""
-    options = [option for option in form.get("anyOf", ()) if option.get("type") == "string"]
-    return {"anyOf": options} if options else form

@@ -20,7 +20,7 @@ from pydantic_core import core_schema
 
 from . import times
 from .decimals import bounds_of_floats, decimal, fraction, text_of
-from .forms import ASCII, refused, text, within_bytes
+from .forms import ASCII, as_key, no_value, refused, text, within_bytes
 from .functions import form_of, limited, says_less, taken_by
 from .known import FORMS, THROUGH, function_of, name_of
 from .patterns import pattern_or_refusal
@@ -75,7 +75,8 @@ class NarrowSchema(GenerateJsonSchema):
         if "multiple_of" in schema:
             return refused("a multiple_of of keys cannot be enforced; leave it out")
         low, high = times.interval(schema, lambda bound: bound, None, None)
-        return text(whole(low, high))
+        is_empty = low is not None and high is not None and low > high
+        return no_value("number", schema) if is_empty else text(whole(low, high))
 
     def float_schema(self, schema: Any) -> JsonSchemaValue:
         """Without infinities, but where they are written as strings."""
@@ -224,10 +225,10 @@ class NarrowSchema(GenerateJsonSchema):
         if "keys_schema" in schema:
             outside, self.is_key = self.is_key, True
             try:
-                keys = self.generate_inner(schema["keys_schema"])
+                keys = as_key(self.generate_inner(schema["keys_schema"]))
             finally:
                 self.is_key = outside
-            if keys.get("type") in ("array", "object"):
+            if keys is None:
                 return refused("keys of this type are no text in JSON; use str keys, or a list of pairs")
             if keys not in ({}, {"type": "string"}):
                 form["propertyNames"] = keys

@@ -67,7 +67,9 @@ def decimals(low: Decimal | None, high: Decimal | None, *, opens: tuple[bool, bo
         opens: whether the bounds themselves are left out.
         places: digits after the point at most; None: any number.
     """
-    found = []
+    found: list[str] = []
+    if low is not None and high is not None and low > high:
+        return _any_of(found)
     if low is None or low < 0:
         found.append("-" + _positive(_negated(high), _negated(low), (opens[1], opens[0]), places))
     if high is None or high >= 0:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaValue
 
-from .forms import BOUNDS, text
+from .forms import BOUNDS, no_value, text
 from .ranges import NOTHING, boxes, digits, whole
 
 _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?"
@@ -51,7 +51,9 @@ def date(bounds: Bounds) -> JsonSchemaValue:
     if not is_bounded(bounds):
         return form
     low, high = interval(bounds, lambda day: day.toordinal(), 1, dt.date.max.toordinal())
-    days = [dt.date.fromordinal(day).isoformat() for day in (low, high)] if low <= high else ["1", "0"]
+    if low > high:
+        return no_value("date", bounds)
+    days = [dt.date.fromordinal(day).isoformat() for day in (low, high)]
     return {**form, "pattern": f"^{digits(*days)}$"}
 
 
@@ -60,6 +62,8 @@ def time(bounds: Bounds) -> JsonSchemaValue:
     if not is_bounded(bounds):
         return text(f"{_CLOCK}{_offset(bounds)}")
     low, high = interval(bounds, _clock_number, 0, _DAY - 1)
+    if low > high:
+        return no_value("time", bounds)
     return _all(f"^{_CLOCK}$", f"^({_moments(low, high, first=len('0001-01-01T'))})$")
 
 
@@ -80,6 +84,8 @@ def datetime(bounds: Bounds) -> JsonSchemaValue:
         shift, suffix = dt.timedelta(seconds=offset), _of_offset(offset) if offset else _UTC
         low, high = interval(bounds, lambda moment: _number(_local(moment, shift)), 0, _number(_LAST))
         forms.append(f"({_moments(low, high)}){suffix}")
+    if all(form.startswith((NOTHING, f"({NOTHING})")) for form in forms):
+        return no_value("datetime", bounds)
     return _all(f"^{_VALID_DATE}T{_CLOCK}({_OFFSET})?$", f"^({'|'.join(forms)})$")
 
 
@@ -96,7 +102,7 @@ def timedelta(bounds: Bounds) -> JsonSchemaValue:
     options = ["PT0S"] if low <= 0 <= high else []
     options += [f"-{one}" for one in _durations(max(1, -high), -low)]
     options += _durations(max(1, low), high)
-    return text("|".join(options) or NOTHING)
+    return text("|".join(options)) if options else no_value("timedelta", bounds)
 
 
 def seconds(bounds: Bounds) -> JsonSchemaValue:

@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..tokenizer.no_tokenizer import refuse_text
 from .body import read_request
 from .description import answer, described
 from .errors import dump_json, invalid, unavailable
@@ -85,6 +86,8 @@ def info_router(service: Service) -> APIRouter:
     async def tokenize(request: Request) -> Response:
         body = await read_request(request, TokenizeRequest, service.settings)
         adapter = service.adapter_of(service.check_model(body.model))
+        if not service.engine.tokenizer.has_text:
+            refuse_text("prompt" if body.messages is None else "messages", "send token ids to /v1/completions")
         token_ids = await service.on_worker(_tokenize, service, body, adapter)
         return _json({"tokens": token_ids, "count": len(token_ids), "max_model_len": service.engine.max_model_len})
 
@@ -92,6 +95,8 @@ def info_router(service: Service) -> APIRouter:
     async def detokenize(request: Request) -> Response:
         body = await read_request(request, DetokenizeRequest, service.settings)
         service.check_model(body.model)
+        if not service.engine.tokenizer.has_text:
+            refuse_text("tokens", "its token ids stand for no text, so use them as they are")
         vocab_size = service.engine.tokenizer.vocab_size
         for position, token_id in enumerate(body.tokens):
             if not 0 <= token_id < vocab_size:

@@ -44,6 +44,8 @@ COUNTERS: Sequence[tuple[str, str, Reading]] = (
     ("steps", "Steps of the engine.", lambda s: s.num_steps),
     ("steps_ahead", "Steps whose forward was queued before the step before was read.", lambda s: s.num_ahead),
     ("preemptions", "How often a running request gave its blocks back.", lambda s: s.num_preemptions),
+    ("recoveries", "How often the engine went on after an exception in it.", lambda s: s.num_recoveries),
+    ("failed_outputs", "Outputs that an exception in the engine has ended.", lambda s: s.num_failed),
     ("kv_blocks_stored", "Blocks that were copied to a tier below the pool.", lambda s: s.num_stored_blocks),
     ("kv_blocks_loaded", "Blocks that were read back.", lambda s: s.num_loaded_blocks),
     ("kv_blocks_unstored", "Blocks that were not copied, since too many waited.", lambda s: s.num_unstored_blocks),

@@ -19,7 +19,7 @@ from .constraints import Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
 from .harmony import HarmonyReader, speaks_harmony
 from .harmony_form import behind_reasoning, harmony_plan
-from .protocol import ChatRequest, CompletionRequest, Generation, Message, TokenizeRequest
+from .protocol import ChatRequest, CompletionRequest, Generation, TokenizeRequest
 from .stops import TextOnly
 from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
 from .think_form import behind_thought, has_fixed_gap, tags_behind_thought
@@ -192,6 +192,11 @@ def prepare_completions(
     engine: EngineFace, body: CompletionRequest, api_key: str | None, adapter: str | None, extra_keys: ExtraKeys
 ) -> list[EngineCall]:
     """One call per prompt; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
+    if body.echo and body.logprobs is None and not engine.tokenizer.has_text:  # scores of a prompt need no text
+        text = (
+            "echo: this checkpoint has no tokenizer, so the prompt has no text; use return_token_ids, or add logprobs"
+        )
+        raise invalid(text, "echo")
     wanted = constraint_of(body, extra_keys)
     _check_constraint(engine, wanted)
     _check_rules(body, wanted)
@@ -229,7 +234,7 @@ def chat_prompt(
     engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "", adapter: str | None = None
 ) -> Conversation:
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
-    messages = [_template_message(message) for message in body.messages or []]
+    messages = [message.as_sent() for message in body.messages or []]
     tools = None
     options = body.chat_template_kwargs
     if isinstance(body, ChatRequest) and body.reasoning_effort is not None:
@@ -254,24 +259,6 @@ def _template_options(engine: EngineFace, wanted: dict[str, Any]) -> dict[str, A
     """Only what the model's template reads (`enable_thinking` …); clients send more than a model knows."""
     known = engine.tokenizer.chat_template.option_names
     return {name: value for name, value in wanted.items() if name in known}
-
-
-def _template_message(message: Message) -> dict[str, Any]:
-    """What a chat template sees; `developer` is what newer clients call `system`."""
-    role = "system" if message.role == "developer" else message.role
-    shown: dict[str, Any] = {"role": role, "content": message.content or message.refusal or ""}
-    if message.name is not None:
-        shown["name"] = message.name
-    if message.tool_call_id is not None:
-        shown["tool_call_id"] = message.tool_call_id
-    if message.reasoning_content is not None:
-        shown["reasoning_content"] = message.reasoning_content
-    if message.tool_calls:
-        if message.reasoning_content is not None and not message.content:
-            shown["thinking"] = message.reasoning_content  # as gpt-oss' template calls it
-        shown["content"] = message.content or message.refusal
-        shown["tool_calls"] = [call.model_dump() for call in message.tool_calls]
-    return shown
 
 
 def _plan(

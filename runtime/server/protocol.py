@@ -112,6 +112,10 @@ class Message(Body):
             raise fault("content", f"The content of a message with role {self.role!r} must be given")
         return self
 
+    def as_sent(self) -> dict[str, Any]:
+        """As `Engine.encode_chat` takes it; without what other routes' messages have besides."""
+        return self.model_dump(include=set(Message.model_fields), exclude_none=True)
+
 
 class FunctionTool(Body):
     name: str = Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")

@@ -153,8 +153,7 @@ class Service:
         """How an exception is told to the client. A request that failed through no fault of its own is logged."""
         if isinstance(error, ApiError):
             return error
-        failed = type(error) is RequestError and error.param is None
-        if isinstance(error, PhloemError) and not failed:
+        if isinstance(error, PhloemError) and not (isinstance(error, RequestError) and error.is_fault):
             return api_error(error, retry_after=self.settings.retry_after)
         logger.error("%s failed", request_id, exc_info=error)
         return internal(request_id)

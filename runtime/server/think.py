@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, Protocol
 
+from ...errors import RequestError
 from .marks import num_held
 from .tool_calls import Content, Piece, Reader, Reasoning
 
@@ -65,7 +67,9 @@ def thinks(tokenizer: ThinkingTokenizer, wanted: ReasoningFormat) -> bool:
         return wanted == "think"
     template = tokenizer.chat_template
     if template.is_default:
-        return all(mark in tokenizer.special_ids or len(tokenizer.encode(mark)) == 1 for mark in (BEGIN, END))
+        with suppress(RequestError):  # a mark that the tokenizer cannot read is no token of it
+            return all(mark in tokenizer.special_ids or len(tokenizer.encode(mark)) == 1 for mark in (BEGIN, END))
+        return False
     return BEGIN in template.source or END in template.source
 
 

@@ -4,6 +4,9 @@
 
     folder/key      32 random bytes, made once, by the first process that uses the folder
 
+The key is written under another name and linked to its own, so it is there as a whole or not at all. Where the file
+system has no hard links it is created under its own name by one process, and the others wait until it is whole.
+
 Every block carries a checksum under this key, so a file that was written by somebody who cannot read the key is not
 taken for a block. The key lies in the folder, so all processes that may read it share the blocks.
 
@@ -29,6 +32,7 @@ from .sharing import PRIVATE, Sharing, remedy, sharing_of, unusable
 
 KEY = "key"
 KEY_BYTES = 32
+READS, PAUSE = 21, 0.05  # of a key that is too short, and the seconds between them
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 ANYBODY_WRITES = stat.S_IWUSR | OTHERS_WRITE
@@ -105,31 +109,52 @@ def keep_key(path: Path, key: bytes | None = None, *, sharing: Sharing = PRIVATE
     """
     with suppress(FileNotFoundError):
         return _read_key(path)
+    content = key or os.urandom(KEY_BYTES)
     new = path / f"{KEY}-{os.getpid()}-{time.time_ns():x}"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    _write_key(new, content, sharing)
     try:
-        try:
-            os.write(descriptor, key or os.urandom(KEY_BYTES))
-            sharing.apply(descriptor)
-            os.fsync(descriptor)  # a key that a crash of the machine has emptied would stop every later start
-        finally:
-            os.close(descriptor)
+        os.link(new, path / KEY)  # unlike renaming, it leaves a key alone that is there
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links, of which each has an error of its own
         with suppress(FileExistsError):
-            os.link(new, path / KEY)  # unlike renaming, it leaves a key alone that is there
+            _write_key(path / KEY, content, sharing)
     finally:
         new.unlink(missing_ok=True)
     return _read_key(path)
 
 
-def _read_key(path: Path) -> bytes:
-    descriptor = os.open(path / KEY, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+def _write_key(path: Path, key: bytes, sharing: Sharing) -> None:
+    """A new file, which is removed again if it cannot be written. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        found = os.read(descriptor, KEY_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(found) != KEY_BYTES:
-        raise OSError(errno.EINVAL, f"it is not a file of {KEY_BYTES} bytes")
-    return found
+        try:
+            sharing.apply(descriptor)
+            if os.write(descriptor, key) != len(key):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)  # a key that a crash of the machine has emptied would stop every later start
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _read_key(path: Path) -> bytes:
+    """Waits a second for the rest of a key: where there are no hard links it is seen while it is written."""
+    for turn in range(READS):
+        if turn:
+            time.sleep(PAUSE)
+        descriptor = os.open(path / KEY, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            found = os.read(descriptor, KEY_BYTES + 1)
+        finally:
+            os.close(descriptor)
+        if len(found) == KEY_BYTES:
+            return found
+        if len(found) > KEY_BYTES:
+            break
+    raise OSError(errno.EINVAL, f"it is not a file of {KEY_BYTES} bytes")
 
 
 def _can_write(path: Path, state: os.stat_result) -> bool:

@@ -84,7 +84,12 @@ class Shield:
 
 
 def checked_message(message: object, place: str) -> dict[str, Any]:
-    """One message in the form that templates expect: content as one text, arguments of tool calls as objects."""
+    """One message in the form that templates expect: content as one text, arguments of tool calls as objects.
+
+    A field that is null is not there. `developer` is what newer clients call `system`. An assistant's refusal is what
+    it has said; beside calls it need not have said anything, and its content is None then, as some templates ask. Its
+    reasoning before calls is also `thinking`, as gpt-oss' template has it.
+    """
     if not isinstance(message, (dict, Mapping)):  # dict first: the general question takes longer
         raise RequestError(f"{place}: expected an object with role and content", param="messages")
     role, content = message.get("role"), message.get("content")
@@ -92,16 +97,21 @@ def checked_message(message: object, place: str) -> dict[str, Any]:
         raise RequestError(f"{place}.role: expected a text, got {role!r}", param="messages")
     if not isinstance(content, (str, bytes)) and isinstance(content, Sequence):
         content = "".join(_part(part, f"{place}.content[{index}]") for index, part in enumerate(content))
-    if role == "assistant" and not content:  # a refusal is what was said; beside calls nothing need be
-        content = message.get("refusal") or ("" if message.get("tool_calls") is None else content)
-    if content is None and message.get("tool_calls") is None:
+    checked = {name: value for name, value in message.items() if value is not None and name != "refusal"}
+    calls = checked.get("tool_calls")
+    if not calls:
+        checked.pop("tool_calls", None)
+    elif isinstance(calls, Sequence):
+        checked["tool_calls"] = [_tool_call(call) for call in calls]
+    if role == "assistant" and not content:
+        content = message.get("refusal") or (None if calls else "")
+    if content is None and not calls:
         raise RequestError(f"{place}.content: expected a text, got null", param="messages")
     if content is not None and not isinstance(content, str):
         raise RequestError(f"{place}.content: expected a text, got {type(content).__name__}", param="messages")
-    checked = {**message, "role": role, "content": content}
-    if checked.get("tool_calls") is not None and isinstance(checked["tool_calls"], Sequence):
-        checked["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
-    return checked
+    if calls and not message.get("content") and "reasoning_content" in checked:
+        checked.setdefault("thinking", checked["reasoning_content"])
+    return {**checked, "role": "system" if role == "developer" else role, "content": content}
 
 
 def with_calls_as_text(message: dict[str, Any]) -> dict[str, Any]:
@@ -120,8 +130,10 @@ def with_calls_as_text(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: object, place: str) -> str:
-    if isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str):
-        return str(part["text"])
+    if isinstance(part, Mapping) and part.get("type") in ("text", "refusal"):
+        text = part.get(part["type"])
+        if isinstance(text, str):
+            return text
     kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
     raise RequestError(f"{place}: this model reads only text parts, not {kind!r}", param="messages")
 

@@ -28,7 +28,7 @@ from .chat_message import unused_markers
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .gguf_vocabulary import read_gguf_vocabulary
-from .no_tokenizer import NoTokenizer
+from .no_tokenizer import NoTokenizer, refuse_text
 from .sentencepiece_model import SentencePieceModel
 from .tokenizer_json import MAX_TOKENS, TokenizerJson
 
@@ -157,7 +157,12 @@ class Tokenizer:
         """A rendered template cut into pieces: special tokens count within a piece, never across a cut.
 
         `at_start`: the first piece begins the sequence.
+
+        Raises:
+            RequestError: there is no tokenizer, or a text cannot be UTF-8.
         """
+        if not self.has_text:
+            refuse_text("messages", "send the prompt as token ids, not as a chat")
         ids: list[int] = []
         for index, piece in enumerate(pieces):
             _check_utf8(piece)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import tokenizers
 
-from ...errors import ModelError, RequestError
+from ...errors import ModelError, PhloemError, RequestError
 from .token_pieces import SPACE, byte_alphabet, byte_level_bytes, byte_of_piece, looks_like_control
 
 MAX_TOKENS = 1 << 24  # ten times the largest vocabulary; a larger id is a broken file
@@ -40,6 +40,10 @@ class TokenizerJson:
         """
         self._place = place
         self._spec = spec
+        with _raising(self._unreadable):
+            self._read()
+
+    def _read(self) -> None:
         for token in self._added():
             token["special"] = token.get("special") is True or looks_like_control(token["content"])
         inside_spec = _without_prefix_space(self._spec)
@@ -103,11 +107,11 @@ class TokenizerJson:
         """Where `text` is cut before tokens are made: the ends, in characters."""
         pre_tokenizer = self._inside.pre_tokenizer
         assert pre_tokenizer is not None
-        with _reading(f"{self._place}: its pattern cannot read a text"):
+        with _raising(_refusal(f"{self._place}: its pattern cannot read a text")):
             return [end for _, (_, end) in pre_tokenizer.pre_tokenize_str(text)]
 
     def _encode(self, view: tokenizers.Tokenizer, text: str) -> list[int]:
-        with _reading("the tokenizer cannot read this text"):
+        with _raising(_refusal("the tokenizer cannot read this text")):
             ids: list[int] = view.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -120,16 +124,15 @@ class TokenizerJson:
         return self._build(self._spec, text_only=False)
 
     def _build(self, spec: dict[str, Any], *, text_only: bool) -> tokenizers.Tokenizer:
-        try:
+        with _raising(self._unreadable):
             tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
-        except BaseException as error:  # the library raises bare Exception, and panics
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            raise ModelError(f"{self._place}: not a tokenizer ({str(error)[:200]}); download it again") from None
         tokenizer.no_padding()
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = text_only
         return tokenizer
+
+    def _unreadable(self, reason: str) -> ModelError:
+        return ModelError(f"{self._place}: not a tokenizer ({reason}); download it again")
 
     def _added(self) -> list[dict[str, Any]]:
         tokens = self._spec.get("added_tokens") or []
@@ -167,14 +170,23 @@ class TokenizerJson:
 
 
 @contextmanager
-def _reading(what: str) -> Iterator[None]:
-    """Raises RequestError instead of what the library raises: bare Exception, and panics, which are no Exception."""
+def _raising(error_of: Callable[[str], PhloemError]) -> Iterator[None]:
+    """Raises what `error_of` makes of a reason, instead of what the library raises (bare Exception, and panics, which
+    are no Exception) and of what comes of reading a file whose parts are none that the library knows."""
     try:
         yield
+    except PhloemError:
+        raise
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        name = type(error).__name__
+        if not isinstance(error, Exception) and name != "PanicException":
             raise
-        raise RequestError(f"{what} ({str(error)[:200]}); send another one", param="prompt") from None
+        is_own = name not in ("Exception", "PanicException")  # Python's own errors say little without their names
+        raise error_of(f"{name}: {error}"[:200] if is_own else str(error)[:200]) from None
+
+
+def _refusal(what: str) -> Callable[[str], RequestError]:
+    return lambda reason: RequestError(f"{what} ({reason}); send another one", param="prompt")
 
 
 def _parts(spec: dict[str, Any], key: str) -> list[dict[str, Any]]:

@@ -157,6 +157,37 @@ def test_fast_paths_choose_what_the_twin_chooses(
     assert torch.equal(implementation(path, device)(rows)[0], implementation("reference", device)(rows)[0])
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # of NumPy, by which Triton's interpreter computes
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("path", ["cpu", "triton"])
+def test_fast_paths_choose_what_the_twin_chooses_at_the_edges_of_float32(path: str, device: torch.device) -> None:
+    """Subnormal numbers, neighbours of 1, and logits as large as they are, or as small."""
+    small = [0.0, 1e-45, 1e-40, 1.1754942e-38, 1.1754944e-38, 1e-30, 1e-20, 1e-6]
+    near_one = [1.0 - 2.0**-24, 1.0, 1.0 + 2.0**-23]
+
+    def some(values: list[float]) -> Tensor:
+        return torch.tensor(values)[torch.randint(0, len(values), (num_rows,))]
+
+    num_rows = 200 if path == "cpu" else 20
+    rows, edits = mixed_rows(num_rows, 300), random_edits(num_rows, 300)
+    signs = torch.where(torch.rand(2, num_rows) < 0.5, 1.0, -1.0)
+    rows = replace(
+        rows,
+        logits=rows.logits * some([1.0, 1e-38, 1e30, 3e37])[:, None],
+        temperature=some([0.0, 1e-6, *near_one, 100.0]),
+        top_p=some([1e-30, 1e-6, 0.5, *near_one]),
+        min_p=some([*small, *near_one[:2]]),
+        edits=replace(
+            edits,
+            repetition=some([1e-30, 1e-6, *near_one, 10.0]),
+            presence=signs[0] * some([*small, *near_one, 2.0]),
+            frequency=signs[1] * some([*small, *near_one, 2.0]),
+        ),
+    )
+    chosen, expected = (implementation(name, device)(rows)[0] for name in (path, "reference"))
+    assert torch.equal(chosen, expected)
+
+
 def assert_logprobs(found: Logprobs, exact: Logprobs, logits: Tensor) -> None:
     """Of sums in any order: a relative error of the sum is an absolute one of its logarithm; then a few roundings."""
     finite = logits.double().nan_to_num(0.0, 0.0, 0.0).abs()

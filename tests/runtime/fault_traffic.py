@@ -62,6 +62,7 @@ class Run:
     said: dict[str, list[Delta]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     forked: dict[str, str] = field(default_factory=dict)
+    num_charged: int = 0
 
     def add(self, label: str, prompt: list[int], max_tokens: int, constraint: Any = None, **options: Any) -> None:
         """Queues a request; it is greedy, and nobody can know how long its output will be."""
@@ -120,6 +121,7 @@ class Run:
             with suppress(Interrupt), self.watch.on():
                 deltas = EngineCore.step(self.engine)
             for delta in deltas:
+                self.num_charged += isinstance(delta.error, RequestError) and delta.error.is_fault
                 label = self.labels[delta.request_id, delta.index]
                 if label in self.said:
                     assert not self.said[label] or self.said[label][-1].finish_reason is None, f"{label} ended before"
@@ -142,6 +144,8 @@ class Run:
         assert not engine._requests
         statistics = engine.statistics()
         assert statistics.num_held_blocks == 0
+        assert statistics.num_failed >= self.num_charged
+        assert self.watch.has_raised or not statistics.num_recoveries + statistics.num_failed
         assert statistics.num_evictable_blocks == statistics.num_cached_blocks - statistics.num_pinned_blocks
         assert EngineCore.step(engine) == []
         later = engine.generate(LATER, SamplingParams(max_tokens=3, temperature=0.0, ignore_eos=True))

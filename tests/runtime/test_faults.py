@@ -115,8 +115,38 @@ def test_a_step_that_never_succeeds_ends_one_request_after_the_other(monkeypatch
     ended = [delta for _ in range(4) for delta in engine.step()]
     assert [delta.request_id for delta in ended] == ["request-2", "request-1", "request-0"]  # the youngest first
     assert all(isinstance(delta.error, RequestError) for delta in ended) and not engine.has_work
+    now = engine.statistics()
+    assert (now.num_recoveries, now.num_failed, now.num_steps) == (4, 3, 0)
     monkeypatch.undo()
     assert list(engine.generate([1, 2], GREEDY).token_ids) == greedy_truth([1, 2], 9)
+
+
+def test_faults_are_counted_and_refusals_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake_engine()
+    launch, broken = engine._sampler.launch, engine.add([1, 2], GREEDY)
+    whole = engine.add([3], GREEDY)
+
+    def failing(logits: Any, batch: Any) -> Any:
+        if any(extend.request.request_id == broken for extend in batch.extends):
+            raise ValueError("no")
+        return launch(logits, batch)
+
+    monkeypatch.setattr(engine._sampler, "launch", failing)
+    ended = [delta for _ in range(12) for delta in engine.step() if delta.finish_reason is not None]
+    assert {delta.request_id: delta.error is None for delta in ended} == {broken: False, whole: True}
+    now = engine.statistics()
+    assert (now.num_recoveries, now.num_failed) == (1, 1)
+    engine.add([1, 2], SamplingParams(max_tokens=3), deadline_seconds=1e-9)
+    with pytest.raises(RequestError):
+        engine.add([])
+    while engine.has_work:
+        engine.step()
+    engine.reset_statistics()
+    with pytest.raises(ZeroDivisionError), monkeypatch.context() as patch:
+        patch.setattr(engine._scheduler, "add", lambda request: 1 / 0)
+        engine.add([1, 2], GREEDY)
+    now = engine.statistics()
+    assert (now.num_recoveries, now.num_failed) == (1, 1)
 
 
 @pytest.mark.parametrize("place", ["_scheduler._admit", "_scheduler.plan", "_drafter.begin_step", "_drafter.end_step"])

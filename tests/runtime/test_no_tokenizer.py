@@ -49,8 +49,8 @@ TEXTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "stop strings": (lambda engine: engine.generate(PROMPT, ph.SamplingParams(stop=("x",))), "stop"),
     "bad words": (lambda engine: engine.generate(PROMPT, ph.SamplingParams(bad_words=("x",))), "bad_words"),
     "a constraint": (lambda engine: engine.generate(PROMPT, GREEDY, ph.regex("a+")), "constraint"),
-    "a chat": (lambda engine: engine.chat([{"role": "user", "content": "hi"}]), "prompt"),
-    "a prediction": (lambda engine: engine.generate(PROMPT, GREEDY, prediction="hi"), "prompt"),
+    "a chat": (lambda engine: engine.chat([{"role": "user", "content": "hi"}]), "messages"),
+    "a prediction": (lambda engine: engine.generate(PROMPT, GREEDY, prediction="hi"), "prediction"),
 }
 
 
@@ -61,6 +61,26 @@ def test_texts_are_refused_by_name(folder: Path) -> None:
                 ask(engine)
             assert caught.value.param == param, case
         assert len(engine.generate(PROMPT, GREEDY).token_ids) == 8
+
+
+CHAT = [{"role": "user", "content": "hi"}]
+REFUSED_BY_THE_SERVER: list[tuple[str, str, dict[str, Any]]] = [
+    ("/v1/completions", "prompt", {"prompt": "hi"}),
+    ("/v1/completions", "stop", {"prompt": PROMPT, "stop": "x"}),
+    ("/v1/completions", "echo", {"prompt": PROMPT, "echo": True}),
+    ("/v1/completions", "echo", {"prompt": PROMPT, "echo": True, "stream": True}),
+    ("/v1/completions", "regex", {"prompt": PROMPT, "regex": "a+"}),
+    ("/v1/chat/completions", "messages", {"messages": CHAT}),
+    ("/v1/responses", "input", {"input": "hi"}),
+    ("/v1/responses/input_tokens", "input", {"input": "hi"}),
+    ("/v1/messages", "messages", {"messages": CHAT, "max_tokens": 4}),
+    ("/v1/messages/count_tokens", "messages", {"messages": CHAT}),
+    ("/tokenize", "prompt", {"prompt": "hi"}),
+    ("/tokenize", "prompt", {"prompt": ""}),
+    ("/tokenize", "messages", {"messages": CHAT}),
+    ("/detokenize", "tokens", {"tokens": PROMPT}),
+    ("/detokenize", "tokens", {"tokens": []}),
+]
 
 
 def test_the_server_takes_ids_and_refuses_texts(folder: Path) -> None:
@@ -74,12 +94,14 @@ def test_the_server_takes_ids_and_refuses_texts(folder: Path) -> None:
         answer = post("/v1/completions", prompt=PROMPT, **asked).json()["choices"][0]
         assert answer["text"] == "" and len(answer["token_ids"]) == 4
         assert answer["logprobs"]["tokens"] == [f"token_id:{token_id}" for token_id in answer["token_ids"]]
-        for param, more in (("prompt", {"prompt": "hi"}), ("stop", {"prompt": PROMPT, "stop": "x"})):
-            refused = post("/v1/completions", **{"max_tokens": 4, **more})
-            assert refused.status_code == 400 and refused.json()["error"]["param"] == param
-            assert "has no tokenizer" in refused.json()["error"]["message"]
-        refused = post("/v1/chat/completions", messages=[{"role": "user", "content": "hi"}])
-        assert refused.status_code == 400 and "has no tokenizer" in refused.json()["error"]["message"]
+        for route, param, body in REFUSED_BY_THE_SERVER:
+            refused = post(route, **body)
+            error = refused.json()["error"]
+            assert (refused.status_code, error["param"]) == (400, param), (route, body)
+            assert "this checkpoint has no tokenizer" in error["message"] and "; " in error["message"], (route, body)
+        scored = post("/v1/completions", prompt=PROMPT, max_tokens=0, echo=True, logprobs=0).json()["choices"][0]
+        assert scored["logprobs"]["tokens"] == [f"token_id:{token_id}" for token_id in PROMPT]
+        assert [score is None for score in scored["logprobs"]["token_logprobs"]] == [True, False, False, False]
 
 
 def test_without_a_number_of_tokens_there_is_nothing_to_serve(tmp_path: Path) -> None:

@@ -72,6 +72,10 @@ class Box(p.BaseModel, Generic[Inner]):
     others: list[Inner] = []
 
 
+class Still(p.BaseModel, frozen=True):
+    a: int
+
+
 class Days(p.RootModel[list[dt.date]]):
     pass
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from random import Random
-from typing import Any
+from typing import Any, Union
 
 import pydantic
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 import phloem as ph
+from phloem.errors import UnsupportedSchema
 
 from .kinds import KEYS, VALUES
+from .own_types import Pair, Still
 from .values import Values
 from .walks import compiled, takes, written
 
@@ -48,6 +51,36 @@ def texts_of(adapter: TypeAdapter[Any], value: Any) -> list[str]:
         read.append(text)
     assert read, texts
     return read
+
+
+NO_KEYS: list[Any] = [tuple[int, int], tuple[str, ...], frozenset[int], Pair, Still, None, tuple[int, int] | None]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_a_union_as_a_key_every_option_that_is_text_is_enforced(seed: int) -> None:
+    """In any order, with options that are no text; what pydantic writes for each of the others may be written."""
+    rng, num_refused = Random(seed), 0
+    plain = [name for name in KEYS if name not in ("deep", "strict", "validated")]
+    for _ in range(20):
+        names = rng.sample(plain, rng.randint(0, 3))
+        options = [KEYS[name][0].__args__[0] for name in names] + rng.sample(NO_KEYS, rng.randint(1, 2))
+        rng.shuffle(options)
+        kind = pydantic.create_model("Holder", f=(dict[Union[tuple(options)], int], ...))  # type: ignore[misc]  # noqa: UP007
+        if not names:
+            num_refused += 1
+            with pytest.raises(UnsupportedSchema, match=r"keys of this type are no text") as caught:
+                ph.json_schema(kind)
+            assert caught.value.pointer == "/properties/f"
+            continue
+        spec, constraint = ph.json_schema(kind), compiled(kind)
+        for budget in BUDGETS:
+            spec.parse(written(constraint, rng, budget))
+        for name in names:
+            adapter, values = TypeAdapter(KEYS[name][0]), KEYS[name][1]
+            with suppress(IndexError):  # a type whose values are not written as they are read
+                for text in texts_of(adapter, values(rng)):
+                    assert takes(constraint, f'{{"f":{text}}}'), (options, text)
+    assert num_refused
 
 
 def test_the_everyday_spellings_of_a_few_types() -> None:

@@ -18,6 +18,7 @@ from phloem.runtime.constraint_spec import ConstraintSpec
 from phloem.runtime.output import OutputText, StopGuard
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.statistics import EngineStatistics
+from phloem.runtime.tokenizer.chat_message import checked_message
 
 EOS = 256
 
@@ -137,6 +138,7 @@ class FakeEngine:
         adapter: str | None = None,
         **options: Any,
     ) -> Conversation:
+        messages = [checked_message(message, "messages") for message in messages]
         self.chats.append(list(messages))
         self.tools.append(options.get("tools"))
         return Conversation(self.tokenizer.apply_chat_template(messages, **options), "", 0)
@@ -174,7 +176,7 @@ class FakeAsyncEngine:
         self.engine = FakeEngine(self.broken, self.gate)
 
     def statistics(self) -> EngineStatistics:
-        return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 0, 7, 2, 7, 100, 1, 0, 3, 90, 45, 30, 8, 6)
+        return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 0, 7, 2, 7, 100, 1, 0, 3, 0, 0, 90, 45, 30, 8, 6)
 
     async def generate(
         self,

@@ -142,6 +142,7 @@ def test_the_new_histograms_say_what_happened() -> None:
     for name in ("request_queue_time_seconds", "request_prompt_tokens"):
         assert sums[f"phloem_{name}_count"] == sums[f"vllm:{name}_count"], "under our own names too"
     assert sums["vllm:iteration_tokens_total_sum"] >= sums["vllm:generation_tokens_total"] - 5
+    assert sums["phloem_recoveries_total"] == sums["phloem_failed_outputs_total"] == 0
 
 
 def test_throughput_is_that_of_the_last_seconds() -> None:

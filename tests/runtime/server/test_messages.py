@@ -105,7 +105,7 @@ def test_blocks_are_the_chats_messages() -> None:
     assert [message["role"] for message in chat] == ["user", "assistant", "tool", "tool", "user"]
     assert chat[0]["content"] == "AB" and chat[4]["content"] == "D"
     assert (chat[1]["content"], chat[1]["reasoning_content"]) == ("C", "Hm.")
-    calls = [(call["id"], json.loads(call["function"]["arguments"])) for call in chat[1]["tool_calls"]]
+    calls = [(call["id"], call["function"]["arguments"]) for call in chat[1]["tool_calls"]]
     assert calls == [("c1", {"city": "Oslo"}), ("c2", {})]
     assert [(message["tool_call_id"], message["content"]) for message in chat[2:4]] == [("c1", "Rain"), ("c2", "")]
 

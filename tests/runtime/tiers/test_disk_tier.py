@@ -137,6 +137,7 @@ def test_a_prefix_that_has_made_room_is_no_end_of_writing_behind_it(tmp_path: Pa
     is written some day."""
     tier = open_tier(tmp_path, max_bytes=20 * 4096)
     tier.put(CHAIN[0], content(CHAIN[0]))
+    os.utime(files_of(tmp_path)[0], (0, 0))  # the oldest by more than a tick of the file system's clock
     for other in range(20):
         (key,) = extend_keys(root_of(FINGERPRINT, f"other {other}"), True, bytes(16), 16)
         tier.put(key, content(key))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +114,20 @@ def test_folder_and_key_are_their_owners_alone(tmp_path: Path) -> None:
     assert open_folder(tmp_path / "other").key != folder.key
 
 
-def test_all_who_begin_at_once_have_one_key(tmp_path: Path) -> None:
+def without_hard_links(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refused)
+
+
+NO_LINKS = [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK]
+
+
+@pytest.mark.parametrize("number", [0, *NO_LINKS], ids=lambda number: errno.errorcode.get(number, "links"))
+def test_all_who_begin_at_once_have_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    if number:
+        without_hard_links(monkeypatch, number)
     for number in range(20):
         found: list[bytes] = []
         ready = threading.Barrier(6)
@@ -128,6 +143,42 @@ def test_all_who_begin_at_once_have_one_key(tmp_path: Path) -> None:
             thread.join()
         assert len(found) == 6 and len(set(found)) == 1
         assert [path.name for path in (tmp_path / str(number)).iterdir()] == [KEY], "nothing is left behind"
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_key_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    if not has_links:
+        without_hard_links(monkeypatch, errno.EPERM)
+    whole, num_whole = os.write, 0 if has_links else 1
+
+    def write(descriptor: int, content: bytes) -> int:
+        nonlocal num_whole
+        num_whole -= 1
+        return whole(descriptor, content if num_whole >= 0 else content[:7])
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(ConfigError, match=r"key of the checksums, cannot be used \(No space left"):
+        open_folder(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("begun", [0, 1, KEY_BYTES - 1])
+def test_a_key_that_another_process_is_writing_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: int
+) -> None:
+    secret, pauses = bytes(range(KEY_BYTES)), 0
+    (tmp_path / KEY).write_bytes(secret[:begun])
+
+    def pause(_: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 3:
+            (tmp_path / KEY).write_bytes(secret)
+
+    monkeypatch.setattr(time, "sleep", pause)
+    assert open_folder(tmp_path).key == secret and pauses == 3
 
 
 def forged(path: Path, secret: bytes | None) -> None:

@@ -70,3 +70,30 @@ def test_processes_share_a_folder_and_one_is_killed(tmp_path: Path) -> None:
             process.communicate()
     hammer(folder, 4, 100)
     assert len(list(folder.glob("??/*.kv"))) * FILE_BYTES <= MAX_BYTES * 1.3
+
+
+def test_processes_that_begin_at_once_without_hard_links_have_one_key(tmp_path: Path) -> None:
+    """Each of two makes the keys of the same folders, one folder at a time, when it is told to."""
+    code = (
+        "import errno, os, pathlib, sys\n"
+        "from phloem.runtime.tiers import open_folder\n"
+        "def refused(*_): raise OSError(errno.EPERM, 'Operation not permitted')\n"
+        "os.link = refused\n"
+        "print('ready', flush=True)\n"
+        "for line in sys.stdin: print(open_folder(pathlib.Path(line.strip())).key.hex(), flush=True)\n"
+    )
+    command = [sys.executable, "-c", code]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        assert [process.stdout and process.stdout.readline() for process in processes] == ["ready\n"] * 2
+        for number in range(100):
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write(f"{tmp_path / str(number)}\n")
+                process.stdin.flush()
+            first, second = (process.stdout and process.stdout.readline() for process in processes)
+            assert first == second and len(first or "") == 65
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()

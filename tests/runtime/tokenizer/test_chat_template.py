@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ModelError, RequestError
+from phloem.runtime.server.protocol import Message
 from phloem.runtime.tokenizer.chat_message import checked_message
 from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
@@ -254,3 +256,37 @@ def test_a_refusal_is_what_an_assistant_has_said() -> None:
     for content in (None, ""):
         assert checked_message({"role": "assistant", "content": content, "refusal": "no"}, "m")["content"] == "no"
     assert checked_message({"role": "assistant", "content": None}, "m")["content"] == ""
+
+
+def random_message(rng: Random) -> dict[str, Any]:
+    """Of OpenAI's shape, with fields that are null, empty or missing."""
+    role = rng.choice(["system", "developer", "user", "assistant", "assistant", "tool"])
+    text = {"type": "text", "text": "b"}
+    contents: list[Any] = ["a", "", [text], [text, {"type": "text", "text": "c"}], []]
+    message: dict[str, Any] = {"role": role}
+    if role != "assistant":
+        message["content"] = rng.choice(contents)
+    elif rng.random() < 0.9:
+        message["content"] = rng.choice([*contents, None, None, [{"type": "refusal", "refusal": "no"}]])
+    function = {"name": "f", "arguments": rng.choice(['{"a": 1}', "{}", "[1]", "no JSON"])}
+    call = {"id": "c", "type": "function", "function": function}
+    optional: dict[str, list[Any]] = {"name": [None, "n"]}
+    if role == "assistant":
+        optional |= {"refusal": [None, "no"], "reasoning_content": [None, "", "Hm."], "tool_calls": [[], [call]]}
+    if role == "tool":
+        optional["tool_call_id"] = [None, "c"]
+    return message | {name: rng.choice(values) for name, values in optional.items() if rng.random() < 0.5}
+
+
+def test_the_server_and_python_show_a_template_the_same_message() -> None:
+    rng, shown = Random(7), set()
+    for _ in range(3000):
+        message = random_message(rng)
+        sent = Message.model_validate(message).as_sent()
+        checked = checked_message(message, "m")
+        assert checked == checked_message(sent, "m"), message
+        assert checked == checked_message(checked, "m"), message
+        assert None not in [value for name, value in checked.items() if name != "content"]
+        assert checked["content"] is not None or checked["tool_calls"]
+        shown.add((checked["role"], checked["content"] is None, *sorted(checked)))
+    assert len(shown) > 20 and "developer" not in {role for role, *_ in shown}
