@@ -226,20 +226,6 @@ def test_chains_of_ten_thousand_nodes_are_no_problem() -> None:
     tree.audit()
 
 
-def test_a_long_run_finds_room_although_only_short_gaps_are_free() -> None:
-    tree = RadixTree(1, room=64)
-    for token in range(64):
-        tree.insert(pack([token]), [token], "")
-    for token in range(0, 64, 2):
-        tree.match(pack([token]), "")
-    assert sorted(tree.evict(32)) == list(range(1, 64, 2))
-    tree.insert(pack(range(100, 132)), range(1, 64, 2), "")
-    tree.audit()
-    assert tree.match(pack(range(100, 132)), "").blocks == list(range(1, 64, 2))
-    assert len(tree.clear()) == 64
-    tree.audit()
-
-
 def test_a_leaf_at_the_end_of_a_chain_is_shortened() -> None:
     tree = RadixTree(1)
     for end in [*range(1, 16), 115]:
@@ -265,10 +251,3 @@ def test_draw_shows_sizes_ages_and_leases() -> None:
         ]
     )
     assert "├─ 1 block · 61 s  <2>" in tree.draw(label=lambda token_ids: f"<{token_ids[0]}>")
-
-
-def test_a_tree_outgrows_the_room_it_was_given() -> None:
-    tree = make_tree(*(([token] * 3, [3 * token, 3 * token + 1, 3 * token + 2]) for token in range(100)), room=40)
-    assert tree.match(pack([0, 0, 0]), "").blocks == [0, 1, 2]
-    assert tree.num_cached_blocks == 300
-    tree.audit()
