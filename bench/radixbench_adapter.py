@@ -31,7 +31,7 @@ class Cache:
         self.tree = tree = RadixTree(page_size)
         self.lock, self.unlock = tree.lease, tree.release
         self._page_size = page_size
-        self._places = np.arange(1 - page_size, 1, dtype=np.int32)
+        self._places = np.zeros(0, np.int32)
         self._matched = (0, NOTHING)
         self._freed: list[bytes] = []
 
@@ -62,7 +62,11 @@ class Cache:
 
     def _expand(self, blocks: bytes) -> Indices:
         """From packed ids of blocks to the indices of their tokens, which end with them."""
-        return np.add.outer(np.frombuffer(blocks, np.int32), self._places).ravel()
+        indices = np.frombuffer(blocks, np.int32).repeat(self._page_size)
+        if len(indices) > len(self._places):
+            self._places = np.tile(np.arange(1 - self._page_size, 1, dtype=np.int32), len(blocks) // 2)
+        indices += self._places[: len(indices)]
+        return indices
 
 
 def cache(capacity_tokens: int, page_size: int) -> Cache:

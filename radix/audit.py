@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from .pins import PinBook
 from .snapshot import NodeRecord, Snapshot
 from .tokens import unpack
@@ -40,7 +42,7 @@ def _audit_children(nodes: dict[int, NodeRecord], node: NodeRecord, block_size: 
     assert not unknown, f"{name}: its children {unknown} do not exist"
     children = [nodes[child] for child in node.children]
     first_blocks = [unpack(child.tokens[: 4 * block_size]) for child in children]
-    ordered = all(before < after for before, after in zip(first_blocks, first_blocks[1:], strict=False))
+    ordered = all(before < after for before, after in pairwise(first_blocks))
     assert ordered, f"{name}: its children are not in the order of their first blocks"
     for child in children:
         assert child.parent == node.id, f"{_name(child)}: its parent is not {name}"

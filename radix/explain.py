@@ -52,7 +52,7 @@ def explain_miss(
     num_left = len(tokens) // 4 - num_cached
     evicted_at = tree.evicted_at(tokens, namespace) if num_left else None
     elsewhere, furthest = None, num_cached
-    for other in tree.roots() if elsewhere_too else ():
+    for other in tree.namespaces() if elsewhere_too else ():
         num_there, _ = tree.look(tokens, other)
         if num_there > furthest:
             elsewhere, furthest = other, num_there

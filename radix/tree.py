@@ -13,9 +13,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from .._core import radix as core
 from .audit import audit_tree
@@ -26,6 +24,10 @@ from .pins import Pin, PinBook
 from .results import NOTHING, Event, Inserted, Match, Node, Statistics
 from .snapshot import Snapshot, take_snapshot
 from .tokens import unpack_blocks
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 # Says of a prefix (its namespace, its packed tokens) how many of its tokens will soon be needed.
 Spare = Callable[[str, bytes], int]
@@ -244,8 +246,11 @@ def _pack_blocks(blocks: Sequence[int] | npt.NDArray[np.int32]) -> bytes:
     """Block ids as packed int32; bytes are taken to be packed already."""
     if isinstance(blocks, bytes):
         return blocks
-    if isinstance(blocks, np.ndarray):
-        if blocks.dtype != np.int32 or blocks.ndim != 1:
-            raise ValueError(f"block ids are int32 in a row, not {blocks.dtype} of shape {blocks.shape}")
-        return blocks.tobytes()
-    return array("i", blocks).tobytes()
+    if isinstance(blocks, (list, tuple, range)):
+        return array("i", blocks).tobytes()
+    view = memoryview(blocks)  # type: ignore[arg-type]  # what is no sequence of these has a buffer, or is an error
+    if view.format != "i" or view.ndim != 1:
+        raise ValueError(
+            f"block ids are int32 in a row, not {getattr(blocks, 'dtype', view.format)} of shape {view.shape}"
+        )
+    return view.tobytes()

@@ -83,8 +83,12 @@ Node* Tree::cut(Node* leaf, size_t num_left, double now) {
   Node* parent = num_left ? split(leaf, num_left) : leaf->parent;
   const Tokens block = first_block(leaf->tokens);
   if (max_ghosts_) {
-    ghosts_.push_front({*leaf->space, parent->id, now, {block.begin(), block.end()}});
-    if (ghosts_.size() > max_ghosts_) ghosts_.pop_back();
+    Ghost& ghost = ghosts_.size() < max_ghosts_ ? ghosts_.emplace_back() : ghosts_[num_ghosts_ % max_ghosts_];
+    ++num_ghosts_;
+    ghost.space = *leaf->space;
+    ghost.place = parent->id;
+    ghost.when = now;
+    ghost.block.assign(block.begin(), block.end());
   }
   era_ = std::max(era_, rank_of(*leaf));
   counts_.num_cached_blocks -= static_cast<int64_t>(leaf->blocks.size());
@@ -93,7 +97,7 @@ Node* Tree::cut(Node* leaf, size_t num_left, double now) {
   parent->last_used = std::max(parent->last_used, leaf->last_used);
   parent->era = std::max(parent->era, leaf->era);
   parent->priority = std::max(parent->priority, leaf->priority);
-  parent->children.erase(block);
+  parent->children.erase(leaf->place);
   nodes_.erase(leaf->id);
   if (parent->parent) return parent;
   if (parent->children.empty()) roots_.erase(*parent->space);
@@ -142,7 +146,8 @@ std::optional<double> Tree::evicted_at(Tokens tokens, std::string_view space) co
   if (place.num_agreeing >= block_size_) return std::nullopt;  // ghosts hang on the ends of runs
   const Tokens next = first_block(tokens.subspan(place.offset));
   const NodeId at = place.node ? place.node->id : NOTHING;
-  for (const Ghost& ghost : ghosts_) {
+  for (size_t number = num_ghosts_; number-- > num_ghosts_ - ghosts_.size();) {
+    const Ghost& ghost = ghosts_[number % max_ghosts_];
     if (ghost.place != at || ghost.space != space) continue;
     const Tokens gone = without_padding(ghost.block);
     const size_t length = std::min(gone.size(), next.size());

@@ -93,6 +93,12 @@ nb::dict roots(const Tree& tree) {
   return found;
 }
 
+std::vector<nb::str> namespaces(const Tree& tree) {
+  std::vector<nb::str> found;
+  for (const auto& [space, root] : tree.roots()) found.push_back(Space::name(space));
+  return found;
+}
+
 auto candidates(const Tree& tree) {
   std::vector<std::tuple<double, double, NodeId>> found;
   for (const Candidate& one : tree.candidates()) found.emplace_back(one.rank, one.last_used, one.node->id);
@@ -153,5 +159,6 @@ void add_radix(nb::module_& module) {
       .def("counts", &counts)
       .def("nodes", &nodes)
       .def("roots", &roots)
+      .def("namespaces", &namespaces)
       .def("candidates", &candidates);
 }

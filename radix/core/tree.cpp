@@ -77,7 +77,7 @@ Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
   leaf->tokens.assign(tokens.begin(), tokens.end());
   leaf->blocks.assign(blocks.begin(), blocks.end());
   leaf->end = parent->end + static_cast<int64_t>(blocks.size());
-  parent->children.emplace(first_block(leaf->tokens), leaf);
+  leaf->place = parent->children.emplace(first_block(leaf->tokens), leaf).first;
   counts_.num_cached_blocks += static_cast<int64_t>(blocks.size());
   return leaf;
 }
@@ -86,17 +86,20 @@ Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
 // children and its entry in the heap. Copies the lower part only, so cutting the end off a long leaf is cheap.
 Node* Tree::split(Node* lower, size_t num_blocks) {
   Node* upper = add_node(lower->parent);
-  const size_t num_tokens = num_blocks * block_size_;
-  lower->parent->children.erase(first_block(lower->tokens));
+  Children& siblings = lower->parent->children;
+  const auto next = std::next(lower->place);
+  auto entry = siblings.extract(lower->place);
   upper->end = lower->end - static_cast<int64_t>(lower->blocks.size() - num_blocks);
   upper->tokens.swap(lower->tokens);
   upper->blocks.swap(lower->blocks);
-  lower->tokens.assign(upper->tokens.begin() + static_cast<ptrdiff_t>(num_tokens), upper->tokens.end());
+  lower->tokens.assign(upper->tokens.begin() + static_cast<ptrdiff_t>(num_blocks * block_size_), upper->tokens.end());
   lower->blocks.assign(upper->blocks.begin() + static_cast<ptrdiff_t>(num_blocks), upper->blocks.end());
-  shorten(upper->tokens, num_tokens);
+  shorten(upper->tokens, num_blocks * block_size_);
   shorten(upper->blocks, num_blocks);
-  upper->parent->children.emplace(first_block(upper->tokens), upper);
-  upper->children.emplace(first_block(lower->tokens), lower);
+  entry.key() = first_block(upper->tokens);
+  entry.mapped() = upper;
+  upper->place = siblings.insert(next, std::move(entry));
+  lower->place = upper->children.emplace(first_block(lower->tokens), lower).first;
   lower->parent = upper;
   upper->num_holds = lower->num_holds ? 1 : 0;
   upper->last_used = lower->last_used;
@@ -107,18 +110,17 @@ Node* Tree::split(Node* lower, size_t num_blocks) {
 
 // ---------------------------------------------------------------- walking
 
-// The child whose first block agrees with `rest` furthest, and in how many tokens its run does.
+// The child whose run agrees with `rest` furthest, and in how many tokens.
 Tree::Place Tree::closest_child(const Node& node, Tokens rest) const {
   const Tokens block = first_block(rest);
   const auto next = node.children.lower_bound(block);
   Place closest;
-  const auto consider = [&](auto child) {
-    const size_t num_agreeing = common_prefix(child->first, block);
-    if (num_agreeing > closest.num_agreeing) closest.child = child->second, closest.num_agreeing = num_agreeing;
+  const auto consider = [&](const Node* child) {
+    const size_t num_agreeing = common_prefix(child->tokens, rest);
+    if (num_agreeing > closest.num_agreeing) closest = {nullptr, 0, const_cast<Node*>(child), num_agreeing};
   };
-  if (next != node.children.end()) consider(next);
-  if (closest.num_agreeing < block.size() && next != node.children.begin()) consider(std::prev(next));
-  if (closest.num_agreeing == block_size_) closest.num_agreeing = common_prefix(closest.child->tokens, rest);
+  if (next != node.children.end()) consider(next->second);
+  if (closest.num_agreeing < block.size() && next != node.children.begin()) consider(std::prev(next)->second);
   return closest;
 }
 
@@ -238,7 +240,7 @@ Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, Node
   }
   counts_.num_duplicate_blocks += static_cast<int64_t>(inserted.duplicates.size());
   if (!node->parent) return inserted;
-  node->priority = std::max(node->priority, std::min(priority, MAX_PRIORITY));
+  node->priority = std::max(node->priority, static_cast<int32_t>(std::clamp<int64_t>(priority, 0, MAX_PRIORITY)));
   mark_use(node, now);
   offer(node);
   inserted.node = node->id;
@@ -265,8 +267,9 @@ void Tree::lease(NodeId id) {
   Node* node = find(id, "cannot lease an evicted prefix: lease it before evicting");
   if (!node) return;
   ++node->num_leases;
-  for (; node && node->num_holds++ == 0; node = node->parent)
-    counts_.num_leased_blocks += static_cast<int64_t>(node->blocks.size());
+  Node* above = node;  // becomes the first that is held already, or the root
+  while (above->num_holds++ == 0 && above->parent) above = above->parent;
+  counts_.num_leased_blocks += node->end - above->end;
 }
 
 void Tree::release(NodeId id) {
@@ -274,9 +277,9 @@ void Tree::release(NodeId id) {
   if (!node) return;
   if (!node->num_leases) throw std::invalid_argument("released more often than leased");
   --node->num_leases;
-  Node* above = node;
-  for (; above && --above->num_holds == 0; above = above->parent)
-    counts_.num_leased_blocks -= static_cast<int64_t>(above->blocks.size());
+  Node* above = node;  // becomes the first that is still held, or the root
+  while (--above->num_holds == 0 && above->parent) above = above->parent;
+  counts_.num_leased_blocks -= node->end - above->end;
   offer(node);
 }
 

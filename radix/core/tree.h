@@ -26,7 +26,6 @@
 // Not thread-safe. Python's lock is held throughout, so a thread that reads sees no operation half done.
 #pragma once
 #include <array>
-#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -186,7 +185,8 @@ class Tree {
   std::unordered_map<NodeId, Node> nodes_;  // all but roots; what is in it does not move
   std::map<std::string, Node, std::less<>> roots_;
   std::vector<Candidate> candidates_;  // a heap
-  std::deque<Ghost> ghosts_;           // the latest first
+  std::vector<Ghost> ghosts_;          // a ring
+  size_t num_ghosts_ = 0;              // so far
   std::vector<double> costs_{0.0};     // by the end of a block
   NodeId next_id_ = NOTHING + 1;
   double last_use_ = -std::numeric_limits<double>::infinity();
