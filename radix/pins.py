@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..errors import PhloemError
 from .results import Node
-from .view import View
+from .tokens import unpack_blocks
 
 
 class PinBudgetExceeded(PhloemError):
@@ -39,10 +39,10 @@ class PinBook:
         max_blocks: budget.
         clock: seconds, what `Pin.expires_at` is about.
         lease, release: the tree's.
-        view: of the tree.
+        packed_blocks: the tree's.
     """
 
-    __slots__ = ("_clock", "_lease", "_pins", "_release", "_view", "max_blocks", "num_blocks")
+    __slots__ = ("_clock", "_lease", "_packed_blocks", "_pins", "_release", "max_blocks", "num_blocks")
 
     def __init__(
         self,
@@ -51,15 +51,18 @@ class PinBook:
         clock: Callable[[], float],
         lease: Callable[[Node], None],
         release: Callable[[Node], None],
-        view: View,
+        packed_blocks: Callable[[Node], bytes],
     ) -> None:
         self.max_blocks = max_blocks
         self.num_blocks = 0
         self._clock = clock
         self._lease = lease
         self._release = release
-        self._view = view
+        self._packed_blocks = packed_blocks
         self._pins: dict[Pin, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._pins)
 
     def __iter__(self) -> Iterator[Pin]:
         return iter(self._pins)
@@ -114,7 +117,5 @@ class PinBook:
 
     def count_blocks(self, *others: Node) -> int:
         """Distinct blocks on the paths of all pins, and on those that end at other nodes."""
-        cells: set[int] = set()
-        for node in (*(pin.node for pin in self._pins), *others):
-            cells.update(self._view.path_cells(node).tolist())
-        return len(cells)
+        ends = [*(pin.node for pin in self._pins), *others]
+        return len({block for node in ends for block in unpack_blocks(self._packed_blocks(node))})
