@@ -31,12 +31,11 @@ class Team:
         """Begins anew, without threads, in a process that was forked."""
 
 class Lists:
-    """Where the work list of a step lies: int32; the caller keeps it there."""
+    """The work list of a step, as its layers' attention reads it."""
 
     def __init__(
-        self, chain_starts: int, items: int, rows: int, positions: int, tables: int, num_chains: int, table_width: int,
-        num_pairs: int, /,
-    ) -> None: ...  # fmt: skip
+        self, chain_starts: _Ints, items: _Ints, rows: _Ints, positions: _Ints, tables: _Ints, num_pairs: int, /
+    ) -> None: ...
 
 def multiply(
     team: Team, num_threads: int, form: int, x: int, x_stride: int, weight: int, packing: int, bias: int, scales: int,
@@ -120,8 +119,8 @@ def unpack_grouped_rows(
 
 def plan_cpu_work(
     query_starts: _Ints, context_lens: _Ints, block_tables: _Ints, block_size: int, grid: int, shares: bool, /
-) -> tuple[_Ints, _Ints, _Ints, _Ints]:
-    """Items `[N, 6]`, chain starts, rows and positions of a step (`cpu_work.CpuWork`)."""
+) -> tuple[_Ints, _Ints, _Ints, _Ints, int]:
+    """Items `[N, 6]`, chain starts, rows, positions and number of pairs of a step (`cpu_work.CpuWork`)."""
 
 def plan_cuda_work(
     query_starts: _Ints, context_lens: _Ints, block_tables: _Ints, block_size: int, num_heads: int, num_kv_heads: int,

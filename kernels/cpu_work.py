@@ -31,27 +31,16 @@ class CpuWork:
     chain_starts: IntArray  # [C + 1] chain c = items[chain_starts[c] : chain_starts[c + 1]]
     rows: IntArray  # [T] token of each row; requests in prefix order
     positions: IntArray  # [T] absolute position of each row's token
-    tables: IntArray  # [B, M]
     num_pairs: int  # (row, visible key) pairs: what the step costs
-    lists: core.Lists  # where all of these lie, for the loops
+    lists: core.Lists  # all of these and the block tables, for the loops
 
 
 def plan_cpu_work(
     query_starts: IntArray, context_lens: IntArray, block_tables: IntArray, block_size: int, share: bool
 ) -> CpuWork:
     """Lay out one step. share: read keys that several requests share once (never changes a bit)."""
-    lists = core.plan_cpu_work(query_starts, context_lens, block_tables, block_size, TILE, share)
-    items, chain_starts, rows, positions = lists
-    q_lens = query_starts[1:] - query_starts[:-1]
-    num_pairs = int(np.dot(q_lens, 2 * context_lens.astype(np.int64) - q_lens + 1)) // 2
-    held = core.Lists(
-        chain_starts.ctypes.data,
-        items.ctypes.data,
-        rows.ctypes.data,
-        positions.ctypes.data,
-        block_tables.ctypes.data,
-        len(chain_starts) - 1,
-        block_tables.shape[1],
-        num_pairs,
+    items, chain_starts, rows, positions, num_pairs = core.plan_cpu_work(
+        query_starts, context_lens, block_tables, block_size, TILE, share
     )
-    return CpuWork(items, chain_starts, rows, positions, block_tables, num_pairs, held)
+    lists = core.Lists(chain_starts, items, rows, positions, block_tables, num_pairs)
+    return CpuWork(items, chain_starts, rows, positions, num_pairs, lists)

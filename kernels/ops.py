@@ -65,7 +65,9 @@ __all__ = [
 def _is_plain(*tensors: Tensor) -> bool:
     """What the compiled CPU loops read: fp32, rows of whole vectors, dense last axis."""
     for tensor in tensors:  # asked hundreds of times a step, where a generator costs twice as much
-        if tensor.dtype is not torch.float32 or tensor.stride(-1) != 1 or tensor.size(-1) % 8:
+        if tensor.dtype is not torch.float32 or tensor.shape[-1] % 8:
+            return False
+        if not tensor.is_contiguous() and tensor.stride(-1) != 1:
             return False
     return True
 

@@ -2,7 +2,7 @@
 // `kernels/cpu_*.py` know the shapes. Those that may take long let other Python threads run meanwhile.
 #include "bind.h"
 
-#include "loops.h"
+#include "lists.h"
 #include "panels_of_weights.h"
 
 namespace nb = nanobind;
@@ -35,24 +35,12 @@ void add_loras(Team* team, int64_t num_threads, int64_t most_work, int64_t segme
   run_unlocked(most_work, [&] { loops().add_loras(Lease(team, most_work >= WORTH_SHARING ? num_threads : 1), step); });
 }
 
-struct Lists {
-  Lists(int64_t chain_starts, int64_t items, int64_t rows, int64_t positions, int64_t tables, int64_t num_chains,
-        int64_t table_width, int64_t num_pairs)
-      : num_pairs(num_pairs) {
-    step.chain_starts = at<int32_t>(chain_starts), step.items = at<int32_t>(items), step.rows = at<int32_t>(rows);
-    step.positions = at<int32_t>(positions), step.tables = at<int32_t>(tables);
-    step.num_chains = num_chains, step.table_width = table_width;
-  }
-  AttentionStep step{};
-  int64_t num_pairs;
-};
-
 void attend(Team* team, int64_t num_threads, const Lists& lists, int64_t q, int64_t q_token, int64_t q_head, int64_t k,
             int64_t v, int64_t block_stride, int64_t head_stride, int64_t slot_stride, int64_t block_size, int64_t stored,
             int64_t k_scales, int64_t v_scales, int64_t out, int64_t num_tokens, int64_t num_heads, int64_t num_kv_heads,
             int64_t head_dim, int64_t window, int64_t sinks, double scale, double soft_cap) {
   constexpr float LOG2_E = 1.4426950408889634f;
-  AttentionStep step = lists.step;
+  AttentionStep step = lists.step();
   step.q = at<float>(q), step.q_token = q_token, step.q_head = q_head;
   step.k = at<char>(k), step.v = at<char>(v), step.stored = stored, step.block_size = block_size;
   step.block_stride = block_stride, step.head_stride = head_stride, step.slot_stride = slot_stride;
@@ -164,8 +152,7 @@ void add_loops(nb::module_& module) {
       .def("give_back", &Team::give_back)
       .def("forget", &Team::forget)
       .def_prop_ro("num_helpers", &Team::num_helpers);
-  nb::class_<Lists>(module, "Lists")
-      .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>());
+  nb::class_<Lists>(module, "Lists").def(nb::init<Vector, Matrix, Vector, Vector, Matrix, int64_t>());
   module.def("multiply", multiply);
   module.def("add_loras", add_loras);
   module.def("attend", attend);

@@ -1,18 +1,16 @@
 // The work lists as Python calls them: numpy arrays in and out, int32.
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
 #include "bind.h"
 #include "cpu_work.h"
 #include "cuda_work.h"
+#include "lists.h"
 
 namespace nb = nanobind;
 
 namespace phloem::kernels {
 namespace {
 
-using Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Matrix = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Written = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T, int DIMS>
 using Numpy = nb::ndarray<T, nb::numpy, nb::ndim<DIMS>, nb::c_contig>;
@@ -36,12 +34,12 @@ Numpy<int32_t, 2> to_matrix(std::vector<Item>&& items, size_t width) {
   return Numpy<int32_t, 2>((int32_t*)kept->data(), {kept->size() * sizeof(Item) / sizeof(int32_t) / width, width}, owner);
 }
 
-// Items [N, 6], chain starts, rows and positions.
+// Items [N, 6], chain starts, rows, positions, and the number of (row, visible key) pairs.
 auto plan_cpu(const Vector& query_starts, const Vector& context_lens, const Matrix& tables, int64_t block_size, int64_t grid,
               bool shares) {
   CpuWork work = plan_cpu_work({ints(query_starts), ints(context_lens), tables_of(tables), block_size}, grid, shares);
   return std::tuple(to_matrix(std::move(work.items), 6), to_vector<int32_t>(std::move(work.chain_starts)),
-                    to_vector<int32_t>(std::move(work.rows)), to_vector<int32_t>(std::move(work.positions)));
+                    to_vector<int32_t>(std::move(work.rows)), to_vector<int32_t>(std::move(work.positions)), work.num_pairs);
 }
 
 // Items [N, 8], rows, positions, slots [T, 2], whether each request is cut, and the number of slots.

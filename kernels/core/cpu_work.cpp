@@ -13,6 +13,8 @@ constexpr int32_t MAX_ITEM_TOKENS = 64;  // of one item: their queries and sums 
 std::vector<int32_t> list_rows(const Step& step, Ints order, CpuWork& work) {
   std::vector<int32_t> starts{0};
   for (const int32_t b : order) {
+    const int64_t q_len = step.q_len(b);
+    work.num_pairs += q_len * (2 * step.context_lens[b] - q_len + 1) / 2;
     for (int32_t token = step.query_starts[b]; token < step.query_starts[b + 1]; token++) {
       work.rows.push_back(token);
       work.positions.push_back(step.context_lens[b] - step.query_starts[b + 1] + token);

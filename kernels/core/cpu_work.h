@@ -20,6 +20,7 @@ struct CpuWork {
   std::vector<int32_t> chain_starts;  // chain c = items [chain_starts[c], chain_starts[c + 1])
   std::vector<int32_t> rows;          // [T] token of each row; requests in prefix order
   std::vector<int32_t> positions;     // [T] absolute position of each row's token
+  int64_t num_pairs = 0;              // (row, visible key) pairs: what the step costs
 };
 
 // grid: keys of a tile. shares: read keys that several requests share once (never changes a bit).
