@@ -22,9 +22,9 @@ constexpr int MAX_ROWS = 3;
   return pick<0, 2, 8, 10, 4, 6, 12, 14>(a, b) + pick<1, 3, 9, 11, 5, 7, 13, 15>(a, b);
 }
 
-// ROWS x 8 dot products; `pairs` gives at dim d the four dims from there on of keys 0 and 4, 1 and 5, 2 and 6, 3 and 7.
-template <int ROWS, class Pairs>
-[[gnu::always_inline]] inline void score_eight(const float* q, Pairs pairs, float* out, int64_t depth) {
+// ROWS x 8 dot products; keys.pair(n, d): the four dims from d on of keys n and n + 4.
+template <int ROWS, class Keys>
+[[gnu::always_inline]] inline void score_eight(const float* q, const Keys& keys, float* out, int64_t depth) {
   F8 sums[ROWS][4];
 #pragma GCC unroll 4
   for (int r = 0; r < ROWS; r++) {
@@ -32,8 +32,8 @@ template <int ROWS, class Pairs>
     for (int n = 0; n < 4; n++) sums[r][n] = splat8(0.0f);
   }
   for (int64_t d = 0; d < depth; d += 4) {
-    F8 queries[ROWS], keys[4];
-    pairs(d, keys);
+    keys.ask(d);
+    F8 queries[ROWS];
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; r++) {
       const F4 four = load_as<F4>(q + depth * r + d);
@@ -41,8 +41,9 @@ template <int ROWS, class Pairs>
     }
 #pragma GCC unroll 4
     for (int n = 0; n < 4; n++) {
+      const F8 pair = in_register(keys.pair(n, d));
 #pragma GCC unroll 4
-      for (int r = 0; r < ROWS; r++) sums[r][n] = fma(queries[r], keys[n], sums[r][n]);
+      for (int r = 0; r < ROWS; r++) sums[r][n] = fma(queries[r], pair, sums[r][n]);
     }
   }
 #pragma GCC unroll 4
@@ -60,17 +61,22 @@ struct EightKeys {
   EightKeys(const float* k, const int64_t* offsets, const char* const* ahead) : ahead(ahead) {
     for (int i = 0; i < 8; i++) keys[i] = k + offsets[i];
   }
-  [[gnu::always_inline]] void operator()(int64_t d, F8 (&pairs)[4]) const {
-    if (ahead) {
+  [[gnu::always_inline]] void ask(int64_t d) const {
+    if (!ahead) return;
 #pragma GCC unroll 2
-      for (int i = 0; i < 2; i++) {
-        const int64_t line = d / 2 + i;
-        ask_for_line(ahead[line & 7] + (line >> 3 << 6));
-      }
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) pairs[i] = join(load_as<F4>(keys[i] + d), load_as<F4>(keys[i + 4] + d));
+    for (int64_t line = d / 2; line < d / 2 + 2; line++) ask_for_line(ahead[line & 7] + (line >> 3 << 6));
   }
+  [[gnu::always_inline]] F8 pair(int n, int64_t d) const {
+    return join(load_as<F4>(keys[n] + d), load_as<F4>(keys[n + 4] + d));
+  }
+};
+
+// Eight keys as `pair_keys` lays them out.
+struct PairedKeys {
+  const float* at;
+
+  [[gnu::always_inline]] void ask(int64_t) const {}
+  [[gnu::always_inline]] F8 pair(int n, int64_t d) const { return load8(at + 8 * (d + n)); }
 };
 
 // Dot products of ROWS query rows with keys begin to end - 1, both multiples of 8. Rows are `depth` fp32 long, a multiple of
@@ -90,9 +96,9 @@ inline void pair_keys(const float* k, const int64_t* offsets, const char* const*
   for (int n = begin; n < end; n += 8) {
     const EightKeys keys(k, offsets + n, ahead ? ahead + n : nullptr);
     for (int64_t d = 0; d < depth; d += 4) {
-      F8 pairs[4];
-      keys(d, pairs);
-      for (int i = 0; i < 4; i++) store8(paired + n * depth + 8 * (d + i), pairs[i]);
+      keys.ask(d);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; i++) store8(paired + n * depth + 8 * (d + i), keys.pair(i, d));
     }
   }
 }
@@ -100,14 +106,7 @@ inline void pair_keys(const float* k, const int64_t* offsets, const char* const*
 // What `score_keys` does, from keys that `pair_keys` laid out: worth it for more than a dozen rows.
 template <int ROWS>
 void score_pairs(const float* q, const float* paired, float* out, int begin, int end, int64_t depth) {
-  for (int n = begin; n < end; n += 8) {
-    const float* eight = paired + n * depth;
-    const auto pairs = [eight](int64_t d, F8(&four)[4]) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; i++) four[i] = load8(eight + 8 * (d + i));
-    };
-    score_eight<ROWS>(q, pairs, out + n, depth);
-  }
+  for (int n = begin; n < end; n += 8) score_eight<ROWS>(q, PairedKeys{paired + n * depth}, out + n, depth);
 }
 
 // ROWS x (8 STRIPS) dims from d on: out = out * decay + sum over keys of weight * value.
@@ -132,7 +131,7 @@ template <int ROWS, int STRIPS>
     for (int r = 0; r < ROWS; r++) given[r] = splat8(weights[TILE * r + n]);
 #pragma GCC unroll 8
     for (int s = 0; s < STRIPS; s++) {
-      const F8 strip = load8(value + 8 * s);
+      const F8 strip = in_register(load8(value + 8 * s));
 #pragma GCC unroll 4
       for (int r = 0; r < ROWS; r++) sums[r][s] = fma(given[r], strip, sums[r][s]);
     }

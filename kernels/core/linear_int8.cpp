@@ -35,17 +35,13 @@ void multiply_tile(const Tile& tile, const void* more) {
     for (int panel = 0; panel < NUM_PANELS; panel++) sums[row][panel] = splat16(0);
   }
   for (int64_t pair = 0; pair < tile.depth; pair++) {
-    I16 weights[NUM_PANELS];
 #pragma GCC unroll 16
     for (int panel = 0; panel < NUM_PANELS; panel++) {
-      weights[panel] = load_signed_pairs16(tile.weight + panel * tile.panel_bytes + 32 * pair);
-    }
+      const I16 weights = load_signed_pairs16(tile.weight + panel * tile.panel_bytes + 32 * pair);
 #pragma GCC unroll 16
-    for (int row = 0; row < NUM_ROWS; row++) {
-      const I16 both = splat16(*(const int32_t*)(tile.x + row * tile.x_stride + 4 * pair));
-#pragma GCC unroll 16
-      for (int panel = 0; panel < NUM_PANELS; panel++) {
-        sums[row][panel] = sums[row][panel] + sum_pairs(both, weights[panel]);
+      for (int row = 0; row < NUM_ROWS; row++) {
+        const I16 both = splat16(*(const int32_t*)(tile.x + row * tile.x_stride + 4 * pair));
+        sums[row][panel] = sums[row][panel] + sum_pairs(both, weights);
       }
     }
   }

@@ -93,6 +93,14 @@ template <int... LANES>
 #endif
 }
 
+// The same, loaded once: a compiler would read it from memory again for every operation that it is part of.
+[[gnu::always_inline]] inline F8 in_register(F8 v) {
+#if defined(__AVX__)
+  asm("" : "+x"(v));
+#endif
+  return v;
+}
+
 // Four dims of two keys side by side, or one four twice.
 [[gnu::always_inline]] inline F8 join(F4 low, F4 high) {
 #if defined(__AVX__)
