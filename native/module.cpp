@@ -4,6 +4,8 @@
 #include "rooms.h"
 
 NB_MODULE(_core, module) {
+  nanobind::set_leak_warnings(false);  // a daemon thread that is at work when the process ends keeps what it holds
   module.doc() = "The inner loops of phloem, compiled.";
   add_radix(module);
+  add_kernels(module);
 }

@@ -3,3 +3,4 @@
 #include <nanobind/nanobind.h>
 
 void add_radix(nanobind::module_& module);
+void add_kernels(nanobind::module_& core);

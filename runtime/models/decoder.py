@@ -27,7 +27,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LayerStack, LinearWeight, LoraPlan, ops
+from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
 from .experts import ExpertsWeights, mixture, read_experts
@@ -88,7 +88,6 @@ class Decoder:
         config: what the checkpoint says about itself.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
-        stack: all layers but the last, for steps that can run them in one call; None: op by op, to the same bits.
     """
 
     def __init__(
@@ -113,7 +112,6 @@ class Decoder:
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
-        self.stack = self._stack_layers(layers)
 
     @staticmethod
     def from_folder(
@@ -194,13 +192,9 @@ class Decoder:
             x = x * self._embedding_scale
         eps = self.config.rms_norm_eps
         normed, residual = ops.rms_norm(x, self._layers[0][1].input_norm, eps), x
-        first, last, scale = 0, len(self._layers) - 1, self.config.residual_scale
+        last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
-        if watch is None and self.stack is not None and self.stack.fits(plan, kv_cache.keys[0], kv_cache.values[0]):
-            cache = (kv_cache.keys, kv_cache.values, kv_cache.key_scales, kv_cache.value_scales)
-            normed, residual = self.stack.run(normed, residual, positions, slots, plan, *cache, lora)
-            first = last
-        for index, (_, weights) in enumerate(self._layers[first:], first):
+        for index, (_, weights) in enumerate(self._layers):
             q = self._write_kv(index, normed, positions, kv_cache, slots, lora)
             if watch is not None:
                 watch(index, q)
@@ -228,30 +222,6 @@ class Decoder:
         if cap:
             return cap * torch.tanh(logits.float() / cap)
         return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
-
-    def _stack_layers(self, layers: list[LayerWeights]) -> LayerStack | None:
-        """All layers but the last, if the CPU's compiled loops can read them."""
-        config, specs = self.config, [spec for spec, _ in self._layers]
-        ropes = [self._rope_tables[spec.rope] if spec.rope >= 0 else None for spec in specs]
-        if (
-            len(layers) < 2
-            or self.device.type != "cpu"
-            or config.residual_scale != 1.0
-            or config.options.has_sinks
-            or config.options.whole_norms
-            or not LayerStack.can_hold(layers, ropes, config.head_dim)
-        ):
-            return None
-        return LayerStack(
-            layers[:-1],
-            [following.input_norm for following in layers[1:]],
-            ropes[:-1],
-            [spec.window for spec in specs[:-1]],
-            heads=(config.num_heads, config.num_kv_heads, config.head_dim),
-            factors=(config.attention_scale, config.attention_soft_cap),
-            eps=config.rms_norm_eps,
-            is_gelu=config.activation != "silu",
-        )
 
     def _write_kv(
         self,
