@@ -5,4 +5,5 @@
 
 NB_MODULE(_core, module) {
   module.doc() = "The inner loops of phloem, compiled.";
+  add_fsm(module);
 }

@@ -1,3 +1,5 @@
 // What each room adds to the module: its functions and classes, in a submodule of its own.
 #pragma once
 #include <nanobind/nanobind.h>
+
+void add_fsm(nanobind::module_& module);

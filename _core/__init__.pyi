@@ -1,0 +1,3 @@
+"""The compiled core: the inner loops of each room."""
+
+from . import fsm as fsm
