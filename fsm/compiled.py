@@ -24,7 +24,7 @@ from ..code_cache import CodeCache, hash_sources
 
 def source_files() -> list[Path]:
     """The files with all that is compiled, constants included."""
-    stems = ("memory", "trie", "expression", "compiled")
+    stems = ("memory", "expression", "compiled")
     return [p for p in Path(__file__).parent.rglob("*.py") if p.stem.endswith("kernels") or p.stem in stems]
 
 

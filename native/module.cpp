@@ -8,4 +8,5 @@ NB_MODULE(_core, module) {
   module.doc() = "The inner loops of phloem, compiled.";
   add_radix(module);
   add_kernels(module);
+  add_fsm(module);
 }

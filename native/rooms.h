@@ -4,3 +4,4 @@
 
 void add_radix(nanobind::module_& module);
 void add_kernels(nanobind::module_& core);
+void add_fsm(nanobind::module_& module);

@@ -16,15 +16,16 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..._core import fsm as core
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa
-from .digit_kernels import EQUAL, GREATER, LESS, START, comparison
 
+LESS, EQUAL, GREATER = -1, 0, 1
+START = 1  # the first state of a comparison
 _SYMBOLS = "-.0123456789"
 NUMERIC, _members = Alphabet.from_sets([[(ord(symbol), ord(symbol))] for symbol in _SYMBOLS])
 _CLASSES = {symbol: classes[0] for symbol, classes in zip(_SYMBOLS, _members, strict=True)}
 DIGITS = [_CLASSES[str(digit)] for digit in range(10)]
-_DIGIT_CLASSES = np.array(DIGITS, np.int32)
 POINT, SIGN = _CLASSES["."], _CLASSES["-"]
 
 
@@ -40,7 +41,7 @@ def compared(bound: Fraction, wanted: frozenset[int], *, with_point: bool) -> Df
     whole, fraction = (np.frombuffer(digits.encode(), np.uint8) - ord("0") for digits in decimal_digits(abs(bound)))
     side = (bound > 0) - (bound < 0)
     accepted = np.array([relation in wanted for relation in (LESS, EQUAL, GREATER)], np.uint8)
-    table, accepting = comparison(whole, fraction, side, accepted, with_point, SIGN, POINT, _DIGIT_CLASSES)
+    table, accepting = core.comparison(whole, fraction, side, accepted, with_point, SIGN, POINT, DIGITS[0])
     return Dfa.from_table(NUMERIC, table, accepting, START).minimised()
 
 

@@ -17,15 +17,16 @@ import struct
 
 import numpy as np
 
+from ..._core import fsm as core
 from ..any_json import any_string
-from ..memory import T_NODES, T_STATES
+from ..memory import T_NODES, T_STATES, TEXT_WIDTH
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
 from ..text.text_table import TextTable, text_table
-from ..text.text_trie_kernels import FIELDS_HEAD, base_of_strings, strings_except, trie_except
 from .texts import is_writable
 
+FIELDS_HEAD = TEXT_WIDTH + 1  # behind the fields, the length of the shortest string
 FIELDS = struct.Struct(f"{FIELDS_HEAD}q")
 
 
@@ -39,7 +40,7 @@ def any_text_except(excluded: frozenset[str]) -> Dfa:
     points = np.frombuffer(characters.encode("utf-32-le"), np.int32)
     symbols = np.searchsorted(points, np.frombuffer(joined.encode("utf-32-le"), np.int32))
     lens = np.fromiter(map(len, texts), np.int64, len(texts))
-    table, accepting, distance = trie_except(symbols, lens, alphabet.num_classes)
+    table, accepting, distance = core.trie_except(symbols, lens, alphabet.num_classes)
     return Dfa(alphabet, table, accepting, 1, distance)
 
 
@@ -77,7 +78,7 @@ def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:
     texts = '"'.join((*sorted(excluded), ""))
     if not (texts.isascii() and texts.isprintable()) or "\\" in texts or texts.count('"') > len(excluded):
         return JsonStrings(any_text_except(excluded))
-    data = strings_except(texts.encode(), _base())
+    data = core.strings_except(texts.encode(), _base())
     packed = data[:FIELDS_HEAD].tobytes()
     fields = FIELDS.unpack(packed)
     least = fields[-1]
@@ -90,5 +91,5 @@ def _base() -> Ints:
     """What is the same for all of them."""
     table = text_table(any_string())
     _, _, template, _, _, _, byte_costs, is_wide, num_ascii, _ = table.arrays
-    base: Ints = base_of_strings(template, byte_costs, is_wide, num_ascii)
+    base: Ints = core.base_of_strings(template, byte_costs, is_wide, num_ascii)
     return base

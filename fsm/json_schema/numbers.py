@@ -27,8 +27,7 @@ from ..network.expression import Embed, Expression, Literal
 from ..regex.regex import regex_to_dfa
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
-from .digit_kernels import EQUAL, GREATER, LESS
-from .digits import compared, multiples
+from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
 from .parts import Test
 from .residues import BOUNDS, MAX_MODULUS, is_about_remainders, is_any_whole, modulus_of, whole_numbers

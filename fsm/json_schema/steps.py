@@ -20,13 +20,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..regex.regex import regex_to_dfa
 from ..text.alphabet import Ints
 from ..text.dfa import Dfa
-from .digit_kernels import GREATER, LESS
-from .digits import DIGITS, NUMERIC, POINT, SIGN, compared, multiples
-from .step_kernels import grouped, tried
+from .digits import DIGITS, GREATER, LESS, NUMERIC, POINT, SIGN, compared, multiples
 
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
@@ -67,7 +66,7 @@ def agreed_multiples(numerator: int, places: int) -> Dfa:
     for decimals in range(min(places, MAX_DIGITS - MAX_WHOLE_DIGITS), places + 1):
         num_zeros = max(decimals - MAX_TRIED_PLACES, 0)
         num_digits = MAX_TRIED_PLACES if num_zeros else min(MAX_WHOLE_DIGITS + decimals, MAX_DIGITS)
-        agreed = tried(numerator, places, decimals, 10**num_digits)
+        agreed = core.tried(numerator, places, decimals, 10**num_digits)
         short = _short(agreed, decimals - num_zeros, num_zeros)
         found = short if found.is_empty() else found.union(short)
     try:
@@ -164,7 +163,7 @@ def _fractions(agreed: Ints, places: int) -> tuple[list[tuple[Ints, Ints]], Ints
     levels: list[tuple[Ints, Ints]] = []
     num_nodes = 1
     for _ in range(places):
-        kinds, below = grouped(below)
+        kinds, below = core.grouped(below)
         nodes = np.arange(num_nodes, num_nodes + len(kinds), dtype=np.int32)
         nodes[(kinds < 0).all(axis=1)] = -1
         below = nodes[below]

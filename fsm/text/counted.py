@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..._core import fsm as core
 from ..memory import NEVER
 from .alphabet import Ints, Spelling
-from .counted_kernels import least_lengths
 from .dfa import Dfa
 from .json_strings import JsonStrings
 from .language import byte_row
@@ -52,7 +52,7 @@ class Lengths:
         """The lengths of a language, from the language itself if they were made before; None if they do not fit."""
         if "_lengths" not in language.__dict__:
             limit = min(MAX_COLUMNS, MAX_CELLS // len(language.table))
-            least, tail = least_lengths(language.table, language.accepting, limit)
+            least, tail = core.least_lengths(language.table, language.accepting, limit)
             found = None
             if len(least):
                 gaps = np.where(least < NEVER, least - np.arange(least.shape[1]), 0)

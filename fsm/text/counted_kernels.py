@@ -1,4 +1,4 @@
-"""Compiled loops over counted texts (`counted.py`): lengths that are left, one step, tokens that stay inside."""
+"""Compiled loops over counted texts (`counted.py`): lengths that are left, one step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import inner_kernel, kernel
+from ..compiled import inner_kernel
 from ..memory import (
     NEVER,
     T_CLASSES,
@@ -27,62 +27,6 @@ from ..memory import (
     u64,
 )
 from .text_kernels import text_cost, text_step
-
-
-@kernel
-def least_lengths(table: Any, accepting: Any, limit: Any) -> Any:
-    """The lengths of texts from every state to acceptance, as in `counted.Lengths`.
-
-    Args:
-        table: int32[num_states, num_classes]; accepting: bool[num_states]; limit: most columns.
-
-    Returns:
-        (least int32[num_states, tail + period], tail); no rows if there would be more columns than `limit`.
-    """
-    num_states, num_classes = table.shape
-    ends = np.zeros((limit + 1, num_states), np.bool_)  # [n, q]: a text of n characters leads from q to an end
-    hashes = np.zeros(limit + 1, np.uint64)
-    columns, tail = 0, -1
-    while columns <= limit and tail < 0:
-        value = np.uint64(0)
-        for state in range(1, num_states):
-            is_end = accepting[state]
-            if columns:
-                is_end = False
-                for class_id in range(1, num_classes):
-                    if ends[columns - 1, table[state, class_id]]:
-                        is_end = True
-                        break
-            ends[columns, state] = is_end
-            value = (value ^ np.uint64(state * 2 + is_end)) * np.uint64(0x9E3779B97F4A7C15)
-            value ^= value >> np.uint64(29)
-        hashes[columns] = value
-        for earlier in range(columns - 1, -1, -1):
-            if hashes[earlier] != value:
-                continue
-            same = True
-            for state in range(num_states):
-                if ends[earlier, state] != ends[columns, state]:
-                    same = False
-                    break
-            if same:
-                tail = earlier
-                break
-        columns += 1
-    columns -= 1  # the last one repeats column `tail`
-    if tail < 0:
-        return np.zeros((0, 1), np.int32), 0
-    least = np.full((num_states, columns), NEVER, np.int32)
-    period = columns - tail
-    for state in range(1, num_states):
-        following = NEVER
-        for column in range(columns + period - 1, -1, -1):
-            here = column if column < columns else column - period
-            if ends[here, state]:
-                following = column
-            if column < columns:
-                least[state, column] = following
-    return least, tail
 
 
 @inner_kernel

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..._core import fsm as core
 from ...errors import ConfigError
 from .. import memory as k
 from ..text.alphabet import Ints
@@ -25,7 +26,7 @@ from .atoms import Atoms
 from .item_tokens import ItemTokens
 from .key_tokens import KeyTokens
 from .token_pairs import TokenPairs
-from .trie import MAX_TOKEN_LEN, Trie, build_trie, plain_lens, token_ends
+from .trie import MAX_TOKEN_LEN, Trie, build_trie
 
 SPECIAL = b"\xff"  # what stands for a special token begins with it
 MAX_SPECIAL = 1 << 16
@@ -88,7 +89,7 @@ class Vocabulary:
         lens = np.fromiter(map(len, self.tokens), np.int32, self.size)
         np.cumsum(lens, out=self.token_offsets[1:])
         self.max_token_len = min(int(lens.max(initial=0)), MAX_TOKEN_LEN)
-        plain = plain_lens(self.token_bytes, self.token_offsets, k.PLAIN0, k.PLAIN1, k.NUM_PLAIN_ROWS)
+        plain = core.plain_lens(self.token_bytes, self.token_offsets, int(k.PLAIN0), int(k.PLAIN1), k.NUM_PLAIN_ROWS)
         self.plain_rows = np.stack(
             [self.row_of(np.flatnonzero((plain > 0) & (plain <= n))) for n in range(k.NUM_PLAIN_ROWS + 1)]
         )
@@ -174,10 +175,8 @@ class Vocabulary:
         Args:
             follow: uint8[256], not 0 for the bytes that may come behind the text.
         """
-        trie, found = self.trie, np.empty(256, np.int32)
-        data = np.frombuffer(text, np.uint8)
-        count, is_open = token_ends(trie.data, trie.ends, trie.tokens, trie.roots, data, begin, follow, found)
-        return found[:count].tolist(), bool(is_open)
+        trie = self.trie
+        return core.token_ends(trie.data, trie.depths, trie.ends, trie.tokens, trie.roots, text, begin, follow)
 
     def continues(self, text: bytes, following: Collection[int]) -> bool:
         """Whether some token contains `text` followed by one of the given bytes."""
