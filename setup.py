@@ -45,7 +45,12 @@ class BuildCore(build_ext):
         compiler = os.environ.get("CXX", "c++")
         folder = ROOT / "build" / "core" / sysconfig.get_config_var("SOABI")
         folder.mkdir(parents=True, exist_ok=True)
-        includes = [sysconfig.get_path("include"), nanobind.include_dir(), NANOBIND / "ext/robin_map/include", ROOT / "native"]
+        includes = [
+            sysconfig.get_path("include"),
+            nanobind.include_dir(),
+            NANOBIND / "ext/robin_map/include",
+            ROOT / "native",
+        ]
 
         def compiled(source: Path) -> Path:
             made = folder / f"{source.parent.parent.name}-{source.stem}.o"
