@@ -25,13 +25,14 @@ ROOT = Path(__file__).resolve().parent
 NANOBIND = Path(nanobind.include_dir()).parent
 SOURCES = sorted([*ROOT.glob("native/*.cpp"), *ROOT.glob("*/core/*.cpp")])
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-DNDEBUG"]
+PROCESSOR = os.environ.get("PHLOEM_PROCESSOR", "native")  # what a wheel is built for, as the compiler calls it
 WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers"]
 
 
 def flags_of(source: Path) -> list[str]:
     """Loops over tensors use all that this processor has; nothing else depends on it."""
     if source.parent.parent.name == "kernels":
-        return [*FLAGS, *WARNINGS, "-O3", "-march=native"]
+        return [*FLAGS, *WARNINGS, "-O3", f"-march={PROCESSOR}"]
     return FLAGS if source.is_relative_to(NANOBIND) else [*FLAGS, *WARNINGS]
 
 
