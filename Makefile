@@ -8,7 +8,8 @@ export TORCH MODEL
 .PHONY: demo test check format wheels clean
 
 demo: .venv/core.stamp
-	$(BIN)/python scripts/demo.py
+	@echo "Loading $(or $(MODEL),the bundled model) …"
+	@$(BIN)/python scripts/demo.py
 
 test: .venv/test.stamp .venv/core.stamp
 	scripts/check
