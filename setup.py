@@ -6,9 +6,13 @@ newer than that object. What the project is stands in `pyproject.toml`.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import shlex
+import shutil
 import subprocess
+import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,14 +25,25 @@ ROOT = Path(__file__).resolve().parent
 NANOBIND = Path(nanobind.include_dir()).parent
 SOURCES = sorted([*ROOT.glob("native/*.cpp"), *ROOT.glob("*/core/*.cpp")])
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-DNDEBUG"]
+PROCESSOR = os.environ.get("PHLOEM_PROCESSOR", "native")  # what a wheel is built for, as the compiler calls it
 WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers"]
 
 
 def flags_of(source: Path) -> list[str]:
     """Loops over tensors use all that this processor has; nothing else depends on it."""
     if source.parent.parent.name == "kernels":
-        return [*FLAGS, *WARNINGS, "-O3", "-march=native"]
+        return [*FLAGS, *WARNINGS, "-O3", f"-march={PROCESSOR}"]
     return FLAGS if source.is_relative_to(NANOBIND) else [*FLAGS, *WARNINGS]
+
+
+def compiler() -> list[str] | None:
+    """The C++ compiler, as a command: what CXX says, the system's, or that of the ziglang wheel; None: none."""
+    if os.environ.get("CXX"):
+        return shlex.split(os.environ["CXX"])
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return [name]
+    return [sys.executable, "-m", "ziglang", "c++"] if importlib.util.find_spec("ziglang") else None
 
 
 def is_current(made: Path) -> bool:
@@ -42,7 +57,9 @@ def is_current(made: Path) -> bool:
 
 class BuildCore(build_ext):
     def build_extension(self, extension: Extension) -> None:
-        compiler = os.environ.get("CXX", "c++")
+        command = compiler()
+        if command is None:
+            sys.exit("phloem: no C++ compiler here; install g++ or clang++, or give one in CXX, or pip install ziglang")
         folder = ROOT / "build" / "core" / sysconfig.get_config_var("SOABI")
         folder.mkdir(parents=True, exist_ok=True)
         includes = [
@@ -55,16 +72,20 @@ class BuildCore(build_ext):
         def compiled(source: Path) -> Path:
             made = folder / f"{source.parent.parent.name}-{source.stem}.o"
             if not is_current(made):
-                command = [compiler, *flags_of(source), *(f"-I{path}" for path in includes), "-MMD", "-c"]
-                subprocess.run([*command, str(source), "-o", str(made)], check=True)
+                flags = [*flags_of(source), *(f"-I{path}" for path in includes), "-MMD", "-c"]
+                subprocess.run([*command, *flags, str(source), "-o", str(made)], check=True)
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, [NANOBIND / "src/nb_combined.cpp", *SOURCES]))
         target = Path(self.get_ext_fullpath(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        link = [compiler, "-shared", *map(str, objects), "-o", str(target), "-lpthread"]
+        link = [*command, "-shared", *map(str, objects), "-o", str(target), "-lpthread"]
         subprocess.run(link if os.uname().sysname != "Darwin" else [*link, "-undefined", "dynamic_lookup"], check=True)
 
 
-setup(ext_modules=[Extension("phloem._core", [])], cmdclass={"build_ext": BuildCore})
+setup(
+    ext_modules=[Extension("phloem._core", [])],
+    cmdclass={"build_ext": BuildCore},
+    setup_requires=[] if compiler() else ["ziglang"],  # which pip then brings to where it builds
+)

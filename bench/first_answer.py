@@ -16,6 +16,7 @@ Ends with 1 if any figure is above what is allowed.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import resource
@@ -34,7 +35,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PORT = 18_231
-SCHEMA = '{"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name"]}'
+_NAME, _AGE = {"type": "string"}, {"type": "integer"}
+SCHEMA = json.dumps({"type": "object", "properties": {"name": _NAME, "age": _AGE}, "required": ["name"]})
 VOCABULARY_SIZE = 131_072
 
 FIRST_MASK = """

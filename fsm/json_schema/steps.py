@@ -25,7 +25,7 @@ from ...errors import ConstraintTooLarge
 from ..regex.regex import regex_to_dfa
 from ..text.alphabet import Ints
 from ..text.dfa import Dfa
-from .digits import DIGITS, GREATER, LESS, NUMERIC, POINT, SIGN, compared, multiples
+from .digits import GREATER, LESS, compared, multiples, numeric
 
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
@@ -124,32 +124,33 @@ def _short(agreed: Ints, places: int, num_zeros: int) -> Dfa:
 
     With zeros, which stand right behind the point, the whole part is 0, and no text ends among the zeros.
     """
+    alphabet, digits, point, sign = numeric()
     levels, roots, num_nodes = _fractions(agreed, places)
     num_wholes = len(agreed) // 10**places
     start, minus, wholes = 1, 2, 3
     zeros = wholes + num_wholes
     first = zeros + num_zeros
-    table = np.zeros((first + num_nodes, NUMERIC.num_classes), np.int32)
+    table = np.zeros((first + num_nodes, alphabet.num_classes), np.int32)
     accepting = np.zeros(len(table), np.bool_)
-    table[start, SIGN] = minus
+    table[start, sign] = minus
     leading = np.arange(min(num_wholes, 10))
-    table[start, DIGITS[: len(leading)]] = table[minus, DIGITS[: len(leading)]] = wholes + leading
+    table[start, digits[: len(leading)]] = table[minus, digits[: len(leading)]] = wholes + leading
     numbers = np.arange(1, num_wholes // 10)  # 0 is followed by no digit
-    table[wholes + numbers[:, None], DIGITS] = wholes + 10 * numbers[:, None] + np.arange(10)
+    table[wholes + numbers[:, None], digits] = wholes + 10 * numbers[:, None] + np.arange(10)
     fractions = np.where(roots >= 0, first + roots, 0)
     if num_zeros:
-        table[zeros:first, DIGITS[0]] = [*range(zeros + 1, first), fractions[0]]
+        table[zeros:first, digits[0]] = [*range(zeros + 1, first), fractions[0]]
         fractions[0] = zeros
-    table[wholes:zeros, POINT] = fractions
+    table[wholes:zeros, point] = fractions
     accepting[wholes:zeros] = agreed[:: 10**places] == 0
     for nodes, children in levels:
-        table[first + nodes[:, None], DIGITS] = np.where(children >= 0, first + children, 0)
+        table[first + nodes[:, None], digits] = np.where(children >= 0, first + children, 0)
     end = first + num_nodes - 1
-    table[end, DIGITS[0]] = end
+    table[end, digits[0]] = end
     accepting[end] = True
     for nodes, children in levels[:-1]:  # those with more digits come first; right behind the point nothing ends
         accepting[first + nodes] = (children[:, 0] >= 0) & accepting[first + children[:, 0]]
-    return Dfa.from_table(NUMERIC, table, accepting, start)
+    return Dfa.from_table(alphabet, table, accepting, start)
 
 
 def _fractions(agreed: Ints, places: int) -> tuple[list[tuple[Ints, Ints]], Ints, int]:

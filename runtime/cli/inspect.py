@@ -115,6 +115,7 @@ def inspect(
 
 def _checkpoint(model: str) -> str:
     from ..models import ModelConfig, resolve_model
+    from ..number_types import BYTES
     from ..schedule.planner import count_parameters
     from ..tokenizer.tokenizer import Tokenizer
 
@@ -122,7 +123,7 @@ def _checkpoint(model: str) -> str:
     config = ModelConfig.from_folder(folder)
     tokenizer = Tokenizer.from_folder(folder)
     per_layer = config.num_kv_parts * config.num_kv_heads * config.head_dim
-    kv_bytes = per_layer * config.num_layers * config.dtype.itemsize
+    kv_bytes = per_layer * config.num_layers * BYTES[config.dtype]
     heads = f"{config.num_heads} query, {config.num_kv_heads} KV, head dim {config.head_dim}"
     if config.latent is not None:
         heads = (
@@ -133,9 +134,7 @@ def _checkpoint(model: str) -> str:
         found = config.experts
         shared = f", a shared one of {found.shared_size}" if found.shared_size else ""
         where = f"in {sum(found.has_experts)} layers"
-        experts = [
-            ("experts", f"{found.choice.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}")
-        ]
+        experts = [("experts", f"{found.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}")]
     template = tokenizer.chat_template
     facts = [
         ("folder", str(folder)),
@@ -147,7 +146,7 @@ def _checkpoint(model: str) -> str:
         ("width", f"{config.hidden_size}, inner {config.intermediate_size}"),
         *experts,
         ("context", f"{config.max_position_embeddings:,} tokens"),
-        ("stored as", str(config.dtype).removeprefix("torch.")),
+        ("stored as", config.dtype),
         ("KV per token", f"{kv_bytes:,} bytes as stored"),
         ("vocabulary", f"{tokenizer.vocab_size:,} tokens, {len(tokenizer.special_ids)} special"),
         ("end tokens", ", ".join(f"{tokenizer.token_text(i)} ({i})" for i in tokenizer.eos_ids) or "none"),

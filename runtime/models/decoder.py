@@ -30,13 +30,13 @@ from torch import Tensor
 from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
-from .experts import ExpertsWeights, mixture, read_experts
+from .experts import ExpertRules, ExpertsWeights, mixture, read_experts
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.file import GgufFile, is_gguf
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
 from .reader import Reader
 from .rope import rope_table
-from .weights import Checkpoint, open_checkpoint
+from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
@@ -112,6 +112,7 @@ class Decoder:
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
+        self._expert_rules = ExpertRules.of(config)
 
     @staticmethod
     def from_folder(
@@ -137,7 +138,7 @@ class Decoder:
         """
         folder, device = Path(path), torch.device(device)
         config = ModelConfig.from_folder(folder)
-        with _open(folder, config, dtype or config.dtype) as checkpoint:
+        with _open(folder, config, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
             reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, ("embed_tokens",), [config.vocab_size], config.hidden_size, False)
@@ -278,8 +279,8 @@ class Decoder:
     def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         weights = self._layers[index][1]
-        if weights.experts is not None and self.config.experts is not None:
-            return mixture(normed, weights.experts, self.config.experts, slots)
+        if weights.experts is not None and self._expert_rules is not None:
+            return mixture(normed, weights.experts, self._expert_rules, slots)
         assert weights.gate_up is not None
         assert weights.down is not None
         gate_up = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP)
