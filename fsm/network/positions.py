@@ -42,6 +42,7 @@ from .expression import (
     Rule,
     Sequence,
 )
+from .in_order import in_order
 from .literal_trie_kernels import literal_trie
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class Positions:
             nodes[index] = self.results.pop()
         end = self.results[-1]
         if literals:
-            nodes.extend(self.add_trie(sorted(set(literals)), end))
+            nodes.extend(self.add_trie(in_order(literals, self.time), end))
         self.results[-1] = nodes[0] if len(nodes) == 1 else self.add_split(nodes)
 
     def add_split(self, nodes: Seq[int]) -> int:
