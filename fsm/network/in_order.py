@@ -7,7 +7,7 @@ the time is asked for, and the interpreter lets other threads run.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from ..compile_time import CompileTime
 
@@ -30,7 +30,7 @@ def in_order(texts: list[bytes], time: CompileTime) -> list[bytes]:
         merged = []
         for index in range(0, len(runs), 2):
             time.check_here()
-            merged.append(sorted(sum(runs[index : index + 2], [])))
+            merged.append(sorted(chain.from_iterable(runs[index : index + 2])))
         runs = merged
     found = runs[0]
     return [found[0], *(text for before, text in pairwise(found) if text != before)]
