@@ -87,7 +87,7 @@ class Compiler:
         time = self._time()
         if not options:
             raise EmptyLanguage("a choice needs at least one option", param="choice")
-        for index, option in enumerate(options):
+        for index, option in enumerate(time.over(options, name="choice")):
             if not isinstance(option, str):
                 message = f"a choice, /{index}: expected text, not {type(option).__name__}"
                 raise ConstraintError(message, pointer=f"/{index}", param="choice")
@@ -103,7 +103,7 @@ class Compiler:
             literals = [Literal(option.encode()) for option in time.over(options, name="choice")]
             return Grammar({"text": Alternation(tuple(literals))}, "text")
 
-        return self._compile("choice", json.dumps(list(options), ensure_ascii=False), grammar, time)
+        return self._compile("choice", packed(list(options)), grammar, time)
 
     @while_put_off
     def json_schema(

@@ -26,6 +26,7 @@ import numpy as np
 
 from ...errors import ConstraintTooLarge, InvalidGrammar
 from ..compile_time import NO_LIMIT, CompileTime
+from ..in_order import in_order
 from ..memory import K_BYTE, K_BYTES, K_CALL, K_KEY, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT
 from ..text.text_table import TextTable, text_table
 from .any_order import SetBuilder
@@ -42,7 +43,6 @@ from .expression import (
     Rule,
     Sequence,
 )
-from .in_order import in_order
 from .literal_trie_kernels import literal_trie
 
 if TYPE_CHECKING:

@@ -191,7 +191,8 @@ def test_to_read_a_description_counts(kind: str, monkeypatch: pytest.MonkeyPatch
 
         return call
 
-    monkeypatch.setattr(compiler, "json", SimpleNamespace(loads=slow(json.loads), dumps=slow(json.dumps)))
+    monkeypatch.setattr(compiler, "json", SimpleNamespace(loads=slow(json.loads)))
+    monkeypatch.setattr(compiler, "packed", slow(compiler.packed))
     monkeypatch.setattr(compiler, "CompileTime", lambda bound: CompileTime(bound, clock, wall=clock))
     source: Any = {"json_schema": json.dumps(SCHEMA), "structural_tag": json.dumps(TAGS), "choice": ["a", "b"]}[kind]
     assert getattr(Compiler(BYTES, limits=Limits(max_compile_seconds=5.0)), kind)(source)

@@ -8,13 +8,17 @@ the time is asked for, and the interpreter lets other threads run.
 from __future__ import annotations
 
 from itertools import chain, pairwise
+from typing import TypeVar
 
-from ..compile_time import CompileTime
+from .compile_time import NO_LIMIT, CompileTime
 
 RUN = 1 << 15  # texts that are sorted at once: some ten milliseconds
 
 
-def in_order(texts: list[bytes], time: CompileTime) -> list[bytes]:
+Text = TypeVar("Text", str, bytes)
+
+
+def in_order(texts: list[Text], time: CompileTime = NO_LIMIT) -> list[Text]:
     """The texts sorted, each of them once.
 
     Raises:

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from phloem.errors import ConstraintTooLarge
-from phloem.fsm.compile_time import NO_LIMIT, CompileTime
-from phloem.fsm.network import in_order as module
+from phloem.fsm import in_order as module
+from phloem.fsm.compile_time import CompileTime
+from phloem.fsm.in_order import in_order
 from phloem.fsm.network.expression import Alternation, Grammar, Literal
-from phloem.fsm.network.in_order import in_order
 from phloem.fsm.network.network import build_network
 
 
@@ -20,7 +20,7 @@ def test_texts_are_sorted_and_each_is_there_once(monkeypatch: pytest.MonkeyPatch
     for _ in range(500):
         monkeypatch.setattr(module, "RUN", rng.randint(1, 9))
         texts = [bytes(rng.choices(b"ab\x00\xff", k=rng.randrange(4))) for _ in range(rng.randint(1, 40))]
-        assert in_order(list(texts), NO_LIMIT) == sorted(set(texts))
+        assert in_order(list(texts)) == sorted(set(texts))
 
 
 @pytest.mark.parametrize("num_runs", [2, 7])
