@@ -31,10 +31,10 @@ def in_order(texts: list[Text], time: CompileTime = NO_LIMIT) -> list[Text]:
         time.check_here()
         run.sort()
     while len(runs) > 1:
-        merged = []
+        merged: list[list[Text]] = []
         for index in range(0, len(runs), 2):
             time.check_here()
             merged.append(sorted(chain.from_iterable(runs[index : index + 2])))
         runs = merged
-    found = runs[0]
+    found: list[Text] = runs[0]
     return [found[0], *(text for before, text in pairwise(found) if text != before)]
