@@ -37,4 +37,6 @@ def in_order(texts: list[Text], time: CompileTime = NO_LIMIT) -> list[Text]:
             merged.append(sorted(chain.from_iterable(runs[index : index + 2])))
         runs = merged
     found: list[Text] = runs[0]
-    return [found[0], *(text for before, text in pairwise(found) if text != before)]
+    different = found[:1]
+    different += [text for before, text in pairwise(found) if text != before]
+    return different

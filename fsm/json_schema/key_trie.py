@@ -20,6 +20,7 @@ import numpy as np
 
 from ...errors import ConstraintTooLarge
 from ..any_json import any_string
+from ..compile_time import NO_LIMIT, CompileTime
 from ..in_order import in_order
 from ..memory import T_NODES, T_STATES
 from ..text.alphabet import Alphabet, Ints
@@ -34,13 +35,13 @@ MAX_CELLS = 1 << 23  # entries of a table: beginnings of the excluded texts time
 
 
 @functools.lru_cache(maxsize=128)
-def any_text_except(excluded: frozenset[str]) -> Dfa:
+def any_text_except(excluded: frozenset[str], compile_time: CompileTime = NO_LIMIT) -> Dfa:
     """All texts but the excluded ones (those with lone surrogates are no texts anyway).
 
     Raises:
-        ConstraintTooLarge: they need a table of more than `MAX_CELLS` entries.
+        ConstraintTooLarge: they need a table of more than `MAX_CELLS` entries, or the time is over.
     """
-    texts = in_order(list(filter(is_writable, excluded)))
+    texts = in_order(list(filter(is_writable, excluded)), compile_time)
     joined = "".join(texts)
     characters = "".join(sorted(set(joined)))
     alphabet = Alphabet.apart(characters)
@@ -53,6 +54,7 @@ def any_text_except(excluded: frozenset[str]) -> Dfa:
             f"{len(texts)} keys with {len(characters)} different characters are too many to be told from all others; "
             "name fewer, or allow no others (additionalProperties: false)"
         )
+    compile_time.check_here()
     table, accepting, distance = trie_except(symbols, lens, alphabet.num_classes)
     return Dfa(alphabet, table, accepting, 1, distance)
 
@@ -95,11 +97,12 @@ class OtherStrings:
 
 
 @functools.lru_cache(maxsize=128)
-def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:
-    """The JSON strings of all texts but the excluded ones."""
-    texts = '"'.join((*in_order(list(excluded)), ""))
+def strings_but(excluded: frozenset[str], compile_time: CompileTime = NO_LIMIT) -> OtherStrings | JsonStrings:
+    """The JSON strings of all texts but the excluded ones. Errors: as `any_text_except`."""
+    texts = '"'.join((*in_order(list(excluded), compile_time), ""))
     if not (texts.isascii() and texts.isprintable()) or "\\" in texts or texts.count('"') > len(excluded):
-        return JsonStrings(any_text_except(excluded))
+        return JsonStrings(any_text_except(excluded, compile_time))
+    compile_time.check_here()
     data = strings_except(texts.encode(), _base())
     packed = data[:FIELDS_HEAD].tobytes()
     fields = FIELDS.unpack(packed)

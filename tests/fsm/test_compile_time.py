@@ -149,6 +149,16 @@ def test_a_grammar_is_left_off_wherever_it_is(text: str) -> None:
     assert len(places) >= 5 and all(place.startswith("grammar, ") for place in places), places
 
 
+def test_names_that_a_key_needs_are_left_off_where_they_are() -> None:
+    schema = {"dependentRequired": {"a": [f"k{n}" for n in range(300)]}}
+    places = set()
+    for num_questions in range(1, 10):
+        with pytest.raises(ConstraintTooLarge) as caught:
+            schema_to_grammar(schema, compile_time=after(num_questions))
+        places.add(caught.value.pointer)
+    assert "/dependentRequired" in places
+
+
 def test_a_description_of_tags_is_left_off_wherever_it_is() -> None:
     places = set()
     for num_questions in itertools.count(1):
