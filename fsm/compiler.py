@@ -37,6 +37,7 @@ from .vocabulary.vocabulary import Vocabulary
 from .warm_up import warm_up
 
 MAX_SOURCE_LEN = 4 << 20
+MAX_OPTIONS = 1 << 20  # of a choice; so many positions a whole constraint may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,10 @@ class Compiler:
         time = self._time()
         if not options:
             raise EmptyLanguage("a choice needs at least one option", param="choice")
+        if len(options) > MAX_OPTIONS:
+            raise ConstraintTooLarge(
+                f"the choice has {len(options)} options; at most {MAX_OPTIONS} are read", param="choice"
+            )
         for index, option in enumerate(time.over(options, name="choice")):
             if not isinstance(option, str):
                 message = f"a choice, /{index}: expected text, not {type(option).__name__}"
