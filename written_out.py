@@ -36,41 +36,51 @@ _HOLD_NONE = frozenset((str, int, float, bool, type(None)))
 _MORE = (Mapping, list, tuple, set, frozenset)
 
 
-def check_written_out(data: object, what: str, invalid: type[ConstraintError], *, param: str | None = None) -> None:
+def check_written_out(
+    data: object, what: str, invalid: type[ConstraintError], *, param: str | None = None, max_text: int | None = None
+) -> None:
     """Refuses data that contain themselves, or that are far more text than they look like.
 
     Args:
         what: the data are called in messages.
         invalid: raised if they contain themselves.
         param: of the error.
+        max_text: most characters of the text; what surely has more is refused before it is written. None: any.
 
     Raises:
-        ConstraintTooLarge: parts of them occur so often that their text is longer than `MAX_SHARED_TEXT`.
+        ConstraintTooLarge: parts of them occur so often that their text is longer than `MAX_SHARED_TEXT`, or the text
+            is longer than `max_text`.
     """
-    if not _is_small(data):
+    least = _least_text(data)
+    if least is None:
         _check_parts(data, what, invalid, param)
+    elif max_text is not None and least > max_text:
+        message = f"the {what} has more than {max_text} characters as JSON text; make it smaller"
+        raise ConstraintTooLarge(message, param=param)
 
 
-def _is_small(data: object) -> bool:
-    """Whether the data are a few values, or at least no part of them occurs twice on one level.
+def _least_text(data: object) -> int | None:
+    """So many characters the text of the data has at the least, if that is many: 0 for a few values.
 
-    Growth beyond all bounds has to pass a level on which something occurs twice.
+    None: a part of them may occur twice on one level. Growth beyond all bounds has to pass such a level.
     """
     level: list[Any] = [data]
-    num_values = 0
+    num_values = least = 0
     for _ in range(_DEEP):
         if not _HOLD_MORE.issuperset(map(type, level)):
-            return False
+            return None
         num_values += sum(map(len, level))
         if num_values > _MANY and len(set(map(id, level))) < len(level):
-            return False
+            return None
         below: list[Any] = []
         for item in level:
             below += item.values() if type(item) is dict else item
+        if num_values > _MANY:
+            least += 2 * len(below) + sum([len(item) for item in below if type(item) is str])
         level = [item for item in below if type(item) not in _HOLD_NONE]
         if not level:
-            return True
-    return False
+            return least
+    return None
 
 
 def _check_parts(data: object, what: str, invalid: type[ConstraintError], param: str | None) -> None:

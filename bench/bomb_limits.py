@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 MANY = 30_000
@@ -48,6 +49,16 @@ def limit_schemas() -> Iterator[tuple[str, Any]]:
         nested = {"items": nested}
     yield "100,000 lists within each other", nested
     yield "200,000 required keys", {"required": [f"k{n}" for n in range(200_000)]}
+    yield "a key that requires 400,000", {"dependentRequired": {"a": [f"{n}" for n in range(400_000)]}}
+    letters = [chr(0x3000 + n) for n in range(40_000)]
+    yield "40,000 keys of one letter each", {"properties": dict.fromkeys(letters, True), "required": letters}
+    yield (
+        "2,800 keys of one letter each beside a period of 19,000",
+        {"properties": dict.fromkeys(letters[:2800], True), "patternProperties": {"^(.{19000})*$": {"minimum": 1}}},
+    )
+    pairs = [{"not": {"enum": [letters[k + n] + letters[k + n * 7 % 2000] for n in range(2000)]}} for k in (0, 9000)]
+    yield "not two enums of 2,000 pairs of letters", {"type": "string", "allOf": pairs}
+    yield from crossed_keys()
     yield "a pattern of 3,000,000 characters", {"pattern": "^" + "ab" * 1_500_000}
     yield "an enum of 400,000 numbers", {"enum": list(range(400_000))}
     yield "oneOf of 100,000 constants", {"oneOf": [{"const": n} for n in range(100_000)]}
@@ -58,6 +69,32 @@ def limit_schemas() -> Iterator[tuple[str, Any]]:
             "$defs": {f"d{n}": {"$id": f"http://example.com/{n}", "type": "string"} for n in range(200_000)},
         },
     )
+
+
+def crossed_keys() -> Iterator[tuple[str, Any]]:
+    """Patterns of keys crossed with conditions on all keys."""
+    for count in (8, 14):
+        patterns = {f"^{chr(97 + n)}.*{chr(110 + n % 13)}": {"minimum": n} for n in range(count)}
+        conditions = [
+            {"if": {"propertyNames": {"pattern": f"^.{{{n}}}[a-m]"}}, "then": {"minProperties": n}}
+            for n in range(count)
+        ]
+        yield (
+            f"{count} patternProperties crossed with conditions on propertyNames",
+            {"type": "object", "patternProperties": patterns, "allOf": conditions},
+        )
+        conditions = [
+            {
+                "if": {"propertyNames": {"maxLength": n + 3}},
+                "then": {"required": [f"k{n}"]},
+                "else": {"propertyNames": {"pattern": f"[{chr(97 + n)}x]"}},
+            }
+            for n in range(count)
+        ]
+        yield (
+            f"{count} patternProperties crossed with lengths and patterns of propertyNames",
+            {"type": "object", "patternProperties": patterns, "allOf": conditions},
+        )
 
 
 def limit_patterns() -> Iterator[tuple[str, str]]:
@@ -87,6 +124,11 @@ def limit_grammars() -> Iterator[tuple[str, str]]:
         "a circle of 20,000 rules",
         ("root ::= r0\n" + "\n".join(f'r{n} ::= r{(n + 1) % 20_000} "x" | "{n}"' for n in range(20_000))),
     )
+    yield (
+        "a circle of 9,000 rules that never end",
+        "root ::= r0\n" + "\n".join(f'r{n} ::= "a" r{(n + 1) % 9000}' for n in range(9000)),
+    )
+    yield "Lark, a pattern of 3,000,000 characters", "start: A\nA: /" + "ab" * 1_500_000 + "/"
     yield (
         "20,000 rules that begin with themselves",
         (
@@ -147,5 +189,9 @@ def limit_tags() -> Iterator[tuple[str, Any]]:
 def limit_choices() -> Iterator[tuple[str, list[str]]]:
     """Choices."""
     yield "500,000", [f"{n}" for n in range(500_000)]
+    shuffled = [f"{n}" for n in range(500_000)]
+    Random(0).shuffle(shuffled)
+    yield "500,000 in no order", shuffled
+    yield "4,000,000 times nothing", [""] * 4_000_000
     yield "300,000 that begin alike", ["a" * 10 + f"{n:x}" for n in range(300_000)]
     yield "2,000 of 2,000 characters", ["ab" * 1000 + f"{n}" for n in range(2000)]

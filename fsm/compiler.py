@@ -37,9 +37,7 @@ from .vocabulary.vocabulary import Vocabulary
 from .warm_up import warm_up
 
 MAX_SOURCE_LEN = 4 << 20
-
-GrammarMaker = Callable[[CompileTime], Grammar]
-"""Makes a grammar in a certain time."""
+MAX_OPTIONS = 1 << 20  # of a choice; so many positions a whole constraint may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Limits:
     Attributes:
         max_automaton_bytes: memory of the states that a constraint's requests have visited (see `Automaton`), and of
             the network that they are states of.
-        max_compile_seconds: CPU time of compiling it; None: only the work is bounded, by counting it.
+        max_compile_seconds: CPU time of reading and compiling it; None: only the work is bounded, by counting it.
     """
 
     max_automaton_bytes: int = 64 << 20
@@ -78,17 +76,23 @@ class Compiler:
 
     def regex(self, pattern: str) -> Constraint:
         """Texts that match a pattern from end to end (Python's dialect; see `regex_syntax`)."""
+        time = self._time()
 
-        def grammar(compile_time: CompileTime) -> Grammar:
-            return Grammar({"text": regex_to_expression(pattern, compile_time=compile_time)}, "text")
+        def grammar() -> Grammar:
+            return Grammar({"text": regex_to_expression(pattern, compile_time=time)}, "text")
 
-        return self._compile("regex", pattern, grammar)
+        return self._compile("regex", pattern, grammar, time)
 
     def choice(self, options: Sequence[str]) -> Constraint:
         """One of the given texts."""
+        time = self._time()
         if not options:
             raise EmptyLanguage("a choice needs at least one option", param="choice")
-        for index, option in enumerate(options):
+        if len(options) > MAX_OPTIONS:
+            raise ConstraintTooLarge(
+                f"the choice has {len(options)} options; at most {MAX_OPTIONS} are read", param="choice"
+            )
+        for index, option in enumerate(time.over(options, name="choice")):
             if not isinstance(option, str):
                 message = f"a choice, /{index}: expected text, not {type(option).__name__}"
                 raise ConstraintError(message, pointer=f"/{index}", param="choice")
@@ -100,10 +104,11 @@ class Compiler:
             message = f"the choice has {num_characters} characters in all; at most {MAX_SOURCE_LEN} are read"
             raise ConstraintTooLarge(message, param="choice")
 
-        def grammar(_: CompileTime) -> Grammar:
-            return Grammar({"text": Alternation(tuple(Literal(option.encode()) for option in options))}, "text")
+        def grammar() -> Grammar:
+            literals = [Literal(option.encode()) for option in time.over(options, name="choice")]
+            return Grammar({"text": Alternation(tuple(literals))}, "text")
 
-        return self._compile("choice", json.dumps(list(options), ensure_ascii=False), grammar)
+        return self._compile("choice", packed(list(options)), grammar, time)
 
     @while_put_off
     def json_schema(
@@ -122,45 +127,45 @@ class Compiler:
             key_order: "schema" (named keys as the schema names them, then others) or "any".
             extra_keys: "schema" (as the schema says) or "never" (none, unless the schema says what they may be).
         """
+        time = self._time()
         loaded = _load_schema(schema)
         schema_to_grammar, place_of_contradiction = _json_schema()
-        given = CompileTime(self.limits.max_compile_seconds)
 
-        def grammar(compile_time: CompileTime) -> Grammar:
-            nonlocal given
-            given = compile_time
+        def grammar() -> Grammar:
             return schema_to_grammar(
-                loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys, compile_time=compile_time
+                loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys, compile_time=time
             )
 
         try:
-            return self._compile("json_schema", packed(loaded), grammar, f"{whitespace}/{key_order}/{extra_keys}")
+            return self._compile("json_schema", packed(loaded), grammar, time, f"{whitespace}/{key_order}/{extra_keys}")
         except EmptyLanguage as error:
             if error.param == "vocabulary":
                 raise
-            pointer = place_of_contradiction(loaded, extra_keys, given)  # in what is left
+            pointer = place_of_contradiction(loaded, extra_keys, time)  # in what is left
             message = f"{pointer or '/'}: {error}; look for keywords here that contradict each other"
             raise EmptyLanguage(message, pointer=pointer) from error
 
     def json_object(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON object."""
-        return self._compile("json_object", "", lambda _: json_grammar("object", whitespace), whitespace)
+        return self._compile("json_object", "", lambda: json_grammar("object", whitespace), self._time(), whitespace)
 
     def json_value(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON value."""
-        return self._compile("json_value", "", lambda _: json_grammar("value", whitespace), whitespace)
+        return self._compile("json_value", "", lambda: json_grammar("value", whitespace), self._time(), whitespace)
 
     def grammar(self, text: str, syntax: Syntax = "auto") -> Constraint:
         """Sentences of a grammar given as text, in one of the notations of `grammars`."""
         if len(text) > MAX_SOURCE_LEN:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
-        return self._compile("grammar", text, lambda time: text_to_grammar(text, syntax, time), syntax)
+        time = self._time()
+        return self._compile("grammar", text, lambda: text_to_grammar(text, syntax, time), time, syntax)
 
     @while_put_off
     def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:
         """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""
         from .tags.structural_tags import structural_tag_to_grammar
 
+        time = self._time()
         if isinstance(description, str):
             loaded = _load_json(description, "structural tag", InvalidStructuralTag)
         else:
@@ -169,15 +174,16 @@ class Compiler:
         return self._compile(
             "structural_tag",
             packed(loaded),
-            lambda time: structural_tag_to_grammar(
+            lambda: structural_tag_to_grammar(
                 loaded, whitespace=whitespace, spell_special=self.vocabulary.spell_special, compile_time=time
             ),
+            time,
             whitespace,
         )
 
     def from_grammar(self, grammar: Grammar) -> Constraint:
         """A grammar built by hand; not cached."""
-        return self._build("grammar", "", lambda _: grammar)
+        return self._build("grammar", "", lambda: grammar, self._time())
 
     def warm_up(self) -> None:
         """Does once what the first constraints would otherwise wait for.
@@ -201,9 +207,15 @@ class Compiler:
 
     # ---------------------------------------------------------------- the cache
 
-    def _compile(self, kind: str, source: Source, grammar: GrammarMaker, option: str = "") -> Constraint:
+    def _time(self) -> CompileTime:
+        """What there is for a constraint of which nothing has been looked at yet: to read it counts as well."""
+        return CompileTime(self.limits.max_compile_seconds)
+
+    def _compile(
+        self, kind: str, source: Source, grammar: Callable[[], Grammar], time: CompileTime, option: str = ""
+    ) -> Constraint:
         if source == NOT_PACKED:
-            return self._build(kind, source, grammar)
+            return self._build(kind, source, grammar, time)
         key = (f"{kind}/{option}", source)
         with self._lock:
             kept = self._kept.find(key)
@@ -213,23 +225,22 @@ class Compiler:
                 if renewed is not kept:
                     self._kept.put(key, renewed)
                 return renewed
-        constraint = self._build(kind, source, grammar)
+        constraint = self._build(kind, source, grammar, time)
         with self._lock:
             self._kept.put(key, constraint)
         return constraint
 
     @while_put_off  # to search through a large program's objects takes half a second, which is not this work's
-    def _build(self, kind: str, source: Source, grammar: GrammarMaker) -> Constraint:
-        limits = self.limits
-        compile_time = CompileTime(limits.max_compile_seconds)
-        made = grammar(compile_time)
+    def _build(self, kind: str, source: Source, grammar: Callable[[], Grammar], time: CompileTime) -> Constraint:
+        max_bytes = self.limits.max_automaton_bytes
+        made = grammar()
         try:
-            network = build_network(made, compile_time, limits.max_automaton_bytes)
+            network = build_network(made, time, max_bytes)
         except EmptyLanguage as error:
             from .emptiness import empty_language
 
             raise empty_language(kind, source, made) from error
-        return Constraint(network, kind, source, self._store, limits.max_automaton_bytes)
+        return Constraint(network, kind, source, self._store, max_bytes)
 
 
 @functools.cache

@@ -24,6 +24,9 @@ from .source import Source, unpacked
 MAX_SECONDS = 0.2
 """Of looking for the place, in all patterns together; what is not known by then is the beginning of a pattern."""
 
+MOST_SHOWN = 12
+"""Rules of a circle; of a longer one those at the ends."""
+
 
 def empty_language(kind: str, source: Source, grammar: Grammar) -> EmptyLanguage:
     """The error that says where and why a constraint that was made from a source has no text.
@@ -79,23 +82,27 @@ def _is_impossible(pattern: str, time: CompileTime) -> bool:
 
 
 def _in_grammar(text: str, grammar: Grammar) -> EmptyLanguage:
-    path, cycle = path_to_nothing(grammar)
-    dead = dead_rules(grammar.rules)  # of those made for a rule that begins with itself, its own may not be
+    dead = dead_rules(grammar.rules)
+    path, cycle = path_to_nothing(grammar, dead)
+    # what was made for a rule that begins with itself may be dead where the rule itself is not
     names = [name for name in map(_written_name, path) if name in dead or name.startswith("%json ")]
     if not names:  # the longest match of terminals has left nothing of the rules
         names, cycle = [_written_name(grammar.start)], []
     elif not cycle and not has_impossible_part(grammar.rules[path[-1]]):
         cycle = path[-1:]  # left recursion was taken out, and nothing else was in it
-    places = [(name, _offset(name, text)) for name in names]
-    name, offset = next(((name, offset) for name, offset in reversed(places) if offset is not None), (names[0], 0))
+    places = ((name, _offset(name, text)) for name in reversed(names))  # looked for one by one: most often it is one
+    name, offset = next(((name, offset) for name, offset in places if offset is not None), (names[0], 0))
     line, column = text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
     if name.startswith("%json"):
         problem = "no value is valid under the schema; look for keywords that contradict each other"
     elif cycle:
         circle = list(dict.fromkeys(map(_written_name, cycle)))
+        circle.append(circle[0])
+        if len(circle) > MOST_SHOWN:
+            circle[MOST_SHOWN // 2 : -MOST_SHOWN // 2] = ["…"]
         problem = (
             f"the rule {name!r} never ends, as every option of it leads back to it "
-            f"({' -> '.join((*circle, circle[0]))}); add an option that does not"
+            f"({' -> '.join(circle)}); add an option that does not"
         )
     else:
         problem = (
@@ -125,7 +132,7 @@ def _offset(name: str, text: str) -> int | None:
 
 
 def _in_tag(source: Source, grammar: Grammar) -> EmptyLanguage:
-    path, _ = path_to_nothing(grammar)
+    path, _ = path_to_nothing(grammar, dead_rules(grammar.rules))
     places = [] if grammar.pointer_of is None else [grammar.pointer_of(name) for name in path]
     pointer = next((place for place in reversed(places) if place), "")
     text = unpacked(source)

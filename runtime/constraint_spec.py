@@ -21,6 +21,9 @@ Whitespace = Literal["compact", "spaced", "flexible"]
 KeyOrder = Literal["schema", "any"]
 ExtraKeys = Literal["schema", "never"]
 
+MAX_TEXT = 4 << 20
+"""Most characters of a schema or a structural tag that a compiler reads; what has more is not even written out."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConstraintSpec:
@@ -106,7 +109,7 @@ def json_schema(
         except (ValueError, RecursionError) as error:
             raise InvalidSchema(f"json_schema: the text is not JSON: {error}", param="json_schema") from error
     else:
-        check_written_out(schema, "schema", InvalidSchema, param="json_schema")
+        check_written_out(schema, "schema", InvalidSchema, param="json_schema", max_text=MAX_TEXT)
     if not isinstance(schema, (Mapping, bool)):
         raise InvalidSchema(
             f"json_schema: expected an object, true or false, JSON text or a type, got {type(schema).__name__}",
@@ -176,7 +179,7 @@ def structural_tag(
         raise InvalidStructuralTag(
             f"structural tag: expected tags or a description, got {type(tags).__name__}", param="structural_tag"
         )
-    check_written_out(description, "structural tag", InvalidStructuralTag, param="structural_tag")
+    check_written_out(description, "structural tag", InvalidStructuralTag, param="structural_tag", max_text=MAX_TEXT)
     try:
         text = json.dumps(description, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import phloem
+from phloem import written_out
 from phloem.errors import ConstraintError, ConstraintTooLarge, InvalidSchema, InvalidStructuralTag
 from phloem.fsm import Compiler
 from phloem.written_out import MAX_SHARED_TEXT, check_written_out
@@ -155,6 +156,30 @@ def test_a_part_may_occur_in_many_places() -> None:
 
 def test_what_has_no_part_twice_may_be_as_long_as_it_is() -> None:
     check_written_out({"enum": [[str(index) * 100] for index in range(50_000)]}, "value", ConstraintError)
+
+
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=3), inner, max_size=4)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(values, st.integers(0, 40))
+def test_no_text_is_too_long_that_is_not(data: Any, max_text: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(written_out, "_MANY", -1)  # few values count as well
+        try:
+            check_written_out(data, "value", ConstraintError, max_text=max_text)
+        except ConstraintTooLarge:
+            assert len(json.dumps(data, ensure_ascii=False)) > max_text
+
+
+@pytest.mark.parametrize("make", [phloem.json_schema, phloem.structural_tag])
+def test_what_is_far_too_long_is_not_even_written(make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "dumps", None)
+    with pytest.raises(ConstraintTooLarge, match="more than 4194304 characters"):
+        make({"enum": [f"{index}" * 20 for index in range(50_000)]})
 
 
 @pytest.mark.parametrize("options", [["a", 1], [[]], ["a", ["a"]]])

@@ -87,7 +87,7 @@ class Keywords:
 
     def key_list(self, value: object, pointer: str) -> list[str]:
         """A list of property names, which stands at the pointer."""
-        if type(value) is not list or not all(type(name) is str for name in value):
+        if type(value) is not list or not {str}.issuperset(map(type, value)):
             raise error_at(InvalidSchema, pointer, f"must be a list of property names, not {shown(value)}")
         return value
 

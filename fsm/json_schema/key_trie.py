@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import functools
 import struct
+from itertools import pairwise
 
 import numpy as np
 
 from ..._core import fsm as core
+from ...errors import ConstraintTooLarge
 from ..any_json import any_string
+from ..compile_time import NO_LIMIT, CompileTime
+from ..in_order import in_order
 from ..memory import T_NODES, T_STATES, TEXT_WIDTH
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa
@@ -28,20 +32,41 @@ from .texts import is_writable
 
 FIELDS_HEAD = TEXT_WIDTH + 1  # behind the fields, the length of the shortest string
 FIELDS = struct.Struct(f"{FIELDS_HEAD}q")
+MAX_CELLS = 1 << 23  # entries of a table: beginnings of the excluded texts times their different characters
 
 
 @functools.lru_cache(maxsize=128)
-def any_text_except(excluded: frozenset[str]) -> Dfa:
-    """All texts but the excluded ones (those with lone surrogates are no texts anyway)."""
-    texts = sorted(filter(is_writable, excluded))
+def any_text_except(excluded: frozenset[str], compile_time: CompileTime = NO_LIMIT) -> Dfa:
+    """All texts but the excluded ones (those with lone surrogates are no texts anyway).
+
+    Raises:
+        ConstraintTooLarge: they need a table of more than `MAX_CELLS` entries, or the time is over.
+    """
+    texts = in_order(list(filter(is_writable, excluded)), compile_time)
     joined = "".join(texts)
     characters = "".join(sorted(set(joined)))
     alphabet = Alphabet.apart(characters)
     points = np.frombuffer(characters.encode("utf-32-le"), np.int32)
     symbols = np.searchsorted(points, np.frombuffer(joined.encode("utf-32-le"), np.int32))
     lens = np.fromiter(map(len, texts), np.int64, len(texts))
+    most = MAX_CELLS // alphabet.num_classes
+    if len(joined) >= most and _num_beginnings(texts) >= most:
+        raise ConstraintTooLarge(
+            f"{len(texts)} keys with {len(characters)} different characters are too many to be told from all others; "
+            "name fewer, or allow no others (additionalProperties: false)"
+        )
+    compile_time.check_here()
     table, accepting, distance = core.trie_except(symbols, lens, alphabet.num_classes)
     return Dfa(alphabet, table, accepting, 1, distance)
+
+
+def _num_beginnings(texts: list[str]) -> int:
+    """How many different beginnings sorted texts have, but for the empty one."""
+    count = len(texts[0])
+    for before, text in pairwise(texts):
+        alike = next((place for place, pair in enumerate(zip(before, text, strict=False)) if pair[0] != pair[1]), None)
+        count += len(text) - (len(before) if alike is None else alike)
+    return count
 
 
 class OtherStrings:
@@ -73,11 +98,12 @@ class OtherStrings:
 
 
 @functools.lru_cache(maxsize=128)
-def strings_but(excluded: frozenset[str]) -> OtherStrings | JsonStrings:
-    """The JSON strings of all texts but the excluded ones."""
-    texts = '"'.join((*sorted(excluded), ""))
+def strings_but(excluded: frozenset[str], compile_time: CompileTime = NO_LIMIT) -> OtherStrings | JsonStrings:
+    """The JSON strings of all texts but the excluded ones. Errors: as `any_text_except`."""
+    texts = '"'.join((*in_order(list(excluded), compile_time), ""))
     if not (texts.isascii() and texts.isprintable()) or "\\" in texts or texts.count('"') > len(excluded):
-        return JsonStrings(any_text_except(excluded))
+        return JsonStrings(any_text_except(excluded, compile_time))
+    compile_time.check_here()
     data = core.strings_except(texts.encode(), _base())
     packed = data[:FIELDS_HEAD].tobytes()
     fields = FIELDS.unpack(packed)

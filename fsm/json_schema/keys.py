@@ -128,7 +128,7 @@ def key_language(
     compile_time: CompileTime = NO_LIMIT,
 ) -> Dfa:
     """The keys not in `excluded` that are surely matched by all of `matched` and surely by none of `unmatched`."""
-    language = any_text_except(excluded) if excluded else Dfa.any_text()
+    language = any_text_except(excluded, compile_time) if excluded else Dfa.any_text()
     for pattern in matched:
         compile_time.check_here()
         language = language.intersect(pattern_language(pattern, compile_time=compile_time))

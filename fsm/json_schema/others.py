@@ -229,7 +229,7 @@ class Others:
         value = self.value(goal)
         if value is None:
             return NO_KEYS
-        key = Embed(strings_but(named), is_key=True) if named else any_key()
+        key = Embed(strings_but(named, self.time), is_key=True) if named else any_key()
         return OtherKeys(((key, value),))
 
     def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:

@@ -262,9 +262,8 @@ def _dependent_names(keywords: Keywords, keyword: str) -> list[Clause]:
             names = [names]
         if type(names) is list:
             pointer = f"{keywords.pointer}/{keyword}/{escape(key)}"
-            clauses += [
-                frozenset(((key, False), (name, True))) for name in keywords.key_list(names, pointer) if name != key
-            ]
+            needed = keywords.over(keywords.key_list(names, pointer), keyword)
+            clauses += [frozenset(((key, False), (name, True))) for name in needed if name != key]
         elif keyword == "dependentRequired":
             raise keywords.bad(keyword, "an object of lists of property names")
     return clauses

@@ -5,27 +5,32 @@ Knows expressions only; nothing is walked by recursion. Only asked once a gramma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from ..memory import NEVER
 from ..text.text_table import text_table
 from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Repeat, Rule, Sequence
 
 
-def path_to_nothing(grammar: Grammar) -> tuple[list[str], list[str]]:
+def path_to_nothing(grammar: Grammar, dead: Container[str]) -> tuple[list[str], list[str]]:
     """Dead rules, from the first one of a grammar without texts, each of which needs the next one.
+
+    Args:
+        dead: all dead rules of the grammar.
 
     Returns:
         The path; and its end from the rule that the last one needs again, empty if that needs no other dead rule.
     """
-    dead = dead_rules(grammar.rules)
-    path = [grammar.start]
+    last = grammar.start
+    path = {last: None}  # in order
     while True:
-        needed = [part.name for part in _parts(grammar.rules[path[-1]]) if isinstance(part, Rule) and part.name in dead]
+        needed = [part.name for part in _parts(grammar.rules[last]) if isinstance(part, Rule) and part.name in dead]
         following = next((name for name in needed if name not in path), None)
         if following is None:
-            return path, path[path.index(needed[0]) :] if needed else []
-        path.append(following)
+            names = list(path)
+            return names, names[names.index(needed[0]) :] if needed else []
+        path[following] = None
+        last = following
 
 
 def has_impossible_part(expression: Expression) -> bool:

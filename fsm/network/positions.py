@@ -27,6 +27,7 @@ import numpy as np
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge, InvalidGrammar
 from ..compile_time import NO_LIMIT, CompileTime
+from ..in_order import in_order
 from ..memory import K_BYTE, K_BYTES, K_CALL, K_KEY, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT
 from ..text.text_table import TextTable, text_table
 from .any_order import SetBuilder
@@ -266,7 +267,7 @@ class Positions:
             nodes[index] = self.results.pop()
         end = self.results[-1]
         if literals:
-            nodes.extend(self.add_trie(sorted(set(literals)), end))
+            nodes.extend(self.add_trie(in_order(literals, self.time), end))
         self.results[-1] = nodes[0] if len(nodes) == 1 else self.add_split(nodes)
 
     def add_split(self, nodes: Seq[int]) -> int:

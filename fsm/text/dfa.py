@@ -29,6 +29,7 @@ from .language import byte_row
 Node = TypeVar("Node", bound=Hashable)
 
 MAX_STATES = 50_000
+MAX_CELLS = 1 << 23  # of a product: states times classes of characters, some tenths of a second
 MAX_LENGTH = 250_000  # of a bounded text, in characters
 
 
@@ -275,11 +276,10 @@ class Dfa:
         needed = {Alive.BOTH: all(starts), Alive.EITHER: any(starts), Alive.FIRST: starts[0]}[alive]
         if not needed:
             return _nothing()
-        table, lefts, rights = core.product(self.table, other.table, mine, theirs, *starts, alive, MAX_STATES)
+        most = min(MAX_STATES, MAX_CELLS // alphabet.num_classes)
+        table, lefts, rights = core.product(self.table, other.table, mine, theirs, *starts, alive, most)
         if len(table) == 0:
-            raise ConstraintTooLarge(
-                f"a combination of patterns or lengths needs more than {MAX_STATES} states; simplify it"
-            )
+            raise ConstraintTooLarge(f"a combination of patterns or lengths needs more than {most} states; simplify it")
         accepting = accept(self.accepting[lefts], other.accepting[rights])
         return self.from_table(alphabet, table, accepting, 1)
 

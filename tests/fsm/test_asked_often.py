@@ -166,3 +166,6 @@ def test_a_choice_of_very_many_characters_is_refused() -> None:
     with pytest.raises(ConstraintTooLarge, match="characters in all") as caught:
         Compiler(BYTES).choice(["ab" * 1_100_000, "cd" * 1_100_000])
     assert caught.value.param == "choice"
+    with pytest.raises(ConstraintTooLarge, match="2000000 options") as caught:
+        Compiler(BYTES).choice([""] * 2_000_000)
+    assert caught.value.param == "choice"

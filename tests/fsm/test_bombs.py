@@ -137,6 +137,16 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         ConstraintTooLarge,
         "let fewer keys depend on one another",
     ),
+    "keys of very many letters": (
+        {"properties": {chr(0x3000 + n): {} for n in range(4000)}},
+        ConstraintTooLarge,
+        "too many to be told from all others",
+    ),
+    "keys of many letters beside a long period": (
+        {"properties": {chr(0x3000 + n): {} for n in range(2800)}, "patternProperties": {"^(.{4000})*$": False}},
+        ConstraintTooLarge,
+        "a combination of patterns or lengths needs more than 2992 states",
+    ),
     "a circle of references": (
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
         InvalidSchema,

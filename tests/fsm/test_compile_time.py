@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from phloem.errors import ConstraintTooLarge
-from phloem.fsm import Compiler, Limits
+from phloem.fsm import Compiler, Limits, compiler
 from phloem.fsm.compile_time import NO_LIMIT, CompileTime
 from phloem.fsm.grammars import text_to_grammar
 from phloem.fsm.json_schema import schema_to_grammar
@@ -147,6 +149,16 @@ def test_a_grammar_is_left_off_wherever_it_is(text: str) -> None:
     assert len(places) >= 5 and all(place.startswith("grammar, ") for place in places), places
 
 
+def test_names_that_a_key_needs_are_left_off_where_they_are() -> None:
+    schema = {"dependentRequired": {"a": [f"k{n}" for n in range(300)]}}
+    places = set()
+    for num_questions in range(1, 10):
+        with pytest.raises(ConstraintTooLarge) as caught:
+            schema_to_grammar(schema, compile_time=after(num_questions))
+        places.add(caught.value.pointer)
+    assert "/dependentRequired" in places
+
+
 def test_a_description_of_tags_is_left_off_wherever_it_is() -> None:
     places = set()
     for num_questions in itertools.count(1):
@@ -173,6 +185,29 @@ def test_a_compiler_is_told_how_long_it_may_take() -> None:
     with pytest.raises(ConstraintTooLarge, match="raise max_compile_seconds"):
         Compiler(BYTES, limits=Limits(max_compile_seconds=1e-9)).json_schema(SCHEMA)
     assert Compiler(BYTES, limits=Limits(max_compile_seconds=None)).json_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("kind", ["json_schema", "structural_tag", "choice"])
+def test_to_read_a_description_counts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        return now[0]
+
+    def slow(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            now[0] += 2.0
+            return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(compiler, "json", SimpleNamespace(loads=slow(json.loads)))
+    monkeypatch.setattr(compiler, "packed", slow(compiler.packed))
+    monkeypatch.setattr(compiler, "CompileTime", lambda bound: CompileTime(bound, clock, wall=clock))
+    source: Any = {"json_schema": json.dumps(SCHEMA), "structural_tag": json.dumps(TAGS), "choice": ["a", "b"]}[kind]
+    assert getattr(Compiler(BYTES, limits=Limits(max_compile_seconds=5.0)), kind)(source)
+    with pytest.raises(ConstraintTooLarge, match="raise max_compile_seconds"):
+        getattr(Compiler(BYTES, limits=Limits(max_compile_seconds=1.0)), kind)(source)
 
 
 def test_a_compiler_is_told_how_much_memory_it_may_take() -> None:

@@ -132,6 +132,18 @@ def test_the_rule_that_is_named_is_one_that_never_ends() -> None:
     assert num_empty > 30
 
 
+def test_a_long_circle_is_told_by_its_ends_and_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    search = emptiness._offset
+    monkeypatch.setattr(emptiness, "_offset", lambda name, text: asked.append(name) or search(name, text))
+    text = "\n".join(["root ::= r0", *(f'r{n} ::= "a" r{(n + 1) % 1000}' for n in range(1000))])
+    error = refused(COMPILER.grammar, text)
+    assert error.pointer == "line 1001, column 1"
+    assert "(r0 -> r1 -> " in str(error) and " -> … -> " in str(error) and " -> r999 -> r0)" in str(error)
+    assert len(str(error)) < 400
+    assert asked == ["r999"]
+
+
 def test_dead_rules_are_those_without_a_complete_text() -> None:
     bodies: dict[str, tuple[Expression, bool]] = {
         "empty set": (ByteSet(0), True),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from phloem.errors import ConstraintTooLarge
 from phloem.fsm.automaton.automaton import Automaton
+from phloem.fsm.json_schema import key_trie
 from phloem.fsm.json_schema.key_trie import any_text_except, strings_but
 from phloem.fsm.network.expression import Embed, Grammar
 from phloem.fsm.network.network import build_network
@@ -53,3 +57,16 @@ def test_other_strings_look_like_their_automaton(excluded: frozenset[str]) -> No
         new = set(row) - seen - {0}
         seen |= new
         pending += new
+
+
+@settings(deadline=None)
+@given(st.frozensets(TEXTS, min_size=1, max_size=9).filter(any))
+def test_the_bound_is_on_beginnings_times_characters(excluded: frozenset[str]) -> None:
+    num_beginnings = len({text[:end] for text in excluded for end in range(1, len(text) + 1)})
+    num_classes = any_text_except(excluded).alphabet.num_classes
+    for more, is_refused in ((1, False), (0, True)):
+        any_text_except.cache_clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(key_trie, "MAX_CELLS", (num_beginnings + more) * num_classes)
+            with pytest.raises(ConstraintTooLarge, match="too many to be told") if is_refused else nullcontext():
+                any_text_except(excluded)

@@ -19,6 +19,7 @@ from ..vocabularies import BYTES
 PIECES = Vocabulary([b'"', b"a", b"aaa", b"aaaaaaa", b'a"', b'aaaa"', b'"aa', "é".encode(), "aéa".encode(), b""], [9])
 
 
+@settings(deadline=None)  # the first one waits for compiled loops
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 9) | st.none(), st.sampled_from(["", "^[ab]*$", "^.*a$"])),
