@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass, field
+from resource import RLIM_INFINITY
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,8 +166,15 @@ def test_one_connection_too_many_is_refused_until_another_ends(caplog: pytest.Lo
         until(lambda: "1 connections were refused" in caplog.text)
 
 
-def test_a_bound_on_connections_is_made_if_none_is_given() -> None:
-    assert 0 < Connections(ServerSettings())._limit <= 8192
+@pytest.mark.parametrize(
+    ("open_files", "most"), [(64, 32), (256, 128), (1024, 896), (8320, 8192), (1 << 20, 8192), (RLIM_INFINITY, 8192)]
+)
+def test_without_a_bound_on_connections_that_on_open_files_makes_one(
+    open_files: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but 128 of them, or half where that is more; 8192 at most."""
+    monkeypatch.setattr("resource.getrlimit", lambda _: (open_files, RLIM_INFINITY))
+    assert Connections(ServerSettings())._limit == most
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
