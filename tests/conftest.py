@@ -6,6 +6,9 @@ whichever worker it runs. (torch draws its first seed at random.)
 The default bound on the time that a constraint takes to compile is lifted: a machine that stands still for a second
 counts that as work now and then, and no test is about how fast this one is. A bound that a test sets itself holds.
 
+For the same reason Hypothesis has no deadline for an example and no bound on the time that making examples takes. All
+else is as its own profile has it: random on a developer's machine, the same at every run where `CI` is set.
+
 `python -m pytest` puts the checkout on the path, where transformers takes our `kernels/` for Hugging Face's package of
 that name and fails; so it is taken off again.
 """
@@ -20,11 +23,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from phloem.fsm import compiler
 from phloem.fsm.compile_time import MAX_SECONDS, CompileTime
 
 torch.set_num_threads(1)
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 _ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
 

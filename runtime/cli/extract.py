@@ -122,6 +122,8 @@ def _read_document(file: str, name: str) -> str:
     """
     if file == "-":
         return read_text(file, "file")
+    if "\0" in file:  # what Python says of it depends on its version
+        raise ConfigError(f"file {name}: its name holds a null character")
     try:
         # a pipe without a writer would be waited for without end, and a device has none
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -15,6 +15,7 @@ import pytest
 
 import phloem
 from phloem.errors import ConstraintError
+from phloem.fsm.collection import put_off
 from phloem.runtime import constraint_spec as specs
 from phloem.runtime.async_engine import AsyncEngine
 from phloem.runtime.constraint_spec import ConstraintSpec
@@ -60,12 +61,17 @@ def constraints(number: int) -> list[ConstraintSpec]:
 
 @pytest.fixture
 def served() -> Iterator[AsyncEngine]:
-    """An engine that has loaded its compiled loops, as a server has when it says that it is ready."""
+    """An engine that has loaded its compiled loops, as a server has when it says that it is ready.
+
+    Python's garbage collector is off meanwhile: on whichever thread it runs, it closes the generators that a
+    compilation elsewhere has left, which counts as a call of them.
+    """
     engine = AsyncEngine(fake_engine(num_blocks=512))
     engine.engine.compiler.warm_up()
     for spec in constraints(9):
         engine.submit([9], LIMITS, spec).result()
-    yield engine
+    with put_off():
+        yield engine
     engine.stop()
 
 

@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_read_leaves_null_in_its_place(
         "/dev/zero": "a device, not a file",
         "/proc/self/mem": "input/output error",
         "": "no such file or directory",
-        "nul\0": "embedded null byte",
+        "nul\0": "its name holds a null character",
         str(odd): None,
         f"/dev/fd/{written}": None,
         f"/dev/fd/{awaited}": None,

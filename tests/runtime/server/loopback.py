@@ -64,6 +64,15 @@ def read_all(made: socket.socket) -> bytes:
     return b"".join(pieces)
 
 
+def can_send(made: socket.socket, piece: bytes) -> bool:
+    """Sends a piece; False if the connection has ended."""
+    try:
+        made.sendall(piece)
+    except OSError:  # which one depends on what is on its way
+        return False
+    return True
+
+
 def is_closed(made: socket.socket) -> bool:
     """Whether the server has ended a connection, on which nothing was left to read."""
     made.setblocking(False)
