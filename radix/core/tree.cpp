@@ -82,8 +82,8 @@ Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
   return leaf;
 }
 
-// Puts a new node over the first blocks of a run, and returns it. `lower` keeps its identity, and with it its leases, its
-// children and its entry in the heap. Copies the lower part only, so cutting the end off a long leaf is cheap.
+// Puts a new node over the first blocks of a run, and returns it. `lower` keeps its identity, and with it its leases,
+// its children and its entry in the heap. Copies the lower part only, so cutting the end off a long leaf is cheap.
 Node* Tree::split(Node* lower, size_t num_blocks) {
   Node* upper = add_node(lower->parent);
   Children& siblings = lower->parent->children;
