@@ -141,7 +141,7 @@ std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& sp
 
 // ---------------------------------------------------------------- ghosts
 
-std::optional<double> Tree::evicted_at(Tokens tokens, std::string_view space) const {
+std::optional<double> Tree::evicted_at(Tokens tokens, std::string_view space) {
   const Place place = walk(find_root(space), tokens);
   if (place.num_agreeing >= block_size_) return std::nullopt;  // ghosts hang on the ends of runs
   const Tokens next = first_block(tokens.subspan(place.offset));

@@ -50,16 +50,16 @@ auto match(Tree& tree, const nb::bytes& tokens, const nb::str& space, double now
   return std::tuple(found.num_tokens, found.node, found.partial_node, found.num_partial_tokens, found.partial_block);
 }
 
-auto look(const Tree& tree, const nb::bytes& tokens, const nb::str& space) {
+auto look(Tree& tree, const nb::bytes& tokens, const nb::str& space) {
   return tree.look(unpacked(tokens), Space(space).key);
 }
 
-nb::bytes continuation(const Tree& tree, const nb::bytes& tokens, const nb::str& space, int64_t count) {
+nb::bytes continuation(Tree& tree, const nb::bytes& tokens, const nb::str& space, int64_t count) {
   const auto limit = static_cast<size_t>(std::max<int64_t>(count, 0));
   return pack(tree.continuation(unpacked(tokens), Space(space).key, limit));
 }
 
-auto evicted_at(const Tree& tree, const nb::bytes& tokens, const nb::str& space) {
+auto evicted_at(Tree& tree, const nb::bytes& tokens, const nb::str& space) {
   return tree.evicted_at(unpacked(tokens), Space(space).key);
 }
 
@@ -157,8 +157,8 @@ void add_radix(nb::module_& module) {
       .def("lease", &Tree::lease, nb::arg("node"))
       .def("release", &Tree::release, nb::arg("node"))
       .def("num_sole_blocks", &Tree::num_sole_blocks, nb::arg("node"))
-      .def("packed_blocks", [](const Tree& tree, NodeId node) { return pack(tree.path_blocks(node)); }, nb::arg("node"))
-      .def("path_tokens", [](const Tree& tree, NodeId node) { return pack(tree.path_tokens(node)); }, nb::arg("node"))
+      .def("packed_blocks", [](Tree& tree, NodeId node) { return pack(tree.path_blocks(node)); }, nb::arg("node"))
+      .def("path_tokens", [](Tree& tree, NodeId node) { return pack(tree.path_tokens(node)); }, nb::arg("node"))
       .def("is_tail", &Tree::is_tail, nb::arg("node"))
       .def("take", &evict, nb::arg("num_blocks"), nb::arg("now"), nb::arg("spare").none(), nb::arg("runs").none())
       .def("evicted_at", &evicted_at, nb::arg("tokens"), nb::arg("namespace"))

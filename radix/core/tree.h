@@ -104,9 +104,9 @@ class Tree {
   // The longest cached prefix. Counts as a use of it (`now`: seconds), and splits a run that it ends within.
   Match match(Tokens tokens, std::string_view space, double now);
   // How many tokens a match would find: (of whole blocks, of the donor after them). Changes and counts nothing.
-  std::pair<size_t, size_t> look(Tokens tokens, std::string_view space) const;
+  std::pair<size_t, size_t> look(Tokens tokens, std::string_view space);
   // At most `count` tokens that follow `tokens`, as far as they can be followed in one way only. Changes nothing.
-  std::vector<int32_t> continuation(Tokens tokens, std::string_view space, size_t count) const;
+  std::vector<int32_t> continuation(Tokens tokens, std::string_view space, size_t count);
   // Puts a prefix into the tree, `after` a node or from the root. `blocks` has one id per whole block, and one more for
   // a tail. `block_cost` is asked once for each position, before anything changes; null if the policy needs none.
   // Throws std::invalid_argument, and has changed nothing: a wrong number of blocks, or `after` was evicted.
@@ -119,13 +119,13 @@ class Tree {
   void lease(NodeId id);
   void release(NodeId id);
   // How many blocks only the lease on a node protects; 0 if it has none or several.
-  int64_t num_sole_blocks(NodeId id) const;
+  int64_t num_sole_blocks(NodeId id);
 
   // Ids, or tokens, from the root to the end of a node. std::invalid_argument: it was evicted. O(depth).
-  std::vector<int32_t> path_blocks(NodeId id) const;
-  std::vector<int32_t> path_tokens(NodeId id) const;
+  std::vector<int32_t> path_blocks(NodeId id);
+  std::vector<int32_t> path_tokens(NodeId id);
   // Whether a prefix ends in a tail. std::invalid_argument: it was evicted.
-  bool is_tail(NodeId id) const;
+  bool is_tail(NodeId id);
 
   // Takes at least `num_wanted` blocks of the leaves that go first out of the tree, while there are any: whole leaves,
   // or the end of one that is much longer. What `spare` (or null) needs stays, in up to MAX_SPARED leaves, as if it
@@ -133,7 +133,7 @@ class Tree {
   std::vector<int32_t> evict(int64_t num_wanted, double now, const Spare& spare, std::vector<EvictedRun>* runs);
   // When a run was last evicted that hung where the walk along `tokens` ends, and began as they go on, for more tokens
   // than anything that is still there. None: there was none, or it is forgotten.
-  std::optional<double> evicted_at(Tokens tokens, std::string_view space) const;
+  std::optional<double> evicted_at(Tokens tokens, std::string_view space);
 
   const Counts& counts() const { return counts_; }
   const std::unordered_map<NodeId, Node>& nodes() const { return nodes_; }
@@ -161,9 +161,9 @@ class Tree {
   Tokens first_block(Tokens run) const { return run.first(std::min(run.size(), block_size_)); }
   Place walk(Node* start, Tokens tokens) const;
   Place closest_child(const Node& node, Tokens rest) const;
-  Node* find_root(std::string_view space) const;
-  Node* find(NodeId id) const;                          // null: NOTHING, or evicted
-  Node* find(NodeId id, const char* if_evicted) const;  // the same, but throws
+  Node* find_root(std::string_view space);
+  Node* find(NodeId id);                          // null: NOTHING, or evicted
+  Node* find(NodeId id, const char* if_evicted);  // null: NOTHING; throws if evicted
   Node* add_root(std::string_view space);
   Node* add_node(Node* parent);
   Node* add_leaf(Node* parent, Tokens tokens, Blocks blocks);
