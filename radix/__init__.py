@@ -5,7 +5,7 @@ from .eviction import POLICIES, BlockCost, equal_cost
 from .explain import Explanation
 from .pins import Pin, PinBudgetExceeded
 from .results import NOTHING, Event, Inserted, Match, Node, Statistics
-from .tokens import common_prefix, pack, unpack, without_padding
+from .tokens import common_prefix, pack, unpack
 from .tree import RadixTree
 from .what_if import Visit, foresee, replay
 
@@ -31,5 +31,4 @@ __all__ = [
     "pack",
     "replay",
     "unpack",
-    "without_padding",
 ]

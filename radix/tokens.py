@@ -11,9 +11,6 @@ from collections.abc import Iterable
 
 from .._core import radix as core
 
-# The token (-1) that fills up a block which is not whole: no real one is negative, so nothing agrees with it.
-PADDING = b"\xff\xff\xff\xff"
-
 
 def pack(token_ids: Iterable[int]) -> bytes:
     """Token ids as little-endian int32 bytes; OverflowError if one does not fit. Cheapest from `array('i')`."""
@@ -31,14 +28,6 @@ def unpack(tokens: bytes) -> list[int]:
     if sys.byteorder == "big":
         ids.byteswap()
     return ids.tolist()
-
-
-def without_padding(tokens: bytes) -> bytes:
-    """The tokens of a path that ends in a tail, less what fills its block up."""
-    end = len(tokens)
-    while tokens.endswith(PADDING, 0, end):
-        end -= 4
-    return tokens[:end]
 
 
 def common_prefix(one: bytes, other: bytes) -> int:

@@ -66,9 +66,7 @@ class RadixTree(core.Tree):
         self._block_cost = block_cost if policy == "cost" else None
         self._clock = clock
         self._on_event = on_event
-        self._pins = PinBook(
-            max_pinned_blocks, clock=clock, lease=self.lease, release=self.release, packed_blocks=self.packed_blocks
-        )
+        self._pins = PinBook(max_pinned_blocks, clock=clock, tree=self)
 
     # ---------------------------------------------------------------- counts
 

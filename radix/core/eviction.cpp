@@ -7,8 +7,8 @@ namespace phloem::radix {
 
 namespace {
 
-// A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share of the cache:
-// the next eviction would take the rest anyway.
+// A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share of the
+// cache: the next eviction would take the rest anyway.
 constexpr int64_t MAX_SURPLUS_BLOCKS = 16;
 constexpr int64_t SURPLUS_SHARE = 64;
 // So many leaves one eviction spares at most, wholly or in part.
@@ -44,7 +44,7 @@ void Tree::drop_first_candidate() {
   candidates_.pop_back();
 }
 
-// The leaf that goes first, at the top of the heap; null if nothing can go. Entries that are out of date are put right.
+// The leaf that goes first, at the top of the heap; null if nothing can go. Puts entries right that are out of date.
 Node* Tree::first_candidate() {
   while (!candidates_.empty()) {
     const Candidate first = candidates_.front();
@@ -77,8 +77,8 @@ size_t Tree::count_left(const Node& leaf, size_t num_spared, size_t num_wanted) 
   return leaf.blocks.size() - (is_long ? num_wanted : num_free);
 }
 
-// Takes a leaf out of the tree, all but its first `num_left` blocks, which become a node of their own: whoever has kept the
-// id finds that the prefix is not there any more. Its use is handed up. Returns what it hung on; null if that was a root.
+// Takes a leaf out of the tree, all but its first `num_left` blocks, which become a node of their own: so the id that a
+// caller may have kept is that of a prefix that is gone. Its use is handed up. Returns its parent, or null for a root.
 Node* Tree::cut(Node* leaf, size_t num_left, double now) {
   Node* parent = num_left ? split(leaf, num_left) : leaf->parent;
   const Tokens block = first_block(leaf->tokens);
@@ -105,7 +105,7 @@ Node* Tree::cut(Node* leaf, size_t num_left, double now) {
 }
 
 std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& spare, std::vector<EvictedRun>* runs) {
-  struct Spared {  // candidates again when all is done, or `spare` has thrown: as used now, so they do not come up first
+  struct Spared {  // become candidates again when all is done, or `spare` throws: as used now, so as not to come first
     Tree& tree;
     double now;
     std::vector<Node*> leaves;
@@ -141,7 +141,7 @@ std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& sp
 
 // ---------------------------------------------------------------- ghosts
 
-std::optional<double> Tree::evicted_at(Tokens tokens, std::string_view space) const {
+std::optional<double> Tree::evicted_at(Tokens tokens, std::string_view space) {
   const Place place = walk(find_root(space), tokens);
   if (place.num_agreeing >= block_size_) return std::nullopt;  // ghosts hang on the ends of runs
   const Tokens next = first_block(tokens.subspan(place.offset));

@@ -50,6 +50,19 @@ auto match(Tree& tree, const nb::bytes& tokens, const nb::str& space, double now
   return std::tuple(found.num_tokens, found.node, found.partial_node, found.num_partial_tokens, found.partial_block);
 }
 
+auto look(Tree& tree, const nb::bytes& tokens, const nb::str& space) {
+  return tree.look(unpacked(tokens), Space(space).key);
+}
+
+nb::bytes continuation(Tree& tree, const nb::bytes& tokens, const nb::str& space, int64_t count) {
+  const auto limit = static_cast<size_t>(std::max<int64_t>(count, 0));
+  return pack(tree.continuation(unpacked(tokens), Space(space).key, limit));
+}
+
+auto evicted_at(Tree& tree, const nb::bytes& tokens, const nb::str& space) {
+  return tree.evicted_at(unpacked(tokens), Space(space).key);
+}
+
 auto insert(Tree& tree, const nb::bytes& tokens, const nb::bytes& blocks, const nb::str& space, NodeId after,
             int64_t priority, double now, const nb::object& block_cost) {
   BlockCost cost;
@@ -133,27 +146,22 @@ void add_radix(nb::module_& module) {
     return sizeof(int32_t) * common_prefix(unpacked(a), unpacked(b));
   });
   nb::class_<Tree>(radix, "Tree")
-      .def(nb::init<int64_t, const std::string&, size_t>(), nb::arg("block_size"), nb::arg("policy"), nb::arg("max_ghosts"))
+      .def(nb::init<int64_t, const std::string&, size_t>(), nb::arg("block_size"), nb::arg("policy"),
+           nb::arg("max_ghosts"))
       .def("find", &match, nb::arg("tokens"), nb::arg("namespace"), nb::arg("now"))
-      .def("look", [](const Tree& tree, const nb::bytes& tokens, const nb::str& space) {
-        return tree.look(unpacked(tokens), Space(space).key);
-      }, nb::arg("tokens"), nb::arg("namespace"))
-      .def("continuation", [](const Tree& tree, const nb::bytes& tokens, const nb::str& space, int64_t count) {
-        return pack(tree.continuation(unpacked(tokens), Space(space).key, static_cast<size_t>(std::max<int64_t>(count, 0))));
-      }, nb::arg("tokens"), nb::arg("namespace"), nb::arg("count"))
+      .def("look", &look, nb::arg("tokens"), nb::arg("namespace"))
+      .def("continuation", &continuation, nb::arg("tokens"), nb::arg("namespace"), nb::arg("count"))
       .def("put", &insert, nb::arg("tokens"), nb::arg("blocks"), nb::arg("namespace"), nb::arg("after"),
            nb::arg("priority"), nb::arg("now"), nb::arg("block_cost").none())
       .def("use", &Tree::use, nb::arg("node"), nb::arg("now"))
       .def("lease", &Tree::lease, nb::arg("node"))
       .def("release", &Tree::release, nb::arg("node"))
       .def("num_sole_blocks", &Tree::num_sole_blocks, nb::arg("node"))
-      .def("packed_blocks", [](const Tree& tree, NodeId node) { return pack(tree.path_blocks(node)); }, nb::arg("node"))
-      .def("path_tokens", [](const Tree& tree, NodeId node) { return pack(tree.path_tokens(node)); }, nb::arg("node"))
+      .def("packed_blocks", [](Tree& tree, NodeId node) { return pack(tree.path_blocks(node)); }, nb::arg("node"))
+      .def("path_tokens", [](Tree& tree, NodeId node) { return pack(tree.path_tokens(node)); }, nb::arg("node"))
       .def("is_tail", &Tree::is_tail, nb::arg("node"))
       .def("take", &evict, nb::arg("num_blocks"), nb::arg("now"), nb::arg("spare").none(), nb::arg("runs").none())
-      .def("evicted_at", [](const Tree& tree, const nb::bytes& tokens, const nb::str& space) {
-        return tree.evicted_at(unpacked(tokens), Space(space).key);
-      }, nb::arg("tokens"), nb::arg("namespace"))
+      .def("evicted_at", &evicted_at, nb::arg("tokens"), nb::arg("namespace"))
       .def_prop_ro("num_cached_blocks", [](const Tree& tree) { return tree.counts().num_cached_blocks; })
       .def_prop_ro("num_leased_blocks", [](const Tree& tree) { return tree.counts().num_leased_blocks; })
       .def("counts", &counts)

@@ -42,20 +42,20 @@ Tree::Tree(int64_t block_size, const std::string& policy, size_t max_ghosts)
 
 // ---------------------------------------------------------------- nodes
 
-Node* Tree::find(NodeId id) const {
+Node* Tree::find(NodeId id) {
   const auto found = nodes_.find(id);
-  return found == nodes_.end() ? nullptr : const_cast<Node*>(&found->second);
+  return found == nodes_.end() ? nullptr : &found->second;
 }
 
-Node* Tree::find(NodeId id, const char* if_evicted) const {
+Node* Tree::find(NodeId id, const char* if_evicted) {
   Node* node = find(id);
   if (!node && id != NOTHING) throw std::invalid_argument(if_evicted);
   return node;
 }
 
-Node* Tree::find_root(std::string_view space) const {
+Node* Tree::find_root(std::string_view space) {
   const auto found = roots_.find(space);
-  return found == roots_.end() ? nullptr : const_cast<Node*>(&found->second);
+  return found == roots_.end() ? nullptr : &found->second;
 }
 
 Node* Tree::add_root(std::string_view space) {
@@ -82,8 +82,8 @@ Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
   return leaf;
 }
 
-// Puts a new node over the first blocks of a run, and returns it. `lower` keeps its identity, and with it its leases, its
-// children and its entry in the heap. Copies the lower part only, so cutting the end off a long leaf is cheap.
+// Puts a new node over the first blocks of a run, and returns it. `lower` keeps its identity, and with it its leases,
+// its children and its entry in the heap. Copies the lower part only, so cutting the end off a long leaf is cheap.
 Node* Tree::split(Node* lower, size_t num_blocks) {
   Node* upper = add_node(lower->parent);
   Children& siblings = lower->parent->children;
@@ -115,9 +115,9 @@ Tree::Place Tree::closest_child(const Node& node, Tokens rest) const {
   const Tokens block = first_block(rest);
   const auto next = node.children.lower_bound(block);
   Place closest;
-  const auto consider = [&](const Node* child) {
+  const auto consider = [&](Node* child) {
     const size_t num_agreeing = common_prefix(child->tokens, rest);
-    if (num_agreeing > closest.num_agreeing) closest = {nullptr, 0, const_cast<Node*>(child), num_agreeing};
+    if (num_agreeing > closest.num_agreeing) closest = {nullptr, 0, child, num_agreeing};
   };
   if (next != node.children.end()) consider(next->second);
   if (closest.num_agreeing < block.size() && next != node.children.begin()) consider(std::prev(next)->second);
@@ -163,13 +163,13 @@ Match Tree::match(Tokens tokens, std::string_view space, double now) {
   return match;
 }
 
-std::pair<size_t, size_t> Tree::look(Tokens tokens, std::string_view space) const {
+std::pair<size_t, size_t> Tree::look(Tokens tokens, std::string_view space) {
   const Place place = walk(find_root(space), tokens);
   const size_t num_partial = place.num_agreeing % block_size_;
   return {place.offset + place.num_agreeing - num_partial, num_partial};
 }
 
-std::vector<int32_t> Tree::continuation(Tokens tokens, std::string_view space, size_t count) const {
+std::vector<int32_t> Tree::continuation(Tokens tokens, std::string_view space, size_t count) {
   const Place place = walk(find_root(space), tokens);
   const auto only_child = [](const Node* node) {
     return node && node->children.size() == 1 ? node->children.begin()->second : nullptr;
@@ -283,7 +283,7 @@ void Tree::release(NodeId id) {
   offer(node);
 }
 
-int64_t Tree::num_sole_blocks(NodeId id) const {
+int64_t Tree::num_sole_blocks(NodeId id) {
   const Node* node = find(id);
   if (!node || node->num_leases != 1) return 0;
   int64_t num_blocks = 0;
@@ -303,17 +303,17 @@ std::vector<int32_t> Tree::path(const Node* node, std::vector<int32_t> Node::* r
 
 constexpr const char* EVICTED = "the prefix has been evicted since it was matched: lease it before evicting";
 
-std::vector<int32_t> Tree::path_blocks(NodeId id) const {
+std::vector<int32_t> Tree::path_blocks(NodeId id) {
   const Node* node = find(id, EVICTED);
   return path(node, &Node::blocks, node ? static_cast<size_t>(node->end) : 0);
 }
 
-std::vector<int32_t> Tree::path_tokens(NodeId id) const {
+std::vector<int32_t> Tree::path_tokens(NodeId id) {
   const Node* node = find(id, EVICTED);
   return path(node, &Node::tokens, node ? static_cast<size_t>(node->end) * block_size_ : 0);
 }
 
-bool Tree::is_tail(NodeId id) const {
+bool Tree::is_tail(NodeId id) {
   const Node* node = find(id, EVICTED);
   return node && node->tokens.back() == PADDING;
 }

@@ -20,8 +20,8 @@
 // * Ids of nodes are never used again, so one that is kept beyond its eviction is simply not found.
 //
 // Cost: match and insert O(tokens), and O(log children) per node on the path; lease and release O(1) below a held node;
-// evict O(log leaves) per leaf, amortised. Memory: 4 bytes per token, 4 per block, and about 400 per node. Nothing
-// recurses: all nodes belong to one table, whatever the depth.
+// evict O(log leaves) per leaf, amortised. Memory: 4 bytes per token, 4 per block, and 350 to 380 per node (measured
+// with glibc on 100,000 leaves of 1 and of 10 blocks). Nothing recurses: all nodes belong to one table, at any depth.
 //
 // Not thread-safe. Python's lock is held throughout, so a thread that reads sees no operation half done.
 #pragma once
@@ -39,8 +39,8 @@
 
 namespace phloem::radix {
 
-// An eviction policy: the leaf of the smallest rank goes first, the least recently used one among equals. `cost` is that
-// of computing its last block again. A rank may only grow while the leaf is in the tree.
+// An eviction policy: the leaf of the smallest rank goes first, the least recently used one among equals. `cost` is
+// that of computing its last block again. A rank may only grow while the leaf is in the tree.
 struct Policy {
   const char* name;
   double (*rank)(const Node& leaf, double cost);
@@ -104,11 +104,11 @@ class Tree {
   // The longest cached prefix. Counts as a use of it (`now`: seconds), and splits a run that it ends within.
   Match match(Tokens tokens, std::string_view space, double now);
   // How many tokens a match would find: (of whole blocks, of the donor after them). Changes and counts nothing.
-  std::pair<size_t, size_t> look(Tokens tokens, std::string_view space) const;
+  std::pair<size_t, size_t> look(Tokens tokens, std::string_view space);
   // At most `count` tokens that follow `tokens`, as far as they can be followed in one way only. Changes nothing.
-  std::vector<int32_t> continuation(Tokens tokens, std::string_view space, size_t count) const;
-  // Puts a prefix into the tree, `after` a node or from the root. `blocks` has one id per whole block, and one more for a
-  // tail. `block_cost` is asked once for each position, before anything changes; null if the policy does not need it.
+  std::vector<int32_t> continuation(Tokens tokens, std::string_view space, size_t count);
+  // Puts a prefix into the tree, `after` a node or from the root. `blocks` has one id per whole block, and one more for
+  // a tail. `block_cost` is asked once for each position, before anything changes; null if the policy needs none.
   // Throws std::invalid_argument, and has changed nothing: a wrong number of blocks, or `after` was evicted.
   Inserted insert(Tokens tokens, Blocks blocks, std::string_view space, NodeId after, int64_t priority, double now,
                   const BlockCost& block_cost);
@@ -119,21 +119,21 @@ class Tree {
   void lease(NodeId id);
   void release(NodeId id);
   // How many blocks only the lease on a node protects; 0 if it has none or several.
-  int64_t num_sole_blocks(NodeId id) const;
+  int64_t num_sole_blocks(NodeId id);
 
   // Ids, or tokens, from the root to the end of a node. std::invalid_argument: it was evicted. O(depth).
-  std::vector<int32_t> path_blocks(NodeId id) const;
-  std::vector<int32_t> path_tokens(NodeId id) const;
+  std::vector<int32_t> path_blocks(NodeId id);
+  std::vector<int32_t> path_tokens(NodeId id);
   // Whether a prefix ends in a tail. std::invalid_argument: it was evicted.
-  bool is_tail(NodeId id) const;
+  bool is_tail(NodeId id);
 
-  // Takes at least `num_wanted` blocks of the leaves that go first out of the tree, while there are any: whole leaves, or
-  // the end of one that is much longer. What `spare` (or null) needs stays, in up to MAX_SPARED leaves, as if it were used
-  // now; it must not use the tree. `runs`: where to tell what was taken, or null.
+  // Takes at least `num_wanted` blocks of the leaves that go first out of the tree, while there are any: whole leaves,
+  // or the end of one that is much longer. What `spare` (or null) needs stays, in up to MAX_SPARED leaves, as if it
+  // were used now; it must not use the tree. `runs`: where to tell what was taken, or null.
   std::vector<int32_t> evict(int64_t num_wanted, double now, const Spare& spare, std::vector<EvictedRun>* runs);
-  // When a run was last evicted that hung where the walk along `tokens` ends, and began as they go on, for more tokens than
-  // anything that is still there. None: there was none, or it is forgotten.
-  std::optional<double> evicted_at(Tokens tokens, std::string_view space) const;
+  // When a run was last evicted that hung where the walk along `tokens` ends, and began as they go on, for more tokens
+  // than anything that is still there. None: there was none, or it is forgotten.
+  std::optional<double> evicted_at(Tokens tokens, std::string_view space);
 
   const Counts& counts() const { return counts_; }
   const std::unordered_map<NodeId, Node>& nodes() const { return nodes_; }
@@ -142,8 +142,9 @@ class Tree {
   double rank_of(const Node& node) const;
 
  private:
-  // Where a walk ends: after `offset` tokens at `node` (null: no such namespace). `child` agrees furthest with what comes
-  // next, in `num_agreeing` tokens, not in all of its run. At least a block: the walk ends within its run; less: before it.
+  // Where a walk ends: after `offset` tokens at `node` (null: no such namespace). `child` agrees furthest with what
+  // comes next, in `num_agreeing` tokens and not in all of its run. At least a block: the walk ends within its run;
+  // less: before it.
   struct Place {
     Node* node = nullptr;
     size_t offset = 0;
@@ -160,9 +161,9 @@ class Tree {
   Tokens first_block(Tokens run) const { return run.first(std::min(run.size(), block_size_)); }
   Place walk(Node* start, Tokens tokens) const;
   Place closest_child(const Node& node, Tokens rest) const;
-  Node* find_root(std::string_view space) const;
-  Node* find(NodeId id) const;                          // null: NOTHING, or evicted
-  Node* find(NodeId id, const char* if_evicted) const;  // the same, but throws
+  Node* find_root(std::string_view space);
+  Node* find(NodeId id);                          // null: NOTHING, or evicted
+  Node* find(NodeId id, const char* if_evicted);  // null: NOTHING; throws if evicted
   Node* add_root(std::string_view space);
   Node* add_node(Node* parent);
   Node* add_leaf(Node* parent, Tokens tokens, Blocks blocks);
