@@ -7,4 +7,5 @@ NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);  // a daemon thread that is at work when the process ends keeps what it holds
   module.doc() = "The inner loops of phloem, compiled.";
   add_kernels(module);
+  add_runtime(module);
 }

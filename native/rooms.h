@@ -3,3 +3,4 @@
 #include <nanobind/nanobind.h>
 
 void add_kernels(nanobind::module_& core);
+void add_runtime(nanobind::module_& core);
