@@ -25,15 +25,28 @@ ROOT = Path(__file__).resolve().parent
 NANOBIND = Path(nanobind.include_dir()).parent
 SOURCES = sorted([*ROOT.glob("native/*.cpp"), *ROOT.glob("*/core/*.cpp")])
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-DNDEBUG"]
-PROCESSOR = os.environ.get("PHLOEM_PROCESSOR", "native")  # what a wheel is built for, as the compiler calls it
 WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers"]
+PROCESSOR = os.environ.get("PHLOEM_PROCESSOR", "native")  # what a wheel is built for, as the compiler calls it
+# loops over tensors are compiled for each of these where they may run on any x86-64; `choose_level.cpp` knows the names
+LEVELS = ["x86-64", "x86-64-v3", "x86-64-v4"] if PROCESSOR == "x86-64" else []
 
 
-def flags_of(source: Path) -> list[str]:
-    """Loops over tensors use all that this processor has; nothing else depends on it."""
-    if source.parent.parent.name == "kernels":
-        return [*FLAGS, *WARNINGS, "-O3", f"-march={PROCESSOR}"]
-    return FLAGS if source.is_relative_to(NANOBIND) else [*FLAGS, *WARNINGS]
+def levels_of(source: Path) -> list[str]:
+    """What a source is compiled for, one after the other: loops over tensors use all that a processor has."""
+    return (LEVELS or [PROCESSOR]) if '#include "level.h"' in source.read_text(encoding="utf-8") else [""]
+
+
+def flags_of(source: Path, level: str) -> list[str]:
+    """Nothing but loops over tensors depends on the processor; their namespace has the level's name."""
+    if source.is_relative_to(NANOBIND):
+        return FLAGS
+    several = ["-DPHLOEM_HAS_X86_LEVELS"] if LEVELS else []
+    if not level:
+        return [*FLAGS, *WARNINGS, *several]
+    # vectors are wider than the registers of the lowest level; gcc 12 warns of its own AVX-512 header
+    quiet = ["-Wno-psabi", "-Wno-maybe-uninitialized", "-Wno-unknown-warning-option"]
+    name = level.replace("-", "_") if several else "native"
+    return [*FLAGS, *WARNINGS, *quiet, "-O3", f"-march={level}", f"-DPHLOEM_LEVEL={name}"]
 
 
 def compiler() -> list[str] | None:
@@ -60,7 +73,7 @@ class BuildCore(build_ext):
         command = compiler()
         if command is None:
             sys.exit("phloem: no C++ compiler here; install g++ or clang++, or give one in CXX, or pip install ziglang")
-        folder = ROOT / "build" / "core" / sysconfig.get_config_var("SOABI")
+        folder = ROOT / "build" / "core" / f"{sysconfig.get_config_var('SOABI')}-{PROCESSOR}"
         folder.mkdir(parents=True, exist_ok=True)
         includes = [
             sysconfig.get_path("include"),
@@ -69,15 +82,16 @@ class BuildCore(build_ext):
             ROOT / "native",
         ]
 
-        def compiled(source: Path) -> Path:
-            made = folder / f"{source.parent.parent.name}-{source.stem}.o"
+        def compiled(source: Path, level: str) -> Path:
+            made = folder / f"{source.parent.parent.name}-{source.stem}{level and '-'}{level}.o"
             if not is_current(made):
-                flags = [*flags_of(source), *(f"-I{path}" for path in includes), "-MMD", "-c"]
+                flags = [*flags_of(source, level), *(f"-I{path}" for path in includes), "-MMD", "-c"]
                 subprocess.run([*command, *flags, str(source), "-o", str(made)], check=True)
             return made
 
+        sources = [(source, level) for source in SOURCES for level in levels_of(source)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(compiled, [NANOBIND / "src/nb_combined.cpp", *SOURCES]))
+            objects = list(pool.map(compiled, *zip((NANOBIND / "src/nb_combined.cpp", ""), *sources, strict=True)))
         target = Path(self.get_ext_fullpath(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         link = [*command, "-shared", *map(str, objects), "-o", str(target), "-lpthread"]

@@ -3,3 +3,4 @@
 from . import fsm as fsm
 from . import kernels as kernels
 from . import radix as radix
+from . import runtime as runtime
