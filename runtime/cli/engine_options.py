@@ -11,8 +11,11 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from ...errors import ConfigError
-from .options import busy, option, size
+from .busy import busy
+from .options import option, size
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -393,8 +396,22 @@ def adapter_folders(given: list[str] | None) -> dict[str, str]:
 
 
 def load_engine(model: str, settings: Settings) -> Engine:
-    """The engine, with a word on a terminal while it loads."""
-    with busy(f"loading {model}"):
+    """The engine; what takes long is shown. A model that a hub id names is fetched first."""
+    source = fetched(model)
+    with busy(f"loading {model}") as report:
+        from ..config import EngineConfig
         from ..engine import Engine
+        from ..loading import load
 
-        return Engine(model, **settings)
+        config = EngineConfig(model=source, **settings)
+        return Engine.from_loaded(config, load(config, report))
+
+
+def fetched(model: str) -> str:
+    """The folder or file of a model that a hub id names, fetched now; any other model as it is named."""
+    from ..models.resolve import is_hub_id, resolve_model
+
+    if not is_hub_id(model):
+        return model
+    typer.echo(f"{model}: from the Hugging Face hub, or its cache on this disk", err=True)
+    return str(resolve_model(model))
