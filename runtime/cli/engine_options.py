@@ -7,6 +7,8 @@ Names are those of vLLM and SGLang where they have the option (`--max-num-seqs`,
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -414,4 +416,6 @@ def fetched(model: str) -> str:
     if not is_hub_id(model):
         return model
     typer.echo(f"{model}: from the Hugging Face hub, or its cache on this disk", err=True)
+    if not sys.stderr.isatty():  # that line says it; huggingface_hub, which is not imported yet, would draw bars
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     return str(resolve_model(model))
