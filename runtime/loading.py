@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,8 +40,10 @@ class LoadedModel:
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
 
 
-def load(config: EngineConfig) -> LoadedModel:
+def load(config: EngineConfig, report: Callable[[int, int], None] | None = None) -> LoadedModel:
     """Resolves the settings and loads the checkpoint. On the CPU it may set torch's number of threads.
+
+    report: is told how many layers of how many are loaded.
 
     Raises:
         ConfigError: an unknown device or dtype, or a context that is longer than the model's.
@@ -77,6 +79,7 @@ def load(config: EngineConfig) -> LoadedModel:
         max_positions=config.max_model_len,
         deterministic=config.deterministic,
         quantise=config.quantise,
+        report=report,
     )
     adapters = {name: load_adapter(name, place, model, device, dtype) for name, place in config.adapters.items()}
     if device.type == "cpu":

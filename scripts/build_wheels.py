@@ -27,8 +27,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.11", "3.12", "3.13")
-# what a wheel's loops over tensors may use: processors with AVX2 (from 2013), and all 64-bit ARM ones in use
-PROCESSORS = {"x86_64": "x86-64-v3", "aarch64": "armv8.2-a", "arm64": "armv8.4-a"}
+# the oldest processors that a wheel is for, by machine; the last is Apple's
+PROCESSORS = {"x86_64": "x86-64", "aarch64": "armv8-a", "arm64": "armv8.4-a"}
 
 
 def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:

@@ -50,7 +50,7 @@ def _loaded(commands: list[list[str]], modules: set[str]) -> dict[str, set[str]]
     """Which of the modules are there after which command; commands that load none of them are left out."""
     done = _run(RUN, json.dumps(commands))
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stderr.splitlines()]
+    found = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("[[")]
     assert [command for command, _ in found] == commands
     return {" ".join(command): modules & {*names} for command, names in found if modules & {*names}}
 

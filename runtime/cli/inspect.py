@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...errors import ConfigError
+from .engine_options import fetched
 from .inspect_cache import cache_of
 from .looking import constraint_spec, show
 from .options import ModelArgument, option
@@ -97,7 +98,7 @@ def inspect(
             raise ConfigError("--max-nodes must be at least 2, --width at least 40")
         show(
             spec,
-            tokenizer=tokenizer or model,
+            tokenizer=fetched(tokenizer or model),
             text=text,
             svg=svg,
             as_json=as_json,
@@ -119,7 +120,7 @@ def _checkpoint(model: str) -> str:
     from ..schedule.planner import count_parameters
     from ..tokenizer.tokenizer import Tokenizer
 
-    folder = resolve_model(model)
+    folder = resolve_model(fetched(model))
     config = ModelConfig.from_folder(folder)
     tokenizer = Tokenizer.from_folder(folder)
     per_layer = config.num_kv_parts * config.num_kv_heads * config.head_dim

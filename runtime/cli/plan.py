@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from ...errors import ConfigError
-from .engine_options import Quantise, adapter_folders
+from .engine_options import Quantise, adapter_folders, fetched
 from .options import ModelArgument, option, size
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def plan(
     from ..models import ModelConfig, count_parameters, resolve_model
     from ..schedule import planner
 
-    config = ModelConfig.from_folder(resolve_model(model))
+    config = ModelConfig.from_folder(resolve_model(fetched(model)))
     device_bytes = size(memory, "--memory") if memory is not None else None
     pool_bytes = size(kv_memory, "--kv-memory") if kv_memory is not None else None
     on_cpu = device.partition(":")[0] == "cpu"

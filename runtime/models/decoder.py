@@ -123,6 +123,7 @@ class Decoder:
         max_positions: int | None = None,
         deterministic: bool = False,
         quantise: Quantise = "none",
+        report: Callable[[int, int], None] | None = None,
     ) -> Decoder:
         """Loads a checkpoint folder (Hugging Face layout, safetensors), or a GGUF file.
 
@@ -131,7 +132,7 @@ class Decoder:
         (`triton_linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU they
         never do, at no cost. quantise: round all matrices, the embedding included, to "int8" or "int4" while loading
         (fp32 on the CPU only); norms and biases stay, and so do matrices that are published in few bits, but that their
-        products may round inputs then, which is faster.
+        products may round inputs then, which is faster. report: is told how many layers of how many are read.
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.
@@ -142,7 +143,11 @@ class Decoder:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
             reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, ("embed_tokens",), [config.vocab_size], config.hidden_size, False)
-            layers = [_read_layer(reader, f"{prefix}layers.{index}.", index) for index in range(config.num_layers)]
+            layers = []
+            for index in range(config.num_layers):
+                layers.append(_read_layer(reader, f"{prefix}layers.{index}.", index))
+                if report is not None:
+                    report(index + 1, config.num_layers)
             final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size) * config.width_scale
             lm_head = embedding
             if not config.tie_word_embeddings:

@@ -42,12 +42,20 @@ def resolve_model(name_or_path: str | Path) -> Path:
             return path
         raise ModelError(f"{name}: is a file; give the checkpoint folder that contains it, or a GGUF file")
     match = _HUB_ID.fullmatch(name)
-    if isinstance(name_or_path, Path) or not match or ".." in name:
+    if isinstance(name_or_path, Path) or match is None or not is_hub_id(name):
         raise ModelError(
             f"{name!r}: no such folder; give a checkpoint folder, a GGUF file, a hub id (owner/name or "
             'owner/name/file.gguf) or "nano"'
         )
     return download(match[1], match[2])
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether `resolve_model` looks for that name on the hub: it has the form of an id, and is no path here."""
+    if not _HUB_ID.fullmatch(name) or ".." in name:
+        return False
+    path = os.path.expanduser(name)
+    return path_fault(path) is None and not os.path.exists(path)
 
 
 def _in_folder(folder: Path) -> Path:

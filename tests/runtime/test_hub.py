@@ -101,3 +101,12 @@ def test_without_a_network_the_way_around_is_told(tmp_path: Path) -> None:
 def test_a_name_that_the_hub_does_not_know(served: tuple[Path, str], tmp_path: Path) -> None:
     done = fetch("owner/other", served[1], tmp_path)
     assert done.returncode == 1 and "error: 'owner/other': cannot be fetched from the hub (" in done.stderr
+
+
+def test_a_command_tells_a_pipe_in_one_line(served: tuple[Path, str], tmp_path: Path) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING", "PHLOEM_"))}
+    environment = {**kept, "HF_ENDPOINT": served[1], "HF_HOME": str(tmp_path / "cache"), "no_proxy": "*"}
+    command = [sys.executable, "-W", "ignore", "-m", "phloem", "plan", "owner/model"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert done.stdout.startswith("model         LlamaForCausalLM")
+    assert done.stderr == "owner/model: from the Hugging Face hub, or its cache on this disk\n"
