@@ -5,5 +5,6 @@
 
 NB_MODULE(_core, module) {
   module.doc() = "The inner loops of phloem, compiled.";
+  nanobind::set_leak_warnings(false);  // what lives in modules of Python lives on when the interpreter ends
   add_fsm(module);
 }

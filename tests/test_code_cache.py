@@ -12,7 +12,6 @@ from types import ModuleType
 import pytest
 
 from phloem.code_cache import tell_of_compiling
-from phloem.fsm import compiled as fsm
 from phloem.kernels import compiled as kernels
 from phloem.radix import compiled as radix
 
@@ -40,7 +39,7 @@ def imports(path: Path, tree: ast.Module) -> Iterator[tuple[str, Path]]:
                 yield alias.asname or alias.name, inside if inside.exists() else folder.with_suffix(".py")
 
 
-@pytest.mark.parametrize("room", [radix, fsm, kernels], ids=lambda room: room.__name__)
+@pytest.mark.parametrize("room", [radix, kernels], ids=lambda room: room.__name__)
 def test_whatever_is_compiled_is_in_the_key(room: ModuleType) -> None:
     assert room.__file__ is not None
     folder, keyed, num_seen = Path(room.__file__).parent, {*room.source_files()}, 0

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..._core import fsm as core
 from ..any_json import any_string
-from ..memory import T_NODES, T_STATES, TEXT_WIDTH
+from ..columns import T_NODES, T_STATES, TEXT_WIDTH
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
