@@ -31,7 +31,7 @@ from .masks.budget import Budget
 from .masks.liveness import Liveness
 from .masks.mask_store import MaskStore
 from .masks.masks import Masks
-from .moves import Moves
+from .moves import Moves, TakeToken
 from .network.network import Network
 
 
@@ -60,7 +60,7 @@ class Knowledge:
         self.masks = Masks(automaton, liveness, store)
         self.repeats = repeats = Repeats(automaton, liveness) if network.key_texts else None
         self.distinct = distinct = Distinct(automaton, self.masks, repeats) if network.has_lists else None
-        step = automaton.advance if liveness.is_by_bytes else liveness.advance
+        step: TakeToken = automaton.advance if liveness.is_by_bytes else liveness.advance
         if repeats is not None:
             step = repeats.first_step
         self.moves = Moves(step, automaton.stays_on_plain)
