@@ -6,6 +6,7 @@ newer than that object. What the project is stands in `pyproject.toml`.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -68,6 +69,16 @@ def is_current(made: Path) -> bool:
     return all(Path(path).exists() and Path(path).stat().st_mtime <= made.stat().st_mtime for path in read)
 
 
+def write_hash(header: Path) -> None:
+    """The hash of what computes keys and values, for `_core.kernels_hash`; written only if it is another one."""
+    found = hashlib.sha256()
+    for path in sorted([*ROOT.glob("kernels/core/*.cpp"), *ROOT.glob("kernels/core/*.h")]):
+        found.update(path.read_bytes())
+    line = f'#define PHLOEM_KERNELS_HASH "{found.hexdigest()}"\n'
+    if not header.exists() or header.read_text() != line:
+        header.write_text(line)
+
+
 class BuildCore(build_ext):
     def build_extension(self, extension: Extension) -> None:
         command = compiler()
@@ -75,11 +86,13 @@ class BuildCore(build_ext):
             sys.exit("phloem: no C++ compiler here; install g++ or clang++, or give one in CXX, or pip install ziglang")
         folder = ROOT / "build" / "core" / f"{sysconfig.get_config_var('SOABI')}-{PROCESSOR}"
         folder.mkdir(parents=True, exist_ok=True)
+        write_hash(folder / "kernels_hash.h")
         includes = [
             sysconfig.get_path("include"),
             nanobind.include_dir(),
             NANOBIND / "ext/robin_map/include",
             ROOT / "native",
+            folder,
         ]
 
         def compiled(source: Path, level: str) -> Path:

@@ -44,7 +44,7 @@ def common_classes(
     """The common refinement of two alphabets, and for each of its classes the class in either."""
 
 def cut_out(points: _Ints) -> tuple[_Ints, _Ints]:
-    """starts, classes of the alphabet in which the i-th of the sorted code points has class i + 1, all others one more."""
+    """starts, classes of the alphabet in which the i-th of the sorted code points has class i + 1."""
 
 def completions(nodes: _Ints, num_classes: int) -> tuple[_Bools, _Ints]:
     """reach and byte_costs of a `Spelling`, from its template."""
@@ -156,8 +156,8 @@ def base_of_strings(nodes: _Ints, byte_costs: _Ints, is_wide: _Bytes, num_ascii:
 def strings_except(texts: bytes, base: _Ints) -> _Longs:
     """The `TextTable` of all JSON strings but some: its fields, the length of the shortest string, and its arrays.
 
-    texts: the sorted, distinct texts, printable ASCII without backslash, with a quote behind each. The fields point into
-    the array itself and into base: keep both.
+    texts: the sorted, distinct texts, printable ASCII without backslash, with a quote behind each. The fields point
+    into the array itself and into base: keep both.
     """
 
 # ---------------------------------------------------------------- patterns: core/subsets.h
@@ -202,7 +202,7 @@ def comparison(
     """
 
 def tried(numerator: int, places: int, decimals: int, num_units: int) -> _Ints:
-    """int32[num_units]: 0 where index / 10**decimals is a multiple of numerator / 10**places for all readers, else -1."""
+    """int32[num_units]: 0 where index / 10**decimals is a multiple of numerator / 10**places for all, else -1."""
 
 def grouped(numbers: _Ints) -> tuple[_Ints, _Ints]:
     """Equal rows of ten as one kind: the kinds int32[num_kinds, 10], and the kind of each row of int32[10 * n]."""
@@ -231,7 +231,7 @@ def summarise(
     kinds: _Bytes,
     below: _Bytes,
 ) -> tuple[_Ints, _Words, _Ints, _Ints, _Bytes]:
-    """summary_of, summaries, ordered, firsts and lens of a `Trie`; the last three arguments are those of `WideKinds`."""
+    """summary_of, summaries, ordered, firsts and lens of a `Trie`; the last three arguments: `WideKinds`."""
 
 def plain_lens(data: _Bytes, offsets: _Ints, plain0: int, plain1: int, limit: int) -> _Ints:
     """int32[num_tokens]: the number of characters of each token that is plain, else 0; see core/trie.h."""
@@ -251,3 +251,362 @@ def token_ends(
     Raises:
         IndexError: the position is not in the text.
     """
+
+# ---------------------------------------------------------------- networks: core/laying.h, core/network.h
+
+def lay_out(packed: _Ints, literals: bytes) -> _Ints:
+    """`Network.data` of what `Positions` has built, without the interpreter's lock; see core/laying.h."""
+
+def find_mixed(data: _Ints, bytes_: _Bools, byte_sets: _Bytes, texts: _Bytes, heads: _Bytes) -> _Bytes:
+    """uint8[num_nodes]: whether, from a node to the end of its rule, a byte may be read that counts.
+
+    data: of a network; bytes_: bool[256], those that count; byte_sets, texts, heads: by byte set, text and set of
+    members (what its trie reads), whether such bytes are in it.
+    """
+
+def find_endless(data: _Ints, roles: _Bytes, texts: _Bytes) -> _Bytes:
+    """uint8[num_nodes]: whether, from a node to the end of its rule or of its item, some text has no end of texts.
+
+    Members in any order do not count. roles: of the byte sets; texts: by text, whether it has none.
+    """
+
+# ---------------------------------------------------------------- automata: core/automaton.h, core/bound.h
+
+class OutOfWork(Exception):
+    """The allowance of this thread is used up; see `Automaton.allow`."""
+
+class TokenTrie:
+    """The arrays of a `Trie` (vocabulary/trie.py). They are kept."""
+
+    def __init__(
+        self,
+        data: _Bytes,
+        depths: _Bytes,
+        ends: _Ints,
+        tokens: _Ints,
+        roots: _Ints,
+        summary_of: _Ints,
+        summaries: _Words,
+        ordered: _Ints,
+        firsts: _Ints,
+        lens: _Bytes,
+    ) -> None: ...
+
+class Vocabulary:
+    """What all automata over one vocabulary have in common: tries, tokens, and scratch space for calls."""
+
+    def __init__(
+        self,
+        whole: TokenTrie,
+        rest: TokenTrie,
+        next_same: _Ints,
+        token_bytes: _Bytes,
+        token_offsets: _Ints,
+        plain_rows: _Ints,
+        all_tokens: _Ints,
+        eos: _Ints,
+    ) -> None: ...
+
+class Automaton:
+    """The states of one network over one vocabulary: `fsm/automaton/automaton.py` says what they are.
+
+    Calls of one automaton are made one at a time, those of different ones may be made at once. A call lets go of the
+    interpreter's lock once it has taken about a millisecond.
+
+    Args:
+        data, byte_sets: of a `Network`; texts: int64[24 * num_texts], the fields of its texts.
+        max_bytes: bound on the memory of states and stacks.
+
+    Raises:
+        ConstraintTooLarge: the bound is passed, by whatever may find new states.
+        OutOfWork: this thread's allowance is used up, likewise. What was found is kept: it may be called again.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, data: _Ints, byte_sets: _Words, texts: _Longs, max_bytes: int
+    ) -> None: ...
+
+    # questions about states
+    @property
+    def start(self) -> int: ...
+    @property
+    def num_states(self) -> int:
+        """Number of states found so far, the dead one included."""
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text may end here (EOS is allowed now)."""
+
+    def has_bytes(self, state: int) -> bool:
+        """Whether anything at all may follow."""
+
+    def min_bytes(self, state: int) -> int:
+        """Number of bytes that surely suffice to reach acceptance."""
+
+    def key_place(self, state: int) -> int:
+        """NO_KEY, or BEFORE_KEY or IN_KEY: whether a key, or item, to be remembered may begin here, or has begun."""
+
+    def configurations(self, state: int) -> list[tuple[int, int, int]]:
+        """(node, text state or place in a trie + 1, stack) of every configuration."""
+
+    def texts(self, state: int) -> tuple[list[tuple[int, int, int, int]], bool]:
+        """Where a state stands inside texts, and whether it also stands elsewhere.
+
+        Configurations that stand alike are one entry: (for `after_text`, index of the text, state in it, characters
+        read if they are counted).
+        """
+
+    def frame(self, stack: int) -> tuple[int, int, int, int, int]:
+        """The topmost frame of a stack (`columns.F_RETURN` ..)."""
+
+    def live_bytes(self, state: int) -> _Bytes:
+        """uint8[256], 1 for every byte that may follow."""
+
+    def stays_on_plain(self, state: int) -> bool:
+        """Whether every token of plain characters (`Vocabulary.is_plain`) leads back to the state."""
+
+    # moving
+    def advance(self, state: int, token: int) -> int:
+        """The state after a token of the vocabulary; 0 if it is refused.
+
+        Raises:
+            IndexError: there is no such token.
+        """
+
+    def advance_bytes(self, state: int, data: bytes) -> int:
+        """The state after some bytes; 0 if they are refused."""
+
+    def after_text(self, state: int, configuration: int) -> int:
+        """The state in which a text of `texts` has ended."""
+
+    def without_texts(self, state: int) -> int:
+        """The state without its configurations inside text automata, not accepting; 0 if none is left."""
+
+    def without_items(self, state: int) -> int:
+        """The state without its configurations inside items to be remembered, not accepting; 0 if none is left."""
+
+    def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
+        """The bytes that must come next whatever is chosen, and the state behind them."""
+
+    # rows of tokens, int32[num_words]; a number returned is 1 + the greatest number of bytes to acceptance after any
+    # token that may follow, 0 if there is none
+    def begin_row(
+        self, state: int, max_texts: int, bits: _Ints
+    ) -> tuple[int, int, int, list[tuple[int, int, int, int, int]]]:
+        """Writes the row of a state that stands in no text, EOS included; else tells all that is to be known of these.
+
+        Returns:
+            the number; how many texts there are; the state without texts (0: nothing is left); and of each text, unless
+            there are more than max_texts, (text, state in it, characters read, state once it has ended, cost of that).
+        """
+
+    def row_in_text(
+        self,
+        state: int,
+        after: int,
+        rest: int,
+        in_rest: bool,
+        inside: _Ints,
+        exits: _Ints | None,
+        starts: _Ints | None,
+        bits: _Ints,
+    ) -> int:
+        """Writes the row of a state that stands in one text, EOS included; returns the number of tokens that leave it.
+
+        after, rest: as of `begin_row`; in_rest, exits, starts: as of `walk_text` (None: nothing follows the text);
+        inside: the tokens that stay in the text.
+        """
+
+    def walk(self, state: int, bits: _Ints) -> int:
+        """Sets the bits of the tokens that may follow."""
+
+    def walk_exits(self, in_rest: bool, state: int, exits: _Ints, starts: _Ints, bits: _Ints) -> int:
+        """The same, only below the given nodes of a trie, at which `state` has been reached."""
+
+    def targets(self, state: int, bits: _Ints) -> _Ints:
+        """int32[vocabulary size]: the state after each token whose bit is set, 0 for the others."""
+
+    def walk_text(
+        self, fields: _Longs, sub: int, count: int, limit: int, with_exits: bool, bits: _Ints
+    ) -> tuple[int, bool, _Ints | None, _Ints | None]:
+        """Writes the row of the tokens that stay inside a text and leave at most `limit` bytes to its end.
+
+        Returns:
+            the greatest cost met, to within 3 bytes (0 for counted texts); and if with_exits: whether the exits are
+            nodes of the trie of the rest, these nodes, which follow a place where the text may end, grouped by their
+            byte, and int32[257], where each group begins.
+        """
+
+    def text_targets(self, fields: _Longs, sub: int, count: int) -> _Longs:
+        """int64[vocabulary size]: where in a text each token ends, as equal numbers; -1 if it does not stay inside."""
+
+    # how much may be kept and done
+    @property
+    def max_bytes(self) -> int: ...
+    @property
+    def lasting_bytes(self) -> int:
+        """The memory that cannot be forgotten: all but the rows. It is this that the bound is on."""
+
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def num_stacks(self) -> int: ...
+    @property
+    def num_configurations(self) -> int: ...
+    @property
+    def num_forgotten(self) -> int:
+        """How many rows have given way to others so far."""
+
+    def is_filled(self, share: float) -> bool:
+        """Whether more than this share of the bound on memory, or of the numbers of stacks, is used up."""
+
+    def allow(self, work: int) -> None:
+        """Lets this thread look at so many configurations not yet met before it gets `OutOfWork`; see `ENDLESS`.
+
+        100,000 configurations take 10 to 30 ms. One thread at a time may be bounded, and does not bound the others.
+        """
+
+    def give_up(self) -> int:
+        """What is left of this thread's allowance, or `ENDLESS` if it has none; from now on it has none here."""
+
+    def charge(self, work: int) -> bool:
+        """Takes work done elsewhere from the allowance of this thread; whether some is left."""
+
+    def spend(self, work: int) -> None:
+        """Before work elsewhere whose result is kept: takes it from the allowance.
+
+        Raises:
+            OutOfWork: nothing is left of it.
+        """
+
+# ---------------------------------------------------------------- masks: core/search.h, core/mask_rows.h
+
+class Judged:
+    """How far the tokens of a row have been judged (`Search.keep_within`)."""
+
+    def __init__(self) -> None: ...
+
+class Search:
+    """The least number of tokens that complete a text; see core/search.h. One call at a time, which the caller sees to.
+
+    Args:
+        num_members: of all sets of the network; parts_work: members that may be looked at in search of parts.
+    """
+
+    def __init__(self, automaton: Automaton, num_members: int, parts_work: int) -> None: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def is_exact(self) -> bool:
+        """Whether shortest completions are still searched for."""
+
+    @property
+    def num_breaths(self) -> int:
+        """How often a search has let others use the automaton."""
+
+    def known(self, state: int) -> int:
+        """What `least_tokens` has found of a state, or -1."""
+
+    def least_tokens(self, state: int) -> int:
+        """A number of tokens that surely suffices to reach acceptance. Raises as `Automaton`."""
+
+    def keep_within(self, state: int, bits: _Ints, limit: int, most_bytes: int, judged: Judged) -> int:
+        """Clears the bits of the tokens, all of which may follow, after which `limit` tokens do not suffice.
+
+        Of those that leave more than most_bytes to the end only those stay for which each byte may be a token. With a
+        limit below zero nothing is cleared, and 1 + the greatest `least_tokens` met is returned. Called again after an
+        exception, with the same bits and judged, it goes on where it was. Raises as `Automaton`.
+        """
+
+def are_alike(fields: _Longs, left: int, right: int, num_steps: int, max_pairs: int) -> bool:
+    """Whether two table states of a text accept, refuse and go on alike for the next num_steps characters.
+
+    False if more than max_pairs pairs would have to be compared.
+    """
+
+def hash_row(words: _Ints) -> int:
+    """A hash of int32[n], 62 bits."""
+
+def is_same_row(one: _Ints, other: _Ints) -> bool: ...
+def num_tokens_in(words: _Ints) -> int:
+    """How many bits are set."""
+
+# ---------------------------------------------------------------- keys and items: core/written.h, core/items.h
+
+class Mode(enum.IntEnum):
+    """Where a reader of JSON stands."""
+
+    UNKNOWN = 0
+    OUTSIDE = 1
+    IN_STRING = 2
+    ESCAPE = 3
+
+class KeyEvent(enum.IntEnum):
+    OPENS = 1
+    CLOSES = 2
+    KEY_ENDS = 3
+    ITEM_ENDS = 4
+
+class ItemEvent(enum.IntEnum):
+    LIST_OPENS = 1
+    OPENS = 2
+    CLOSES = 3
+    ITEM_ENDS = 4
+    LIST_ENDS = 5
+
+ENDS_LAST: int
+ENDS_ONE: int
+
+_Event = tuple[int, int, int]
+
+def follow_keys(automaton: Automaton, state: int, data: bytes, has_keys: bool) -> tuple[int, int, list[_Event]]:
+    """The state after some bytes (0: refused); where the text of the key in which they end begins, or -1; and events.
+
+    Events are (OPENS or CLOSES, 0, 0) for braces and brackets, and (KEY_ENDS or ITEM_ENDS, where its text begins within
+    the bytes, or -1 if that is before them, where it ends). has_keys: whether keys are remembered before them. If not,
+    nothing else is told before the first key ends.
+    """
+
+def advance_keys(automaton: Automaton, state: int, token: int, has_keys: bool) -> int:
+    """The state after a token; 0: refused. -1 where a key ends, and with keys also where an object begins or ends."""
+
+def is_in_string(automaton: Automaton, state: int) -> bool:
+    """Whether a text that stands there is inside a string, keys being remembered."""
+
+def note_mode(automaton: Automaton, state: int, mode: int) -> None:
+    """Notes where a reader of JSON stands in a state."""
+
+def clear_below(automaton: Automaton, path: bytes, bits: _Ints) -> None:
+    """Clears the bits of all tokens that begin with some bytes.
+
+    Raises:
+        ValueError: there are none.
+    """
+
+class Way:
+    """One shortest completion (`find_way`); `states`: those that it goes through."""
+
+    @property
+    def states(self) -> list[int]: ...
+
+def find_way(automaton: Automaton, state: int, known: _Ints) -> Way:
+    """One shortest completion, up to a state at which `known` is not below zero."""
+
+def count_keys(way: Way, num_keys: _Ints) -> None:
+    """Notes, by state, how many keys are still to end from each state of a way."""
+
+def count_way_tokens(automaton: Automaton, way: Way, bounds: _Ints, num_tokens: _Ints) -> None:
+    """Notes, by state, how many tokens spell what is left of a way; no less than bounds[i], of its i-th state."""
+
+def scan_items(
+    automaton: Automaton, roles: _Bytes, state: int, data: bytes, mode: int
+) -> tuple[int, int, list[_Event]]:
+    """The state after some bytes (0: refused), the mode there, and events: (`ItemEvent`, byte, state before it)."""
+
+def ending_tokens(automaton: Automaton, roles: _Bytes, state: int, mode: int, tokens: _Ints) -> _Bytes:
+    """For each of some tokens that may follow which items it ends: 0, ENDS_LAST, ENDS_ONE, or more than that."""
+
+def items_to_go(automaton: Automaton, roles: _Bytes, state: int) -> int:
+    """How many further items a shortest completion writes in lists that must have several."""
+
+def without_ends(automaton: Automaton, roles: _Bytes, state: int) -> int:
+    """The state without its configurations at the end of an item, not accepting; 0 if none is left."""

@@ -2,10 +2,10 @@
 
     python bench/first_answer.py [--only plan serve] [--wheel FILE.whl] [--make]
 
-Every row is a command in processes of its own; printed is the CPU time of all of them, and what is allowed. "clone" runs
-a copy of this checkout that has nothing but its files and the core that set-up built; "wheel" the contents of a wheel
-(`scripts/build_wheels`); "again" the same command once more. No copy has a cache, and `PHLOEM_CACHE` and the home folder
-are empty folders. What the interpreter of this environment has compiled of its packages stays: set-up does that.
+Every row is a command in processes of its own; printed is the CPU time of all of them, and what is allowed. "clone"
+runs a copy of this checkout that has nothing but its files and the core that set-up built; "wheel" the contents of a
+wheel (`scripts/build_wheels.py`); "again" the same command in the clone once more. No copy has a cache, and the home
+folder is an empty one. What the interpreter of this environment has compiled of its packages stays: set-up does that.
 
 `--make` adds `make demo` and `make test` in a fresh clone, in wall time: it takes a quarter of an hour and fetches the
 dependencies. Where llguidance is installed, its first mask over the same vocabulary and schema stands beside ours.
@@ -82,7 +82,7 @@ class Place:
     @property
     def environment(self) -> dict[str, str]:
         own = {"PYTHONPATH": str(self.folder), "HOME": str(self.folder / "home"), "OMP_NUM_THREADS": "2"}
-        own |= {"PHLOEM_CACHE": str(self.folder / "cache"), "HF_HUB_OFFLINE": "1", "NO_COLOR": "1"}
+        own |= {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1"}
         return {**os.environ, **own}
 
     def seconds(self, *command: str) -> float:

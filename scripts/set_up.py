@@ -147,8 +147,6 @@ def main() -> None:
     extra = "[test]" if for_tests else ""
     what = "phloem with what it needs, and what tests need" if for_tests else "phloem with what it needs"
     pip(f"{what}; compiles the core", "--no-build-isolation", "--editable", f".{extra}")
-    if not for_tests:
-        step("loops for this processor, compiled once", BIN / "python", "-m", "phloem.runtime.warm_up")
 
 
 if __name__ == "__main__":

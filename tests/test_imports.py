@@ -16,32 +16,9 @@ for command in json.loads(sys.argv[1]):
     sys.stderr.write(json.dumps([command, sorted(sys.modules)]) + "\\n")
 """
 
-WITHOUT_COMPILING = """
-import importlib, pkgutil, sys
-sys.path[:] = [entry for entry in sys.path if entry]
-import phloem
-from phloem import code_cache
-
-def load_overload(self, signature, context):
-    raise RuntimeError("an import must not compile anything")
-
-code_cache.CodeCache.load_overload = load_overload
-rooms = ("errors", "code_cache", "written_out", "radix", "fsm", "kernels", "runtime")
-names = [f"phloem.{room}" for room in rooms]
-for package in rooms[3:]:
-    module = importlib.import_module(f"phloem.{package}")
-    names += [found.name for found in pkgutil.walk_packages(module.__path__, f"phloem.{package}.")]
-for name in names:
-    try:
-        importlib.import_module(name)
-    except ImportError as error:
-        assert error.name == "triton", error  # only where there is a GPU
-print(len(names))
-"""
-
 
 def _run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PHLOEM_", "NUMBA_"))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PHLOEM_")}
     command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
     return subprocess.run(command, cwd="/", env=environment, check=False, capture_output=True, text=True, timeout=600)
 
@@ -65,7 +42,7 @@ def test_a_command_that_computes_nothing_loads_no_engine() -> None:
         ["plan", "nano", "--device", "cpu", "--quantise", "int4"],
         ["inspect", "nano"],
     ]
-    engine = {"torch", "numba", "llvmlite", "triton", "transformers", "phloem.kernels", "phloem.fsm", "phloem.radix"}
+    engine = {"torch", "triton", "transformers", "phloem.kernels", "phloem.fsm", "phloem.radix"}
     assert _loaded(commands, engine) == {}
 
 
@@ -77,9 +54,3 @@ def test_a_constraint_is_explained_without_torch() -> None:
         ["inspect", "--grammar", 'root ::= "a"'],
     ]
     assert _loaded(commands, {"torch", "triton", "transformers", "phloem.kernels", "phloem.radix"}) == {}
-
-
-def test_no_import_compiles_anything() -> None:
-    done = _run(WITHOUT_COMPILING)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 300

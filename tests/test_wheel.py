@@ -60,7 +60,6 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
         "phloem/__main__.py",
         "phloem/py.typed",
         "phloem/errors.py",
-        "phloem/code_cache.py",
         "phloem/written_out.py",
         "phloem/fsm/regex/unicode_properties.txt",
         "phloem/fsm/regex/LICENSE-UNICODE",

@@ -6,5 +6,8 @@ namespace phloem::fsm {
 
 void bind_text(nanobind::module_& module);
 void bind_sources(nanobind::module_& module);
+void bind_automaton(nanobind::module_& module);
+void bind_masks(nanobind::module_& module);
+void bind_keys(nanobind::module_& module);
 
 }  // namespace phloem::fsm

@@ -21,9 +21,9 @@ import numpy as np
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..any_json import any_string
+from ..columns import T_NODES, T_STATES, TEXT_WIDTH
 from ..compile_time import NO_LIMIT, CompileTime
 from ..in_order import in_order
-from ..memory import T_NODES, T_STATES, TEXT_WIDTH
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings

@@ -26,9 +26,9 @@ import numpy as np
 
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge, InvalidGrammar
+from ..columns import K_BYTE, K_BYTES, K_CALL, K_KEY, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT
 from ..compile_time import NO_LIMIT, CompileTime
 from ..in_order import in_order
-from ..memory import K_BYTE, K_BYTES, K_CALL, K_KEY, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT
 from ..text.text_table import TextTable, text_table
 from .any_order import SetBuilder
 from .expression import (

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
-from ..memory import NEVER, T_START
+from ..columns import NEVER, T_START
 from .alphabet import Bools, Ints, Spelling
 from .counted import Counted
 from .dfa import Dfa
@@ -42,8 +42,8 @@ class TextTable:
             (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q; then the
             least and the greatest length (-1: not counted), the address of least int32[Q, tail + period], tail and
             period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end; then
-            the address of plain int32[Q] (`safe_kernels.find_plain`), that of the template again, for all nodes but the
-            first, and a place for `Embed.is_key`, 0 here. May be longer, and hold arrays itself.
+            the address of plain int32[Q] (`fsm/core/safe.cpp`), that of the template again for all nodes but the first,
+            and a place for `Embed.is_key`, 0 here. May be longer, and hold arrays itself.
         arrays: the other arrays that `fields` points to, so that they live as long; `table` is the first.
         packed: the bytes of the fields.
         counted: the bounds and what is left, if lengths are counted.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._core import fsm as core
-from ..memory import T_START
+from ..columns import T_START
 from .alphabet import Bools, Ints
 from .counted import Counted
 from .text_table import TextTable
