@@ -275,6 +275,9 @@ def find_endless(data: _Ints, roles: _Bytes, texts: _Bytes) -> _Bytes:
 class OutOfWork(Exception):
     """The allowance of this thread is used up; see `Automaton.allow`."""
 
+UNUSED_AUTOMATON_BYTES: int
+"""Memory of an automaton before anything is known of it."""
+
 class TokenTrie:
     """The arrays of a `Trie` (vocabulary/trie.py). They are kept."""
 

@@ -6,12 +6,11 @@ and at least a sixteenth of it. Beside memory, work is bounded: for how long one
 
 from __future__ import annotations
 
-from ..._core.fsm import OutOfWork
+from ..._core.fsm import UNUSED_AUTOMATON_BYTES, OutOfWork
 
-__all__ = ["DEFAULT_MAX_BYTES", "ENDLESS", "LAST_WORK", "TOO_MUCH_WORK", "OutOfWork"]
+__all__ = ["DEFAULT_MAX_BYTES", "ENDLESS", "LAST_WORK", "TOO_MUCH_WORK", "UNUSED_AUTOMATON_BYTES", "OutOfWork"]
 
 ENDLESS = 1 << 60  # as an allowance: none
 LAST_WORK = 1 << 20  # what is allowed at one go for what cannot be made in parts: a tenth of a second
 TOO_MUCH_WORK = "which tokens may come next takes too much work to find out; nest fewer repetitions"
 DEFAULT_MAX_BYTES = 256 << 20
-UNUSED_AUTOMATON_BYTES = 30_000  # memory of an automaton of which nothing is known yet, roughly

@@ -195,6 +195,7 @@ void bind_automaton(nb::module_& module) {
   module.attr("OutOfWork") = out_of_work;
   nb::register_exception_translator(raise_too_large, nullptr);
   nb::register_exception_translator(raise_out_of_work, out_of_work.ptr());  // the module keeps it alive
+  module.attr("UNUSED_AUTOMATON_BYTES") = States::FIRST_BYTES;
   nb::class_<BoundTrie>(module, "TokenTrie").def("__init__", make_trie);
   nb::class_<BoundVocabulary>(module, "Vocabulary")
       .def("__init__", make_vocabulary, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>());

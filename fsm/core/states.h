@@ -56,8 +56,12 @@ class States {
   Stacks stacks;
   Sets sets;
 
- private:
   static constexpr int64_t FIRST_STATES = 128, FIRST_CONFIGURATIONS = 512;
+  // Memory of states and stacks before any are found: the arrays with two slots for each entry.
+  static constexpr int64_t FIRST_BYTES = Stacks::FIRST_STACKS * (sizeof(Frame) + 8) + FIRST_STATES * (sizeof(State) + 8) +
+                                         FIRST_CONFIGURATIONS * sizeof(int64_t);
+
+ private:
   State described(const std::vector<int64_t>& found, bool accepts);
   int64_t only_byte(const std::vector<int64_t>& found) const;
 
