@@ -7,10 +7,10 @@
 
 A part that fails or outlasts its limit leaves what it had printed by then, and the next one starts; of --total every
 part leaves those behind it what they need at least. Each table begins with the command, the machine, the versions, the
-commit and the date, and ends with how it went. Nothing need be installed
-but the packages that the parts import, and the core be built there (`python setup.py build_ext --inplace`): the tree
-is found as `phloem` wherever it lies. A first run compiles a few hundred kernels, so the tests are spread over processes
-if pytest-xdist is there.
+commit and the date, and ends with how it went. Nothing need be installed but the packages that
+the parts import, and the core be built there (`python setup.py build_ext --inplace`): the tree is found as `phloem`
+wherever it lies. A first run compiles a few hundred kernels, so the tests are spread over processes if pytest-xdist is
+there.
 """
 
 from __future__ import annotations
