@@ -1,5 +1,8 @@
 """Pure functions on tensors: Triton on CUDA, compiled loops and torch on the CPU, a plain twin for each."""
 
+if "." not in __name__:  # Python was started in the repository
+    raise ImportError("kernels is a part of the package phloem: import phloem.kernels")
+
 from .automata import Automata, lay_out_automata
 from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once

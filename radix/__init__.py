@@ -1,5 +1,8 @@
 """Token prefixes → KV block ids. Knows no tensors and no requests."""
 
+if "." not in __name__:  # Python was started in the repository
+    raise ImportError("radix is a part of the package phloem: import phloem.radix")
+
 from .blocks import BlockPool, OutOfBlocks
 from .eviction import POLICIES, BlockCost, equal_cost
 from .explain import Explanation
