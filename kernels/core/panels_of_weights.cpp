@@ -19,7 +19,8 @@ float read_float(const uint8_t* from) {
 
 // A block of inputs of a panel; returns the bits that bf16 does not hold.
 template <class Bits>
-uint32_t pack_block(const Bits* bits, int64_t num_outputs, int64_t num_inputs, int64_t panel, int64_t begin, uint32_t* panels) {
+uint32_t pack_block(const Bits* bits, int64_t num_outputs, int64_t num_inputs, int64_t panel, int64_t begin,
+                    uint32_t* panels) {
   const int64_t end = std::min(begin + AT_A_TIME, num_inputs);
   uint32_t lost = 0;
   for (int64_t i = 0; i < PANEL / 2; i++) {
