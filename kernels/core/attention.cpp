@@ -5,17 +5,18 @@
 //                                                  2. weights        online softmax, row by row
 //                                                  3. weighted sums  values one by one, rows by threes
 //
-// All rows of an item (the heads of a group, the rows of a prefill chunk, the rows of all requests that share the keys) pass
-// over a tile while it is in L1, so shared keys are fetched once. The scores of the first rows ask for the tile's values,
-// their sums for the keys of the next tile: blocks lie anywhere, so the processor cannot foresee them. A row's running
-// (maximum, sum, p V) rests in memory between items.
+// All rows of an item (the heads of a group, the rows of a prefill chunk, the rows of all requests that share the keys)
+// pass over a tile while it is in L1, so shared keys are fetched once. The scores of the first rows ask for the tile's
+// values, their sums for the keys of the next tile: blocks lie anywhere, so the processor cannot foresee them. A row's
+// running (maximum, sum, p V) rests in memory between items.
 //
-// Invariant: what a row gets is a function of its query, its position and its keys alone. Tiles lie at absolute positions,
-// every sum has a written-down order, and values that a row does not see are skipped, not added.
+// Invariant: what a row gets is a function of its query, its position and its keys alone. Tiles lie at absolute
+// positions, every sum has a written-down order, and values that a row does not see are skipped, not added.
 //
-// A work item is (block-table row, range of keys, run of query rows). A chain is a list of items that run one after another,
-// because a row's running sums pass from item to item; chains are independent, and with the KV heads they are what a team of
-// threads shares out. One thread goes item by item, all heads of each: in memory the heads of a block are neighbours.
+// A work item is (block-table row, range of keys, run of query rows). A chain is a list of items that run one after
+// another, because a row's running sums pass from item to item; chains are independent, and with the KV heads they are
+// what a team of threads shares out. One thread goes item by item, all heads of each: in memory the heads of a block
+// are neighbours.
 #include "attention_tile.h"
 #include "level.h"
 
@@ -99,7 +100,8 @@ void soften(Workspace& w, int first, int end, float soft_cap) {
 }
 
 // Rows r, r + 1, ... decay, once, and take in the weighted values of keys begin to end - 1.
-void weigh_rows(Workspace& w, int r, int rows, const float* v, const char* const* ahead, int begin, int end, int64_t dim) {
+void weigh_rows(Workspace& w, int r, int rows, const float* v, const char* const* ahead, int begin, int end,
+                int64_t dim) {
   const auto weigh = rows == 1 ? weigh_values<1> : rows == 2 ? weigh_values<2> : weigh_values<3>;
   weigh(w.outs + r, v, w.offsets, ahead, w.scores + TILE * r, w.decays + r, begin, end, dim);
   for (int i = r; i < r + rows; i++) w.decays[i] = 1.0f;

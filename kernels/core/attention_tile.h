@@ -3,9 +3,9 @@
 //     score_keys      a register holds four dims of two keys;  eight keys that were loaded meet up to three rows
 //     weigh_values    a register holds eight dims of a value;  a value that was loaded meets up to three rows
 //
-// A register tile is one to three rows wide, because AVX2 has sixteen registers: three rows by four are twelve sums, which
-// also is what two multiply-add units need to stay busy. Two keys share a register because the sum along its lanes is what
-// takes the time when heads are small: over four lanes it is less than half the work of one over eight.
+// A register tile is one to three rows wide, because AVX2 has sixteen registers: three rows by four are twelve sums,
+// which also is what two multiply-add units need to stay busy. Two keys share a register because the sum along its
+// lanes is what takes the time when heads are small: over four lanes it is less than half the work of one over eight.
 //
 // Invariant: a sum's terms and their order are those of the row alone, so how rows are put together changes no bit.
 // Scores: dims d, d + 4, ... are four chains, joined as (0+1) + (2+3). Weighted values: keys in order.
@@ -53,7 +53,8 @@ template <int ROWS, class Keys>
 }
 
 // Eight keys of a tile, four dims at a time; asks for two lines at each step of what stands in `ahead`, eight addresses
-// (null: none). A few lines at a time: what is on its way has few places to wait in, and one too many holds up everything.
+// (null: none). A few lines at a time: what is on its way has few places to wait in, and one too many holds up
+// everything.
 struct EightKeys {
   const float* keys[8];
   const char* const* ahead;
@@ -79,9 +80,9 @@ struct PairedKeys {
   [[gnu::always_inline]] F8 pair(int n, int64_t d) const { return load8(at + 8 * (d + n)); }
 };
 
-// Dot products of ROWS query rows with keys begin to end - 1, both multiples of 8. Rows are `depth` fp32 long, a multiple of
-// 8, and lie densely in q, their scores TILE apart. offsets: of the keys from k; ahead: of one more address per key whose
-// `depth` fp32 will be wanted next (null: none).
+// Dot products of ROWS query rows with keys begin to end - 1, both multiples of 8. Rows are `depth` fp32 long, a
+// multiple of 8, and lie densely in q, their scores TILE apart. offsets: of the keys from k; ahead: of one more address
+// per key whose `depth` fp32 will be wanted next (null: none).
 template <int ROWS>
 void score_keys(const float* q, const float* k, const int64_t* offsets, const char* const* ahead, float* out, int begin,
                 int end, int64_t depth) {
@@ -91,8 +92,8 @@ void score_keys(const float* q, const float* k, const int64_t* offsets, const ch
 }
 
 // Writes keys begin to end - 1, multiples of 8, as `score_pairs` reads them; k, offsets, ahead: as for `score_keys`.
-inline void pair_keys(const float* k, const int64_t* offsets, const char* const* ahead, float* paired, int begin, int end,
-                      int64_t depth) {
+inline void pair_keys(const float* k, const int64_t* offsets, const char* const* ahead, float* paired, int begin,
+                      int end, int64_t depth) {
   for (int n = begin; n < end; n += 8) {
     const EightKeys keys(k, offsets + n, ahead ? ahead + n : nullptr);
     for (int64_t d = 0; d < depth; d += 4) {
@@ -143,11 +144,12 @@ template <int ROWS, int STRIPS>
   }
 }
 
-// out = out * decay + sum over keys begin to end - 1 of weights[n] * value[n], for ROWS rows. outs: the rows; weights: TILE
-// per row; decays: one; offsets: of the keys from v; ahead: as for `score_keys`. Values are `depth` long, a multiple of 8.
+// out = out * decay + sum over keys begin to end - 1 of weights[n] * value[n], for ROWS rows. outs: the rows; weights:
+// TILE per row; decays: one; offsets: of the keys from v; ahead: as for `score_keys`. Values are `depth` long, a
+// multiple of 8.
 template <int ROWS>
-void weigh_values(float* const* outs, const float* v, const int64_t* offsets, const char* const* ahead, const float* weights,
-                  const float* decays, int begin, int end, int64_t depth) {
+void weigh_values(float* const* outs, const float* v, const int64_t* offsets, const char* const* ahead,
+                  const float* weights, const float* decays, int begin, int end, int64_t depth) {
   int64_t d = 0;
   if constexpr (ROWS == 1) {
     for (; d + 64 <= depth; d += 64) weigh_strips<1, 8>(outs, v, offsets, ahead, weights, decays, begin, end, d);

@@ -1,5 +1,5 @@
-// Which of the levels that were compiled this processor runs: the only one, or the highest of three that any x86-64 chooses
-// from (`setup.py` compiles them for a wheel).
+// Which of the levels that were compiled this processor runs: the only one, or the highest of three that any x86-64
+// chooses from (`setup.py` compiles them for a wheel).
 #include "loops.h"
 
 namespace phloem::kernels {

@@ -1,9 +1,9 @@
 // The CPU's work list of one step: which rows pass over which keys, in which order. Knows no tensors.
 //
-// An item is (block-table row, range of keys, run of query rows). Requests are sorted so that those that share leading blocks
-// stand side by side; a node of the forest becomes the items of its range of keys for all its requests' rows. Items of one
-// tree form a chain, root to leaf, because a row's running sums pass from item to item; a request that shares nothing gives a
-// chain per tile of rows. Chains are independent.
+// An item is (block-table row, range of keys, run of query rows). Requests are sorted so that those that share leading
+// blocks stand side by side; a node of the forest becomes the items of its range of keys for all its requests' rows.
+// Items of one tree form a chain, root to leaf, because a row's running sums pass from item to item; a request that
+// shares nothing gives a chain per tile of rows. Chains are independent.
 //
 // Invariant: every (row, visible key) is covered by exactly one item, and each row meets its keys in rising order.
 #pragma once

@@ -28,7 +28,8 @@ int32_t tile_class(int64_t num_rows, Ints classes) {
 
 int64_t num_parts(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
-// Puts sharers side by side; requests with many rows come last and share nothing: a tile reads their keys for many rows anyway.
+// Puts sharers side by side; requests with many rows come last and share nothing: a tile reads their keys for many rows
+// anyway.
 void sort_sharers(Sorted& s) {
   const std::vector<int32_t> order = order_by_prefix(s.step.tables);
   s.order.clear();
@@ -42,8 +43,8 @@ void sort_sharers(Sorted& s) {
 
 // Unshares each run of sharers that saves less than it costs.
 //
-// Saved per KV head: the shared lengths of neighbours, summed, are exactly the keys read less. Added: its requests are cut,
-// so a partial for each of their packed rows and splits.
+// Saved per KV head: the shared lengths of neighbours, summed, are exactly the keys read less. Added: its requests are
+// cut, so a partial for each of their packed rows and splits.
 void drop_poor_sharing(Sorted& s) {
   for (size_t begin = 0, end; begin < s.shared.size(); begin = end) {
     end = begin + 1;
@@ -82,7 +83,8 @@ std::vector<uint8_t> choose_cut(const std::vector<Node>& nodes, const Sorted& s)
     const int64_t num_splits = num_parts(node.key_end - node.key_begin, s.options.split_size);
     int64_t num_rows = 0;
     for (int32_t i = node.first; i < node.last; i++) num_rows += s.packed_rows(s.order[i]);
-    work += num_splits * num_parts(num_rows, s.options.classes[tile_class(num_rows, s.options.classes)]) * s.options.num_kv_heads;
+    work += num_splits * num_parts(num_rows, s.options.classes[tile_class(num_rows, s.options.classes)]) *
+            s.options.num_kv_heads;
     if (node.last - node.first == 1 && node.key_begin == 0) {
       walks[s.order[node.first]] = num_splits;
     } else {

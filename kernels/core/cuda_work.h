@@ -1,5 +1,5 @@
-// A device's work list of one step (`cuda_work.py` says what it is for): what to share and to cut, and the items. Knows no
-// tensors.
+// A device's work list of one step (`cuda_work.py` says what it is for): what to share and to cut, and the items. Knows
+// no tensors.
 #pragma once
 #include "sharing.h"
 
@@ -31,8 +31,8 @@ struct CudaPlan {
 
 CudaPlan plan_cuda_work(const Step& step, const CudaOptions& options);
 
-// Writes items [N] from host[begin] on, tables after them, end to end, of each request num_blocks blocks; items name their
-// table by its place in host then.
+// Writes items [N] from host[begin] on, tables after them, end to end, of each request num_blocks blocks; items name
+// their table by its place in host then.
 void write_items_and_tables(int32_t* host, int64_t begin, std::span<const CudaItem> items, const BlockTables& tables,
                             Ints num_blocks);
 

@@ -1,17 +1,17 @@
 // Matrix products whose bits do not depend on the number of rows.
 //
-// Every output is one chain of fused multiply-adds, from its bias through inputs 0, 1, 2 ... in order. Libraries pick another
-// kernel, and with it another order, by the number of rows, so that a token's numbers would depend on who else is in the
-// step. Here the order is the definition, and tiles only choose which chains run side by side:
+// Every output is one chain of fused multiply-adds, from its bias through inputs 0, 1, 2 ... in order. Libraries pick
+// another kernel, and with it another order, by the number of rows, so that a token's numbers would depend on who else
+// is in the step. Here the order is the definition, and tiles only choose which chains run side by side:
 //
 //            16 outputs of a panel
 //     row 0  ####     a tile: its sums stay in registers over all inputs; an input of each row is spread over
 //     row 1  ####     16 lanes and meets the 16 weights of the step. Few rows take several panels at a time,
 //       ...           because a processor needs about eight independent chains to be busy.
 //
-// Weights come from memory, once; with up to a dozen rows that takes as long as the arithmetic, so the two must overlap: a
-// tile asks for its part of the panels to come. Weights in bf16, MXFP4 and groups of four or eight bits are widened in
-// registers, exactly (with offsets rounded once).
+// Weights come from memory, once; with up to a dozen rows that takes as long as the arithmetic, so the two must
+// overlap: a tile asks for its part of the panels to come. Weights in bf16, MXFP4 and groups of four or eight bits are
+// widened in registers, exactly (with offsets rounded once).
 #include "level.h"
 #include "grouped.h"
 #include "panels.h"
@@ -164,9 +164,8 @@ struct Groups {
         const char* own = tile.weight + panel * tile.panel_bytes;
         const char* end = layout.end(own, group);
         scales[panel] = load16(layout.group(own, group));
-        offsets[panel] = layout.has_offsets
-                             ? load16(end)
-                             : (splat16(-0.0f) - to_floats(load_signed16(end))) * scales[panel];
+        offsets[panel] =
+            layout.has_offsets ? load16(end) : (splat16(-0.0f) - to_floats(load_signed16(end))) * scales[panel];
       }
       for (int64_t line = 0; line < layout.num_lines; line++) {
         const int64_t input = group * layout.size + PER_WORD * line;
@@ -218,7 +217,8 @@ constexpr Tiling<ROWS> tiling_of() {
   return tiling;
 }
 
-constexpr Tiling<ROWS> TILINGS[] = {  // constants: nothing of a level runs before it is chosen
+constexpr Tiling<ROWS> TILINGS[] = {
+    // constants: nothing of a level runs before it is chosen
     tiling_of<Plain<FP32>, false>(), tiling_of<Plain<BF16>, false>(), tiling_of<Mxfp4, false>(),
     tiling_of<Groups<INT4>, true>(), tiling_of<Groups<INT8>, true>(), tiling_of<Groups<E4M3>, true>(),
 };
@@ -232,7 +232,8 @@ void multiply_widened(const Lease& team, const Product& p) {
                               : kind == BF16  ? 32 * p.depth
                               : kind == MXFP4 ? p.depth / MXFP4_BLOCK * MXFP4_BYTES
                                               : layout.panel_bytes();
-  const Tile whole{(const char*)p.x, 4 * p.x_stride, p.weight, panel_bytes, p.bias, p.out, PANEL * p.num_panels, p.depth, 4 * p.depth};
+  const Tile whole{(const char*)p.x,     4 * p.x_stride, p.weight,   panel_bytes, p.bias, p.out,
+                   PANEL * p.num_panels, p.depth,        4 * p.depth};
   multiply_all(team, TILINGS[kind], whole, &layout, p.num_rows, p.num_panels, RUN);
 }
 

@@ -1,11 +1,11 @@
 // Matrix products with int8 weights: a quarter of the bytes, whole numbers inside.
 //
 //     x [K] fp32 --> largest |x| --> q = round(x / step)  int16 --.
-//                                                                 +--> sum of q * w  int32, exact --> * step * scale + bias
+//                                                                 +--> sum of q * w  int32 --> * step * scale + bias
 //     weight [N, K] --> largest |w| of each output / 127 --> int8-'
 //
-// Weights have one scale per output; inputs one step per row, found at run time. Whole-number sums are exact, so their order
-// means nothing, and a row's bits depend on the row and the weight alone.
+// Weights have one scale per output; inputs one step per row, found at run time. Whole-number sums are exact, so their
+// order means nothing, and a row's bits depend on the row and the weight alone.
 //
 // Inputs take all the bits that the sum leaves free: |q| <= (2^31 - 1) / (127 K), at most 32767, which is 14 bits for a
 // thousand inputs. Two products of 16 bits and their sum are one instruction of every SIMD unit.
@@ -65,7 +65,8 @@ constexpr void fill(Tiling<ROWS>& tiling) {
 
 constexpr Tiling<ROWS> tiling_of() {
   Tiling<ROWS> tiling{};
-  fill<1, 6>(tiling), fill<2, 3>(tiling), fill<3, 1>(tiling), fill<4, 1>(tiling), fill<5, 1>(tiling), fill<6, 1>(tiling);
+  fill<1, 6>(tiling), fill<2, 3>(tiling), fill<3, 1>(tiling), fill<4, 1>(tiling), fill<5, 1>(tiling),
+      fill<6, 1>(tiling);
   tiling.run = multiply_tile<1, RUN>;
   return tiling;
 }
@@ -102,8 +103,19 @@ void multiply_int8(const Lease& team, const Product& p) {
   Scratch<float> steps(p.num_rows);
   round_rows(p, num_pairs, (float)smaller_of<int64_t>(INT16_MAX, most), whole.at, steps.at);
   const Int8 more{p.scales, steps.at};
-  const Tile tile{(const char*)whole.at,   4 * num_pairs, p.weight,      32 * num_pairs, p.bias, p.out,
-                  PANEL * p.num_panels, num_pairs,     4 * num_pairs, nullptr,        0,      0,     0};
+  const Tile tile{(const char*)whole.at,
+                  4 * num_pairs,
+                  p.weight,
+                  32 * num_pairs,
+                  p.bias,
+                  p.out,
+                  PANEL * p.num_panels,
+                  num_pairs,
+                  4 * num_pairs,
+                  nullptr,
+                  0,
+                  0,
+                  0};
   multiply_all(team, TILING, tile, &more, p.num_rows, p.num_panels, INT8_RUN);
 }
 

@@ -8,12 +8,12 @@
 //                  and, in place of z,          (sum of q) * (step * offset)     one more
 //
 // As with int8 weights two products of 16 bits and their sum are one instruction, so weights of four bits take the
-// arithmetic of eight and half the reading. Sums of a group are exact and groups come in order: an output is one chain of
-// multiply-adds, and a row's bits depend on the row and the weight alone. Inputs keep 15 bits and a sign of the largest of
-// their own group, so that one that sticks out costs no other group anything; weights lose nothing.
+// arithmetic of eight and half the reading. Sums of a group are exact and groups come in order: an output is one chain
+// of multiply-adds, and a row's bits depend on the row and the weight alone. Inputs keep 15 bits and a sign of the
+// largest of their own group, so that one that sticks out costs no other group anything; weights lose nothing.
 //
-// A word of 32 bits, shifted and masked, is the numbers of two inputs of an output, four inputs apart (two, of eight bits):
-// rounded inputs lie in that order.
+// A word of 32 bits, shifted and masked, is the numbers of two inputs of an output, four inputs apart (two, of eight
+// bits): rounded inputs lie in that order.
 #include "level.h"
 #include "grouped.h"
 #include "panels.h"
@@ -168,8 +168,19 @@ void multiply_rounded(const Lease& team, const Product& p) {
   Scratch<Factor> factors(p.num_rows * layout.num_groups);
   (is_four ? round_rows<4> : round_rows<8>)(p, layout, whole.at, factors.at);
   const Rounded more{layout, factors.at};
-  const Tile tile{(const char*)whole.at,   2 * p.depth, p.weight,    layout.panel_bytes(), p.bias, p.out,
-                  PANEL * p.num_panels, p.depth,     2 * p.depth, nullptr,              0,      0,     0};
+  const Tile tile{(const char*)whole.at,
+                  2 * p.depth,
+                  p.weight,
+                  layout.panel_bytes(),
+                  p.bias,
+                  p.out,
+                  PANEL * p.num_panels,
+                  p.depth,
+                  2 * p.depth,
+                  nullptr,
+                  0,
+                  0,
+                  0};
   multiply_all(team, is_four ? OF_FOUR : OF_EIGHT, tile, &more, p.num_rows, p.num_panels, RUN);
 }
 

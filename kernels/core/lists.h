@@ -1,4 +1,5 @@
-// Arrays that Python hands over: int32 on the host, dense; and the work list of a step, which keeps those that it is made of.
+// Arrays that Python hands over: int32 on the host, dense; and the work list of a step, which keeps those that it is
+// made of.
 #pragma once
 #include <nanobind/ndarray.h>
 
@@ -12,7 +13,12 @@ using Matrix = nanobind::ndarray<const int32_t, nanobind::ndim<2>, nanobind::c_c
 // What of attention is a step's, the same for all its layers.
 struct Lists {
   Lists(Vector chain_starts, Matrix items, Vector rows, Vector positions, Matrix tables, int64_t num_pairs)
-      : chain_starts(chain_starts), rows(rows), positions(positions), items(items), tables(tables), num_pairs(num_pairs) {}
+      : chain_starts(chain_starts),
+        rows(rows),
+        positions(positions),
+        items(items),
+        tables(tables),
+        num_pairs(num_pairs) {}
 
   AttentionStep step() const {
     AttentionStep step{};

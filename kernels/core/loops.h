@@ -1,7 +1,9 @@
-// The loops over tensors: what each is told, and the table of those that were compiled for one level of a processor family.
+// The loops over tensors: what each is told, and the table of those that were compiled for one level of a processor
+// family.
 //
-// Addresses are those of dense fp32 unless said otherwise; strides count numbers. Nothing is bounds-checked here: callers
-// pass tensors whose shapes `ops` knows. No loop keeps anything between calls, so any number of threads may call at once.
+// Addresses are those of dense fp32 unless said otherwise; strides count numbers. Nothing is bounds-checked here:
+// callers pass tensors whose shapes `ops` knows. No loop keeps anything between calls, so any number of threads may
+// call at once.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +12,8 @@
 namespace phloem::kernels {
 
 constexpr int PANEL = 16;  // outputs that lie together
-constexpr int64_t WORTH_SHARING = 1 << 17;  // multiply-adds of a loop: 10 to 30 us, some ten times what sharing them takes
+constexpr int64_t WORTH_SHARING =
+    1 << 17;  // multiply-adds of a loop: 10 to 30 us, some ten times what sharing them takes
 
 // x [num_rows, depth], rows x_stride apart -> out [num_rows, 16 num_panels]; weight and packing as in `LinearWeight`.
 struct Product {
@@ -46,11 +49,12 @@ struct AttentionStep {
   const float *k_scales, *v_scales;  // of the last two
   float* out;
   int64_t num_tokens, num_heads, num_kv_heads, head_dim, window;
-  const float* sinks;  // [num_heads]; null: none
+  const float* sinks;     // [num_heads]; null: none
   float scale, soft_cap;  // both times log2(e); soft_cap 0: none
 };
 
-// RMS norm of rows of `width`, a multiple of 8: out = x / rms(x) * weight, x being x + residual -> total if there is one.
+// RMS norm of rows of `width`, a multiple of 8: out = x / rms(x) * weight, x being x + residual -> total if there is
+// one.
 struct Norm {
   const float* x;
   const float* residual;  // null: none, and no total
@@ -69,10 +73,11 @@ struct Rope {
   int64_t num_tokens, num_heads, num_kv_heads, half, q_token, q_head, k_token, k_head;
 };
 
-// Writes a step's keys (or values) [num_tokens, num_kv_heads, head_dim] into a cache at slots; negative ones are skipped.
+// Writes a step's keys (or values) [num_tokens, num_kv_heads, head_dim] into a cache at slots; negative ones are
+// skipped.
 struct Scatter {
   const float* x;
-  char* cache;  // fp32; with scales int8 or fp8, each token's head divided by its scale
+  char* cache;    // fp32; with scales int8 or fp8, each token's head divided by its scale
   float* scales;  // dense, block by block, head by head; null: none
   const int64_t* slots;
   int64_t num_tokens, num_kv_heads, head_dim, block_size, x_token, x_head, block_stride, head_stride, slot_stride;
@@ -100,7 +105,8 @@ struct Edits {
   int64_t num_drafted;
 };
 
-// One token of each row of logits [num_rows, vocab_size], as `reference_sample.sample` defines it; -1 where there is none.
+// One token of each row of logits [num_rows, vocab_size], as `reference_sample.sample` defines it; -1 where there is
+// none.
 struct Sampling {
   const float* logits;
   int64_t num_rows, vocab_size;
@@ -119,7 +125,7 @@ struct Report {
   const float* logits;
   int64_t num_rows, vocab_size;
   const int64_t* token_ids;
-  float* chosen;    // [num_rows]
+  float* chosen;     // [num_rows]
   int64_t* top_ids;  // [num_rows, num_top]
   float* top;
   int64_t num_top;

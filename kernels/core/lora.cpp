@@ -5,9 +5,9 @@
 //     delta  = hidden B^T    as above
 //     y      = y + delta
 //
-// So a row's bits depend on the row and its adapter, never on the other rows, on how the step is cut, or on how many threads
-// do it; and a row without an adapter is not touched. Rows go through in blocks, so that what is between the products stays
-// in the cache.
+// So a row's bits depend on the row and its adapter, never on the other rows, on how the step is cut, or on how many
+// threads do it; and a row without an adapter is not touched. Rows go through in blocks, so that what is between the
+// products stays in the cache.
 #include "level.h"
 
 namespace phloem::kernels::PHLOEM_LEVEL {
@@ -35,8 +35,8 @@ void add_row(float* out, const float* delta, int64_t count) {
 // What the parts of an adapter add to a block of rows.
 void add_block(const Lease& team, const LoraStep& s, const Columns& own, const float* x, float* out, int64_t num_rows) {
   const float *zeros = (const float*)own.zeros, *scales = (const float*)own.scales;
-  multiply_widened(team, {x, s.x_stride, (const char*)own.down, own.packing, zeros, nullptr, s.hidden, num_rows, own.depth,
-                          own.width / PANEL});
+  multiply_widened(team, {x, s.x_stride, (const char*)own.down, own.packing, zeros, nullptr, s.hidden, num_rows,
+                          own.depth, own.width / PANEL});
   for (int64_t row = 0; row < num_rows; row++) {
     float* hidden = s.hidden + row * own.width;
     for (int64_t i = 0; i < own.width; i += 8) store8(hidden + i, load8(hidden + i) * load8(scales + i));

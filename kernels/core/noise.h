@@ -13,7 +13,8 @@ struct Noise {
   // Standard Gumbel noise for a group or a token: Philox4x32 (Salmon et al., SC'11), then -log of an exponential.
   float operator()(int64_t index) const {
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)((uint64_t)seed >> 32);
-    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)position, c2 = (uint32_t)((uint64_t)position >> 32), c3 = (uint32_t)stream;
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)position, c2 = (uint32_t)((uint64_t)position >> 32),
+             c3 = (uint32_t)stream;
     for (int round = 0; round < PHILOX_ROUNDS; round++) {
       const uint64_t a = (uint64_t)c0 * 0xD2511F53u, b = (uint64_t)c2 * 0xCD9E8D57u;
       c0 = (uint32_t)(b >> 32) ^ c1 ^ key0, c1 = (uint32_t)b;

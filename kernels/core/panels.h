@@ -5,25 +5,25 @@
 
 namespace phloem::kernels::PHLOEM_LEVEL {
 
-constexpr int RUN = 4;              // panels that stay together in a task
-constexpr int MAX_TASKS = 64;       // of a product
-constexpr int ASKING_ROWS = 3;      // from so many on the weights to come are asked for: fewer are no work to do it beside
+constexpr int RUN = 4;          // panels that stay together in a task
+constexpr int MAX_TASKS = 64;   // of a product
+constexpr int ASKING_ROWS = 3;  // from so many on the weights to come are asked for: fewer are no work to do it beside
 constexpr int64_t INPUT_BYTES = 1 << 18;  // inputs of a block of rows, which stay in the second-level cache
 
 // What a tile reads, writes and asks for; as many rows and panels as the function that is called has in its type.
 struct Tile {
-  const char* x;          // inputs of its first row, in the form that the kind of product has them
-  int64_t x_stride;       // bytes
-  const char* weight;     // its first panel
+  const char* x;       // inputs of its first row, in the form that the kind of product has them
+  int64_t x_stride;    // bytes
+  const char* weight;  // its first panel
   int64_t panel_bytes;
-  const float* bias;      // of its first panel
+  const float* bias;  // of its first panel
   float* out;
-  int64_t out_stride;     // numbers
+  int64_t out_stride;  // numbers
   int64_t depth;
-  int64_t input_bytes;    // of a row
-  const char* ahead;      // what will be wanted next, a line of it asked for every 65536 / share inputs; null: nothing
+  int64_t input_bytes;  // of a row
+  const char* ahead;    // what will be wanted next, a line of it asked for every 65536 / share inputs; null: nothing
   int64_t share;
-  int64_t row, panel;     // which these are
+  int64_t row, panel;  // which these are
 
   [[gnu::always_inline]] void ask(int64_t input) const {
     if (ahead) ask_for_line(ahead + ((input * share) >> 16 << 6));
@@ -45,7 +45,8 @@ struct Tiling {
 template <int ROWS>
 void multiply_panels(const Tiling<ROWS>& tiling, const Tile& whole, const void* more, int64_t num_rows, int64_t begin,
                      int64_t end) {
-  const int64_t block_rows = larger_of<int64_t>(ROWS, INPUT_BYTES / larger_of<int64_t>(1, whole.input_bytes) / ROWS * ROWS);
+  const int64_t block_rows =
+      larger_of<int64_t>(ROWS, INPUT_BYTES / larger_of<int64_t>(1, whole.input_bytes) / ROWS * ROWS);
   for (int64_t first = 0; first < num_rows; first += block_rows) {
     const int64_t count = smaller_of(num_rows - first, block_rows), num_tiles = (count + ROWS - 1) / ROWS;
     for (int64_t panel = begin; panel < end;) {

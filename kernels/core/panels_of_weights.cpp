@@ -19,7 +19,8 @@ float read_float(const uint8_t* from) {
 
 // A block of inputs of a panel; returns the bits that bf16 does not hold.
 template <class Bits>
-uint32_t pack_block(const Bits* bits, int64_t num_outputs, int64_t num_inputs, int64_t panel, int64_t begin, uint32_t* panels) {
+uint32_t pack_block(const Bits* bits, int64_t num_outputs, int64_t num_inputs, int64_t panel, int64_t begin,
+                    uint32_t* panels) {
   const int64_t end = std::min(begin + AT_A_TIME, num_inputs);
   uint32_t lost = 0;
   for (int64_t i = 0; i < PANEL / 2; i++) {
@@ -47,6 +48,17 @@ bool pack(const Bits* bits, int64_t num_outputs, int64_t num_inputs, uint32_t* p
     }
   }
   return true;
+}
+
+// A group of `size` numbers of an output: value = (number - zero) * scale + offset.
+template <int BITS>
+void widen_group(const uint8_t* words, int64_t size, float scale, float zero, float offset, uint32_t* out) {
+  for (int64_t k = 0; k < size; k++) {
+    const uint8_t byte = words[64 * (k / (32 / BITS)) + k % (32 / BITS) * BITS / 8];
+    const float number = BITS == 8 ? (int8_t)byte : k % 2 ? byte >> 4 : byte & 15;
+    const float value = (number - zero) * scale + offset;
+    memcpy(out + k, &value, sizeof value);
+  }
 }
 
 }  // namespace
@@ -110,13 +122,8 @@ bool unpack_groups(const uint8_t* panels, const RowsWanted& wanted, int64_t size
       const uint8_t* end = panel + num_groups * group_bytes + (has_offsets ? 64 * group + 4 * lane : 16 * group + lane);
       const float scale = read_float(own + 4 * lane), offset = has_offsets ? read_float(end) : 0.0f;
       const float zero = has_offsets ? 0.0f : (float)((int8_t)*end + middle);
-      for (int64_t k = 0; k < size; k++) {
-        const uint8_t* line = own + 64 * (1 + k * bits / 32) + 4 * lane;
-        const uint8_t byte = line[k * bits % 32 / 8];
-        const float number = bits == 8 ? (int8_t)byte : k % 2 ? byte >> 4 : byte & 15;
-        const float value = (number - zero) * scale + offset;
-        memcpy(wanted.out + t * wanted.num_inputs + group * size + k, &value, sizeof value);
-      }
+      uint32_t* out = wanted.out + t * wanted.num_inputs + group * size;
+      (bits == 4 ? widen_group<4> : widen_group<8>)(own + 64 + 4 * lane, size, scale, zero, offset, out);
     }
   }
   return true;

@@ -3,9 +3,9 @@
 //     logits --> tempered scores, and the largest of every 128 --> a group, then a token in it
 //
 // One pass over what the mask allows; then exponentials only of groups that could still be drawn: a group is out if its
-// largest score, the logarithm of 128 and its noise do not reach the best so far. top-p needs all exponentials once, top-k
-// the scores that reach the k-th largest group maximum. Which token is chosen is what `reference_sample.py` says, up to the
-// last bit of a logarithm or of a sum at a threshold.
+// largest score, the logarithm of 128 and its noise do not reach the best so far. top-p needs all exponentials once,
+// top-k the scores that reach the k-th largest group maximum. Which token is chosen is what `reference_sample.py` says,
+// up to the last bit of a logarithm or of a sum at a threshold.
 #include "level.h"
 #include "noise.h"
 #include "scores.h"
@@ -137,7 +137,8 @@ int64_t draw(Scores& s, int64_t top_k, float top_p, float min_p, Noise noise) {
   return token.id;
 }
 
-// Index of the first of the largest logits among the tokens whose bits are set; -1 if there is none, or all are -inf or NaN.
+// Index of the first of the largest logits among the tokens whose bits are set; -1 if there is none, or all are -inf or
+// NaN.
 template <bool IS_MASKED>
 int64_t first_largest(const float* logits, int64_t size, const int32_t* words) {
   float top = -INFINITE;

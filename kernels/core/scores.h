@@ -4,7 +4,7 @@
 
 namespace phloem::kernels::PHLOEM_LEVEL {
 
-constexpr int GROUP = 128;  // tokens that draw together, at absolute positions
+constexpr int GROUP = 128;                         // tokens that draw together, at absolute positions
 constexpr float LARGEST = 3.4028234663852886e38f;  // of fp32: +inf counts as this
 
 inline bool is_set(const int32_t* words, int64_t token) { return (uint32_t)words[token >> 5] >> (token & 31) & 1; }

@@ -1,7 +1,7 @@
 // Who shares leading blocks with whom: the batch as a forest of key ranges. Knows block ids, no tensors.
 //
-// Sorted by their block tables, requests that share a prefix stand side by side, and the shared lengths of neighbours spell
-// the forest. Each node is a range of keys and the run of (sorted) requests that read it:
+// Sorted by their block tables, requests that share a prefix stand side by side, and the shared lengths of neighbours
+// spell the forest. Each node is a range of keys and the run of (sorted) requests that read it:
 //
 //     sorted requests    0    1    2    3          nodes (request run, keys), root to leaf
 //     keys 0..255        |----+----|    |          [0, 3) x [0, 256)
@@ -9,9 +9,9 @@
 //     own keys           |    |    |    |          leaves: [0, 1) x [512, n0), [1, 2) x [512, n1),
 //                                                          [2, 3) x [256, n2), [3, 4) x [0, n3)
 //
-// Invariant: the nodes over one request cover its keys [0, context_len) exactly once, in rising order; inner nodes begin and
-// end on the grid and hold only keys that every one of their query rows sees; every request has a leaf of its own, never
-// empty. Cost: O(batch x blocks compared).
+// Invariant: the nodes over one request cover its keys [0, context_len) exactly once, in rising order; inner nodes
+// begin and end on the grid and hold only keys that every one of their query rows sees; every request has a leaf of its
+// own, never empty. Cost: O(batch x blocks compared).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -45,8 +45,8 @@ struct Node {
 // A permutation of the requests that puts equal leading blocks side by side.
 std::vector<int32_t> order_by_prefix(const BlockTables& tables);
 
-// Entry i: keys that sorted requests i - 1 and i share, rounded down to the grid (entry 0 is 0). Only keys that both have
-// fully computed count, so that no query row of either is among them.
+// Entry i: keys that sorted requests i - 1 and i share, rounded down to the grid (entry 0 is 0). Only keys that both
+// have fully computed count, so that no query row of either is among them.
 std::vector<int32_t> shared_lens(const Step& step, Ints order, int64_t grid);
 
 // The nodes, each tree root to leaf. shared: from `shared_lens`; ends: the context_lens in sorted order.

@@ -1,6 +1,6 @@
-// See team.h. The word that is claimed from: generation << 32 | tasks left. Claiming is a compare-and-exchange of the whole
-// word, so a task of one job is never taken for one of the next; and a job is written before the word, never while a task of
-// the last is left.
+// See team.h. The word that is claimed from: generation << 32 | tasks left. Claiming is a compare-and-exchange of the
+// whole word, so a task of one job is never taken for one of the next; and a job is written before the word, never
+// while a task of the last is left.
 #include "team.h"
 
 #include <sched.h>
@@ -17,12 +17,12 @@
 namespace phloem::kernels {
 namespace {
 
-constexpr size_t LINE = 64;                  // bytes that move between processors at once
-constexpr int64_t TASKS_LEFT = 0xFFFFFFFF;   // the bits of the word that count
-constexpr int LOOKS = 4000;                  // for a job, before a helper sleeps: 0.1 to 0.2 ms
-constexpr int PATIENCE = 400;                // looks at a task under way, before the caller gives its processor away
-constexpr int64_t TRIAL = 32;                // jobs after which help is judged,
-constexpr int64_t LOSS = 2'000'000;          // or nanoseconds that it has cost
+constexpr size_t LINE = 64;                 // bytes that move between processors at once
+constexpr int64_t TASKS_LEFT = 0xFFFFFFFF;  // the bits of the word that count
+constexpr int LOOKS = 4000;                 // for a job, before a helper sleeps: 0.1 to 0.2 ms
+constexpr int PATIENCE = 400;               // looks at a task under way, before the caller gives its processor away
+constexpr int64_t TRIAL = 32;               // jobs after which help is judged,
+constexpr int64_t LOSS = 2'000'000;         // or nanoseconds that it has cost
 constexpr int64_t FIRST_REST = 64, LONGEST_REST = 1 << 14;  // jobs that are done alone where it was none
 
 int64_t nanoseconds(clockid_t clock) {
@@ -142,7 +142,8 @@ bool Team::take(int64_t num_threads) {
       helpers.reserve(num_threads - 1);
       helpers.emplace_back(&State::help_out, state_, (int64_t)helpers.size());
     }
-  } catch (const std::system_error&) {  // the system has no more threads for this process: go on with those that there are
+  } catch (const std::system_error&) {
+    // the system has no more threads for this process: go on with those that there are
   }
   state_->num_invited = std::min(num_threads - 1, (int64_t)helpers.size());
   return true;

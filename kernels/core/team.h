@@ -4,14 +4,15 @@
 //     helper 1         `- task - task - task - task - done
 //     helper 2               (has no processor now: claims nothing, and is not waited for)
 //
-// Tasks are claimed one by one, from one word that all threads see; the caller claims as helpers do, so a helper that does
-// not come is not missed, and what is waited for at the end is only a task that is under way. Teams with a fixed share for
-// each thread (OpenMP's) wait at the end of every loop for the slowest, which on a busy machine has often not even begun: a
-// decode step of some hundred loops then takes ten times as long as alone.
+// Tasks are claimed one by one, from one word that all threads see; the caller claims as helpers do, so a helper that
+// does not come is not missed, and what is waited for at the end is only a task that is under way. Teams with a fixed
+// share for each thread (OpenMP's) wait at the end of every loop for the slowest, which on a busy machine has often not
+// even begun: a decode step of some hundred loops then takes ten times as long as alone.
 //
 // A helper without a task looks for one for some hundred microseconds and then sleeps. Whether helpers are any help is
-// measured all the time: what jobs took, beside what the caller would have taken alone on a processor of its own, at the
-// pace of its own tasks. If they are none it works alone for a number of jobs, twice as many each time, and then tries again.
+// measured all the time: what jobs took, beside what the caller would have taken alone on a processor of its own, at
+// the pace of its own tasks. If they are none it works alone for a number of jobs, twice as many each time, and then
+// tries again.
 //
 // Who does a task never changes what it computes; the tasks see to that.
 #pragma once
@@ -35,7 +36,8 @@ class Team {
   // them, or as many as the system grants.
   bool take(int64_t num_threads);
   void give_back();
-  // Does tasks 0 ... num_tasks - 1, by the caller and whoever comes, and returns when all are done. Only between the two.
+  // Does tasks 0 ... num_tasks - 1, by the caller and whoever comes, and returns when all are done. Only between the
+  // two.
   void share(Task task, const void* job, int64_t num_tasks);
   // Begins anew, without threads: in a process that was forked there are none, and what they held is held for ever.
   void forget();

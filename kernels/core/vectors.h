@@ -1,9 +1,9 @@
 // Vectors of eight and of sixteen fp32, and the few operations on them that the loops are written in.
 //
 // Why not let the compiler vectorise? It may then choose the order of a sum by the shape of the loop around it, and the
-// same row would get other bits in another batch. Here the order is written down, and every operation is one that IEEE 754
-// defines (compile with -ffp-contract=off and without -ffast-math): results are the same on every machine; the width of its
-// registers changes only the speed. What differs between processors stands in this file alone.
+// same row would get other bits in another batch. Here the order is written down, and every operation is one that IEEE
+// 754 defines (compile with -ffp-contract=off and without -ffast-math): results are the same on every machine; the
+// width of its registers changes only the speed. What differs between processors stands in this file alone.
 //
 // A file that includes this one is compiled once for each level of a processor family, in a namespace of that name
 // (PHLOEM_LEVEL). It uses no templates of the standard library: a linker keeps one copy of these, for whichever level.
@@ -130,9 +130,11 @@ template <int... LANES>
   return to_ints((v + middle) - middle);
 }
 
-// 2^v to about 1 ulp; results below 2^-126 are 0, v must stay below 128. On [-1/2, 1/2] a minimax polynomial of degree 6.
+// 2^v to about 1 ulp; results below 2^-126 are 0, v must stay below 128. On [-1/2, 1/2] a minimax polynomial of degree
+// 6.
 [[gnu::always_inline]] inline F8 exp2(F8 v) {
-  const F8 shift = splat8(1.5f * 8388608.0f + 127.0f);  // leaves the nearest whole number, plus an exponent's bias, in the low bits
+  const F8 shift =
+      splat8(1.5f * 8388608.0f + 127.0f);  // leaves the nearest whole number, plus an exponent's bias, in the low bits
   v = larger(v, splat8(-127.0f));
   const F8 shifted = v + shift;
   const F8 rest = v - (shifted - shift);
@@ -208,7 +210,7 @@ template <int... LANES>
 #if defined(__AVX2__)
   return (I8)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)from));
 #else
-  return (I8)__builtin_convertvector(load_as<Bytes16>(from), Shorts16);
+  return (I8) __builtin_convertvector(load_as<Bytes16>(from), Shorts16);
 #endif
 }
 
@@ -229,7 +231,7 @@ template <int... LANES>
   const I8 odd = (size >> 20) & 1;
   const I8 normal = ((size + odd + 0x7FFFF) >> 20) - (120 << 3);
   const I8 small = round_to_ints((F8)size * splat8(512.0f));  // subnormals are multiples of 2^-9
-  return sign | (size < 0x3C800000 ? small : normal);          // below 2^-6
+  return sign | (size < 0x3C800000 ? small : normal);         // below 2^-6
 }
 
 // Sixteen lanes: a panel's. One register of AVX-512, or two vectors of eight ------------------------------------------
@@ -245,7 +247,9 @@ typedef uint32_t U16 __attribute__((vector_size(64)));
 [[gnu::always_inline]] inline F16 splat16(float x) { return (F16)_mm512_set1_ps(x); }
 [[gnu::always_inline]] inline I16 splat16(int32_t x) { return (I16)_mm512_set1_epi32(x); }
 [[gnu::always_inline]] inline I16 load_ints16(const void* from) { return load_as<I16>(from); }
-[[gnu::always_inline]] inline F16 fma(F16 a, F16 b, F16 c) { return (F16)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+[[gnu::always_inline]] inline F16 fma(F16 a, F16 b, F16 c) {
+  return (F16)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
 [[gnu::always_inline]] inline F16 to_floats(I16 v) { return __builtin_convertvector(v, F16); }
 [[gnu::always_inline]] inline F16 as_floats(I16 v) { return (F16)v; }
 [[gnu::always_inline]] inline I16 shift_down(I16 v, int bits) { return (I16)((U16)v >> bits); }
@@ -282,11 +286,17 @@ using F16 = Two<F8>;
 using I16 = Two<I8>;
 
 template <class V>
-[[gnu::always_inline]] inline Two<V> operator+(Two<V> a, Two<V> b) { return {a.low + b.low, a.high + b.high}; }
+[[gnu::always_inline]] inline Two<V> operator+(Two<V> a, Two<V> b) {
+  return {a.low + b.low, a.high + b.high};
+}
 template <class V>
-[[gnu::always_inline]] inline Two<V> operator-(Two<V> a, Two<V> b) { return {a.low - b.low, a.high - b.high}; }
+[[gnu::always_inline]] inline Two<V> operator-(Two<V> a, Two<V> b) {
+  return {a.low - b.low, a.high - b.high};
+}
 template <class V>
-[[gnu::always_inline]] inline Two<V> operator*(Two<V> a, Two<V> b) { return {a.low * b.low, a.high * b.high}; }
+[[gnu::always_inline]] inline Two<V> operator*(Two<V> a, Two<V> b) {
+  return {a.low * b.low, a.high * b.high};
+}
 [[gnu::always_inline]] inline I16 operator|(I16 a, I16 b) { return {a.low | b.low, a.high | b.high}; }
 [[gnu::always_inline]] inline I16 operator&(I16 a, int32_t b) { return {a.low & b, a.high & b}; }
 [[gnu::always_inline]] inline I16 operator<<(I16 a, I16 b) { return {a.low << b.low, a.high << b.high}; }
@@ -307,11 +317,15 @@ template <class V>
 }
 [[gnu::always_inline]] inline F16 to_floats(I16 v) { return {to_floats(v.low), to_floats(v.high)}; }
 [[gnu::always_inline]] inline F16 as_floats(I16 v) { return {(F8)v.low, (F8)v.high}; }
-[[gnu::always_inline]] inline I16 shift_down(I16 v, int bits) { return {(I8)((U8)v.low >> bits), (I8)((U8)v.high >> bits)}; }
+[[gnu::always_inline]] inline I16 shift_down(I16 v, int bits) {
+  return {(I8)((U8)v.low >> bits), (I8)((U8)v.high >> bits)};
+}
 [[gnu::always_inline]] inline I16 either(I16 is_set, I16 a, I16 b) {
   return {is_set.low != 0 ? a.low : b.low, is_set.high != 0 ? a.high : b.high};
 }
-[[gnu::always_inline]] inline I16 sum_pairs(I16 a, I16 b) { return {sum_pairs(a.low, b.low), sum_pairs(a.high, b.high)}; }
+[[gnu::always_inline]] inline I16 sum_pairs(I16 a, I16 b) {
+  return {sum_pairs(a.low, b.low), sum_pairs(a.high, b.high)};
+}
 [[gnu::always_inline]] inline I16 shift_shorts_up(I16 v) {
   return {(I8)((Shorts16)v.low << 8), (I8)((Shorts16)v.high << 8)};
 }
@@ -334,7 +348,8 @@ template <class V>
 }
 #endif
 
-// Memory of one call ---------------------------------------------------------------------------------------------------
+// Memory of one call
+// ---------------------------------------------------------------------------------------------------
 
 // Numbers that a call needs for itself, at a multiple of 64 bytes; contents undefined.
 template <class T>

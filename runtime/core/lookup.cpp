@@ -10,8 +10,8 @@ constexpr int64_t MAX_LENGTH = 32;    // of an agreement, when it is looked for;
 constexpr int MAX_CANDIDATES = 16;    // that are compared
 constexpr int64_t LEAST_RESUMED = 4;  // tokens of a run that is taken up again after another token
 constexpr double FADE_OWN = 0.95, FADE_COMMON = 0.995, COMMON_WEIGHT = 4.0;
-// A text whose latest tokens came less often than their chances said is taken to go on like that, whatever the ground: it
-// soon shows where it stops to copy, while grounds are learnt one by one.
+// A text whose latest tokens came less often than their chances said is taken to go on like that, whatever the ground:
+// it soon shows where it stops to copy, while grounds are learnt one by one.
 constexpr double FADE_LUCK = 0.8, LUCK_WEIGHT = 1.0;
 
 struct Place {
@@ -131,7 +131,8 @@ int64_t draft(Text& text, const Tables& tables, double floor, int64_t limit) {
 
 }  // namespace
 
-int64_t follow(Text& text, const int32_t* token_ids, int64_t num_tokens, int64_t num_silent, double floor, int64_t limit) {
+int64_t follow(Text& text, const int32_t* token_ids, int64_t num_tokens, int64_t num_silent, double floor,
+               int64_t limit) {
   int64_t end = text.num_tokens;
   if (!text.tables || end + num_tokens - text.num_seen > text.capacity) return FULL;
   Tables tables(text);

@@ -1,14 +1,15 @@
-// The loop of look-ups (`runtime/lookup/lookup.py`): takes in tokens, scores what was expected of them, says what comes next.
+// The loop of look-ups (`runtime/lookup/lookup.py`): takes in tokens, scores what was expected of them, says what comes
+// next.
 //
 // Positions are kept as where a run goes on: heads[hash of two tokens] is the position after their latest occurrence,
 // links[that] the position after the one before (the hash chains of LZ77), 0 is none:
 //
-//     text     ...  a  b  c  ...  a  b  x  ...  a  b |         expected: x, of the later of the two runs that agree as far
+//     text     ...  a  b  c  ...  a  b  x  ...  a  b |       expected: x, of the later of the two runs that agree
 //                         ^             ^
 //             links ------'<------------'-- heads[a b]
 //
-// Tokens are compared by what they fold to: a word is the same word after a quote and after a space. What is expected is the
-// token itself.
+// Tokens are compared by what they fold to: a word is the same word after a quote and after a space. What is expected
+// is the token itself.
 #pragma once
 #include <cstdint>
 
@@ -39,10 +40,11 @@ constexpr int64_t FULL = -1;
 
 // Takes in the request's tokens up to num_tokens, and drafts what follows.
 //
-// The first num_silent of them are a prompt: nothing is expected of them. At most limit tokens are drafted, as long as all up
-// to each are right with a chance of floor at least. Returns twice how many, and 1 more if a draft would have had a token
-// right that is new; or FULL, with nothing changed, where the tables have no room for them.
-int64_t follow(Text& text, const int32_t* token_ids, int64_t num_tokens, int64_t num_silent, double floor, int64_t limit);
+// The first num_silent of them are a prompt: nothing is expected of them. At most limit tokens are drafted, as long as
+// all up to each are right with a chance of floor at least. Returns twice how many, and 1 more if a draft would have
+// had a token right that is new; or FULL, with nothing changed, where the tables have no room for them.
+int64_t follow(Text& text, const int32_t* token_ids, int64_t num_tokens, int64_t num_silent, double floor,
+               int64_t limit);
 
 // Takes note of all tokens of the text anew, in tables that hold none.
 void reenter(Text& text);

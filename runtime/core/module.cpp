@@ -1,6 +1,7 @@
 // `phloem._core.runtime`: addresses are whole numbers, of memory that `runtime/lookup/lookup.py` lays out and keeps.
-#include "lookup.h"
 #include "rooms.h"
+
+#include "lookup.h"
 
 using phloem::runtime::Text;
 
