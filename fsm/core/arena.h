@@ -1,6 +1,7 @@
 // What lasts as long as an automaton: arrays that grow by themselves, within a bound on their bytes.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -16,24 +17,25 @@ struct TooLarge : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The bytes of all arrays of an automaton.
+// The bytes of all arrays of an automaton. Any thread may ask for them.
 class Budget {
  public:
   explicit Budget(int64_t max_bytes) : max_bytes_(max_bytes) {}
   int64_t max_bytes() const { return max_bytes_; }
-  int64_t held() const { return held_; }
+  int64_t held() const { return held_.load(std::memory_order_relaxed); }
 
   // How many of `wanted` bytes there may be more; at least `least`, or it throws TooLarge.
   int64_t granted(int64_t wanted, int64_t least) const {
-    const int64_t left = max_bytes_ - held_;
+    const int64_t left = max_bytes_ - held();
     if (left >= least) return std::min(wanted, left);
     throw TooLarge("the automaton of the constraint has passed its bound of " + std::to_string(max_bytes_ >> 10) +
                    " KiB (max_constraint_bytes): raise it, or let less nest in itself and be open at once");
   }
-  void add(int64_t bytes) { held_ += bytes; }
+  void add(int64_t bytes) { held_.fetch_add(bytes, std::memory_order_relaxed); }
 
  private:
-  int64_t max_bytes_, held_ = 0;
+  int64_t max_bytes_;
+  std::atomic<int64_t> held_ = 0;
 };
 
 // An array that only grows: to twice its size, by a megabyte once it is large, or by as much as is left. Memory

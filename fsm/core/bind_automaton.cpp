@@ -51,7 +51,12 @@ void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, IntArray 
   const Network network = network_of(keep(kept, data), keep(kept, byte_sets), all_texts);
   new (made) BoundAutomaton(std::move(kept), network, vocabulary, max_bytes);
   Automaton& automaton = made->automaton;
-  automaton.start = locked(automaton, [](Automaton& one) { return one.enter(one.states.network.start, 0); });
+  try {
+    automaton.start = locked(automaton, [](Automaton& one) { return one.enter(one.states.network.start, 0); });
+  } catch (...) {  // who has not been made is not taken down
+    made->~BoundAutomaton();
+    throw;
+  }
 }
 
 void check_token(const BoundAutomaton& self, int64_t token) {
@@ -101,7 +106,6 @@ void bind_questions(nb::class_<BoundAutomaton>& bound) {
   field("min_bytes", [](const State& state) { return state.cost; });
   field("key_place", [](const State& state) { return state.key & PLACE_MASK; });
   bound.def_prop_ro("start", [](Self& self) { return self.automaton.start; });
-  bound.def_prop_ro("num_states", [](Self& self) { return self.automaton.states.size(); });
   bound.def("configurations", configurations);
   bound.def("texts", texts_of);
   bound.def("frame", [](Self& self, int64_t stack) {
@@ -148,14 +152,20 @@ void bind_room(nb::class_<BoundAutomaton>& bound) {
   using Self = BoundAutomaton;
   bound.def_prop_ro("max_bytes", [](Self& self) { return self.automaton.budget.max_bytes(); });
   bound.def_prop_ro("lasting_bytes", [](Self& self) { return self.automaton.budget.held(); });
-  bound.def_prop_ro("num_bytes", [](Self& self) { return self.automaton.budget.held() + self.automaton.rows.num_bytes(); });
-  bound.def_prop_ro("num_forgotten", [](Self& self) { return self.automaton.rows.num_given_way(); });
-  bound.def_prop_ro("num_stacks", [](Self& self) { return self.automaton.states.stacks.size(); });
-  bound.def_prop_ro("num_configurations", [](Self& self) { return self.automaton.states.pool_size(); });
+  auto number = [&](const char* name, auto get) {
+    bound.def_prop_ro(name, [get](Self& self) { return locked(self, get); });
+  };
+  number("num_states", [](Automaton& automaton) { return automaton.states.size(); });
+  number("num_bytes", [](Automaton& automaton) { return automaton.budget.held() + automaton.rows.num_bytes(); });
+  number("num_forgotten", [](Automaton& automaton) { return automaton.rows.num_given_way(); });
+  number("num_stacks", [](Automaton& automaton) { return automaton.states.stacks.size(); });
+  number("num_configurations", [](Automaton& automaton) { return automaton.states.pool_size(); });
   bound.def("is_filled", [](Self& self, double share) {
-    const Automaton& automaton = self.automaton;
-    return static_cast<double>(automaton.budget.held()) > share * static_cast<double>(automaton.budget.max_bytes()) ||
-           static_cast<double>(automaton.states.stacks.size()) > share * static_cast<double>(STACK_MASK);
+    const double held = static_cast<double>(self.automaton.budget.held());
+    const double most_stacks = share * static_cast<double>(STACK_MASK);
+    if (held > share * static_cast<double>(self.automaton.budget.max_bytes())) return true;
+    if (held <= most_stacks * sizeof(Frame)) return false;  // nearly always: there cannot be so many
+    return locked(self, [&](Automaton& one) { return static_cast<double>(one.states.stacks.size()) > most_stacks; });
   });
   bound.def("allow", [](Self& self, int64_t work) {
     locked(self, [&](Automaton& automaton) { automaton.allow(work); });

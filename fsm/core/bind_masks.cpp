@@ -159,8 +159,12 @@ void bind_search(nb::module_& module) {
   nb::class_<Judged>(module, "Judged").def(nb::init<>());
   nb::class_<BoundSearch>(module, "Search")
       .def(nb::init<BoundAutomaton&, int64_t, int64_t>(), nb::keep_alive<1, 2>())
-      .def_prop_ro("num_bytes", [](BoundSearch& bound) { return bound.search.num_bytes(); })
-      .def_prop_ro("is_exact", [](BoundSearch& bound) { return bound.search.is_exact(); })
+      .def_prop_ro("num_bytes", [](BoundSearch& bound) {
+        return locked(bound.self, [&](Automaton&) { return bound.search.num_bytes(); });
+      })
+      .def_prop_ro("is_exact", [](BoundSearch& bound) {
+        return locked(bound.self, [&](Automaton&) { return bound.search.is_exact(); });
+      })
       .def_ro("num_breaths", &BoundSearch::num_breaths)
       .def("known", [](BoundSearch& bound, int64_t state) {
         return locked(bound.self, [&](Automaton&) { return bound.search.known(state); });
