@@ -246,7 +246,8 @@ Refined common_classes(AlphabetView one, AlphabetView other) {
     int32_t number = 0;
     if (mine || theirs) {
       const uint64_t hash = mixed(mixed(0, mine), theirs);
-      number = numbers.find(hash, [&](int32_t known) { return found.mine[known] == mine && found.theirs[known] == theirs; });
+      number = numbers.find(
+          hash, [&](int32_t known) { return found.mine[known] == mine && found.theirs[known] == theirs; });
       if (number < 0) {
         number = num_classes++;
         numbers.add(hash, number);

@@ -1,7 +1,8 @@
 // Automaton: a network run as a byte automaton whose states and transitions are found when they are first needed.
 //
-// Every state can reach acceptance, so a byte that is not refused is never a dead end. State 0 is dead: what leads there
-// is refused. All that was found stays valid when a call ends with an exception; called again it goes on from there.
+// Every state can reach acceptance, so a byte that is not refused is never a dead end. State 0 is dead: what leads
+// there is refused. All that was found stays valid when a call ends with an exception; called again it goes on from
+// there.
 //
 // Thread-safe by `mutex`: whoever calls holds it (`Call`), for as long as he keeps references to what is inside. Two
 // bounds are on the work of a call, counted in configurations: the allowance of one thread, and the breath of a search.
@@ -55,8 +56,8 @@ class Automaton {
 
   // ---- work
 
-  // Lets this thread look at so many configurations not yet met before OutOfWork; ENDLESS: it is not bounded. One thread
-  // at a time may be bounded, and does not bound the others.
+  // Lets this thread look at so many configurations not yet met before OutOfWork; ENDLESS: it is not bounded. One
+  // thread at a time may be bounded, and does not bound the others.
   void allow(int64_t work);
   // What is left of this thread's allowance, or ENDLESS if it has none; from now on it has none here.
   int64_t give_up();
@@ -107,13 +108,13 @@ class Call {
 
 // ---------------------------------------------------------------- rows of tokens (walk.cpp)
 //
-// bits: int32[num_words], a bit for each token. Returned is 1 + the greatest cost after a token that may follow, 0: there
-// is none.
+// bits: int32[num_words], a bit for each token. Returned is 1 + the greatest cost after a token that may follow, 0:
+// there is none.
 
 // Sets the bits of the tokens that may follow.
 int64_t walk(Automaton& automaton, int64_t state, int32_t* bits);
-// Sets the bits of those below nodes of a trie at which `state` has been reached. exits: nodes that may come next, grouped
-// by their byte; starts: int32[257], where the group of each byte begins.
+// Sets the bits of those below nodes of a trie at which `state` has been reached. exits: nodes that may come next,
+// grouped by their byte; starts: int32[257], where the group of each byte begins.
 int64_t walk_exits(Automaton& automaton, const TokenTrie& trie, int64_t state, Ints exits, Ints starts, int32_t* bits);
 // Adds the tokens that may follow a state that accepts, if this one does.
 void add_eos(const Automaton& automaton, int64_t state, int32_t* bits);

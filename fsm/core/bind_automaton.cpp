@@ -26,8 +26,9 @@ void make_trie(BoundTrie* made, ByteArray bytes, ByteArray depths, IntArray ends
   new (made) BoundTrie{std::move(kept), trie};
 }
 
-void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, IntArray next_same, ByteArray token_bytes,
-                     IntArray token_offsets, Array2<int32_t> plain_rows, IntArray all_tokens, IntArray eos) {
+void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, IntArray next_same,
+                     ByteArray token_bytes, IntArray token_offsets, Array2<int32_t> plain_rows, IntArray all_tokens,
+                     IntArray eos) {
   new (made) BoundVocabulary();
   Kept& kept = made->kept;
   Vocabulary& vocabulary = made->vocabulary;
@@ -170,7 +171,9 @@ void bind_room(nb::class_<BoundAutomaton>& bound) {
   bound.def("allow", [](Self& self, int64_t work) {
     locked(self, [&](Automaton& automaton) { automaton.allow(work); });
   });
-  bound.def("give_up", [](Self& self) { return locked(self, [](Automaton& automaton) { return automaton.give_up(); }); });
+  bound.def("give_up", [](Self& self) {
+    return locked(self, [](Automaton& automaton) { return automaton.give_up(); });
+  });
   bound.def("charge", [](Self& self, int64_t work) {
     return locked(self, [&](Automaton& automaton) { return automaton.charge(work); });
   });

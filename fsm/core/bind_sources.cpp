@@ -73,7 +73,8 @@ void bind_tries(nb::module_& module) {
   module.def("summarise", [](ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray next_same,
                              Array2<int32_t> wide_nodes, ByteArray kinds, ByteArray below) {
     const WideKinds wide{view_of(wide_nodes), span_of(kinds), span_of(below)};
-    Summaries found = summarise({span_of(bytes), span_of(depths), span_of(ends), span_of(tokens)}, span_of(next_same), wide);
+    const TrieView trie{span_of(bytes), span_of(depths), span_of(ends), span_of(tokens)};
+    Summaries found = summarise(trie, span_of(next_same), wide);
     const size_t num_summaries = found.summaries.size() / 3;
     return nb::make_tuple(array_of(std::move(found.summary_of)),
                           shaped<uint64_t>(std::move(found.summaries), {num_summaries, 3}),

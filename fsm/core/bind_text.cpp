@@ -14,11 +14,14 @@ using IntArray = Array<int32_t>;
 using IntTable = Array2<int32_t>;
 using FlagArray = Array<bool>;
 
-AlphabetView alphabet_of(const IntArray& starts, const IntArray& classes) { return {span_of(starts), span_of(classes)}; }
+AlphabetView alphabet_of(const IntArray& starts, const IntArray& classes) {
+  return {span_of(starts), span_of(classes)};
+}
 
 DfaView dfa_of(const IntTable& table, const FlagArray& accepting) { return {view_of(table), span_of(accepting)}; }
 
-Pairing pairing_of(const IntTable& left, const IntTable& right, const IntArray& left_class, const IntArray& right_class) {
+Pairing pairing_of(const IntTable& left, const IntTable& right, const IntArray& left_class,
+                   const IntArray& right_class) {
   return {view_of(left), view_of(right), span_of(left_class), span_of(right_class)};
 }
 
@@ -27,7 +30,8 @@ void bind_alphabets(nb::module_& module) {
   module.def("spell", [](IntArray starts, IntArray classes, int32_t num_classes, IntTable of_one_class) {
     return array_of(spell(alphabet_of(starts, classes), num_classes, view_of(of_one_class)));
   });
-  module.def("with_escapes", [](IntTable nodes, int32_t quote) { return array_of(with_escapes(view_of(nodes), quote)); });
+  module.def("with_escapes",
+             [](IntTable nodes, int32_t quote) { return array_of(with_escapes(view_of(nodes), quote)); });
   module.def("classes_of_sets", [](IntArray firsts, IntArray lasts, IntArray set_ends) {
     SplitSets found = classes_of_sets(span_of(firsts), span_of(lasts), span_of(set_ends));
     Partition& partition = found.partition;
@@ -80,7 +84,8 @@ void bind_products(nb::module_& module) {
 void bind_tables(nb::module_& module) {
   module.def("takes", [](IntArray starts, IntArray classes, IntTable table, FlagArray accepting, int32_t start,
                          IntArray points, Array<int64_t> lens) {
-    return flags_of(takes(alphabet_of(starts, classes), dfa_of(table, accepting), start, span_of(points), span_of(lens)));
+    const AlphabetView alphabet = alphabet_of(starts, classes);
+    return flags_of(takes(alphabet, dfa_of(table, accepting), start, span_of(points), span_of(lens)));
   });
   module.def("distances",
              [](IntTable table, FlagArray accepting) { return array_of(distances(dfa_of(table, accepting))); });

@@ -2,8 +2,8 @@
 //
 // Calls of one automaton are made one at a time; those of different ones may be made at once. A call keeps the
 // interpreter's lock as long as it is short: to take that again may itself take milliseconds. Once it has looked at
-// LONG_CALL configurations it lets go of it, so that no call stops the others; who waits for the same automaton meanwhile
-// lets go of it as well.
+// LONG_CALL configurations it lets go of it, so that no call stops the others; who waits for the same automaton
+// meanwhile lets go of it as well.
 #pragma once
 #include "arrays.h"
 #include "automaton.h"
@@ -39,7 +39,8 @@ struct BoundAutomaton {
       : kept(std::move(arrays)), network(of_network), automaton(network, vocabulary.vocabulary, max_bytes) {}
 };
 
-// Calls function(automaton), which must not touch anything of Python. Its result may be no reference into the automaton.
+// Calls function(automaton), which must not touch anything of Python. Its result may be no reference into the
+// automaton.
 template <class Function>
 auto locked(Automaton& automaton, Function function) {
   if (!automaton.mutex.try_lock()) {

@@ -131,9 +131,9 @@ void Closure::enter_rules() {
 
 // The stack that stands for those of sorted calls of one rule: each of them at once (Tomita 1985).
 //
-// Where a text can be read in two ways at every depth of a recursion, there are 2^depth stacks, and yet few frames. A joint
-// is a list of frames of calls, newest first: (JOINT, stack with the frame, 0) on top of the rest of the list. So equal
-// lists are one stack, and a list that has grown shares what it was.
+// Where a text can be read in two ways at every depth of a recursion, there are 2^depth stacks, and yet few frames. A
+// joint is a list of frames of calls, newest first: (JOINT, stack with the frame, 0) on top of the rest of the list. So
+// equal lists are one stack, and a list that has grown shares what it was.
 int64_t Closure::join(std::span<const int64_t> calls) {
   int64_t stack = stack_of(calls[0]);
   for (size_t index = 1; index < calls.size(); ++index) {

@@ -18,8 +18,8 @@ class Closure {
 
   // The state of all that was visited and what it leads to without reading.
   //
-  // Rules are entered when nothing else is left to do, each for all that have called it till then, on a joint stack: else
-  // a chain of rules that call the next one in two places would be followed in 2^length ways.
+  // Rules are entered when nothing else is left to do, each for all that have called it till then, on a joint stack:
+  // else a chain of rules that call the next one in two places would be followed in 2^length ways.
   int64_t close();
 
   int64_t num_visited() const { return static_cast<int64_t>(scratch_.work.size()); }

@@ -72,7 +72,8 @@ class FirstCalls {
   Calls calls_;
 };
 
-// How many calls of each rule lead to a rule that is left when rules without such a call are taken away again and again.
+// How many calls of each rule lead to a rule that is left when rules without such a call are taken away again and
+// again.
 std::vector<int32_t> onward_calls(const Calls& calls, size_t num_rules) {
   std::vector<int32_t> num_onward(num_rules), pending;
   std::vector<std::vector<int32_t>> callers(num_rules);

@@ -16,8 +16,8 @@ Order order_of(int digit, int other) { return digit < other ? LESS : digit > oth
 // Fills the rows of one sign, which begin at `base`; `relations`: whether an order in size is one of those wanted.
 class SignRows {
  public:
-  SignRows(Comparison& found, const Bound& bound, std::array<bool, 3> relations, bool with_point, DecimalClasses classes,
-           int32_t base)
+  SignRows(Comparison& found, const Bound& bound, std::array<bool, 3> relations, bool with_point,
+           DecimalClasses classes, int32_t base)
       : table_(found.table), accepting_(found.accepting), bound_(bound), relations_(relations), with_point_(with_point),
         classes_(classes), num_whole_(static_cast<int32_t>(bound.whole.size())),
         num_fraction_(static_cast<int32_t>(bound.fraction.size())), zero_(base), beyond_(base + 1), read_(base + 2),

@@ -4,9 +4,9 @@
 
 namespace phloem::fsm {
 
-// Texts in one of the wanted relations to a bound. Rows per sign: zero; more digits than the bound has before its point;
-// (digits read, order so far); then, after the point, less and greater with and without a digit, and how many digits
-// equal those of the bound.
+// Texts in one of the wanted relations to a bound. Rows per sign: zero; more digits than the bound has before its
+// point; (digits read, order so far); then, after the point, less and greater with and without a digit, and how many
+// digits equal those of the bound.
 struct Bound {
   Bytes whole, fraction;  // the digits before and after the point
   int side;               // its sign, 0 for zero

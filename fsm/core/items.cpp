@@ -36,8 +36,10 @@ ItemEvent event_of(const Automaton& automaton, Bytes roles, int64_t state, uint8
 Reading read(const Automaton& automaton, Bytes roles, int64_t state, uint8_t byte, Mode mode) {
   switch (mode) {
     case UNKNOWN:
-      if (byte == LEFT_BRACKET && has_role(automaton, roles, state, byte, OPENS_LIST)) return {ItemEvent::LIST_OPENS, OUTSIDE};
-      return {ItemEvent::NOTHING, UNKNOWN};
+      if (byte != LEFT_BRACKET || !has_role(automaton, roles, state, byte, OPENS_LIST)) {
+        return {ItemEvent::NOTHING, UNKNOWN};
+      }
+      return {ItemEvent::LIST_OPENS, OUTSIDE};
     case OUTSIDE: return {event_of(automaton, roles, state, byte), byte == QUOTE ? IN_STRING : OUTSIDE};
     case IN_STRING:
       return {ItemEvent::NOTHING, byte == QUOTE ? OUTSIDE : byte == BACKSLASH ? ESCAPE : IN_STRING};

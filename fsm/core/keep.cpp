@@ -1,7 +1,7 @@
 // Which of the tokens that may come next leave few enough to complete the text (`Search::keep_within`).
 //
-// Few tokens are tried one by one, many by a walk through the trie, in which they share the bytes that they begin with. How
-// many more each of them needs is searched for only where bytes alone do not settle the matter.
+// Few tokens are tried one by one, many by a walk through the trie, in which they share the bytes that they begin with.
+// How many more each of them needs is searched for only where bytes alone do not settle the matter.
 #include <bit>
 
 #include "search.h"

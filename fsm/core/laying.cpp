@@ -8,7 +8,18 @@ namespace phloem::fsm {
 
 namespace {
 
-enum PackedHead { P_NODES, P_LITERALS, P_OPTIONS, P_LOOPS, P_RULES, P_TEXTS, P_SETS, P_MEMBERS, P_RELATIONS, PACKED_HEAD };
+enum PackedHead {
+  P_NODES,
+  P_LITERALS,
+  P_OPTIONS,
+  P_LOOPS,
+  P_RULES,
+  P_TEXTS,
+  P_SETS,
+  P_MEMBERS,
+  P_RELATIONS,
+  PACKED_HEAD
+};
 
 Built unpacked(Ints packed, Bytes data) {
   int64_t at = PACKED_HEAD;
@@ -85,15 +96,17 @@ std::span<T> part(std::vector<int32_t>& data, Head field) {
 }
 
 Laid parts_of(std::vector<int32_t>& data) {
-  return {.kinds = part<int32_t>(data, N_KIND), .args = part<int32_t>(data, N_ARG), .nexts = part<int32_t>(data, N_NEXT),
-          .costs = part<int32_t>(data, N_COST), .options = part<int32_t>(data, N_OPTIONS),
-          .loops = part<Loop>(data, N_LOOPS), .entries = part<int32_t>(data, N_ENTRIES), .sets = part<Set>(data, N_SETS),
+  return {.kinds = part<int32_t>(data, N_KIND), .args = part<int32_t>(data, N_ARG),
+          .nexts = part<int32_t>(data, N_NEXT), .costs = part<int32_t>(data, N_COST),
+          .options = part<int32_t>(data, N_OPTIONS),
+          .loops = part<Loop>(data, N_LOOPS), .entries = part<int32_t>(data, N_ENTRIES),
+          .sets = part<Set>(data, N_SETS),
           .members = part<Member>(data, N_MEMBERS), .tries = part<KeyNode>(data, N_TRIES),
           .edges = part<Edge>(data, N_EDGES), .lists = part<int32_t>(data, N_LISTS)};
 }
 
-// Fills in kinds, args and nexts: a node for each byte in the place of one for a whole literal. Of a literal the last byte
-// comes first, as everything is built from its end. The args of CALL become entry nodes.
+// Fills in kinds, args and nexts: a node for each byte in the place of one for a whole literal. Of a literal the last
+// byte comes first, as everything is built from its end. The args of CALL become entry nodes.
 void spell_out(const Built& built, const std::vector<int32_t>& last, const Laid& laid) {
   int64_t literal = 0;
   int32_t node = 0;

@@ -6,13 +6,14 @@ namespace phloem::fsm {
 
 // Everything that is to be worked out: where nodes go, costs, tables of sets, and rules that begin with themselves.
 //
-// packed: int32, a head (how many there are of nodes, literals, options, loops, rules, texts, sets, members, relations),
-// then by node kind, arg and next_node; the lengths of the literals; options; loops (three each); entries, firsts (one
-// more) and order of the rules; the costs of the texts; sets, required and relations of `SetBuilder`. data: all literals.
+// packed: int32, a head (how many there are of nodes, literals, options, loops, rules, texts, sets, members,
+// relations), then by node kind, arg and next_node; the lengths of the literals; options; loops (three each); entries,
+// firsts (one more) and order of the rules; the costs of the texts; sets, required and relations of `SetBuilder`. data:
+// all literals.
 //
-// Returns int32: a head (`Head`), and where that says kind, arg, next_node, cost, options, loops, entries and the tables of
-// the sets of the finished network; behind them, for each rule that leads to itself without a byte being read, the rule and
-// one that it may begin with.
+// Returns int32: a head (`Head`), and where that says kind, arg, next_node, cost, options, loops, entries and the
+// tables of the sets of the finished network; behind them, for each rule that leads to itself without a byte being
+// read, the rule and one that it may begin with.
 std::vector<int32_t> lay_out(Ints packed, Bytes data);
 
 // The head of a network's data: where each array begins (and the last one ends), and a few numbers; as in memory.py.
@@ -97,8 +98,8 @@ void settle_costs(const Laid& laid, Ints text_costs, Ints order, Ints firsts);
 
 // ---- cycles.cpp
 
-// For each rule that leads to itself without a byte being read, the rule and one that it may begin with. Rules that such a
-// rule does not begin with are left out, so that following the pairs ends in a cycle.
+// For each rule that leads to itself without a byte being read, the rule and one that it may begin with. Rules that
+// such a rule does not begin with are left out, so that following the pairs ends in a cycle.
 std::vector<int32_t> calls_in_cycles(const Laid& laid, Ints text_costs);
 
 }  // namespace phloem::fsm

@@ -102,7 +102,8 @@ void settle_costs(const Laid& laid, Ints text_costs, Ints order, Ints firsts) {
   std::fill(laid.costs.begin(), laid.costs.end(), NEVER);
   const Calls calls = calls_of(laid, order, firsts);
   std::vector<int32_t> turn_of(order.size());
-  for (size_t turn = 0; turn < calls.sequence.size(); ++turn) turn_of[calls.sequence[turn]] = static_cast<int32_t>(turn);
+  int32_t turn = 0;
+  for (int32_t place : calls.sequence) turn_of[place] = turn++;
   std::vector<uint8_t> is_due(order.size(), 1);
   for (bool again = true; again;) {
     again = false;

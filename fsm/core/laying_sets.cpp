@@ -1,5 +1,5 @@
-// The tables of `AnyOrder` (network/any_order.py): members, the tries that tell their texts apart, costs, and the words to
-// begin with.
+// The tables of `AnyOrder` (network/any_order.py): members, the tries that tell their texts apart, costs, and the words
+// to begin with.
 #include <algorithm>
 
 #include "laying.h"
@@ -40,7 +40,8 @@ class TrieBuilder {
  private:
   void fill(KeyNode& node, int32_t literal) {
     auto byte_at = [&](int32_t text) { return built_.text(literal + text)[node.depth]; };
-    const bool is_end = node.end > node.first && built_.text(literal + node.first).size() == static_cast<size_t>(node.depth);
+    const size_t depth = node.depth;
+    const bool is_end = node.end > node.first && built_.text(literal + node.first).size() == depth;
     node.ends = is_end;
     node.edges = num_edges_;
     for (int32_t begin = node.first + is_end, following; begin < node.end; begin = following) {
@@ -171,8 +172,8 @@ void place_sets(const Laid& laid) {
   }
 }
 
-// That is what all required members need, or else the cheapest member; and the cheapest ones beyond, as far as a number is
-// demanded.
+// That is what all required members need, or else the cheapest member; and the cheapest ones beyond, as far as a number
+// is demanded.
 int64_t least_cost(const Laid& laid, const Set& set) {
   const std::span<Member> members = laid.members.subspan(set.members, set.num_members);
   const int64_t separator = laid.costs[set.separator];

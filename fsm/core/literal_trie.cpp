@@ -25,7 +25,8 @@ class Builder {
       frames_.pop_back();
       const int64_t node = joined(frame.begin);
       const size_t upper = std::max(depth, frames_.back().depth);
-      found.spans.insert(found.spans.end(), {literal + static_cast<int64_t>(upper), literal + static_cast<int64_t>(frame.depth)});
+      const int64_t begin = literal + static_cast<int64_t>(upper), end = literal + static_cast<int64_t>(frame.depth);
+      found.spans.insert(found.spans.end(), {begin, end});
       open(upper, add(K_BYTE, 0, node));
     }
   }
@@ -70,8 +71,8 @@ LiteralTrie literal_trie(Bytes data, std::span<const int64_t> lens, int64_t end,
   int64_t at = static_cast<int64_t>(data.size());
   for (size_t turn = lens.size(); turn-- > 0;) {
     const Bytes literal = data.subspan(at - lens[turn], lens[turn]);
-    const auto shared = std::mismatch(literal.begin(), literal.end(), before.begin(), before.end()).first - literal.begin();
-    builder.close(static_cast<size_t>(shared), at);
+    const auto differs = std::mismatch(literal.begin(), literal.end(), before.begin(), before.end()).first;
+    builder.close(static_cast<size_t>(differs - literal.begin()), at);
     builder.open(literal.size(), end);
     before = literal;
     at -= lens[turn];

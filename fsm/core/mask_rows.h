@@ -1,7 +1,8 @@
-// Rows of bits, int32[n], one bit for each token: compared and counted. Equal are rows whose hashes are, and then all words.
+// Rows of bits, int32[n], one bit for each token: compared and counted. Equal are rows whose hashes are, and then all
+// words.
 //
-// Loops go by blocks of a fixed size, which compilers turn into vector instructions: a row of 131,072 tokens takes about a
-// microsecond.
+// Loops go by blocks of a fixed size, which compilers turn into vector instructions: a row of 131,072 tokens takes
+// about a microsecond.
 #pragma once
 #include <bit>
 #include <cstring>
@@ -13,7 +14,8 @@ namespace phloem::fsm {
 constexpr uint32_t ROW_BLOCK = 8, ONE_KEY = 0x9E3779B1, OTHER_KEY = 0x85EBCA77;
 
 // A hash, 62 bits: the sum of (word + key) * (word + key) over pairs of words, as in NH, the inner hash of UMAC (Black,
-// Halevi, Krawczyk, Krovetz, Rogaway, 1999). The keys are no secret, as equal hashes are always followed by a comparison.
+// Halevi, Krawczyk, Krovetz, Rogaway, 1999). The keys are no secret, as equal hashes are always followed by a
+// comparison.
 inline int64_t hash_row(Ints words) {
   const size_t half = words.size() / 2;
   const int32_t *low = words.data(), *high = low + half;

@@ -41,7 +41,8 @@ int nearing_bytes(Automaton& automaton, int64_t state, uint8_t* flags) {
         if (network.costs[node] <= left) flags[arg] = 1;
         break;
       case K_BYTES:
-        for (int byte = 0; byte < 256 && network.costs[node] <= left; ++byte) flags[byte] |= network.has_byte(arg, byte);
+        if (network.costs[node] > left) break;
+        for (int byte = 0; byte < 256; ++byte) flags[byte] |= network.has_byte(arg, byte);
         break;
       case K_KEY: {
         const Set& set = network.sets[arg];

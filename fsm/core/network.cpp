@@ -51,7 +51,9 @@ class Marking {
 
   bool is_set_marked(const Set& set) const {
     bool found = nodes[set.separator];
-    for (int32_t member = 0; member < set.num_members; ++member) found |= nodes[network_.member(set, member).entry] != 0;
+    for (int32_t member = 0; member < set.num_members; ++member) {
+      found |= nodes[network_.member(set, member).entry] != 0;
+    }
     for (int32_t other = set.others; other < set.others + set.num_others; ++other) {
       found |= nodes[network_.options[other]] != 0;
     }

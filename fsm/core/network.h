@@ -71,8 +71,8 @@ struct Marks {
   Bytes ends;  // uint8 by byte set: whether nothing behind it counts; or none
 };
 
-// uint8[num_nodes]: whether, from a node to the end of its rule, something may be read that is marked. with_members: also
-// in members in any order.
+// uint8[num_nodes]: whether, from a node to the end of its rule, something may be read that is marked. with_members:
+// also in members in any order.
 std::vector<uint8_t> find_marked(const Network& network, const Marks& marks, bool with_members);
 
 // data: `Network.data` of network/network.py, with its head; texts: the fields of all texts, one after the other.

@@ -89,7 +89,8 @@ void fill_states(const Shape& shape, Bytes texts, int32_t* table, int32_t* costs
 void fill_live(const Shape& shape, const int32_t* table, int64_t num_words, uint64_t* live) {
   for (int32_t state = 1; state < shape.num_states; ++state) {
     for (int64_t class_id = 1; class_id < shape.num_classes; ++class_id) {
-      if (table[state * shape.num_classes + class_id]) live[state * num_words + (class_id >> 6)] |= uint64_t{1} << (class_id & 63);
+      if (!table[state * shape.num_classes + class_id]) continue;
+      live[state * num_words + (class_id >> 6)] |= uint64_t{1} << (class_id & 63);
     }
   }
 }

@@ -1,7 +1,7 @@
 // Rows: the memory in which an automaton remembers its steps, 256 targets for each state that was left again.
 //
-// There are at most as many as states and stacks leave room for, and a sixteenth of the bound in any case; then the oldest
-// gives way to the newest. Giving rows back forgets steps, no states. They lie in segments, which never move.
+// There are at most as many as states and stacks leave room for, and a sixteenth of the bound in any case; then the
+// oldest gives way to the newest. Giving rows back forgets steps, no states. They lie in segments, which never move.
 #pragma once
 #include <memory>
 

@@ -97,8 +97,8 @@ SafeCharacters find_chain(const Search& search, int64_t state) {
   return characters_of(search.text, safe, steps, worst, is_exact);
 }
 
-// Safe characters that never leave a few states, found greedily: classes are struck out that lead to a refusal, to where
-// they may not pass, or beyond MAX_REGION states; what remains is closed.
+// Safe characters that never leave a few states, found greedily: classes are struck out that lead to a refusal, to
+// where they may not pass, or beyond MAX_REGION states; what remains is closed.
 SafeCharacters find_region(const Search& search, int64_t state) {
   Classes safe(search.text.num_classes, 1);
   std::vector<uint8_t> is_inside(search.text.num_states);
@@ -148,8 +148,8 @@ std::vector<int32_t> plain_marks(const TextTable& text, const Classes& classes) 
   return marks;
 }
 
-// Fills text.plain: the marks, and in plain[0] 3 + the greatest cost of a marked state. It is written last and read first,
-// as several automata may share the text: whoever finds it 0 finds out the same.
+// Fills text.plain: the marks, and in plain[0] 3 + the greatest cost of a marked state. It is written last and read
+// first, as several automata may share the text: whoever finds it 0 finds out the same.
 void find_plain(const TextTable& text) {
   Classes classes(text.num_classes);
   for (int64_t class_id = 1; class_id < text.num_classes; ++class_id) {

@@ -15,8 +15,8 @@ constexpr uint64_t PLAIN[2] = {0xFFFFFFFB00000000u, 0x7FFFFFFFEFFFFFFFu};
 
 constexpr bool is_plain_byte(int byte) { return PLAIN[byte >> 6] >> (byte & 63) & 1; }
 
-// Characters of which any text of at most `steps` may follow the state, without a place that costs more than `limit`, or
-// accepts if the exits are wanted.
+// Characters of which any text of at most `steps` may follow the state, without a place that costs more than `limit`,
+// or accepts if the exits are wanted.
 SafeCharacters find_safe(const TextTable& text, int64_t state, int64_t limit, bool with_exits);
 
 // Whether a plain row says which tokens of plain characters may follow.

@@ -16,7 +16,8 @@ constexpr int64_t STATE_WORK = 64, STEP_WORK = 32;  // for the bytes that lead o
 }  // namespace
 
 int64_t Search::num_bytes() const {
-  return static_cast<int64_t>(least_.size() * 4 + ways_.size() * 2 + queue_.capacity() * sizeof(Found) + parts_.size() * 4);
+  const size_t by_state = least_.size() * sizeof(int32_t) + ways_.size() * sizeof(int16_t);
+  return static_cast<int64_t>(by_state + queue_.capacity() * sizeof(Found) + parts_.size() * sizeof(int32_t));
 }
 
 // Makes room for states that were found since. Searches leave half of the automaton's memory to the text itself.

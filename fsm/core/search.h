@@ -1,18 +1,19 @@
 // The least number of tokens that complete a text.
 //
-// The bytes that bring the end nearer (the *nearing* ones: cost(state after) < cost(state)) make a graph without cycles,
-// small even where a state is wide: out of a JSON string only the quote leads. Over it
+// The bytes that bring the end nearer (the *nearing* ones: cost(state after) < cost(state)) make a graph without
+// cycles, small even where a state is wide: out of a JSON string only the quote leads. Over it
 //
 //     least(accepting state) = 0
 //     least(state)           = 1 + the minimum of least(target) over the tokens all of whose bytes are nearing
 //
-// which is the exact minimum over all shortest completions, and an upper bound of the minimum over all. States are found
-// forwards and settled backwards, in the order of their cost. A settled state keeps its number.
+// which is the exact minimum over all shortest completions, and an upper bound of the minimum over all. States are
+// found forwards and settled backwards, in the order of their cost. A settled state keeps its number.
 //
-// Two kinds of places would make that graph large, and there only one of the nearing bytes is followed: keys in any order
-// are written in the order of the set, and of a text that needs many characters of any kind the first ones are all the
-// same. That is an upper bound as well; and as the byte depends on the state alone, so does the number, whoever asks for it
-// and when. Where many keys must be written the graph ends, and set_bound.cpp says how many tokens suffice from there.
+// Two kinds of places would make that graph large, and there only one of the nearing bytes is followed: keys in any
+// order are written in the order of the set, and of a text that needs many characters of any kind the first ones are
+// all the same. That is an upper bound as well; and as the byte depends on the state alone, so does the number, whoever
+// asks for it and when. Where many keys must be written the graph ends, and set_bound.cpp says how many tokens suffice
+// from there.
 //
 // Where the graph is large all the same, a single shortest completion is followed, and its tokens are counted. What one
 // call may look at is bounded, so that no row and no minimum takes long, however much text is left to write.
@@ -41,9 +42,9 @@ class Search {
 
   // Clears the bits of the tokens after which `limit` tokens do not suffice; all of them may follow the state.
   //
-  // Those that leave more than `most_bytes` to the end are not searched from: of them only those stay for which each byte
-  // may be a token. With a limit below zero nothing is cleared. Returns 1 + the greatest `least_tokens` met, if the limit is
-  // below zero; else some number that is not negative.
+  // Those that leave more than `most_bytes` to the end are not searched from: of them only those stay for which each
+  // byte may be a token. With a limit below zero nothing is cleared. Returns 1 + the greatest `least_tokens` met, if
+  // the limit is below zero; else some number that is not negative.
   int64_t keep_within(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged);
 
   // What a call may look at; before each call that does not go on where another one has stopped.

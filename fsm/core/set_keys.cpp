@@ -1,5 +1,5 @@
-// The texts of the members of a set, byte by byte, and what is left to write from inside one. A byte is let through if it
-// leads to the text of a member that can still be written.
+// The texts of the members of a set, byte by byte, and what is left to write from inside one. A byte is let through if
+// it leads to the text of a member that can still be written.
 #include "sets.h"
 
 namespace phloem::fsm {

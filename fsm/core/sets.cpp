@@ -134,11 +134,11 @@ int64_t Sets::write(const Set& set, int64_t top, int64_t member) {
   if (member < 0) return pack(set, rest);
   unpacked.word_of(member).blocked |= bit_of(member);
   const Member& record = network_.member(set, member);
-  for (const int32_t* one = network_.lists + record.implied; one < network_.lists + record.implied + record.num_implied; ++one) {
-    if (!unpacked.is_blocked(*one)) unpacked.word_of(*one).owed |= bit_of(*one);
+  for (int32_t one : std::span(network_.lists + record.implied, record.num_implied)) {
+    if (!unpacked.is_blocked(one)) unpacked.word_of(one).owed |= bit_of(one);
   }
-  for (const int32_t* one = network_.lists + record.excluded; one < network_.lists + record.excluded + record.num_excluded; ++one) {
-    unpacked.word_of(*one).blocked |= bit_of(*one);
+  for (int32_t one : std::span(network_.lists + record.excluded, record.num_excluded)) {
+    unpacked.word_of(one).blocked |= bit_of(one);
   }
   return pack(set, rest);
 }

@@ -7,7 +7,8 @@
 //   TEXT    (~ node of a counted text, characters read, 0), while inside it; what is left of it is not in the cost
 //   JOINT   (JOINT, a stack, 0) on top of another: both of them at once; see `join`
 //
-// Stack 0 is the bottom. The number of a stack never changes, so two of them are equal if and only if their numbers are.
+// Stack 0 is the bottom. The number of a stack never changes, so two of them are equal if and only if their numbers
+// are.
 #pragma once
 #include "arena.h"
 #include "network.h"

@@ -1,8 +1,8 @@
 // States: interned sets of configurations, and what their records say of them.
 //
-// A configuration is one int64: node << NODE_SHIFT | state within a text, or place within the trie of a set, << STACK_BITS
-// | stack. A state is a sorted run of configurations in the pool together with "accepting"; equal runs are one state, 0
-// is the dead one. How a set of configurations is found is known to `Closure`.
+// A configuration is one int64: node << NODE_SHIFT | state within a text, or place within the trie of a set, <<
+// STACK_BITS | stack. A state is a sorted run of configurations in the pool together with "accepting"; equal runs are
+// one state, 0 is the dead one. How a set of configurations is found is known to `Closure`.
 #pragma once
 #include "sets.h"
 
@@ -58,8 +58,8 @@ class States {
 
   static constexpr int64_t FIRST_STATES = 128, FIRST_CONFIGURATIONS = 512;
   // Memory of states and stacks before any are found: the arrays with two slots for each entry.
-  static constexpr int64_t FIRST_BYTES = Stacks::FIRST_STACKS * (sizeof(Frame) + 8) + FIRST_STATES * (sizeof(State) + 8) +
-                                         FIRST_CONFIGURATIONS * sizeof(int64_t);
+  static constexpr int64_t FIRST_BYTES = Stacks::FIRST_STACKS * (sizeof(Frame) + 8) +
+                                         FIRST_STATES * (sizeof(State) + 8) + FIRST_CONFIGURATIONS * sizeof(int64_t);
 
  private:
   State described(const std::vector<int64_t>& found, bool accepts);
@@ -70,10 +70,11 @@ class States {
   Slots slots_;
 };
 
-// Moves those that no other covers of the sorted configurations to the front, and drops the others. One covers another if
-// whatever may follow the other may follow it: their stacks differ in counts only, of which it has the least, and where a
-// minimum is to be reached has reached it. So of nested counted repetition, ``(.{1,1000}b?){1,1000}``, a state keeps a few
-// configurations where there were a million ways to read the same text. The language is the same, and every mask.
+// Moves those that no other covers of the sorted configurations to the front, and drops the others. One covers another
+// if whatever may follow the other may follow it: their stacks differ in counts only, of which it has the least, and
+// where a minimum is to be reached has reached it. So of nested counted repetition, ``(.{1,1000}b?){1,1000}``, a state
+// keeps a few configurations where there were a million ways to read the same text. The language is the same, and every
+// mask.
 void drop_covered(const Network& network, const Stacks& stacks, std::vector<int64_t>& found);
 
 }  // namespace phloem::fsm

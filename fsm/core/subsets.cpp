@@ -52,7 +52,8 @@ class Construction {
   }
 
  private:
-  // The SET nodes reachable from a node without reading. A universal one accepts whatever follows, so it stands for all.
+  // The SET nodes reachable from a node without reading. A universal one accepts whatever follows, so it stands for
+  // all.
   Subset closure(int32_t node) {
     Subset found;
     ++stamp_;
@@ -93,7 +94,8 @@ class Construction {
     found.matches = false;
     reading_.clear();
     for (int32_t node : subsets_[state].nodes) {
-      if (graph_.has_class[graph_.args[node] * graph_.num_classes + class_id]) reading_.push_back(&closure_behind(node));
+      if (!graph_.has_class[graph_.args[node] * graph_.num_classes + class_id]) continue;
+      reading_.push_back(&closure_behind(node));
     }
     work_ += static_cast<int64_t>(subsets_[state].nodes.size());
     ++stamp_;

@@ -21,7 +21,8 @@ struct TableView {
 struct Table {
   int64_t num_columns;
   std::vector<int32_t> cells;
-  Table(int64_t num_rows, int64_t columns, int32_t value = 0) : num_columns(columns), cells(num_rows * columns, value) {}
+  Table(int64_t num_rows, int64_t columns, int32_t value = 0)
+      : num_columns(columns), cells(num_rows * columns, value) {}
   int32_t* operator[](int64_t row) { return cells.data() + row * num_columns; }
   const int32_t* operator[](int64_t row) const { return cells.data() + row * num_columns; }
   int64_t num_rows() const { return static_cast<int64_t>(cells.size()) / num_columns; }

@@ -12,7 +12,8 @@ constexpr int32_t FIND_SAFE_FROM = 16;  // nodes of a sub-tree for which it pays
 
 class Walk {
  public:
-  Walk(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, int64_t limit, bool with_exits, int32_t* bits)
+  Walk(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, int64_t limit, bool with_exits,
+       int32_t* bits)
       : vocabulary_(vocabulary), scratch_(scratch), text_(text), limit_(limit), with_exits_(with_exits), bits_(bits),
         counts_(is_counted(text)) {
     if (!counts_) return;
@@ -145,8 +146,8 @@ class Walk {
 
 }  // namespace
 
-TextWalk walk_text(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place, int64_t limit,
-                   bool with_exits, int32_t* bits) {
+TextWalk walk_text(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place,
+                   int64_t limit, bool with_exits, int32_t* bits) {
   return Walk(vocabulary, scratch, text, limit, with_exits, bits).run(place);
 }
 

@@ -18,20 +18,20 @@ struct TextWalk {
 
 // The walk inside one text automaton, whatever comes after it.
 //
-// Sets the bit of every token all of whose bytes belong to the text and that leaves at most `limit` bytes to its end, and
-// clears all others (bits: int32[num_words]). Walking all of a vocabulary takes milliseconds, so two short cuts are taken,
-// both exact: sub-trees of the trie that consist of safe characters are taken whole; and where everything but quote,
-// backslash and control characters is safe, the tokens made of up to n plain characters are a row prepared with the
-// vocabulary, and only the others are walked.
+// Sets the bit of every token all of whose bytes belong to the text and that leaves at most `limit` bytes to its end,
+// and clears all others (bits: int32[num_words]). Walking all of a vocabulary takes milliseconds, so two short cuts are
+// taken, both exact: sub-trees of the trie that consist of safe characters are taken whole; and where everything but
+// quote, backslash and control characters is safe, the tokens made of up to n plain characters are a row prepared with
+// the vocabulary, and only the others are walked.
 //
-// In a counted text the short cuts are taken as far as the bounds are certainly not met on the way: from the least length
-// on, and as long as the longest way to an end is left. Nearer to the greatest length the plain rows still serve where
-// plain characters are merely counted: that of so many characters as may follow is exact.
-TextWalk walk_text(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place, int64_t limit,
-                   bool with_exits, int32_t* bits);
+// In a counted text the short cuts are taken as far as the bounds are certainly not met on the way: from the least
+// length on, and as long as the longest way to an end is left. Nearer to the greatest length the plain rows still serve
+// where plain characters are merely counted: that of so many characters as may follow is exact.
+TextWalk walk_text(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place,
+                   int64_t limit, bool with_exits, int32_t* bits);
 
-// Where in a text every token ends that stays inside: equal numbers where it is the same place, -1 for tokens that do not
-// stay. targets: int64[num_tokens].
+// Where in a text every token ends that stays inside: equal numbers where it is the same place, -1 for tokens that do
+// not stay. targets: int64[num_tokens].
 void text_targets(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place,
                   int64_t* targets);
 

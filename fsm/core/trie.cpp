@@ -41,8 +41,9 @@ int32_t plain_len(Bytes token, std::array<uint64_t, 2> plain, int32_t limit) {
     if (state == MALFORMED || count > limit) return 0;
   }
   const size_t size = token.size();
-  const bool may_become = state && (token[size - 1] == 0xE2 || (size > 1 && token[size - 1] == 0x80 && token[size - 2] == 0xE2));
-  return may_become ? 0 : count;
+  if (state == 0) return count;
+  const bool is_begun = size > 1 && token[size - 1] == 0x80 && token[size - 2] == 0xE2;
+  return is_begun || token[size - 1] == 0xE2 ? 0 : count;
 }
 
 // What a sub-tree contains: the two words of ASCII bytes, and the low bits of the third word; below 0 there: malformed.

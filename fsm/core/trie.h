@@ -37,8 +37,8 @@ Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide)
 // `limit` characters. bytes: all tokens one after the other; offsets: int32[num_tokens + 1].
 std::vector<int32_t> plain_lens(Bytes bytes, Ints offsets, std::array<uint64_t, 2> plain, int32_t limit);
 
-// Where the tokens end that stand in a text at `begin`; and whether some token reaches beyond the text into a byte whose
-// flag in follow (uint8[256]) is set. roots: int32[256], the node of each first byte, or -1.
+// Where the tokens end that stand in a text at `begin`; and whether some token reaches beyond the text into a byte
+// whose flag in follow (uint8[256]) is set. roots: int32[256], the node of each first byte, or -1.
 struct TokenEnds {
   std::vector<int32_t> ends;
   bool is_open = false;

@@ -82,7 +82,9 @@ class Vocabulary {
 // The bits of a row, int32[num_words].
 inline void set_bit(int32_t* bits, int64_t token) { bits[token >> 5] |= static_cast<int32_t>(1u << (token & 31)); }
 inline void clear_bit(int32_t* bits, int64_t token) { bits[token >> 5] &= ~static_cast<int32_t>(1u << (token & 31)); }
-inline bool has_bit(const int32_t* bits, int64_t token) { return static_cast<uint32_t>(bits[token >> 5]) >> (token & 31) & 1; }
+inline bool has_bit(const int32_t* bits, int64_t token) {
+  return static_cast<uint32_t>(bits[token >> 5]) >> (token & 31) & 1;
+}
 
 // Sets, clears the bits of all tokens that end at nodes node .. end - 1 of a trie.
 void set_tokens(const TokenTrie& trie, int64_t node, int64_t end, int32_t* bits);

@@ -1,5 +1,5 @@
-// Walks through the vocabulary with the automaton: which tokens may follow a state. A walk follows the trie in depth-first
-// order and jumps over what is refused. It makes states as it goes.
+// Walks through the vocabulary with the automaton: which tokens may follow a state. A walk follows the trie in
+// depth-first order and jumps over what is refused. It makes states as it goes.
 #include "automaton.h"
 
 namespace phloem::fsm {

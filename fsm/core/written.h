@@ -2,8 +2,8 @@
 //
 // The *mode* tells where a reader of JSON stands: it decides whether a brace begins an object or is a character of a
 // string. While keys are remembered every state has one mode, whatever was read before it, since what may follow is the
-// same: of two modes that differ by more than an escape only one can end well, the number of quotes being even. So it is
-// noted in the record of the state, by those who first come there with keys, and neither texts nor cursors carry it.
+// same: of two modes that differ by more than an escape only one can end well, the number of quotes being even. So it
+// is noted in the record of the state, by those who first come there with keys, and neither texts nor cursors carry it.
 #pragma once
 #include "nearing.h"
 
@@ -25,9 +25,9 @@ struct KeyStep {
   std::vector<Event> events;
 };
 
-// The state after some bytes, and what happens on the way: OPENS and CLOSES for braces and brackets, and the ends of keys
-// and items that have to be remembered. has_keys: whether keys are remembered before them. If not, nothing else is told
-// before the first key ends.
+// The state after some bytes, and what happens on the way: OPENS and CLOSES for braces and brackets, and the ends of
+// keys and items that have to be remembered. has_keys: whether keys are remembered before them. If not, nothing else is
+// told before the first key ends.
 KeyStep follow_keys(Automaton& automaton, int64_t state, Bytes data, bool has_keys);
 
 // The state after a token, 0: refused; -1 where something happens: with keys also where an object begins or ends.
@@ -45,8 +45,8 @@ struct Step {
   int64_t state;
 };
 
-// The byte with which a shortest completion goes on from a state, and the state behind it. It is the same completion from
-// every state on it. The state's cost is not less where what is left is not known byte by byte.
+// The byte with which a shortest completion goes on from a state, and the state behind it. It is the same completion
+// from every state on it. The state's cost is not less where what is left is not known byte by byte.
 Step step_nearer(Automaton& automaton, int64_t state);
 
 // One shortest completion from a state, by the first byte that leads nearer from each state.
