@@ -137,11 +137,15 @@ AT_WORK = """
             ops.linear(x, weight)
     threading.Thread(target=work).start()
 """
+# by the loop alone: a thread that Python ends within an operation of torch's ends the process with it
 LEFT_AT_WORK = """
     import threading
+    from phloem._core import kernels as core
+    out = torch.empty(9, 608)
+    places = (weight.stored.data_ptr(), weight.packing, weight.bias.data_ptr(), 0, out.data_ptr())
     def work():
         while True:
-            ops.linear(x, weight)
+            core.multiply(ONE_TEAM, 3, 0, x.data_ptr(), 400, *places, 9, 400, 38)
     threading.Thread(target=work, daemon=True).start()
 """
 # no memory for the stack of another thread
