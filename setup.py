@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -60,6 +62,14 @@ def compiler() -> list[str] | None:
     return [sys.executable, "-m", "ziglang", "c++"] if importlib.util.find_spec("ziglang") else None
 
 
+def key_of(command: list[str]) -> str:
+    """What objects depend on besides sources: the compiler, its flags, nanobind, this machine and this folder."""
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    machine = [platform.node(), platform.machine()] if PROCESSOR == "native" else []
+    told = [command, version, FLAGS, PROCESSOR, machine, nanobind.__version__, str(ROOT), Path(__file__).read_text()]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
 def is_current(made: Path) -> bool:
     """Whether an object is newer than all that the compiler read for it (its `.d` file)."""
     dependencies = made.with_suffix(".d")
@@ -84,7 +94,7 @@ class BuildCore(build_ext):
         command = compiler()
         if command is None:
             sys.exit("phloem: no C++ compiler here; install g++ or clang++, or give one in CXX, or pip install ziglang")
-        folder = ROOT / "build" / "core" / f"{sysconfig.get_config_var('SOABI')}-{PROCESSOR}"
+        folder = ROOT / "build" / "core" / f"{sysconfig.get_config_var('SOABI')}-{key_of(command)}"
         folder.mkdir(parents=True, exist_ok=True)
         write_hash(folder / "kernels_hash.h")
         includes = [
@@ -98,8 +108,16 @@ class BuildCore(build_ext):
         def compiled(source: Path, level: str) -> Path:
             made = folder / f"{source.parent.parent.name}-{source.stem}{level and '-'}{level}.o"
             if not is_current(made):
-                flags = [*flags_of(source, level), *(f"-I{path}" for path in includes), "-MMD", "-c"]
-                subprocess.run([*command, *flags, str(source), "-o", str(made)], check=True)
+                flags = [
+                    *flags_of(source, level),
+                    *(f"-I{path}" for path in includes),
+                    "-MMD",
+                    "-MF",
+                    made.with_suffix(".d"),
+                ]
+                new = made.with_suffix(f".{os.getpid()}")  # so that no half of an object is ever taken for one
+                subprocess.run([*command, *flags, "-c", source, "-o", new], check=True)
+                new.replace(made)
             return made
 
         sources = [(source, level) for source in SOURCES for level in levels_of(source)]

@@ -192,7 +192,8 @@ class RadixTree(core.Tree):
         Args:
             spare: says how many tokens of a prefix (its namespace, its packed tokens) will soon be needed. The whole
                 blocks of these stay, in up to 64 leaves, as if they had just been used; what is beyond them goes. If
-                nothing else is left they go as well. It must not use the tree.
+                nothing else is left they go as well. It must not use the tree. If it raises, blocks that were taken
+                before have left the tree and are not returned: `blocks()` tells which are still there.
         """
         freed = self._take(num_blocks, spare)
         if len(freed) < num_blocks and self._pins.give_up_expired():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import email
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -36,7 +35,7 @@ with phloem.Engine(device="cpu", num_blocks=64) as engine:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the source distribution, as it is unpacked elsewhere; what the checkout has compiled is not again."""
+    """Built from the source distribution, as it is unpacked elsewhere, with all of the core."""
     folder = tmp_path_factory.mktemp("wheel")
     code = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True, timeout=300)
@@ -44,8 +43,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(packed) as archive:
         archive.extractall(folder, filter="data")
     source = folder / packed.name.removesuffix(".tar.gz")
-    if (ROOT / "build" / "core").exists():
-        shutil.copytree(ROOT / "build" / "core", source / "build" / "core")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(folder), str(source)], check=True, timeout=900)
     [built] = folder.glob("phloem-*.whl")

@@ -6,6 +6,7 @@
 #include "bound.h"
 #include "items.h"
 #include "laying.h"
+#include "unlocked.h"
 
 namespace phloem::fsm {
 
@@ -102,7 +103,7 @@ void bind_networks(nb::module_& module) {
   module.def("lay_out", [](IntArray packed, nb::bytes literals) {
     std::vector<int32_t> found;
     {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       found = lay_out(view(packed), bytes_of(literals));
     }
     return array_of(std::move(found));

@@ -9,6 +9,7 @@
 #include "mask_rows.h"
 #include "search.h"
 #include "text_walk.h"
+#include "unlocked.h"
 
 namespace phloem::fsm {
 
@@ -145,7 +146,7 @@ struct BoundSearch {
       } catch (const OutOfBreath&) {  // as long again if that has brought nothing, since it may begin anew
         breath = search.progress() != progress ? FIRST_BREATH : std::min(2 * breath, ENDLESS);
         ++num_breaths;
-        nb::gil_scoped_release unlocked;
+        Unlocked unlocked;
         std::this_thread::yield();
       }
     }

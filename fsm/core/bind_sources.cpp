@@ -5,6 +5,7 @@
 #include "literal_trie.h"
 #include "subsets.h"
 #include "trie.h"
+#include "unlocked.h"
 
 namespace phloem::fsm {
 
@@ -31,7 +32,7 @@ void bind_patterns(nb::module_& module) {
                       has_class.data(), static_cast<int64_t>(has_class.shape(1))};
     Determinised found{Table(0, 1), {}, Subsets::DONE};
     {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       found = subset_construction(graph, max_states, max_work);
     }
     return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)), found.status);
@@ -59,7 +60,7 @@ void bind_tries(nb::module_& module) {
     const Bytes bytes{static_cast<const uint8_t*>(data.data()), data.size()};
     LiteralTrie found;
     {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       found = literal_trie(bytes, span_of(lens), end, first_node, first_option);
     }
     return nb::make_tuple(rows_of(std::move(found.nodes), 3), rows_of(std::move(found.spans), 2),

@@ -5,6 +5,7 @@
 #include "arrays.h"
 #include "bind.h"
 #include "other_strings.h"
+#include "unlocked.h"
 
 namespace phloem::fsm {
 
@@ -65,7 +66,7 @@ void bind_products(nb::module_& module) {
                            int32_t right_start, Alive alive, int64_t max_states) {
     Product found{Table(0, 1), {}};
     {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       found = product(pairing_of(left, right, left_class, right_class), {left_start, right_start}, alive, max_states);
     }
     std::vector<int32_t> mine, theirs;
@@ -75,7 +76,7 @@ void bind_products(nb::module_& module) {
   module.def("meet", [](IntTable left, FlagArray left_accepts, IntTable right, FlagArray right_accepts,
                         IntArray left_class, IntArray right_class, int32_t left_start, int32_t right_start,
                         int64_t max_pairs) {
-    nb::gil_scoped_release unlocked;
+    Unlocked unlocked;
     return meet(pairing_of(left, right, left_class, right_class), span_of(left_accepts), span_of(right_accepts),
                 {left_start, right_start}, max_pairs);
   });
@@ -101,7 +102,7 @@ void bind_tables(nb::module_& module) {
   module.def("alike_states", [](IntTable table, FlagArray accepting) {
     Alike found;
     {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       found = alike_states(dfa_of(table, accepting));
     }
     return nb::make_tuple(array_of(std::move(found.blocks)), array_of(std::move(found.members)));
@@ -113,7 +114,7 @@ void bind_tables(nb::module_& module) {
   module.def("minimal_acyclic", [](IntArray symbols, Array<int64_t> offsets, int32_t num_classes, int64_t max_cells) {
     Acyclic found{Table(0, 1), {}, 0};
     {
-      nb::gil_scoped_release unlocked;
+      Unlocked unlocked;
       found = minimal_acyclic(span_of(symbols), span_of(offsets), num_classes, max_cells);
     }
     return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)), found.start);

@@ -5,8 +5,13 @@
 // LONG_CALL configurations it lets go of it, so that no call stops the others; who waits for the same automaton
 // meanwhile lets go of it as well.
 #pragma once
+#include <memory>
+#include <mutex>
+#include <optional>
+
 #include "arrays.h"
 #include "automaton.h"
+#include "unlocked.h"
 
 namespace phloem::fsm {
 
@@ -44,19 +49,14 @@ struct BoundAutomaton {
 template <class Function>
 auto locked(Automaton& automaton, Function function) {
   if (!automaton.mutex.try_lock()) {
-    nb::gil_scoped_release unlocked;
+    Unlocked unlocked;
     automaton.mutex.lock();
   }
-  struct Interpreter {
-    PyThreadState* released = nullptr;
-    ~Interpreter() {
-      if (released) PyEval_RestoreThread(released);
-    }
-  } interpreter;
+  std::optional<Unlocked> unlocked;
   Call call(automaton);
   automaton.patience = LONG_CALL;
-  automaton.caller = &interpreter;
-  automaton.on_long_call = [](void* caller) { static_cast<Interpreter*>(caller)->released = PyEval_SaveThread(); };
+  automaton.caller = &unlocked;
+  automaton.on_long_call = [](void* caller) { static_cast<std::optional<Unlocked>*>(caller)->emplace(); };
   return function(automaton);
 }
 

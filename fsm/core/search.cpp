@@ -27,8 +27,8 @@ void Search::fit() {
     if (2 * automaton_.budget.held() > std::max(automaton_.budget.max_bytes(), LEAST_HALVED)) stop();
   }
   if (static_cast<int64_t>(least_.size()) >= automaton_.states.size()) return;
+  ways_.resize(automaton_.states.capacity());  // first, for the length of the other is what is looked at
   least_.resize(automaton_.states.capacity());
-  ways_.resize(automaton_.states.capacity());
 }
 
 int64_t Search::least_tokens(int64_t state) {

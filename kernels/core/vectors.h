@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
@@ -355,6 +356,7 @@ template <class V>
 template <class T>
 struct Scratch {
   explicit Scratch(int64_t size) : memory(__builtin_malloc(size * sizeof(T) + 64)) {
+    if (!memory) throw std::bad_alloc();
     at = (T*)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
   }
   ~Scratch() { __builtin_free(memory); }

@@ -33,8 +33,8 @@ double Tree::rank_of(const Node& node) const {
 // Makes a free leaf a candidate; no effect if it is one already.
 void Tree::offer(Node* node) {
   if (node->is_candidate || !is_free_leaf(*node)) return;
-  node->is_candidate = true;
   candidates_.push_back({rank_of(*node), node->last_used, node});
+  node->is_candidate = true;
   std::push_heap(candidates_.begin(), candidates_.end());
 }
 

@@ -190,8 +190,11 @@ std::vector<int32_t> Tree::continuation(Tokens tokens, std::string_view space, s
 // ---------------------------------------------------------------- inserting
 
 void Tree::ask_costs(size_t end, const BlockCost& block_cost) {
-  while (block_cost && costs_.size() <= end)
-    costs_.push_back(block_cost(static_cast<int64_t>(costs_.size() * block_size_)));
+  while (block_cost && costs_.size() <= end) {
+    const double cost = block_cost(static_cast<int64_t>(costs_.size() * block_size_));
+    if (!std::isfinite(cost)) throw std::invalid_argument("block_cost: " + std::to_string(cost) + " is no finite number");
+    costs_.push_back(cost);
+  }
 }
 
 // Adds those of the `known` ids that are not the ones at the end of the path to `node`.
@@ -251,7 +254,7 @@ Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, Node
 
 // Uses follow one another: no two are at the same time, whatever the clock says.
 void Tree::mark_use(Node* node, double now) {
-  if (now <= last_use_) now = std::nextafter(last_use_, std::numeric_limits<double>::infinity());
+  if (!(now > last_use_) || std::isinf(now)) now = std::nextafter(last_use_, std::numeric_limits<double>::infinity());
   node->last_used = last_use_ = now;
   node->era = era_;
 }
