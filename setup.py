@@ -115,7 +115,7 @@ class BuildCore(build_ext):
                     "-MF",
                     made.with_suffix(".d"),
                 ]
-                new = made.with_suffix(f".{os.getpid()}")  # so that no half of an object is ever taken for one
+                new = made.with_suffix(f".{os.getpid()}.o")  # so that no half of an object is ever taken for one
                 subprocess.run([*command, *flags, "-c", source, "-o", new], check=True)
                 new.replace(made)
             return made

@@ -2,8 +2,8 @@
 
     python3 scripts/set_up.py [test]        TORCH="torch==2.13.0" python3 scripts/set_up.py
 
-Steps: the virtual environment; torch; phloem with its C++ core, as an editable install; the compiled loops. With `test`
-what tests need comes in place of the loops.
+Steps: the virtual environment; torch; phloem with its C++ core, as an editable install. With `test`, what
+tests need as well.
 
 torch is the large part, and the only one that depends on the machine: the CPU wheel (about 0.2 GB) where there is no
 NVIDIA GPU, the CUDA one (about 3 GB with NVIDIA's libraries) where there is. `TORCH` overrides that: arguments for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +45,12 @@ def test_what_is_run_in_the_checkout_is_the_package() -> None:
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True, timeout=240
     )
     assert (ROOT / "errors.py").samefile(done.stdout.strip())
+
+
+def test_a_core_that_is_not_compiled_is_told_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "phloem" / "_core").mkdir(parents=True)
+    (tmp_path / "phloem" / "__init__.py").write_text((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", "import phloem"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "python setup.py build_ext --inplace" in done.stderr

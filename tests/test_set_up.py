@@ -89,10 +89,13 @@ FAKE = """\
 #!{python}
 import sys
 from pathlib import Path
+if "--version" in sys.argv:
+    sys.exit(print("{name} 1.0"))
 made = Path(sys.argv[sys.argv.index("-o") + 1])
 made.write_text("{name}")
 if "-c" in sys.argv:
-    made.with_suffix(".d").write_text(f"{{made}}: {{sys.argv[sys.argv.index('-o') - 1]}}")
+    read = Path(sys.argv[sys.argv.index("-MF") + 1])
+    read.write_text(f"{{made}}: {{sys.argv[sys.argv.index('-o') - 1]}}")
 with open("log", "a") as log:
     log.write("{name} " + made.suffix + "\\n")
 """
@@ -134,18 +137,18 @@ def _build(source: Path, **environment: str) -> tuple[subprocess.CompletedProces
 
 
 def test_the_core_is_compiled_by_what_is_there(source: Path, tmp_path: Path) -> None:
-    """CXX before the system's compilers, those before the wheel's; only what has changed is compiled again."""
+    """CXX before the system's compilers, those before the wheel's; all for another compiler, else what has changed."""
     _fake(tmp_path / "bin" / "clang++", "clang")
     _fake(tmp_path / "site" / "ziglang" / "__main__.py", "zig")
     _fake(tmp_path / "own", "own")
     path, site = str(tmp_path / "bin"), str(tmp_path / "site")
     first = ["zig .o"] * 3 + ["zig .so"]  # nanobind's own source is the third
     assert _build(source, PYTHONPATH=site)[1] == first
-    assert _build(source, PYTHONPATH=site, PATH=path)[1] == ["clang .so"]
+    assert _build(source, PYTHONPATH=site, PATH=path)[1] == ["clang .o"] * 3 + ["clang .so"]
     later = (source / "native" / "other.cpp").stat().st_mtime + 60
     os.utime(source / "native" / "other.cpp", (later, later))
     assert _build(source, PATH=path)[1] == ["clang .o", "clang .so"]
-    assert _build(source, PATH=path, CXX=f"{tmp_path / 'own'} --fast")[1] == ["own .o", "own .so"]
+    assert _build(source, PATH=path, CXX=f"{tmp_path / 'own'} --fast")[1] == ["own .o"] * 3 + ["own .so"]
 
 
 def test_without_a_compiler_the_remedy_is_told(source: Path) -> None:

@@ -206,7 +206,7 @@ def serve(
         bool,
         option(
             "--warm-up/--no-warm-up",
-            help="Compile loops and kernels, and capture graphs, before taking requests, not during the first ones.",
+            help="Make what is made once, and compile and capture a GPU's kernels and graphs, before taking requests.",
             env="WARM_UP",
             panel=SERVER,
         ),
