@@ -1,38 +1,41 @@
-# Two commands on a fresh machine: `make demo` and `make test`.
-# torch is pinned, so that a CPU machine gets one wheel that works and no gigabytes of CUDA by accident;
-# set TORCH to another requirement (TORCH=torch) for a CUDA build.
-TORCH ?= torch==2.13.0
+# Two commands on a fresh machine: `make demo` and `make test`. What they set up first, scripts/set_up.py says.
+# TORCH=… chooses another torch (arguments of pip install), MODEL=… another model for the demo (a folder or a hub id).
 PYTHON ?= python3
 BIN := .venv/bin
+CORE := $(wildcard native/*.cpp native/*.h */core/*.cpp */core/*.h)
+export TORCH MODEL
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format wheels clean
 
-demo: .venv/run.stamp
-	$(BIN)/python scripts/demo.py
+demo: .venv/core.stamp
+	@echo "Loading $(or $(MODEL),the bundled model) …"
+	@$(BIN)/python scripts/demo.py
 
-test: .venv/test.stamp
+test: .venv/test.stamp .venv/core.stamp
 	scripts/check
 	scripts/test
 
-check: .venv/test.stamp
+check: .venv/test.stamp .venv/core.stamp
 	scripts/check
 
 format: .venv/test.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.venv/bin/python:
-	$(PYTHON) -m venv .venv
+wheels: .venv/run.stamp
+	$(BIN)/python scripts/build_wheels.py
 
-.venv/run.stamp: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	$(BIN)/python -m phloem.runtime.warm_up
+.venv/run.stamp: pyproject.toml setup.py scripts/set_up.py
+	$(PYTHON) scripts/set_up.py
 	touch $@
 
 .venv/test.stamp: .venv/run.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
+	$(PYTHON) scripts/set_up.py test
+	touch $@
+
+.venv/core.stamp: .venv/run.stamp $(CORE)
+	$(BIN)/python setup.py -q build_ext --inplace
 	touch $@
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist *.egg-info src/*.egg-info _core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,6 +18,7 @@ Names load their module on first use, so `import phloem` itself is cheap and nee
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -221,3 +222,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+_found = importlib.util.find_spec(f"{__name__}._core")
+if _found is None or _found.origin is None:  # the folder of that name holds types only
+    raise ImportError(
+        "phloem's C++ core is not compiled here: run `make demo`, or `python setup.py build_ext --inplace`"
+    )

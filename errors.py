@@ -26,6 +26,9 @@ This module knows nothing of the rest of the package; everything may import it.
 
 from __future__ import annotations
 
+if "." not in __name__:  # Python was started in the repository
+    raise ImportError("errors is a part of the package phloem: import phloem.errors")
+
 
 class PhloemError(Exception):
     """Base of all errors raised on purpose. `str(error)` is fit to be shown to a user."""

@@ -16,6 +16,9 @@ Knows JSON data and nothing else; everything may import it.
 
 from __future__ import annotations
 
+if "." not in __name__:  # Python was started in the repository
+    raise ImportError("written_out is a part of the package phloem: import phloem.written_out")
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

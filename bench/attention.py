@@ -40,10 +40,10 @@ from attention_problem import (
     time_on_cpu,
     time_on_cuda,
 )
-from numba import njit
 from torch import Tensor
 
-from phloem.kernels import FP8, attention, simd, write_kv
+from phloem.kernels import FP8, attention, pack_linear, write_kv
+from phloem.kernels.ops import linear
 
 Peers = dict[str, Callable[[Paged], Call]]
 
@@ -167,24 +167,22 @@ def report_sharing() -> None:
             print(f"{name:>10} {batch:3} requests   {'   '.join(ratios)}", flush=True)
 
 
-@njit
-def _multiply_adds(num_steps):  # type: ignore[no-untyped-def]
-    """num_steps x 10 x 8 multiply-adds in ten chains, from registers."""
-    x = simd.splat(np.float32(0.5))
-    a, b, c, d, e, f, g, h, i, j = x, x, x, x, x, x, x, x, x, x
-    for _ in range(num_steps):
-        a, b, c, d, e = simd.fma(a, x, x), simd.fma(b, x, x), simd.fma(c, x, x), simd.fma(d, x, x), simd.fma(e, x, x)
-        f, g, h, i, j = simd.fma(f, x, x), simd.fma(g, x, x), simd.fma(h, x, x), simd.fma(i, x, x), simd.fma(j, x, x)
-    low, high = simd.add(simd.add(a, b), simd.add(c, d)), simd.add(simd.add(f, g), simd.add(h, i))
-    return simd.total(simd.add(simd.add(low, high), simd.add(e, j)))
+PEAK_ROWS, PEAK_DEPTH = 96, 256  # of a product whose weight stays in the first-level cache
+PEAK_INPUTS, PEAK_WEIGHT = torch.randn(PEAK_ROWS, PEAK_DEPTH), pack_linear(torch.randn(16, PEAK_DEPTH))
+
+
+def _multiply_adds() -> None:
+    """A hundred such products: about what this core can multiply."""
+    for _ in range(100):
+        linear(PEAK_INPUTS, PEAK_WEIGHT)
 
 
 def report_bound() -> None:
-    """One prefix of many requests, by type of KV, beside what its multiply-adds alone take at this core's peak."""
+    """One prefix of many requests, by type of KV, beside what as many multiply-adds take in a product."""
     case = Case("135M", SMOLLM, 64, 2049, shared=2048)
     problem = Problem.of(case, torch.device("cpu"), torch.float32)
     plans = [problem.plan(case, share=share) for share in (False, True)]
-    num_steps, num_slots = 100_000, len(problem.k_cache) * BLOCK_SIZE
+    num_slots = len(problem.k_cache) * BLOCK_SIZE
     k, v = (cache.transpose(1, 2).flatten(0, 1) for cache in (problem.k_cache, problem.v_cache))
     print(f"\n{case.batch} requests on {case.shared} keys, 135M heads; milliseconds a layer, best of several")
     print(f"{'KV':>8}{'flat':>8}{'shared':>8}{'ratio':>7}{'multiply-adds alone':>21}{'best ratio':>12}")
@@ -199,12 +197,12 @@ def report_bound() -> None:
         for turn in range(60):
             start = time.process_time()
             if turn % 3 == 2:
-                _multiply_adds(num_steps)
+                _multiply_adds()
             else:
                 attention(problem.q, *caches, plans[turn % 3], scale=0.1, **scales)
             times[turn % 3].append(time.process_time() - start)
         flat, shared, steps = (1e3 * min(part[1:]) for part in times)
-        alone = steps / (80 * num_steps) * 2 * problem.q.numel() * case.context_len
+        alone = steps / (100 * PEAK_ROWS * PEAK_DEPTH * 16) * 2 * problem.q.numel() * case.context_len
         name = str(dtype).removeprefix("torch.").removesuffix("_e4m3fn")
         print(
             f"{name:>8}{flat:>8.2f}{shared:>8.2f}{flat / shared:>7.2f}{alone:>21.2f}{flat / alone:>12.2f}", flush=True

@@ -95,7 +95,7 @@ def bytes_of_step(decoder: Decoder, one: ExpertsWeights, batch: int, context_len
     assert experts is not None
     kept = config.num_layers * (one.gate_up.num_bytes + one.down.num_bytes)
     embedding = (config.vocab_size - batch) * config.hidden_size * decoder.dtype.itemsize
-    reached = 1 - (1 - experts.choice.num_chosen / experts.num_experts) ** batch
+    reached = 1 - (1 - experts.num_chosen / experts.num_experts) ** batch
     seen = [min(context_len, layer.window or context_len) for layer in config.layers]
     keys = batch * sum(seen) * bytes_of_token(decoder) // config.num_layers
     return decoder.num_weight_bytes - embedding - kept * (1 - reached) + keys

@@ -7,9 +7,10 @@
 
 A part that fails or outlasts its limit leaves what it had printed by then, and the next one starts; of --total every
 part leaves those behind it what they need at least. Each table begins with the command, the machine, the versions, the
-commit and the date, and ends with how it went. Nothing need be installed but the packages that the parts import: the
-tree is found as `phloem` wherever it lies. A first run compiles a few hundred kernels, so the tests are spread over
-processes if pytest-xdist is there.
+commit and the date, and ends with how it went. Nothing need be installed but the packages that
+the parts import, and the core be built there (`python setup.py build_ext --inplace`): the tree is found as `phloem`
+wherever it lies. A first run compiles a few hundred kernels, so the tests are spread over processes if pytest-xdist is
+there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +37,6 @@ GPU_TESTS = (
     *("tests/kernels", "tests/runtime/test_on_gpu.py", "tests/runtime/test_published_models.py"),
     *("-m", "gpu"),
 )
-WARM_UP = (
-    "-P",
-    "-m",
-    "phloem.runtime.warm_up",
-)  # what tests of whole engines would compile for the CPU, each for itself
 SHOWN_LINES = 40
 
 
@@ -160,7 +155,6 @@ def main() -> int:
             (parent / "phloem").symlink_to(ROOT, target_is_directory=True)
         paths = [str(parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
-        warming = subprocess.Popen([sys.executable, *WARM_UP], cwd=ROOT, env=environment, start_new_session=True)
         out = Path(folder) / "tables" if arguments.dry_run else arguments.out
         out.mkdir(parents=True, exist_ok=True)
         for index, name in enumerate(arguments.only):
@@ -178,8 +172,6 @@ def main() -> int:
             shown = lines[:1] + lines[1:-1][-12 if arguments.dry_run else -SHOWN_LINES :]
             print("\n".join([f"== {name}: {verdict}", *shown]), flush=True)
             all_fine &= verdict.startswith("complete")
-        with suppress(ProcessLookupError):
-            os.killpg(warming.pid, signal.SIGKILL)
     return 0 if all_fine else 1
 
 

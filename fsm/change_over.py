@@ -24,8 +24,8 @@ from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from ..errors import ConstraintTooLarge
 from .automaton.room import ENDLESS, LAST_WORK, OutOfWork
+from .columns import NEVER
 from .knowledge import Knowledge
-from .memory import NEVER
 
 LITTLE_ROOM, ENOUGH_ROOM, ALL = 0.75, 0.6, 2.0  # of an automaton's bound on memory, used up
 EARLY, AT_LAST, NO_MORE = 2, 1, 0  # when a cursor changes over: early, only if it must, or not any more

@@ -2,8 +2,7 @@
 
 Work is bounded by counting it, with constants beside the loops that do it; this is the bound that a user sets. Loops
 over parts of a description ask before each part, naming its place. Time is the processor's, on the compiling thread: a
-busy machine refuses nothing that an idle one takes. What it takes to load or compile the loops of this package, once
-in a process, does not count.
+busy machine refuses nothing that an idle one takes.
 
 That time costs a microsecond to ask for, a twentieth of which the time on the wall costs. A thread is never given more
 than has passed on the wall, so as long as this cannot have been enough, nobody asks for the other.
@@ -20,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from ..code_cache import seconds_on_loops
 from ..errors import ConstraintTooLarge
 
 MAX_SECONDS = 0.8
@@ -31,11 +29,6 @@ FEW = 128
 """So many small things are done between two questions for the time; a power of two."""
 
 Item = TypeVar("Item")
-
-
-def seconds_of_work() -> float:
-    """CPU time of the calling thread, but for that of its compiled loops' own compilation."""
-    return time.thread_time() - seconds_on_loops()
 
 
 class CompileTime:
@@ -52,7 +45,7 @@ class CompileTime:
     def __init__(
         self,
         max_seconds: float | None = None,
-        clock: Callable[[], float] = seconds_of_work,
+        clock: Callable[[], float] = time.thread_time,
         wall: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_seconds = max_seconds

@@ -188,9 +188,8 @@ class Compiler:
     def warm_up(self) -> None:
         """Does once what the first constraints would otherwise wait for.
 
-        Loads the compiled loops (seconds if numba has not cached them on this machine yet), the Unicode tables, the
-        automata of formats and of hundredths, and the rows inside JSON strings and numbers. Called from a background
-        thread at start-up it costs nobody time.
+        That is the Unicode tables, the automata of formats and of hundredths, and the rows inside JSON strings and
+        numbers. From a background thread at start-up it costs no request time.
         """
         warm_up(self.from_grammar)
 

@@ -23,6 +23,7 @@ from ..errors import ConstraintTooLarge
 from .automaton.automaton import END
 from .automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from .change_over import EARLY, NEVER_CHANGED, Renewable, change_at_last, change_early, surely
+from .columns import IN_KEY, NEVER
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE
 from .jump import MAX_TAIL_TOKENS
@@ -30,7 +31,6 @@ from .keys.distinct import Distinct, Place
 from .keys.items import NO_ITEMS, Address, Items
 from .keys.key_budget import KeyPlace
 from .keys.written import Written, in_string, since
-from .memory import IN_KEY, NEVER
 from .moves import Steps
 from .text.alphabet import Ints
 from .trail import Trail

@@ -31,7 +31,7 @@ from .masks.budget import Budget
 from .masks.liveness import Liveness
 from .masks.mask_store import MaskStore
 from .masks.masks import Masks
-from .moves import Moves
+from .moves import Moves, TakeToken
 from .network.network import Network
 
 
@@ -60,16 +60,16 @@ class Knowledge:
         self.masks = Masks(automaton, liveness, store)
         self.repeats = repeats = Repeats(automaton, liveness) if network.key_texts else None
         self.distinct = distinct = Distinct(automaton, self.masks, repeats) if network.has_lists else None
-        memory, step = automaton.memory, automaton.step if liveness.is_by_bytes else liveness.step
+        step: TakeToken = automaton.advance if liveness.is_by_bytes else liveness.advance
         if repeats is not None:
             step = repeats.first_step
-        self.moves = Moves(step, memory, automaton.stays_on_plain)
+        self.moves = Moves(step, automaton.stays_on_plain)
         self.key_moves = self.item_moves = self.rival_moves = self.moves
         if repeats is not None:
-            self.key_moves = Moves(repeats.quiet_step, memory, repeats.stays)
+            self.key_moves = Moves(repeats.quiet_step, repeats.stays)
         if distinct is not None:
-            self.item_moves = Moves(distinct.quiet_step, memory, _stays_nowhere)
-            self.rival_moves = Moves(_depends, memory, _stays_nowhere)
+            self.item_moves = Moves(distinct.quiet_step, _stays_nowhere)
+            self.rival_moves = Moves(_depends, _stays_nowhere)
 
     # ---------------------------------------------------------------- what no first mask needs
 
@@ -131,5 +131,5 @@ def _stays_nowhere(state: int) -> bool:
     return False
 
 
-def _depends(memory: object, state: int, token_id: int) -> int:
+def _depends(state: int, token_id: int) -> int:
     return -1  # never on the state alone

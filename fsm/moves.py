@@ -20,14 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-
 MAX_MOVES = 1 << 13
 MOVE_BYTES = 500  # of one step, the `Steps` it leads to and all that is kept with them
 
-TakeToken = Callable[[npt.NDArray[np.int64], int, int], int]
-"""f(memory of the automaton, state, token id) -> the state after the token; below 1: there is none to be kept."""
+TakeToken = Callable[[int, int], int]
+"""f(state, token id) -> the state after the token; below 1: there is none to be kept."""
 
 
 class Steps(dict[int, "Steps | None"]):
@@ -50,15 +47,14 @@ class Moves:
     """Known steps of one automaton.
 
     Args:
-        step: what is done where a step is not known; memory: its first argument.
+        step: what is done where a step is not known.
         stays: whether every token of plain characters leads from a state back to it.
     """
 
-    __slots__ = ("_known", "_memory", "_num_moves", "_stays", "_step")
+    __slots__ = ("_known", "_num_moves", "_stays", "_step")
 
-    def __init__(self, step: TakeToken, memory: npt.NDArray[np.int64], stays: Callable[[int], bool]) -> None:
+    def __init__(self, step: TakeToken, stays: Callable[[int], bool]) -> None:
         self._step = step
-        self._memory = memory
         self._stays = stays
         self._known: dict[int, Steps] = {}
         self._num_moves = 0
@@ -78,13 +74,13 @@ class Moves:
 
     def step(self, state: int, token_id: int) -> int:
         """What the function says of a step."""
-        return self._step(self._memory, state, token_id)
+        return self._step(state, token_id)
 
     def take(self, steps: Steps, token_id: int) -> Steps | None:
         """Takes a step that is not known, and keeps it; None if it leads to no state, or that alone does not say it."""
         if token_id in steps or steps.state < 0:
             return None
-        target = self._step(self._memory, steps.state, token_id)
+        target = self._step(steps.state, token_id)
         return self._kept(steps, token_id, target) if target > 0 else None
 
     def learn(self, state: int, token_id: int, target: int) -> None:

@@ -1,8 +1,6 @@
 """Warming up: using everything once, so that the first request need not wait for what is done once.
 
-That is: compiling the loops (half a minute if numba has nothing for this machine on disk, a quarter of a second of
-loading otherwise), the Unicode tables, the automata of the formats of JSON Schema, and the rows inside JSON strings
-and numbers.
+That is: the Unicode tables, the automata of the formats of JSON Schema, and the rows inside JSON strings and numbers.
 """
 
 from __future__ import annotations
@@ -13,12 +11,9 @@ import numpy as np
 
 from ..errors import ConstraintError
 from .any_json import json_grammar
-from .automaton.automaton_kernels import keep_rows
-from .automaton.rows import FIRST_SEGMENTS
+from .columns import T_START
 from .constraint import Constraint
-from .keys.written_kernels import note_string
 from .masks.passages import Passages
-from .memory import CAP_ROWS, NEED_WORK, SEGMENT_ROWS, T_START
 from .network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from .regex.regex import regex_to_dfa, regex_to_expression
 from .text.counted import counted
@@ -29,7 +24,7 @@ from .vocabulary.atoms import Atoms
 
 MANY_TOKENS = 200  # enough for an automaton to outgrow its first memory
 FEW_TOKENS = 4
-MANY_ROWS = 2 * SEGMENT_ROWS * FIRST_SEGMENTS  # for which the list of their addresses grows
+MANY_ROWS = 512
 COMMON_STEPS = 0.1, 0.01, 0.001  # of which every number of six digits has to be tried once
 
 
@@ -107,14 +102,11 @@ def _use_rarely(constraint: Constraint) -> None:
     for index, text in enumerate(automaton.network.texts):
         automaton.text_targets(index, int(text.fields[T_START]), 0)
     constraint.knowledge.masks.fresh_row(automaton.start)
-    automaton.room.make(NEED_WORK)
     if constraint.knowledge.key_budget is not None:
         constraint.knowledge.key_budget.tokens_on_the_way(automaton.start)
     if constraint.knowledge.repeats is not None:
         state, written = constraint.knowledge.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:
-            note_string(automaton.memory, state)
             constraint.knowledge.repeats.row(written, state, constraint.knowledge.masks.row(state).bits, lambda: b"a")
             moves = constraint.knowledge.key_moves
             moves.take(moves.steps(state), constraint.vocabulary.ids.get(b"a", 0))
-    keep_rows(automaton.memory, automaton.memory[CAP_ROWS])  # all of them

@@ -1,7 +1,9 @@
-"""Pure functions on tensors: Triton on CUDA, numba and torch on the CPU, a plain twin for each."""
+"""Pure functions on tensors: Triton on CUDA, compiled loops and torch on the CPU, a plain twin for each."""
+
+if "." not in __name__:  # Python was started in the repository
+    raise ImportError("kernels is a part of the package phloem: import phloem.kernels")
 
 from .automata import Automata, lay_out_automata
-from .cpu_layers import LayerStack
 from .cpu_threads import use_threads
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
@@ -60,7 +62,6 @@ __all__ = [
     "FixedBuffer",
     "Gate",
     "Grouped",
-    "LayerStack",
     "LinearWeight",
     "LinearWeights",
     "LogitEdits",

@@ -1,4 +1,4 @@
-"""Grouped weights for the CPU's products: how one lies in memory, and the LLVM code that widens it in registers.
+"""Grouped weights for the CPU's products: how one lies in memory.
 
 ::
 
@@ -10,22 +10,19 @@
 A word's first input lies in its lowest bits; int4 counts from 0 there, as uint4 does. So a line is loaded once for 8
 inputs, and each of them costs a shift, a look-up in a register (AVX-512) and one multiply-add that subtracts the zero
 and applies the scale. With scales of 16 bits that is exact, with others rounded once where there is no zero, and with
-offsets rounded once, so that products have the bits of those with the same numbers in fp32. `cpu_linear_grouped` reads
-the same lines, and widens nothing. Knows no tiles and no sums.
+offsets rounded once, so that products have the bits of those with the same numbers in fp32. Where inputs are rounded
+the same lines are read, and nothing is widened (`core/grouped.h` reads this layout). Knows no tiles and no sums.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from torch import Tensor
 
-from .cpu_emit import emit_call
 from .cpu_mxfp4 import PANEL
 from .grouped import BITS, Element, Grouped
 from .kv_format import FP8
@@ -38,9 +35,6 @@ FIRST_KIND, FIRST_ROUNDING = 3, 6  # of these in `LinearWeight.packing`, and of 
 HAS_OFFSETS, KIND_BITS = 8, 4  # a packing's flag beside its kind, and its bits below the size of a group
 _MOST_INPUTS, _LEAST_INPUTS = 128, 32  # of a group that has one step for its inputs
 _WIDEST_E4M3 = 2.0**7  # scales are stored 2 ** 120 times as large
-
-_FLOAT, _INT, _BYTE, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(8), ir.IntType(64)
-_VECTOR, _INTS, _BYTES = (ir.VectorType(kind, PANEL) for kind in (_FLOAT, _INT, _BYTE))
 
 
 def fits(weight: Grouped) -> bool:
@@ -57,7 +51,7 @@ def size_for_rounding(size: int) -> int:
 
 
 def may_round(weight: Grouped) -> bool:
-    """Whether `cpu_linear_grouped` can read it: whole numbers, eight inputs at a time, steps that are not too wide."""
+    """Whether products may round its inputs: whole numbers, eight inputs at a time, steps that are not too wide."""
     size = size_for_rounding(weight.size)
     return weight.element != "e4m3" and size % 8 == 0 and size <= 8 * _MOST_INPUTS
 
@@ -126,59 +120,3 @@ def take_apart(stored: Tensor, element: Element, size: int, num_inputs: int, *, 
     behind = behind.transpose(1, 2).reshape(-1, num_groups)
     whole = Grouped(element, numbers.view(torch.int8).view(kind), scales)
     return replace(whole, offsets=behind) if has_offsets else replace(whole, zeros=behind)
-
-
-def emit_flag(builder: Any, packing: Any) -> Any:
-    """Whether a weight of this packing has offsets, in code that is the same for both."""
-    return builder.icmp_signed("!=", builder.and_(packing, _LONG(HAS_OFFSETS)), _LONG(0))
-
-
-def emit_factors(builder: Any, scales_at: Any, behind_at: Any, has_offsets: Any) -> tuple[Any, Any]:
-    """Scale and offset, `<16 x float>` each, of a group: a weight is its number times the scale, plus the offset."""
-    scale = builder.load(builder.inttoptr(scales_at, _VECTOR.as_pointer()), align=4)
-    with builder.if_else(has_offsets) as (then, otherwise):
-        with then:
-            stored = builder.load(builder.inttoptr(behind_at, _VECTOR.as_pointer()), align=4)
-            first = builder.block
-        with otherwise:
-            zeros = builder.load(builder.inttoptr(behind_at, _BYTES.as_pointer()), align=1)
-            zero = builder.sitofp(builder.sext(zeros, _INTS), _VECTOR)
-            made = builder.fmul(builder.fsub(ir.Constant(_VECTOR, [_FLOAT(-0.0)] * PANEL), zero), scale)
-            second = builder.block
-    offset = builder.phi(_VECTOR)
-    offset.add_incoming(stored, first)
-    offset.add_incoming(made, second)
-    return scale, offset
-
-
-def emit_line(builder: Any, address: Any) -> Any:
-    """The words `<16 x i32>` at an address."""
-    return builder.load(builder.inttoptr(address, _INTS.as_pointer()), align=4)
-
-
-def emit_levels(builder: Any, has_offsets: Any, *, has_avx512: bool) -> Any:
-    """What four bits stand for: all sixteen numbers, or the one that 0 stands for, in every place."""
-    first, second = (
-        ir.Constant(_VECTOR, [_FLOAT(float(number - middle if has_avx512 else -middle)) for number in range(16)])
-        for middle in (0, 8)
-    )
-    return builder.select(has_offsets, first, second)
-
-
-def emit_numbers(builder: Any, element: Element, words: Any, index: int, levels: Any, *, has_avx512: bool) -> Any:
-    """Input `index` of each word as `<16 x float>`; e4m3 times 2 ** -120. levels: `emit_levels`."""
-    if words_of(element) == 8:
-        shifted = builder.lshr(words, _all(4 * index))
-        if has_avx512:  # the look-up takes the lowest four bits
-            return emit_call(builder, "llvm.x86.avx512.permvar.sf.512", _VECTOR, levels, shifted)
-        return builder.fadd(builder.sitofp(builder.and_(shifted, _all(15)), _VECTOR), levels)
-    top = builder.shl(words, _all(24 - 8 * index))
-    if element == "int8":
-        return builder.sitofp(builder.ashr(top, _all(24)), _VECTOR)
-    # the fields of e4m3 in those of fp32, whose exponents count from 120 further down; subnormals come out as well
-    sign, size = builder.and_(top, _all(1 << 31)), builder.and_(builder.lshr(top, _all(4)), _all(0x07F00000))
-    return builder.bitcast(builder.or_(sign, size), _VECTOR)
-
-
-def _all(number: int) -> Any:
-    return ir.Constant(_INTS, [_INT(number)] * PANEL)

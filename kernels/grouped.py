@@ -103,7 +103,7 @@ class Groups:
         size: inputs of a group.
         dtype: of inputs and outputs.
         order: as in `Grouped`; the product takes its inputs in this order.
-        rounds_inputs: the product rounds its inputs to 16 bits (`cpu_linear_grouped`).
+        rounds_inputs: the product rounds its inputs to 16 bits (`core/linear_rounded.cpp`).
         has_offsets: each group has an offset and no zero.
         factors: scales and zeros beside the bytes on a GPU (`device_grouped`); None on the CPU, whose bytes hold them.
     """

@@ -235,7 +235,7 @@ def pack_grouped(
     """Lays a weight of few bits out for its device, the very numbers, if `can_keep` says that its kernels read it.
 
     bias `[N]`; dtype: of the product's rows. row_tile: as in `pack_linear`. rounds_inputs: on the CPU inputs may be
-    rounded to 16 bits, which is faster (`cpu_linear_grouped`), where the weight is one of whole numbers.
+    rounded to 16 bits, which is faster (`core/linear_rounded.cpp`), where the weight is one of whole numbers.
     """
     (num_outputs, num_inputs), has_bias = weight.numbers.shape, bias is not None
     if weight.numbers.device.type != "cpu":

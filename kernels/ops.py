@@ -18,8 +18,6 @@ from .automata import Automata
 from .cpu_attention import cpu_attention
 from .cpu_experts import mix_by_expert
 from .cpu_linear import cpu_linear
-from .cpu_linear_grouped import cpu_linear_grouped
-from .cpu_linear_int8 import cpu_linear_int8
 from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
 from .kv_format import is_quantised
@@ -67,7 +65,9 @@ __all__ = [
 def _is_plain(*tensors: Tensor) -> bool:
     """What the compiled CPU loops read: fp32, rows of whole vectors, dense last axis."""
     for tensor in tensors:  # asked hundreds of times a step, where a generator costs twice as much
-        if tensor.dtype is not torch.float32 or tensor.stride(-1) != 1 or tensor.size(-1) % 8:
+        if tensor.dtype is not torch.float32 or tensor.shape[-1] % 8:
+            return False
+        if not tensor.is_contiguous() and tensor.stride(-1) != 1:
             return False
     return True
 
@@ -91,11 +91,7 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
             from . import triton_grouped
 
             return triton_grouped.linear(x, weight)
-        if weight.groups.rounds_inputs:
-            return cpu_linear_grouped(x, weight)
-    if weight.is_int8:
-        return cpu_linear_int8(x, weight)
-    if weight.is_packed:
+    if weight.is_packed or weight.is_int8:
         return cpu_linear(x, weight)
     if weight.row_tile:
         if x.is_cuda:
@@ -226,7 +222,7 @@ def write_kv(
     if k_scales is not None and v_scales is not None:
         if _is_plain(k, v) and _has_bytes(k_cache, v_cache, k_scales, v_scales):
             scales = (k_scales, v_scales)
-            return cpu_elementwise.write_quantised_kv(k, v, k_cache, v_cache, slots.contiguous(), *scales)
+            return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous(), *scales)
         return reference.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
     if _is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
         return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous())
@@ -306,7 +302,6 @@ def attention(
     if plan.cpu_work is not None and is_known:
         return cpu_attention(
             plan.cpu_work,
-            plan.block_tables,
             q,
             k_cache,
             v_cache,
@@ -352,10 +347,8 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
         return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank)
     if plan.cpu_work is not None and _is_plain(q, cache):
         stored = cache[:, None]
-        work, tables = plan.cpu_work, plan.block_tables
         out = cpu_attention(
-            work,
-            tables,
+            plan.cpu_work,
             q,
             stored,
             stored,

@@ -1,7 +1,7 @@
 """Every op in plain torch: slow, obvious, the truth that the fast paths are checked against.
 
 Same names and signatures as `ops.py`. Nothing here is tuned; attention walks the requests one by one and
-materialises the scores. It knows no Triton, no numba and no cache policy.
+materialises the scores. It knows no Triton, no compiled loops and no cache policy.
 
 Conventions shared by all paths:
 

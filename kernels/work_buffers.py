@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .compiled import compiled
+from .._core import kernels as core
 from .fixed_buffer import FixedBuffer
 from .launch import BLOCK_ROWS
 from .transfer import send
@@ -208,25 +208,9 @@ def send_work(
     entries[MERGE_ENTRY, 0] = len(merged)
     for index, part in ((0, rows), (1, positions), (2, slots), (4, merged)):
         host[HEADER + index * step :][: part.size] = part.ravel()
-    _write_items_and_tables(host, begin, items, block_tables, num_blocks)
+    core.write_items_and_tables(host, begin, items, block_tables, num_blocks)
     work = (launches, len(merged), num_slots, num_tokens)
     if buffers is None:
         return CudaWork(*work, 0, send(host, device), None)
     partials = buffers.partials(num_slots, head_dim)
     return CudaWork(*work, buffers.num_programs, buffers.send(), partials)
-
-
-@compiled()
-def _write_items_and_tables(host, begin, items, block_tables, num_blocks):  # type: ignore[no-untyped-def]
-    places = np.empty(len(num_blocks), np.int64)
-    place = begin + items.size
-    for b in range(len(num_blocks)):
-        places[b] = place
-        for i in range(num_blocks[b]):
-            host[place + i] = block_tables[b, i]
-        place += num_blocks[b]
-    for n in range(len(items)):
-        at = begin + 8 * n
-        host[at] = places[items[n, 0]]
-        for column in range(1, 8):
-            host[at + column] = items[n, column]

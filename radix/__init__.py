@@ -1,11 +1,14 @@
 """Token prefixes → KV block ids. Knows no tensors and no requests."""
 
+if "." not in __name__:  # Python was started in the repository
+    raise ImportError("radix is a part of the package phloem: import phloem.radix")
+
 from .blocks import BlockPool, OutOfBlocks
 from .eviction import POLICIES, BlockCost, equal_cost
 from .explain import Explanation
 from .pins import Pin, PinBudgetExceeded
 from .results import NOTHING, Event, Inserted, Match, Node, Statistics
-from .tokens import common_prefix, pack, unpack, without_padding
+from .tokens import common_prefix, pack, unpack
 from .tree import RadixTree
 from .what_if import Visit, foresee, replay
 
@@ -31,5 +34,4 @@ __all__ = [
     "pack",
     "replay",
     "unpack",
-    "without_padding",
 ]

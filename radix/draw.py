@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .snapshot import NodeRecord, Snapshot
 from .tokens import unpack
-from .view import View
 
 
 def draw_tree(
-    view: View,
+    tree: Snapshot,
     now: float,
     *,
     label: Callable[[list[int]], str] | None = None,
@@ -29,16 +29,17 @@ def draw_tree(
         label: shows the first tokens of a run, by default as ids.
         max_lines: further nodes are counted in a last line.
     """
+    nodes = {node.id: node for node in tree.nodes}
     lines: list[str] = []
     left_out = 0
-    for namespace, root in view.roots.items():
+    for namespace, (children, _) in tree.roots.items():
         lines.append(f"namespace {namespace!r}")
-        stack = _children_to_draw(view, root, "")
+        stack = _to_draw(children, "")
         while stack:
-            node, margin, branch = stack.pop()
-            stack += _children_to_draw(view, node, margin + ("   " if branch == "└─ " else "│  "))
+            number, margin, branch = stack.pop()
+            stack += _to_draw(nodes[number].children, margin + ("   " if branch == "└─ " else "│  "))
             if len(lines) < max_lines:
-                lines.append(margin + branch + _describe(view, node, now, label))
+                lines.append(margin + branch + _describe(nodes[number], now, label))
             else:
                 left_out += 1
     if left_out:
@@ -46,26 +47,23 @@ def draw_tree(
     return "\n".join(lines)
 
 
-def _children_to_draw(view: View, node: int, margin: str) -> list[tuple[int, str, str]]:
+def _to_draw(children: list[int], margin: str) -> list[tuple[int, str, str]]:
     """Children in reverse order of drawing (for a stack), the last one with a closing branch."""
-    children = view.children(node)
     branches = ["├─ "] * (len(children) - 1) + ["└─ "]
     return [(child, margin, branch) for child, branch in zip(children, branches, strict=False)][::-1]
 
 
-def _describe(view: View, node: int, now: float, label: Callable[[list[int]], str] | None) -> str:
-    fields = view.memory.nodes[node]
-    parts = [_count(int(fields["num_blocks"]), "block"), _age(now - float(fields["last_used"]))]
-    if fields["num_leases"]:
-        parts.append(_count(int(fields["num_leases"]), "lease"))
-    if fields["priority"]:
-        parts.append(f"priority {fields['priority']}")
-    tokens = view.run_tokens(node)
-    token_ids = unpack(tokens[:32])
+def _describe(node: NodeRecord, now: float, label: Callable[[list[int]], str] | None) -> str:
+    parts = [_count(len(node.blocks), "block"), _age(now - node.last_used)]
+    if node.num_leases:
+        parts.append(_count(node.num_leases, "lease"))
+    if node.priority:
+        parts.append(f"priority {node.priority}")
+    token_ids = unpack(node.tokens[:32])
     if label is not None:
         text = label(token_ids)
     else:
-        more = ", …" if len(tokens) > 32 else ""
+        more = ", …" if len(node.tokens) > 32 else ""
         text = f"[{', '.join(map(str, token_ids))}{more}]"
     return " · ".join(parts) + "  " + text
 

@@ -9,19 +9,16 @@ A policy gives a leaf a rank; the leaf with the smallest rank goes first, the le
 
 `cost` is greedy-dual-size-frequency (Cherkasova 1998) over blocks. The era is the rank of what was evicted last, as it
 stood when the prefix was last used. So frequency counts, but ages, and prefixes that everybody needs survive a flood of
-prefixes that nobody asks for twice.
-
-The rank of a node may only grow while it is in the tree (counts and maxima do), because the queue is lazy: see
-`queue_kernels`, which has the formulas (`rank_of`).
+prefixes that nobody asks for twice. The formulas are in `core/tree.h`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
-LRU, LFU, PRIORITY, COST = range(4)
-POLICIES: Mapping[str, int] = MappingProxyType({"lru": LRU, "lfu": LFU, "priority": PRIORITY, "cost": COST})
+from .._core import radix as core
+
+POLICIES: tuple[str, ...] = core.POLICIES
 
 BlockCost = Callable[[int], float]
 

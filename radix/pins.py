@@ -12,9 +12,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from .._core import radix as core
 from ..errors import PhloemError
 from .results import Node
-from .view import View
+from .tokens import unpack_blocks
 
 
 class PinBudgetExceeded(PhloemError):
@@ -38,28 +39,20 @@ class PinBook:
     Args:
         max_blocks: budget.
         clock: seconds, what `Pin.expires_at` is about.
-        lease, release: the tree's.
-        view: of the tree.
+        tree: in which the prefixes are.
     """
 
-    __slots__ = ("_clock", "_lease", "_pins", "_release", "_view", "max_blocks", "num_blocks")
+    __slots__ = ("_clock", "_pins", "_tree", "max_blocks", "num_blocks")
 
-    def __init__(
-        self,
-        max_blocks: int,
-        *,
-        clock: Callable[[], float],
-        lease: Callable[[Node], None],
-        release: Callable[[Node], None],
-        view: View,
-    ) -> None:
+    def __init__(self, max_blocks: int, *, clock: Callable[[], float], tree: core.Tree) -> None:
         self.max_blocks = max_blocks
         self.num_blocks = 0
         self._clock = clock
-        self._lease = lease
-        self._release = release
-        self._view = view
+        self._tree = tree
         self._pins: dict[Pin, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._pins)
 
     def __iter__(self) -> Iterator[Pin]:
         return iter(self._pins)
@@ -75,7 +68,7 @@ class PinBook:
                 f"all pins together would hold {num_blocks} blocks, the budget is {self.max_blocks}:"
                 " unpin something first, or raise the budget"
             )
-        self._lease(node)
+        self._tree.lease(node)
         self._pins[pin] = None
         self.num_blocks = num_blocks
         return pin
@@ -86,7 +79,7 @@ class PinBook:
             return False
         del self._pins[pin]
         self.num_blocks = self.count_blocks()
-        self._release(pin.node)
+        self._tree.release(pin.node)
         return True
 
     def give_up_first(self) -> bool:
@@ -114,7 +107,5 @@ class PinBook:
 
     def count_blocks(self, *others: Node) -> int:
         """Distinct blocks on the paths of all pins, and on those that end at other nodes."""
-        cells: set[int] = set()
-        for node in (*(pin.node for pin in self._pins), *others):
-            cells.update(self._view.path_cells(node).tolist())
-        return len(cells)
+        ends = [*(pin.node for pin in self._pins), *others]
+        return len({block for node in ends for block in unpack_blocks(self._tree.packed_blocks(node))})

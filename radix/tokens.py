@@ -1,8 +1,6 @@
 """Token sequences as bytes: little-endian int32, four bytes per token.
 
-Bytes are hashed, sliced and compared at memcpy speed from plain Python, so a run of tokens is a dictionary key,
-and an edge is compared by one `startswith`. Only the one edge on a path that differs pays for a search of the
-first difference.
+Bytes are hashed, sliced and compared at the speed of memory from plain Python, and handed to compiled code as they are.
 """
 
 from __future__ import annotations
@@ -11,10 +9,7 @@ import sys
 from array import array
 from collections.abc import Iterable
 
-# The token (-1) that fills up a block which is not whole: no real one is negative, so nothing agrees with it.
-PADDING = b"\xff\xff\xff\xff"
-# Above this many bytes a window is halved by memcmp, below it one xor of two big integers finds the place.
-XOR_BYTES = 64
+from .._core import radix as core
 
 
 def pack(token_ids: Iterable[int]) -> bytes:
@@ -35,38 +30,9 @@ def unpack(tokens: bytes) -> list[int]:
     return ids.tolist()
 
 
-def without_padding(tokens: bytes) -> bytes:
-    """The tokens of a path that ends in a tail, less what fills its block up."""
-    end = len(tokens)
-    while tokens.endswith(PADDING, 0, end):
-        end -= 4
-    return tokens[:end]
-
-
-def common_prefix(key: bytes, tokens: bytes) -> int:
-    """Bytes in which `key` and `tokens` agree from their start, rounded down to whole tokens.
-
-    Grows a window until it differs, halves it until it is small, then reads the first difference off an xor.
-    O(agreeing bytes) in memcmp, O(log) Python steps; copies no more than a small multiple of what agrees.
-    """
-    limit = min(len(key), len(tokens))
-    low, size = 0, XOR_BYTES
-    while True:
-        high = min(low + size, limit)
-        if not tokens.startswith(key[low:high], low):
-            break
-        low = high
-        if low == limit:
-            return limit & ~3
-        size *= 4
-    while high - low > XOR_BYTES:
-        middle = (low + high) >> 1
-        if tokens.startswith(key[low:middle], low):
-            low = middle
-        else:
-            high = middle
-    difference = int.from_bytes(key[low:high], "little") ^ int.from_bytes(tokens[low:high], "little")
-    return (low + (((difference & -difference).bit_length() - 1) >> 3)) & ~3
+def common_prefix(one: bytes, other: bytes) -> int:
+    """Bytes in which two packed sequences agree from their start, rounded down to whole tokens."""
+    return core.common_prefix(one, other)
 
 
 def unpack_blocks(blocks: bytes) -> list[int]:

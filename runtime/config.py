@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import ConfigError
-from ..radix.eviction import POLICIES
 
 JumpMode = Literal["verified", "canonical", "off"]
 Quantisation = Literal["none", "int8", "int4"]
 KVType = Literal["auto", "fp8", "int8"]
 
 KV_MEMORY_SHARE = 0.8
+CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
 TARGET_STEP_SECONDS = {"cpu": 0.1, "cuda": 0.05}
 
 
@@ -153,6 +153,8 @@ class EngineConfig:
         if not self.prefix_cache and (self.disk_cache is not None or self.host_memory_bytes):
             name = "host_memory_bytes" if self.disk_cache is None else "disk_cache"
             raise ConfigError(f"{name}: keeps prefixes, and prefix_cache is off; leave out one of the two")
+        from ..radix import POLICIES  # brings the tree, which a plan does without
+
         if self.eviction_policy not in POLICIES:
             raise ConfigError(f"eviction_policy: {self.eviction_policy!r} is not one of {', '.join(POLICIES)}")
         if self.jump not in ("verified", "canonical", "off"):

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import torch
 
-from ..code_cache import hash_sources
+from .._core import kernels_hash
 from ..errors import ConfigError
 from .config import EngineConfig
 from .loading import LoadedModel
@@ -40,7 +40,7 @@ SETTLED_SECONDS = 5.0  # a file that was changed later than so long ago may chan
 MEMORY = "checkpoints.json"
 MOST_REMEMBERED = 256
 _HERE = Path(__file__).resolve().parent
-_SOURCES = (_HERE.parent / "kernels", _HERE / "models")
+_KV_CACHE = _HERE / "cache" / "kv_cache.py"
 _LENGTH_DEPENDENT = ("dynamic", "longrope")
 
 
@@ -62,12 +62,20 @@ def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path, *, r
     longest = [config.max_model_len] if any(rope.rope_type in _LENGTH_DEPENDENT for rope in model.ropes) else []
     parts = [
         _hash_checkpoint(loaded.folder, memory, remembers),
-        hash_sources([path for place in _SOURCES for path in place.rglob("*.py")] + [_HERE / "cache" / "kv_cache.py"]),
+        [_hash_sources(), kernels_hash],
         [torch.__version__, loaded.device.type, str(loaded.dtype), str(loaded.kv_dtype)],
         [config.quantise, config.deterministic, config.block_size, longest],
         [model.num_layers, model.num_kv_heads, model.head_dim, model.num_kv_parts],
     ]
     return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+
+def _hash_sources() -> str:
+    """Of the files in Python that compute KV or lay it out; `kernels_hash` is that of the compiled ones."""
+    found = hashlib.sha256()
+    for path in sorted([*(_HERE.parent / "kernels").rglob("*.py"), *(_HERE / "models").rglob("*.py"), _KV_CACHE]):
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def _hash_checkpoint(folder: Path, memory: Path, remembers: bool) -> str:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from ..errors import ConfigError
-from ..kernels import FP8, is_quantised, use_threads
+from ..kernels import FP8, use_threads
 from .adapters import load_adapter
 from .cache.kv_cache import KVCache
-from .config import EngineConfig
+from .config import CPU_POOL_BYTES, EngineConfig
 from .device import find_device
 from .models import Adapter, Decoder, ModelConfig, resolve_model
+from .models.weights import TORCH_TYPES
 from .tokenizer.tokenizer import Tokenizer
 
 logger = logging.getLogger("phloem.loading")
 TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loaded
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20
-CPU_POOL_BYTES = 256 << 20
 KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,10 @@ class LoadedModel:
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
 
 
-def load(config: EngineConfig) -> LoadedModel:
+def load(config: EngineConfig, report: Callable[[int, int], None] | None = None) -> LoadedModel:
     """Resolves the settings and loads the checkpoint. On the CPU it may set torch's number of threads.
+
+    report: is told how many layers of how many are loaded.
 
     Raises:
         ConfigError: an unknown device or dtype, or a context that is longer than the model's.
@@ -59,7 +60,7 @@ def load(config: EngineConfig) -> LoadedModel:
         )
     dtype = _dtype(config.dtype, model, device)
     kv_dtype = KV_DTYPES.get(config.kv_dtype, dtype)
-    check_kv_dtype(model, kv_dtype)
+    model.check_kv_type(config.kv_dtype)
     if kv_dtype == FP8 and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 9):
         raise ConfigError('kv_dtype: "fp8" needs a GPU of compute capability 8.9 or above; use "int8"')
     if config.quantise != "none" and (device.type, dtype) != ("cpu", torch.float32):
@@ -78,6 +79,7 @@ def load(config: EngineConfig) -> LoadedModel:
         max_positions=config.max_model_len,
         deterministic=config.deterministic,
         quantise=config.quantise,
+        report=report,
     )
     adapters = {name: load_adapter(name, place, model, device, dtype) for name, place in config.adapters.items()}
     if device.type == "cpu":
@@ -124,14 +126,6 @@ def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
     )
 
 
-def check_kv_dtype(model: ModelConfig, kv_dtype: torch.dtype) -> None:
-    """Raises ConfigError if the model's cache cannot be kept in a type."""
-    if model.latent is not None and is_quantised(kv_dtype):
-        raise ConfigError(
-            f'kv_dtype: {model.architecture} keeps latents, which are not rounded to a byte; leave it "auto"'
-        )
-
-
 def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
     """Number of KV blocks: as set, or what the memory set aside for the pool holds.
 
@@ -167,7 +161,8 @@ def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, devi
 
 def _dtype(name: str, model: ModelConfig, device: torch.device) -> torch.dtype:
     if name == "auto":
-        return torch.float32 if device.type == "cpu" else model.dtype
-    if name not in DTYPES:
-        raise ConfigError(f"dtype: {name!r} is not one of auto, {', '.join(DTYPES)}")
-    return DTYPES[name]
+        return torch.float32 if device.type == "cpu" else TORCH_TYPES[model.dtype]
+    for known, dtype in TORCH_TYPES.items():
+        if name == known:
+            return dtype
+    raise ConfigError(f"dtype: {name!r} is not one of auto, {', '.join(TORCH_TYPES)}")

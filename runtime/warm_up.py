@@ -1,20 +1,15 @@
-"""Compiled loops and kernels, compiled before they are waited for.
+"""What is done once in a process, done before a request waits for it.
 
-The CPU loops and the automata are compiled by numba when they are first called, a GPU's kernels by Triton. Both are
-kept on disk, so a new installation pays once (about a minute), a later process some tenths of a second for loading. A
-server warms up before it says it is ready, and captures a GPU's graphs (`rehearsal`); after an installation
-`python -m phloem.runtime.warm_up` compiles the loops, with one process per part.
+A GPU's kernels are compiled by Triton when they are first called, and kept on disk; its graphs are captured in each
+process (`rehearsal`). On every device the tables of characters, the automata of formats and the first rows of masks are
+made once. A server warms up before it says that it is ready.
 """
 
 from __future__ import annotations
 
-import io
-import subprocess
-import sys
-from contextlib import redirect_stderr, suppress
+from contextlib import suppress
 from dataclasses import replace
 
-from ..code_cache import tell_of_compiling
 from ..errors import RequestError
 from .constraint_spec import ConstraintSpec, choice, json_object, json_schema, regex
 from .engine import Engine
@@ -72,22 +67,3 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
             engine.generate(prompts, replace(law, max_tokens=needed + 16), spec, namespace=NAMESPACE)
     engine.flush_cache()
     engine.reset_statistics()
-
-
-def main() -> None:
-    """Warms one part up if it is named on the command line, else all of them, each in a process of its own."""
-    if len(sys.argv) > 1:
-        with redirect_stderr(io.StringIO()):  # whoever started this has told
-            tell_of_compiling()
-        with Engine("nano", device="cpu", num_blocks=64) as engine:
-            warm_up(engine, tuple(sys.argv[1:]))
-        return
-    if not sys.stderr.isatty():  # a terminal has been told
-        print("Compiling loops for this processor, once; this takes a minute or two.", flush=True)
-    command = [sys.executable, "-m", __spec__.name]
-    workers = [subprocess.Popen([*command, part]) for part in PARTS]
-    sys.exit(max(worker.wait() for worker in workers))
-
-
-if __name__ == "__main__":
-    main()

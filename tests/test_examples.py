@@ -136,6 +136,8 @@ def test_the_demo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     demo.main()
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= 80 for line in lines)
+    assert len(lines) <= 36, "a screen and a half"
+    assert lines[-1].split()[:2] == ["make", "demo"]
     rows = {
         name: [int(count.replace(",", "")) for count in line.removeprefix(f" {name}").split()]
         for name, _, _ in demo.MODES
@@ -147,3 +149,12 @@ def test_the_demo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert jumped[0] > 0 and jumped[2] == jumped[3] == 0
     assert len({j + s for j, s in zip(jumped, sampled, strict=True)}) == 1
     assert any("16 of 16 answers are the same in all four ways; 8 of 8 are valid JSON" in line for line in lines)
+
+
+def test_the_demo_takes_another_model(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    demo = load(SCRIPTS / "demo.py")
+    monkeypatch.setattr(demo, "NUM_OF_OTHERS", 2)
+    folder = str(EXAMPLES.parent / "runtime" / "assets" / "nano")
+    demo.main(folder)
+    assert "4 of 4 answers are the same in all four ways; 2 of 2 are valid JSON" in capsys.readouterr().out

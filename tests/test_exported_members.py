@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         phloem.nonsense  # noqa: B018
 
 
-def test_the_version_is_the_projects() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert phloem.__version__ == project["version"]
+def test_the_version_is_said_in_one_place() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" not in project["project"] and project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "phloem.__version__"}
+    assert phloem.__version__ == version("phloem")
 
 
 def test_importing_phloem_imports_no_torch() -> None:

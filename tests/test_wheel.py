@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import email
+import hashlib
 import os
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import phloem
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("radix", "fsm", "kernels", "runtime")
+# of https://www.unicode.org/license.txt, 1991-2026
+UNICODE_LICENCE = "e7a93b009565cfce55919a381437ac4db883e9da2126fa28b91d12732bc53d96"
 
 ANSWER = """
 import phloem, sys
@@ -27,25 +35,18 @@ with phloem.Engine(device="cpu", num_blocks=64) as engine:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of the tracked tree, so that no build folder is left in the checkout."""
-    source = tmp_path_factory.mktemp("source")
-    for name in (
-        *PACKAGES,
-        "__init__.py",
-        "__main__.py",
-        "errors.py",
-        "code_cache.py",
-        "written_out.py",
-        "py.typed",
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-    ):
-        subprocess.run(["cp", "-r", str(ROOT / name), str(source / name)], check=True)
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(source)]
-    subprocess.run(command, check=True, timeout=900)
-    return next(out.glob("phloem-*.whl"))
+    """Built from the source distribution, as it is unpacked elsewhere, with all of the core."""
+    folder = tmp_path_factory.mktemp("wheel")
+    code = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True, timeout=300)
+    [packed] = folder.glob("phloem-*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    source = folder / packed.name.removesuffix(".tar.gz")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", str(folder), str(source)], check=True, timeout=900)
+    [built] = folder.glob("phloem-*.whl")
+    return built
 
 
 def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
@@ -56,13 +57,27 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
         "phloem/__main__.py",
         "phloem/py.typed",
         "phloem/errors.py",
-        "phloem/code_cache.py",
         "phloem/written_out.py",
         "phloem/fsm/regex/unicode_properties.txt",
+        "phloem/fsm/regex/LICENSE-UNICODE",
+        f"phloem/_core{sysconfig.get_config_var('EXT_SUFFIX')}",
     } <= names
     assert "phloem/runtime/assets/nano/model.safetensors" in names
     assert all(name.startswith(("phloem/", "phloem-")) for name in names)
     assert not any(name.startswith(("phloem/tests", "phloem/bench", "phloem/examples")) for name in names)
+
+
+def test_the_wheel_says_what_it_is(wheel: Path) -> None:
+    files = zipfile.ZipFile(wheel)
+    [name] = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
+    told = email.message_from_string(files.read(name).decode())
+    assert (told["Name"], told["Version"]) == ("phloem", phloem.__version__)
+    assert told["License-Expression"] == "Apache-2.0 AND Unicode-3.0"
+    assert told.get_all("License-File") == ["LICENSE", "fsm/regex/LICENSE-UNICODE"]
+    for field in ("Author", "Keywords", "Classifier", "Project-URL", "Requires-Python", "Summary"):
+        assert told[field], field
+    licence = files.read("phloem/fsm/regex/LICENSE-UNICODE")
+    assert hashlib.sha256(licence).hexdigest() == UNICODE_LICENCE
 
 
 def test_the_installed_wheel_answers(wheel: Path, tmp_path: Path) -> None:

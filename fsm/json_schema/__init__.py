@@ -25,7 +25,7 @@ from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Grammar
 from .compile import SchemaCompiler
 from .contradiction import place_of_contradiction
-from .layout import LAYOUTS
+from .layout import layout_of
 from .resolve import check_size
 from .sites import Annotation, Sites
 from .texts import shown
@@ -143,4 +143,4 @@ def _compiler(
     evaluates, is_dynamic = check_size(schema)
     time = compile_time or NO_LIMIT
     sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic, time=time)
-    return SchemaCompiler(sites, LAYOUTS[whitespace], key_order, extra_keys, by_value=by_value, prefix=prefix)
+    return SchemaCompiler(sites, layout_of(whitespace), key_order, extra_keys, by_value=by_value, prefix=prefix)

@@ -24,7 +24,7 @@ from .endless import is_endless
 from .few_values import has_values
 from .item_states import ItemStates
 from .layout import Layout
-from .numbers import ANY_INTEGER, ANY_NUMBER
+from .numbers import integer_expression, number_expression
 from .objects import ObjectWriter
 from .others import Others
 from .parts import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal
@@ -33,8 +33,8 @@ from .scalars import ANY_WORD, WORD_LITERALS, WORDS, listed, scalars, scalars_of
 from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import (
-    ANY_KEY,
-    ANY_STRING_EXPRESSION,
+    any_key,
+    any_string_expression,
     distinct_strings,
     joined_lengths,
     num_strings,
@@ -46,14 +46,6 @@ from .xml_marks import XmlMarks
 
 MAX_RULES = 200_000
 
-_PLAIN_EXPRESSIONS: dict[str, Expression] = {
-    "null": Literal(b"null"),
-    "boolean": alternation(Literal(b"true"), Literal(b"false")),
-    "string": ANY_STRING_EXPRESSION,
-    "number": ANY_NUMBER,
-    "integer": ANY_INTEGER,
-}
-"""The values of the types that are no objects and no arrays."""
 _ANY = "any"
 _ANY_VALUE = Rule(_ANY)
 _ANY_DISTINCT = "any distinct"
@@ -224,7 +216,7 @@ class SchemaCompiler:
             self._rules[_ANY] = self._any.body
         else:
             kind = self._sites.names_of_types.get(goal, "")
-            plain_one = None if is_distinct and kind in ("number", "integer") else _PLAIN_EXPRESSIONS.get(kind)
+            plain_one = None if is_distinct and kind in ("number", "integer") else _plain_expressions().get(kind)
             expression = plain_one or self._made(goal)
         known[goal] = expression
         return expression
@@ -355,20 +347,32 @@ class SchemaCompiler:
 
 
 @functools.cache
+def _plain_expressions() -> dict[str, Expression]:
+    """The values of the types that are no objects and no arrays."""
+    return {
+        "null": Literal(b"null"),
+        "boolean": alternation(Literal(b"true"), Literal(b"false")),
+        "string": any_string_expression(),
+        "number": number_expression(),
+        "integer": integer_expression(),
+    }
+
+
+@functools.cache
 def _any_value(layout: Layout) -> CommonRule:
     """What `_ANY_VALUE` refers to: the same in almost every grammar."""
-    return CommonRule(_ANY, _any_body(layout, _ANY_VALUE, [ANY_NUMBER]))
+    return CommonRule(_ANY, _any_body(layout, _ANY_VALUE, [number_expression()]))
 
 
 def _any_body(layout: Layout, value: Rule, numbers: Sequence[Expression]) -> Expression:
     """Any value, whose parts are written by the rule `value`."""
     items = layout.listed((value,), 0, None)
-    members = layout.listed((ANY_KEY, *layout.colon, value), 0, None)
+    members = layout.listed((any_key(), *layout.colon, value), 0, None)
     assert items is not None and members is not None
     return alternation(
         *(word for _, word in WORD_LITERALS),
         *numbers,
-        ANY_STRING_EXPRESSION,
+        any_string_expression(),
         layout.bracketed(b"[", items[0], b"]", may_be_empty=True),
         layout.bracketed(b"{", members[0], b"}", may_be_empty=True),
     )

@@ -18,18 +18,19 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..any_json import any_string
+from ..columns import T_NODES, T_STATES, TEXT_WIDTH
 from ..compile_time import NO_LIMIT, CompileTime
 from ..in_order import in_order
-from ..memory import T_NODES, T_STATES
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
 from ..text.text_table import TextTable, text_table
-from ..text.text_trie_kernels import FIELDS_HEAD, base_of_strings, strings_except, trie_except
 from .texts import is_writable
 
+FIELDS_HEAD = TEXT_WIDTH + 1  # behind the fields, the length of the shortest string
 FIELDS = struct.Struct(f"{FIELDS_HEAD}q")
 MAX_CELLS = 1 << 23  # entries of a table: beginnings of the excluded texts times their different characters
 
@@ -55,7 +56,7 @@ def any_text_except(excluded: frozenset[str], compile_time: CompileTime = NO_LIM
             "name fewer, or allow no others (additionalProperties: false)"
         )
     compile_time.check_here()
-    table, accepting, distance = trie_except(symbols, lens, alphabet.num_classes)
+    table, accepting, distance = core.trie_except(symbols, lens, alphabet.num_classes)
     return Dfa(alphabet, table, accepting, 1, distance)
 
 
@@ -103,7 +104,7 @@ def strings_but(excluded: frozenset[str], compile_time: CompileTime = NO_LIMIT) 
     if not (texts.isascii() and texts.isprintable()) or "\\" in texts or texts.count('"') > len(excluded):
         return JsonStrings(any_text_except(excluded, compile_time))
     compile_time.check_here()
-    data = strings_except(texts.encode(), _base())
+    data = core.strings_except(texts.encode(), _base())
     packed = data[:FIELDS_HEAD].tobytes()
     fields = FIELDS.unpack(packed)
     least = fields[-1]
@@ -116,5 +117,5 @@ def _base() -> Ints:
     """What is the same for all of them."""
     table = text_table(any_string())
     _, _, template, _, _, _, byte_costs, is_wide, num_ascii, _ = table.arrays
-    base: Ints = base_of_strings(template, byte_costs, is_wide, num_ascii)
+    base: Ints = core.base_of_strings(template, byte_costs, is_wide, num_ascii)
     return base

@@ -13,7 +13,7 @@ from ..compile_time import NO_LIMIT, CompileTime
 from ..text.dfa import Dfa
 from .key_trie import any_text_except
 from .parts import ANYTHING, NEVER, Clause, Goal, Keys, ObjectFacet
-from .strings import ANY_STRING, pattern_language
+from .strings import pattern_language
 
 FEW_FACETS = 4
 
@@ -128,7 +128,7 @@ def key_language(
     compile_time: CompileTime = NO_LIMIT,
 ) -> Dfa:
     """The keys not in `excluded` that are surely matched by all of `matched` and surely by none of `unmatched`."""
-    language = any_text_except(excluded, compile_time) if excluded else ANY_STRING
+    language = any_text_except(excluded, compile_time) if excluded else Dfa.any_text()
     for pattern in matched:
         compile_time.check_here()
         language = language.intersect(pattern_language(pattern, compile_time=compile_time))

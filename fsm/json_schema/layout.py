@@ -9,12 +9,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..any_json import BLANK
+from ..any_json import BLANK, Whitespace
 from ..network.expression import (
     EMPTY_TEXT,
     ENDS_ITEM,
@@ -184,9 +185,14 @@ def _quoted(key: str) -> bytes:
 
 COMPACT = Layout.of(b",", b":", None)
 SPACED = Layout.of(b", ", b": ", None)
-_BLANK = Embed(regex_to_dfa(BLANK))
-FLEXIBLE = Layout.of(b",", b":", _BLANK)
 
-LAYOUTS = {"compact": COMPACT, "spaced": SPACED, "flexible": FLEXIBLE}
 
-__all__ = ["EMPTY_TEXT", "LAYOUTS", "Layout", "Parts"]
+@functools.cache
+def layout_of(whitespace: Whitespace) -> Layout:
+    """The layout of that name (one shared object)."""
+    if whitespace == "flexible":
+        return Layout.of(b",", b":", Embed(regex_to_dfa(BLANK)))
+    return COMPACT if whitespace == "compact" else SPACED
+
+
+__all__ = ["COMPACT", "EMPTY_TEXT", "Layout", "Parts", "layout_of"]

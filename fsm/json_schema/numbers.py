@@ -27,30 +27,13 @@ from ..network.expression import Embed, Expression, Literal
 from ..regex.regex import regex_to_dfa
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
-from .digit_kernels import EQUAL, GREATER, LESS
-from .digits import compared, multiples
+from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
 from .parts import Test
 from .residues import BOUNDS, MAX_MODULUS, is_about_remainders, is_any_whole, modulus_of, whole_numbers
 from .steps import MAX_PLACES, agreed_multiples, exact_texts, is_even
 
-_INTEGERS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)", search=False)
-_PLAIN = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", search=False)
-_SHORT = regex_to_dfa(r"-?[0-9.]{1,16}", search=False).intersect(
-    regex_to_dfa(r"-?(?:[0-9]{1,15}|[0-9]+\.[0-9]+)", search=False)
-)
-"""At most 15 digits and a point: every such decimal is a different float, and a fraction stays one."""
-_FRACTIONS = regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*", search=False).intersect(_SHORT)
-
-_ONCE = regex_to_dfa(r"0|-?[1-9][0-9]*", search=False).union(
-    regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9]", search=False).intersect(_SHORT)
-)
-"""One text for every such number."""
-
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
-
-ANY_NUMBER = Embed(any_number())
-ANY_INTEGER = Embed(_INTEGERS)
 
 MAX_STEP_STATES = 20_000
 MAX_EXCLUDED = 64
@@ -65,12 +48,55 @@ Texts = tuple[Dfa, int]
 """Plain texts, and the sets of scientific ones."""
 
 
+@functools.cache
+def _integers() -> Dfa:
+    return regex_to_dfa(r"-?(?:0|[1-9][0-9]*)", search=False)
+
+
+@functools.cache
+def _plain() -> Dfa:
+    return regex_to_dfa(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", search=False)
+
+
+@functools.cache
+def _short() -> Dfa:
+    """At most 15 digits and a point: every such decimal is a different float, and a fraction stays one."""
+    return regex_to_dfa(r"-?[0-9.]{1,16}", search=False).intersect(
+        regex_to_dfa(r"-?(?:[0-9]{1,15}|[0-9]+\.[0-9]+)", search=False)
+    )
+
+
+@functools.cache
+def _fractions() -> Dfa:
+    return regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9][0-9]*", search=False).intersect(_short())
+
+
+@functools.cache
+def _once() -> Dfa:
+    """One text for every number whose text is short."""
+    return regex_to_dfa(r"0|-?[1-9][0-9]*", search=False).union(
+        regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9]", search=False).intersect(_short())
+    )
+
+
+@functools.cache
+def number_expression() -> Embed:
+    """Any number (one shared object)."""
+    return Embed(any_number())
+
+
+@functools.cache
+def integer_expression() -> Embed:
+    """Any whole number (one shared object)."""
+    return Embed(_integers())
+
+
 def number_expressions(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Sequence[Expression]:
     """The texts of numbers that pass every test, as options; none if there are no such numbers."""
     if not tests:
-        return [ANY_NUMBER]
+        return [number_expression()]
     if tests == (INTEGER,):
-        return [ANY_INTEGER]
+        return [integer_expression()]
     return _expressions(tests, compile_time)
 
 
@@ -84,7 +110,7 @@ def distinct_numbers(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIM
         ConstraintTooLarge: there are such numbers, but all of them have more digits.
     """
     if not tests:
-        return [Embed(_ONCE)]
+        return [Embed(_once())]
     if any(test[0] == "among" and len(cast(Any, test[2])) <= MAX_LITERALS for test in tests):
         values = {Fraction(Decimal(text)): float(text) for text in constant_texts(tests, compile_time) or ()}
         return [
@@ -92,7 +118,7 @@ def distinct_numbers(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIM
             for decimal, value in sorted(values.items())
         ]
     plain, scientific = number_language(tests, compile_time)
-    found = plain.intersect(_ONCE)
+    found = plain.intersect(_once())
     if not found.is_empty():
         return [Embed(found)]
     if plain.is_empty() and not scientific:
@@ -151,7 +177,7 @@ def _product(tests: tuple[Test, ...], whole: bool, compile_time: CompileTime) ->
         if isinstance(joint, str):
             raise ConstraintTooLarge(joint)
         found = joint
-    return found or (_INTEGERS, 0)
+    return found or (_integers(), 0)
 
 
 @functools.lru_cache(maxsize=16)
@@ -270,7 +296,7 @@ def _passing(test: Test, whole: bool) -> Texts:
     kind: Any = test[0]
     argument: Any = test[1] if len(test) > 1 else None
     if kind == "integer":
-        return _INTEGERS, 0
+        return _integers(), 0
     if kind in ("minimum", "maximum"):
         return _reaching(argument, GREATER if kind == "minimum" else LESS, whole)
     if kind in ("exclusive-minimum", "exclusive-maximum"):
@@ -288,7 +314,7 @@ def _failing(test: Test, whole: bool) -> Texts:
     kind: Any = test[0]
     argument: Any = test[1] if len(test) > 1 else None
     if kind == "integer":
-        return (Dfa.nothing(), 0) if whole else (_FRACTIONS, _SMALL | _MINUS_SMALL)
+        return (Dfa.nothing(), 0) if whole else (_fractions(), _SMALL | _MINUS_SMALL)
     if kind in ("minimum", "maximum"):
         return _beyond(argument, LESS if kind == "minimum" else GREATER, whole)
     if kind in ("exclusive-minimum", "exclusive-maximum"):
@@ -300,7 +326,7 @@ def _failing(test: Test, whole: bool) -> Texts:
     assert kind == "among", kind
     if whole:
         texts = {text for n in argument if n == int(n) for text in (str(int(n)), "-0" if n == 0 else str(int(n)))}
-        return _INTEGERS.difference(literal_dfa(texts)), 0
+        return _integers().difference(literal_dfa(texts)), 0
     if len(argument) > MAX_EXCLUDED:
         raise ConstraintTooLarge(f"more than {MAX_EXCLUDED} numbers are excluded; say what is allowed")
     sides = [_union((_beyond(n, LESS, whole), _beyond(n, GREATER, whole))) for n in sorted(argument)]
@@ -386,15 +412,15 @@ def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
     numerator, places = scaled(exact_step)
     if wanted and not is_even(exact_step):
         found = agreed_multiples(numerator, places)
-        return found.intersect(_INTEGERS) if whole else found
+        return found.intersect(_integers()) if whole else found
     found = multiples(numerator, places)
     if whole and places == 0:
-        return found.intersect(_INTEGERS) if wanted else _INTEGERS.difference(found)
+        return found.intersect(_integers()) if wanted else _integers().difference(found)
     if not wanted:
-        found = _PLAIN.difference(found)
+        found = _plain().difference(found)
         if places:  # dividing must not round what is left over away
             found = found.intersect(regex_to_dfa(rf"-?[0-9]{{1,{max(15 - places, 1)}}}(?:\.[0-9]+)?", search=False))
-    short = found.intersect(_SHORT)
+    short = found.intersect(_short())
     if wanted:
-        short = short.union(found.intersect(exact_texts(exact_step) if places else _INTEGERS))
-    return short.intersect(_INTEGERS) if whole else short
+        short = short.union(found.intersect(exact_texts(exact_step) if places else _integers()))
+    return short.intersect(_integers()) if whole else short

@@ -25,7 +25,7 @@ from ..text.dfa import Dfa
 from .key_trie import strings_but
 from .keys import forbidden_keys, goal_of_key, is_in, key_language, required_keys
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
-from .strings import ANY_KEY, ANY_STRING, MAX_COUNTED, key_expression, num_strings, pattern_language
+from .strings import MAX_COUNTED, any_key, key_expression, num_strings, pattern_language
 from .texts import error_at
 from .variants import asked_atoms
 
@@ -229,7 +229,7 @@ class Others:
         value = self.value(goal)
         if value is None:
             return NO_KEYS
-        key = Embed(strings_but(named, self.time), is_key=True) if named else ANY_KEY
+        key = Embed(strings_but(named, self.time), is_key=True) if named else any_key()
         return OtherKeys(((key, value),))
 
     def _cells(self, languages: dict[Goal, Dfa], extra: Goal) -> tuple[Cell, ...]:
@@ -239,7 +239,7 @@ class Others:
                 continue
             value = self.value(goal | extra)
             if value is not None:
-                key = ANY_KEY if language is ANY_STRING else key_expression(language)
+                key = any_key() if language is Dfa.any_text() else key_expression(language)
                 cells.append((key, value))
         return tuple(cells)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..text.alphabet import Bools
 from ..text.dfa import Dfa
-from .digits import DIGITS, NUMERIC, SIGN
+from .digits import numeric
 from .parts import Test
 
 MAX_MODULUS = 100_000
@@ -49,18 +49,19 @@ def whole_numbers(tests: tuple[Test, ...], modulus: int) -> Dfa:
     """The decimal texts of the whole numbers whose remainder modulo `modulus_of(tests)` passes all tests."""
     remainders = np.arange(modulus)
     passing = _passing(tests, remainders)  # of -n if and only if of n
+    alphabet, digits, _, sign = numeric()
     start, minus, zero, first = 1, 2, 3, 4
-    table = np.zeros((first + modulus, NUMERIC.num_classes), np.int32)
+    table = np.zeros((first + modulus, alphabet.num_classes), np.int32)
     accepting = np.zeros(len(table), np.bool_)
-    table[start, SIGN] = minus
+    table[start, sign] = minus
     for row in (start, minus):
-        table[row, DIGITS] = first + np.arange(10) % modulus
-        table[row, DIGITS[0]] = zero
+        table[row, digits] = first + np.arange(10) % modulus
+        table[row, digits[0]] = zero
     for digit in range(10):
-        table[first:, DIGITS[digit]] = first + (10 * remainders + digit) % modulus
+        table[first:, digits[digit]] = first + (10 * remainders + digit) % modulus
     accepting[first:] = passing
     accepting[zero] = passing[0]
-    return Dfa.from_table(NUMERIC, table, accepting, start).minimised()
+    return Dfa.from_table(alphabet, table, accepting, start).minimised()
 
 
 def is_any_whole(tests: tuple[Test, ...], low: Fraction | None, high: Fraction | None) -> bool | None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from ..compile_time import CompileTime
 from ..network.expression import Expression, Literal
-from .numbers import ANY_NUMBER, distinct_numbers, number_expressions, number_texts
+from .numbers import distinct_numbers, number_expression, number_expressions, number_texts
 from .parts import FALSE, NULL, NUMBER, STRING, TRUE, Branch, Test
-from .strings import ANY_STRING_EXPRESSION, few_strings, joined_lengths, string_expression
+from .strings import any_string_expression, few_strings, joined_lengths, string_expression
 from .texts import is_writable, string_text
 
 WORDS = ((NULL, "null"), (TRUE, "true"), (FALSE, "false"))
@@ -44,7 +44,7 @@ def scalars_of(bit: int, tests: tuple[Test, ...], time: CompileTime, *, is_disti
     if bit == NUMBER and is_distinct:
         return [*distinct_numbers(tests, time)]
     if not tests:
-        return [ANY_NUMBER if bit == NUMBER else ANY_STRING_EXPRESSION]
+        return [number_expression() if bit == NUMBER else any_string_expression()]
     if len(tests) == 1 and tests[0][0] == "among" and bit == STRING:
         texts = tests[0][1]
         assert isinstance(texts, frozenset)

@@ -20,13 +20,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..regex.regex import regex_to_dfa
 from ..text.alphabet import Ints
 from ..text.dfa import Dfa
-from .digit_kernels import GREATER, LESS
-from .digits import DIGITS, NUMERIC, POINT, SIGN, compared, multiples
-from .step_kernels import grouped, tried
+from .digits import GREATER, LESS, compared, multiples, numeric
 
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
@@ -67,7 +66,7 @@ def agreed_multiples(numerator: int, places: int) -> Dfa:
     for decimals in range(min(places, MAX_DIGITS - MAX_WHOLE_DIGITS), places + 1):
         num_zeros = max(decimals - MAX_TRIED_PLACES, 0)
         num_digits = MAX_TRIED_PLACES if num_zeros else min(MAX_WHOLE_DIGITS + decimals, MAX_DIGITS)
-        agreed = tried(numerator, places, decimals, 10**num_digits)
+        agreed = core.tried(numerator, places, decimals, 10**num_digits)
         short = _short(agreed, decimals - num_zeros, num_zeros)
         found = short if found.is_empty() else found.union(short)
     try:
@@ -125,32 +124,33 @@ def _short(agreed: Ints, places: int, num_zeros: int) -> Dfa:
 
     With zeros, which stand right behind the point, the whole part is 0, and no text ends among the zeros.
     """
+    alphabet, digits, point, sign = numeric()
     levels, roots, num_nodes = _fractions(agreed, places)
     num_wholes = len(agreed) // 10**places
     start, minus, wholes = 1, 2, 3
     zeros = wholes + num_wholes
     first = zeros + num_zeros
-    table = np.zeros((first + num_nodes, NUMERIC.num_classes), np.int32)
+    table = np.zeros((first + num_nodes, alphabet.num_classes), np.int32)
     accepting = np.zeros(len(table), np.bool_)
-    table[start, SIGN] = minus
+    table[start, sign] = minus
     leading = np.arange(min(num_wholes, 10))
-    table[start, DIGITS[: len(leading)]] = table[minus, DIGITS[: len(leading)]] = wholes + leading
+    table[start, digits[: len(leading)]] = table[minus, digits[: len(leading)]] = wholes + leading
     numbers = np.arange(1, num_wholes // 10)  # 0 is followed by no digit
-    table[wholes + numbers[:, None], DIGITS] = wholes + 10 * numbers[:, None] + np.arange(10)
+    table[wholes + numbers[:, None], digits] = wholes + 10 * numbers[:, None] + np.arange(10)
     fractions = np.where(roots >= 0, first + roots, 0)
     if num_zeros:
-        table[zeros:first, DIGITS[0]] = [*range(zeros + 1, first), fractions[0]]
+        table[zeros:first, digits[0]] = [*range(zeros + 1, first), fractions[0]]
         fractions[0] = zeros
-    table[wholes:zeros, POINT] = fractions
+    table[wholes:zeros, point] = fractions
     accepting[wholes:zeros] = agreed[:: 10**places] == 0
     for nodes, children in levels:
-        table[first + nodes[:, None], DIGITS] = np.where(children >= 0, first + children, 0)
+        table[first + nodes[:, None], digits] = np.where(children >= 0, first + children, 0)
     end = first + num_nodes - 1
-    table[end, DIGITS[0]] = end
+    table[end, digits[0]] = end
     accepting[end] = True
     for nodes, children in levels[:-1]:  # those with more digits come first; right behind the point nothing ends
         accepting[first + nodes] = (children[:, 0] >= 0) & accepting[first + children[:, 0]]
-    return Dfa.from_table(NUMERIC, table, accepting, start)
+    return Dfa.from_table(alphabet, table, accepting, start)
 
 
 def _fractions(agreed: Ints, places: int) -> tuple[list[tuple[Ints, Ints]], Ints, int]:
@@ -164,7 +164,7 @@ def _fractions(agreed: Ints, places: int) -> tuple[list[tuple[Ints, Ints]], Ints
     levels: list[tuple[Ints, Ints]] = []
     num_nodes = 1
     for _ in range(places):
-        kinds, below = grouped(below)
+        kinds, below = core.grouped(below)
         nodes = np.arange(num_nodes, num_nodes + len(kinds), dtype=np.int32)
         nodes[(kinds < 0).all(axis=1)] = -1
         below = nodes[below]

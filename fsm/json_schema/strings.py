@@ -27,12 +27,6 @@ from .lengths import Span, joined, texts_of_lengths
 from .parts import Test
 from .texts import is_writable
 
-ANY_STRING = Dfa.any_text()
-ANY_STRING_EXPRESSION = Embed(any_string())
-ANY_KEY = Embed(any_string(), is_key=True)
-
-_LAST_BREAK = regex_to_dfa(r"\n?")
-
 DENSE_STATES = 8_000
 """Lengths are a part of the automaton up to so many states; beyond that they are counted beside it."""
 DENSE_LENGTH = 1_000
@@ -45,6 +39,18 @@ MAX_COUNTED = 1 << 20
 """From so many texts on a language counts as endless."""
 MAX_LENGTH = 1 << 29
 """A greatest length from here on is none: nobody can write so much."""
+
+
+@functools.cache
+def any_string_expression() -> Embed:
+    """Any string (one shared object)."""
+    return Embed(any_string())
+
+
+@functools.cache
+def any_key() -> Embed:
+    """Any key of an object (one shared object)."""
+    return Embed(any_string(), is_key=True)
 
 
 def pattern_language(pattern: str, *, surely: bool = True, compile_time: CompileTime = NO_LIMIT) -> Dfa:
@@ -87,7 +93,7 @@ def string_language(tests: tuple[Test, ...], *, surely: bool = True, compile_tim
 
 @functools.lru_cache(maxsize=1024)
 def _string_language(tests: tuple[Test, ...], surely: bool, compile_time: CompileTime) -> Dfa:
-    language = ANY_STRING
+    language = Dfa.any_text()
     listed = _listed(tests)
     if listed is not None:
         texts = list(listed[0])
@@ -98,7 +104,7 @@ def _string_language(tests: tuple[Test, ...], surely: bool, compile_time: Compil
     for test in _cheapest_first(tests):
         other = _passing(test, surely, compile_time)
         compile_time.check_here()
-        language = other if language is ANY_STRING else language.intersect(other)
+        language = other if language is Dfa.any_text() else language.intersect(other)
         num_states += language.num_states
         if num_states > MAX_PRODUCTS:
             raise ConstraintTooLarge(
@@ -114,8 +120,8 @@ def string_expression(tests: tuple[Test, ...], compile_time: CompileTime = NO_LI
     Long bounds on the length are counted (`counted.py`) instead of being multiplied into the automaton.
     """
     if not tests:
-        return ANY_STRING_EXPRESSION
-    return _expression(tests, ANY_STRING, _quoted, compile_time)
+        return any_string_expression()
+    return _expression(tests, Dfa.any_text(), _quoted, compile_time)
 
 
 def joined_lengths(
@@ -125,9 +131,9 @@ def joined_lengths(
 
     def longest(tests: tuple[Test, ...]) -> int:
         others = _lengths_apart(tests)[0]
-        language = string_language(others, compile_time=compile_time) if others else ANY_STRING
+        language = string_language(others, compile_time=compile_time) if others else Dfa.any_text()
         # a product has at most a state for each of the language's at each length
-        return MAX_LENGTH if language is ANY_STRING else MAX_STATES // language.num_states - 2
+        return MAX_LENGTH if language is Dfa.any_text() else MAX_STATES // language.num_states - 2
 
     return joined(alternatives, longest)
 
@@ -139,7 +145,7 @@ def raw_expression(tests: tuple[Test, ...], among: Dfa, compile_time: CompileTim
 
 
 def _quoted(language: Dfa) -> JsonStrings:
-    return any_string() if language is ANY_STRING else JsonStrings(language)
+    return any_string() if language is Dfa.any_text() else JsonStrings(language)
 
 
 def _expression(
@@ -156,8 +162,8 @@ def _expression(
         others = tests
     language = string_language(others, surely=surely, compile_time=compile_time)
     compile_time.check_here()
-    if among is not ANY_STRING:
-        language = among if language is ANY_STRING else language.intersect(among)
+    if among is not Dfa.any_text():
+        language = among if language is Dfa.any_text() else language.intersect(among)
     if others == tests:
         return None if language.is_empty() else Embed(spelt(language))
     if 0 < minimum <= SMALL_LENGTH:
@@ -174,7 +180,7 @@ def _expression(
 def _within(language: Dfa, minimum: int, maximum: int | None) -> Dfa:
     """The texts of a language that have so many characters."""
     lengths = Dfa.length(minimum, maximum)
-    return lengths if language is ANY_STRING else language.intersect(lengths)
+    return lengths if language is Dfa.any_text() else language.intersect(lengths)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -217,7 +223,7 @@ def are_apart(left: tuple[Test, ...], right: tuple[Test, ...], compile_time: Com
             rest != () and _string_language(left + right, False, compile_time).is_empty()
         )
     if asks_for_lengths(left) or asks_for_lengths(right):
-        return _expression(left + right, ANY_STRING, _quoted, compile_time, surely=False) is None
+        return _expression(left + right, Dfa.any_text(), _quoted, compile_time, surely=False) is None
     return all(
         _string_language(left, surely, compile_time).is_disjoint_from(_string_language(right, not surely, compile_time))
         for surely in (True, False)
@@ -313,7 +319,7 @@ def _passing(test: Test, surely: bool, compile_time: CompileTime) -> Dfa:
         return run[0]
     if kind == "possible-run":
         run = long_run(argument, surely=False)
-        return ANY_STRING if run is None else run[0].concatenate(_LAST_BREAK)
+        return Dfa.any_text() if run is None else run[0].concatenate(regex_to_dfa(r"\n?"))
     if kind == "length":
         return Dfa.length(argument, cast("int | None", test[2]))
     if kind == "lengths":

@@ -24,21 +24,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from ..._core import fsm as core
+from ..._core.fsm import ItemEvent, Mode
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..automaton.automaton import Automaton
 from ..masks.masks import Masks
 from ..record import record
 from ..text.alphabet import Ints
-from . import item_kernels
-from .item_kernels import CLOSES, LIST_ENDS, LIST_OPENS, OPENS
 from .item_values import rivals, value_of
 from .items import NO_ITEMS, Address, Items, OpenList, Values
 from .repeats import Repeats
 from .suspects import STEP_BYTES, Suspects
 from .written import Written, in_string
-from .written_kernels import OUTSIDE, UNKNOWN
 
 MAX_KEPT = 1 << 13
 MAX_STEPS = 100_000  # of one search
@@ -98,7 +96,6 @@ class Distinct:
         self._scans: dict[tuple[int, int, bytes], tuple[int, int, tuple[Event, ...]]] = {}
         self._ways: dict[int, list[int]] = {}
         self._to_go: dict[int, int] = {}
-        self._flags = np.empty(256, np.uint8)
 
     @property
     def num_bytes(self) -> int:
@@ -124,12 +121,12 @@ class Distinct:
             for event, where, before in events:
                 where += position
                 here = (place.now[0], first + where + 1)
-                if event == LIST_OPENS:
+                if event == ItemEvent.LIST_OPENS:
                     depth = depth + 1 if lists is not None else 1
                     lists = OpenList(lists, depth, here, Values(()))
-                elif event == OPENS:
+                elif event == ItemEvent.OPENS:
                     depth += 1
-                elif event == CLOSES:
+                elif event == ItemEvent.CLOSES:
                     depth -= 1
                 else:
                     assert lists is not None and lists.depth == depth
@@ -138,7 +135,7 @@ class Distinct:
                         lists, state, position, again = lists.below, self._without_ends(before), where, True
                         if not state:
                             return 0, items
-                    elif event == LIST_ENDS:
+                    elif event == ItemEvent.LIST_ENDS:
                         lists, depth = lists.below, depth - 1
                     else:
                         assert value is not None
@@ -152,12 +149,12 @@ class Distinct:
                         True,
                     )
                 if again:
-                    mode = UNKNOWN if lists is None else OUTSIDE
+                    mode = Mode.UNKNOWN if lists is None else Mode.OUTSIDE
                     break
             if not again:
                 break
         if lists is None:
-            depth, last_mode = 0, UNKNOWN
+            depth, last_mode = 0, Mode.UNKNOWN
         lists = self._with_rivals(place, lists, data)
         if lists is items.lists and depth == items.depth and last_mode == items.mode:
             return target, items
@@ -177,33 +174,19 @@ class Distinct:
         return below
 
     def _scan(self, state: int, data: bytes, mode: int) -> tuple[int, int, tuple[Event, ...]]:
-        """`item_kernels.scan`, kept."""
+        """The state behind some bytes, the mode there, and what happens on the way (`scan_items`), kept."""
         same = (state, mode, data)
         found = self._scans.get(same)
         if found is None:
-            memory, array, events = (
-                self._automaton.memory,
-                np.frombuffer(data, np.uint8),
-                np.empty(3 * len(data), np.int32),
-            )
-            while True:
-                target, last_mode, count = item_kernels.scan(memory, self._roles, state, array, mode, events)
-                if target >= 0:
-                    break
-                self._automaton.room.make(target)
-            numbers = events[: 3 * count].tolist()
-            found = int(target), int(last_mode), tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
+            target, last_mode, events = core.scan_items(self._automaton.core, self._roles, state, data, mode)
+            found = target, last_mode, tuple(events)
             if len(self._scans) >= MAX_KEPT:
                 self._scans.clear()
             self._scans[same] = found
         return found
 
     def _without_ends(self, state: int) -> int:
-        while True:
-            found = int(item_kernels.without_ends(self._automaton.memory, self._roles, state))
-            if found >= 0:
-                return found
-            self._automaton.room.make(found)
+        return core.without_ends(self._automaton.core, self._roles, state)
 
     def after(self, place: Place, data: bytes) -> Place | None:
         """The place behind some bytes that are tried; None if they are refused, or repeat something."""
@@ -249,7 +232,7 @@ class Distinct:
         state, _ = self.follow(first_place(self._automaton.start), text, 0)
         return bool(state) and self._automaton.is_accepting(state)
 
-    def quiet_step(self, memory: npt.NDArray[np.int64], state: int, token_id: int) -> int:
+    def quiet_step(self, state: int, token_id: int) -> int:
         """The state after a token that tells nothing of lists and strings; below zero if it may do so (`follow`)."""
         if self._repeats is not None or self._vocabulary.item_tokens.is_structural[token_id]:
             return -1
@@ -257,8 +240,8 @@ class Distinct:
 
     def note(self, state: int, items: Items) -> None:
         """Notes for who remembers keys where a reader of JSON stands, since some readings may have ended."""
-        if self._repeats is not None and items.mode != UNKNOWN:
-            item_kernels.note_mode(self._automaton.memory, state, items.mode)
+        if self._repeats is not None and items.mode != Mode.UNKNOWN:
+            core.note_mode(self._automaton.core, state, items.mode)
 
     # ---------------------------------------------------------------- what is left out
 
@@ -278,11 +261,7 @@ class Distinct:
             return 0
         found = self._to_go.get(state)
         if found is None:
-            found = -1
-            while found < 0:
-                found = int(item_kernels.items_to_go(self._automaton.memory, self._roles, state, self._flags))
-                if found < 0:
-                    self._automaton.room.make(found)
+            found = core.items_to_go(self._automaton.core, self._roles, state)
             if len(self._to_go) >= MAX_KEPT:
                 self._to_go.clear()
             self._to_go[state] = found
@@ -341,7 +320,7 @@ class Distinct:
             if len(self._ways) >= MAX_KEPT:
                 self._ways.clear()
             self._ways[place.state] = found
-        if place.items.mode == OUTSIDE:
+        if place.items.mode == Mode.OUTSIDE:
             return [byte for byte in found if byte not in BLANKS] or found
         return found
 

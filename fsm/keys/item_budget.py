@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 
 from ..automaton.automaton import Automaton
+from ..columns import IN_KEY, NEVER
 from ..masks.liveness import Liveness
-from ..memory import IN_KEY, NEVER
 from ..text.alphabet import Ints
 from .distinct import Distinct, Place, clear, string_of
 from .key_budget import KeyBudget

@@ -24,7 +24,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .. import memory as k
+from ..._core import fsm as core
+from .. import columns as k
 from ..automaton.automaton import Automaton
 from ..automaton.room import OutOfWork
 from ..masks.budget import Budget
@@ -32,7 +33,6 @@ from ..masks.liveness import Liveness
 from ..masks.unfinished import Unfinished
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from . import written_kernels
 from .repeats import QUOTE, Repeats
 from .written import OpenObject, Written
 
@@ -40,7 +40,6 @@ PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
 WIDEST = 6  # bytes of a character
 MAX_EXTRA = 64
 MAX_WAYS = 4_096
-FIRST_WAY = 1 << 10
 MAX_BEGUN = 8  # rows that wait for more work to be allowed
 MAX_LONGER = 1 << 10  # tokens, where no key is owed: nobody looks further for a key that is left
 
@@ -62,7 +61,6 @@ class KeyBudget:
         self._keys_to_go = self._tokens_to_go = np.empty(0, np.int32)  # by state; -1: not known
         self._extras: dict[int, int] = {}
         self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
-        self._flags = np.empty(256, np.uint8)
         self._begun: Unfinished[tuple[KeyPlace, int], Known] = Unfinished(MAX_BEGUN)
 
     @property
@@ -194,8 +192,8 @@ class KeyBudget:
         """How many keys a shortest completion writes."""
         known = self._keys_to_go
         if state >= len(known) or known[state] < 0:
-            way, end, known = self._way(state, known)
-            written_kernels.count_keys(way, end, known)
+            way, known = self._way(state, known)
+            core.count_keys(way, known)
             self._keys_to_go = known  # another thread's may be lost, and is found again
         return max(int(known[state]), 0)
 
@@ -203,25 +201,19 @@ class KeyBudget:
         """In how many tokens that completion can be spelt: others that are as short may write more keys."""
         known = self._tokens_to_go
         if state >= len(known) or known[state] < 0:
-            way, end, known = self._way(state, known)
-            bounds = np.array([self._liveness.bound(here) for here in (way[2 : way[0] + 2] >> 9).tolist()], np.int64)
-            written_kernels.count_tokens(self._automaton.memory, way, end, bounds, known)
+            way, known = self._way(state, known)
+            bounds = np.array([self._liveness.bound(here) for here in way.states], np.int32)
+            core.count_way_tokens(self._automaton.core, way, bounds, known)
             self._tokens_to_go = known
         return max(int(known[state]), 0)
 
-    def _way(self, state: int, known: Ints) -> tuple[npt.NDArray[np.int64], int, Ints]:
-        """One shortest completion (`find_way`) up to what is known, the state at its end, and `known` with room."""
-        way, end = np.zeros(FIRST_WAY, np.int64), -1
-        while end < 0:
-            missing = self._automaton.max_states - len(known)
-            if missing > 0:
-                known = np.concatenate((known, np.full(missing, -1, np.int32)))
-            end = int(written_kernels.find_way(self._automaton.memory, state, self._flags, known, way))
-            if end == written_kernels.NEED_WAY:
-                way = np.concatenate((way, np.zeros_like(way)))
-            elif end < 0 and end != written_kernels.NEED_KNOWN:
-                self._automaton.room.make(end)
-        return way, end, known
+    def _way(self, state: int, known: Ints) -> tuple[core.Way, Ints]:
+        """One shortest completion (`find_way`) up to what is known, and `known` with room."""
+        way = core.find_way(self._automaton.core, state, known)
+        missing = self._automaton.num_states - len(known)
+        if missing > 0:
+            known = np.concatenate((known, np.full(missing + len(known), -1, np.int32)))
+        return way, known
 
     def _by_bytes(self, place: KeyPlace, num_keys: int) -> int:
         """A number of bytes that suffices."""

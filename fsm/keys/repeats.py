@@ -28,8 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ..._core import fsm as core
+from ..._core.fsm import KeyEvent, Mode
 from ...errors import UnsupportedSchema
-from .. import memory as k
+from .. import columns as k
 from ..automaton.automaton import Automaton
 from ..masks.liveness import Liveness
 from ..masks.passages import Passages
@@ -38,9 +40,7 @@ from ..record import record
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from ..text.text_view import TextView
-from . import written_kernels
 from .written import OpenObject, Written, added
-from .written_kernels import ITEM_ENDS, KEY_ENDS, OPENS
 from .written_trie import Found, Ways
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Step:
 
     Attributes:
         target: the state behind it; 0: it is refused.
-        events, begin: as `written_kernels.follow` has them.
+        events, begin: as `follow_keys` has them.
         place: `Automaton.key_place` of the target.
     """
 
@@ -168,21 +168,20 @@ class Repeats:
     def first_step(self) -> TakeToken:
         """The step while no key is remembered, for `Moves`: below zero if a key ends in the token (ask `follow`)."""
         if self._liveness.is_by_bytes:
-            step: TakeToken = written_kernels.advance_without_keys
-            return step
-        return lambda memory, state, token_id: -1
+            bound = self._automaton.core
+            return lambda state, token_id: core.advance_keys(bound, state, token_id, False)
+        return lambda state, token_id: -1
 
-    def quiet_step(self, memory: npt.NDArray[np.int64], state: int, token_id: int) -> int:
+    def quiet_step(self, state: int, token_id: int) -> int:
         """The step while keys are remembered, for `Moves`: below 0 if one ends or has to go on, or a brace counts."""
         if not self._liveness.is_by_bytes:
             return -1
-        target = int(written_kernels.advance_with_keys(memory, state, token_id))
+        target = core.advance_keys(self._automaton.core, state, token_id, True)
         return target if target <= 0 or self.is_endless or self.place(target) == k.NO_KEY else -1
 
     def stays(self, state: int) -> bool:
         """Whether tokens of plain characters change nothing at all: braces in strings are but characters."""
-        memory = self._automaton.memory
-        return self._automaton.stays_on_plain(state) and bool(written_kernels.is_in_string(memory, state))
+        return self._automaton.stays_on_plain(state) and core.is_in_string(self._automaton.core, state)
 
     def advance(self, state: int, token_id: int) -> int:
         """The state after a token, whatever was written before; 0 if it is not allowed."""
@@ -200,17 +199,10 @@ class Repeats:
         return found
 
     def _step(self, state: int, text: bytes, has_keys: bool) -> Step:
-        memory, data = self._automaton.memory, np.frombuffer(text, np.uint8)
-        events = np.empty(3 * len(text), np.int32)
-        target, count, begin = written_kernels.follow(memory, state, data, has_keys, events)
-        while target < 0:
-            self._automaton.room.make(target)
-            target, count, begin = written_kernels.follow(memory, state, data, has_keys, events)
+        target, begin, events = core.follow_keys(self._automaton.core, state, text, has_keys)
         if not target or not self._liveness.is_possible(target):
             return REFUSED
-        numbers = events[: 3 * count].tolist()
-        kinds = tuple(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
-        return Step(int(target), kinds, int(begin), self.place(int(target)))
+        return Step(target, tuple(events), begin, self.place(target))
 
     def _after(
         self, written: Written | None, state: int, step: Step, token: bytes, num_tokens: int, typed: Callable[[], bytes]
@@ -219,18 +211,18 @@ class Repeats:
         objects, depth = (None, 0) if written is None else (written.objects, written.depth)
         was_empty = objects is None
         for kind, first, last in step.events:
-            if kind in (KEY_ENDS, ITEM_ENDS):
+            if kind in (KeyEvent.KEY_ENDS, KeyEvent.ITEM_ENDS):
                 text = token[first:last] if first >= 0 else typed() + token[:last]
                 more = added(objects, depth, text, self.tokens.whole)
                 if more is None:
-                    others = self.others(state, token[:last]) if kind == ITEM_ENDS else 0
+                    others = self.others(state, token[:last]) if kind == KeyEvent.ITEM_ENDS else 0
                     here = Written(num_tokens, written, objects, depth)
                     after = self._after_repeated(here, others, token[last:], num_tokens)
                     return after if after[0] else (0, written, b"")
                 objects, depth = more, 0
             elif objects is None:
                 continue
-            elif kind == OPENS:
+            elif kind == KeyEvent.OPENS:
                 depth += 1
             elif depth:
                 depth -= 1
@@ -267,7 +259,7 @@ class Repeats:
         if others == here:
             return 0  # no item is written here, and a key never comes twice
         if others:
-            written_kernels.note_string(automaton.memory, others)
+            core.note_mode(automaton.core, others, Mode.IN_STRING)
         return others
 
     # ---------------------------------------------------------------- what is left out
@@ -281,7 +273,7 @@ class Repeats:
             if place == k.IN_KEY or (place and not self.is_endless):
                 for path in self._cuts(objects, state, typed() if place == k.IN_KEY else b""):
                     left = bits.copy() if left is bits else left
-                    written_kernels.clear_below(self._automaton.memory, np.frombuffer(path, np.uint8), left)
+                    core.clear_below(self._automaton.core, path, left)
                 if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
                     self._put_back(written, state, bits, left, typed)
         if not self.tokens.twice and (objects is None or (self.is_endless and not objects.has_tokens)):

@@ -18,18 +18,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .. import memory as k
+from ..._core import fsm as core
+from ..._core.fsm import ENDS_LAST, ENDS_ONE, Mode
+from .. import columns as k
 from ..automaton.automaton import Automaton
 from ..masks.masks import Masks
 from ..record import record
 from ..text.alphabet import Ints
 from ..text.endless_texts import goes_on
 from ..vocabulary.vocabulary import token_ids_of
-from . import item_kernels, written_kernels
-from .item_kernels import ENDS_LAST, ENDS_ONE
 from .item_values import STRUCTURE, begun, ways_on
 from .items import Address, Items
-from .written_kernels import IN_STRING, OUTSIDE
 
 MAX_KEPT = 1 << 13
 STEP_BYTES = 300
@@ -95,15 +94,9 @@ class Suspects:
     def _ending(self, state: int, mode: int) -> Ending:
         found = self._endings.get((state, mode))
         if found is None:
-            candidates = self._vocabulary.item_tokens.ending[min(mode, IN_STRING)] & self._masks.row(state).bits
+            candidates = self._vocabulary.item_tokens.ending[min(mode, Mode.IN_STRING)] & self._masks.row(state).bits
             ids = np.array(token_ids_of(candidates), np.int32)
-            need = -1
-            while need < 0:
-                flags = np.zeros(len(ids), np.uint8)
-                memory, roles = self._automaton.memory, self._automaton.network.roles
-                need = int(item_kernels.ending_tokens(memory, roles, state, mode, ids, flags))
-                if need < 0:
-                    self._automaton.room.make(need)
+            flags = core.ending_tokens(self._automaton.core, self._automaton.network.roles, state, mode, ids)
             anyhow = [
                 token_id
                 for token_id, flag in zip(ids.tolist(), flags.tolist(), strict=True)
@@ -145,7 +138,7 @@ class Suspects:
                 for value in lists.rivals:
                     ways.update(ways_on(so_far, value) or ())
             lists = lists.below
-        if items.mode == OUTSIDE:
+        if items.mode == Mode.OUTSIDE:
             yield from token_ids_of(bits & (tokens.structure if STRUCTURE in ways else tokens.blank))
         for way in ways - {STRUCTURE}:
             for end in range(1, len(way)):
@@ -154,7 +147,7 @@ class Suspects:
                     yield token_id
                     token_id = int(self._vocabulary.trie.next_same[token_id])
             rest = bits.copy()
-            written_kernels.clear_below(self._automaton.memory, np.frombuffer(way, np.uint8), rest)
+            core.clear_below(self._automaton.core, way, rest)
             yield from token_ids_of(bits & ~rest)
 
     def is_endless(self, state: int) -> bool:
@@ -183,18 +176,14 @@ class Suspects:
 
     @cached_property
     def _nodes(self) -> npt.NDArray[np.uint8]:
-        """`item_kernels.find_endless`."""
+        """By node: whether, from there to the end of its rule or of its item, some text has no end of texts."""
         network = self._automaton.network
         texts = np.zeros(len(network.texts) + 1, np.uint8)
         for index, table in enumerate(network.texts):
             by_state = self._goes_on[index]
             start = int(table.fields[k.T_START]) // table.num_nodes
             texts[index] = table.counted is None and (by_state is None or bool(by_state[start]))
-        found: npt.NDArray[np.uint8] = item_kernels.find_endless(
-            network.kind, network.arg, network.next_node, network.cost, network.options,
-            network.array(k.N_LOOPS), network.roles, texts,
-        )  # fmt: skip
-        return found
+        return core.find_endless(network.data, network.roles, texts)
 
 
 def _among(found: frozenset[int], bits: Ints) -> list[int]:

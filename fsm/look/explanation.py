@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ..any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
-from ..compiler import Compiler
 from ..constraint import Constraint
 from ..grammars import Syntax, text_to_grammar
 from ..json_schema import schema_to_grammar
@@ -81,7 +80,6 @@ def explain(
     Raises:
         ConstraintError: as for compiling it.
     """
-    Compiler(vocabulary).warm_up()  # or the clock would measure the loading of compiled loops
     clock = _Clock()
     places: dict[str, str] = {}
     layout = _Layout(whitespace, key_order, extra_keys, syntax, vocabulary.spell_special)

@@ -11,7 +11,7 @@ It makes states in the automaton that it looks at. Cost: about 2 µs per byte th
 from __future__ import annotations
 
 from ..automaton.automaton import Automaton
-from ..memory import K_TEXT
+from ..columns import K_TEXT
 from .graph import Edge, Graph, Word
 
 MAX_NODES = 1500

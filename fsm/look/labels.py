@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from ..any_json import any_number, any_string
-from ..json_schema.numbers import ANY_INTEGER, ANY_NUMBER
+from ..json_schema.numbers import integer_expression, number_expression
 from ..text.counted import Counted
 from ..text.dfa import Dfa
 from .graph import Edge, Graph, Kind, Word, is_single
@@ -272,9 +272,9 @@ def language_label(language: object) -> str:
     """What a text automaton writes, in a few words."""
     if language is any_string():
         return "string"
-    if language is any_number() or language is ANY_NUMBER.language:
+    if language is any_number() or language is number_expression().language:
         return "number"
-    if language is ANY_INTEGER.language:
+    if language is integer_expression().language:
         return "integer"
     if isinstance(language, Dfa):
         if language.max_length() == 1 and not language.accepting[language.start_state]:

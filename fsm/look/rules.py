@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..memory import K_BYTE, K_BYTES, K_CALL, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT, NEVER
+from ..columns import K_BYTE, K_BYTES, K_CALL, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT, NEVER
 from ..network.network import Network
 from .graph import Edge, Graph, Kind, Word
 

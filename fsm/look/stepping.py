@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from ..columns import K_KEY, K_LOOP, K_SET, K_TEXT
 from ..constraint import Constraint
 from ..keys.distinct import first_place
 from ..keys.written import Written, in_string
-from ..memory import K_KEY, K_LOOP, K_SET, K_TEXT
 from ..vocabulary.vocabulary import token_ids_of
 from .graph import is_single
 from .labels import byte_class, quoted

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._core import fsm as core
 from ..automaton.automaton import Automaton
 from ..automaton.room import OutOfWork
 from ..text.alphabet import Ints
 from .masks import WALK_WORK, Masks
-from .row_kernels import num_tokens_in
 from .unfinished import Unfinished
 
 LEAST_TOKENS = 256  # of a group: fewer are looked at one by one in less time than all words of a row
@@ -79,4 +79,4 @@ class Alike:
 
 
 def _large(groups: list[Ints]) -> list[Ints]:
-    return [group for group in groups if num_tokens_in(group) >= LEAST_TOKENS]
+    return [group for group in groups if core.num_tokens_in(group) >= LEAST_TOKENS]

@@ -21,14 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..._core import fsm as core
 from ..automaton.automaton import NO_LIMIT, Automaton
 from ..automaton.room import OutOfWork
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .alike import Alike
-from .liveness import Liveness, not_walked
-from .masks import NO_EXITS, WALK_WORK, Masks
-from .row_kernels import num_tokens_in
+from .liveness import Liveness
+from .masks import WALK_WORK, Masks
 from .unfinished import Unfinished
 
 MANY_TOKENS = 1024  # beyond that one stands for all that are alike
@@ -39,12 +39,12 @@ MAX_ROW_BYTES = 1 << 20  # of tight rows
 
 class _Judging(NamedTuple):
     """Tokens that are judged: those that surely leave enough, with what is enough for them; the rest, and how far
-    that is judged (`keep_kernels`)."""
+    that is judged."""
 
     inside: Ints
     worst: int
     rest: Ints
-    walked: Ints
+    judged: core.Judged
 
 
 class Budget:
@@ -78,7 +78,7 @@ class Budget:
         if worst is None:
             judging = self._judging.take((state, NO_LIMIT)) or self._not_inside(state)
             try:
-                worst = max(judging.worst, self._liveness.worst(state, judging.rest, judging.walked))
+                worst = max(judging.worst, self._liveness.worst(state, judging.rest, judging.judged))
             except OutOfWork:
                 self._judging.put((state, NO_LIMIT), judging)
                 raise
@@ -94,7 +94,7 @@ class Budget:
         rest = self._masks.row(state).bits & ~(inside | self._automaton.vocabulary.eos_words)
         for _, target in self._taken_out(state, rest):
             worst = max(worst, self._liveness.bound(target))
-        return _Judging(inside, worst, rest, not_walked())
+        return _Judging(inside, worst, rest, core.Judged())
 
     def _not_surely(self, state: int, limit: int) -> _Judging:
         """The tokens of a row that are not judged together, to find out which of them leave `limit` tokens."""
@@ -106,7 +106,7 @@ class Budget:
         for group, target in self._taken_out(state, rest):
             if self._automaton.min_bytes(target) <= most_bytes and self._liveness.is_within(target, limit):
                 inside |= group
-        return _Judging(inside, worst, rest, not_walked())
+        return _Judging(inside, worst, rest, core.Judged())
 
     def row(self, state: int, limit: int) -> Ints:
         """The tokens after which `limit` further tokens surely suffice; EOS as in the row. Read-only, shared."""
@@ -129,7 +129,7 @@ class Budget:
             return row  # below its own bound a state is hardly ever free: not worth finding out
         judging = self._judging.take((state, limit)) or self._not_surely(state, limit)
         try:
-            self._liveness.keep_within(state, judging.rest, limit, judging.walked)
+            self._liveness.keep_within(state, judging.rest, limit, judging.judged)
         except OutOfWork:
             self._judging.put((state, limit), judging)
             raise
@@ -143,7 +143,7 @@ class Budget:
 
     def _taken_out(self, state: int, bits: Ints) -> Iterator[tuple[Ints, int]]:
         """Groups of tokens, where there are many, and the state to which all of a group lead; they leave the bits."""
-        if self._liveness.is_by_bytes and num_tokens_in(bits) > MANY_TOKENS:
+        if self._liveness.is_by_bytes and core.num_tokens_in(bits) > MANY_TOKENS:
             for group in self._alike.groups(state, bits):
                 bits &= ~group
                 word = int(np.flatnonzero(group)[0])
@@ -192,7 +192,7 @@ class Budget:
         if table.counted is not None:
             self._inside_counted(table, sub, count, limit - least, scratch)
             return scratch, limit
-        _, most, _ = automaton.walk_text(table.fields, sub, 0, limit - least, scratch, NO_EXITS)
+        most = automaton.walk_text(table.fields, sub, 0, limit - least, False, scratch)[0]
         return scratch, most + least
 
     def _inside_counted(self, table: TextTable, sub: int, count: int, limit: int, bits: Ints) -> None:
@@ -204,6 +204,6 @@ class Budget:
         counted, uncounted = table.counted, table.uncounted
         assert counted is not None and uncounted is not None
         if counted.is_free(count, self._automaton.vocabulary.max_token_len):
-            self._automaton.walk_text(uncounted.fields, sub, 0, limit // table.widest, bits, NO_EXITS)
+            self._automaton.walk_text(uncounted.fields, sub, 0, limit // table.widest, False, bits)
         else:
-            self._automaton.walk_text(table.fields, sub, count, limit, bits, NO_EXITS)
+            self._automaton.walk_text(table.fields, sub, count, limit, False, bits)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..automaton.automaton import Automaton
-from ..memory import K_BYTE
+from ..columns import K_BYTE
 from ..network.network import Network
 from ..text.text_view import TextView, mask_of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..memory import NEVER
+from ..columns import NEVER
 from ..text.text_view import TextView
 from ..vocabulary.atoms import Atoms
 

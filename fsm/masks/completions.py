@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..automaton.automaton import Automaton
-from ..memory import (
+from ..columns import (
     F_COST,
     F_COUNT,
     F_OWED,
     F_PARENT,
+    JOINT,
     K_KEY,
     K_LOOP,
     K_SET,
@@ -28,7 +29,6 @@ from ..memory import (
     UNBOUNDED,
     WORD_BITS,
 )
-from ..network.stack_kernels import JOINT
 from .passages import AFTER_MEMBER, MEMBER, NODE, TURNS, Passage, Passages
 from .set_passages import Begun, SetTable
 

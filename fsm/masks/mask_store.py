@@ -28,12 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from ..automaton.automaton import PLACE_WIDTH, PLACES_HEAD
-from ..automaton.text_walk_kernels import alike
+from ..._core import fsm as core
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from ..vocabulary.vocabulary import Vocabulary
-from .row_kernels import hash_row, is_same_row
 
 FEW_TEXTS = 12  # in which a state stands: more are looked at in parts
 ENTRY_BYTES = 320  # an entry with its places in its shelf and in line
@@ -74,7 +72,7 @@ class TextMask:
         worst: no token of the row leaves more bytes than this to the end of the text.
         exits, starts: the trie nodes that may follow an end of the text, grouped by byte; see `walk_exits`.
             None: not asked for yet.
-        trie: WHOLE or REST, the trie that they belong to.
+        in_rest: whether they are nodes of the trie of the rest (`Vocabulary.rest_trie`), else of that of all tokens.
         hash, is_recent: as in `Row`.
     """
 
@@ -82,7 +80,7 @@ class TextMask:
     worst: int
     exits: Ints | None
     starts: Ints | None
-    trie: int
+    in_rest: bool
     hash: int = 0
     is_recent: bool = False
 
@@ -126,23 +124,11 @@ class MaskStore:
     """Rows and text masks of one vocabulary. Shared by all constraints of a compiler; thread-safe.
 
     A dropped entry is simply made again.
-
-    Attributes:
-        scratch: int32[num_words], all zero whenever nobody holds `scratch_lock`.
-        exits: int32[number of trie nodes + 1], for whoever holds `scratch_lock`.
-        row, places, row_lock: int32[num_words], what `begin_row` finds out of FEW_TEXTS, and who may write to both.
-            Most rows turn out to be known ones: they are made here, so that only a new one needs memory.
     """
 
     def __init__(self, vocabulary: Vocabulary, max_bytes: int) -> None:
         self.vocabulary = vocabulary
         self.max_bytes = max_bytes
-        self.scratch = np.zeros(vocabulary.num_words, np.int32)
-        self.exits = np.empty(vocabulary.trie.num_nodes + 1, np.int32)
-        self.scratch_lock = threading.Lock()
-        self.row = np.zeros(vocabulary.num_words, np.int32)
-        self.places = np.zeros(PLACES_HEAD + FEW_TEXTS * PLACE_WIDTH, np.int64)
-        self.row_lock = threading.Lock()
         self._lock = threading.Lock()
         self._num_bytes = 0
         self._num_entries = 0
@@ -194,18 +180,13 @@ class MaskStore:
 
     def keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
         """Puts an entry on a shelf; its bits become those of an equal entry if there is one."""
-        entry.hash = entry.hash or hash_row(entry.bits)
+        entry.hash = entry.hash or core.hash_row(entry.bits)
         with self._lock:
             self._keep(shelf, key, entry)
 
-    def keep_copy(self, shelf: Shelf, key: Hashable, bits: Ints, worst: int) -> Row:
-        """Puts a row of these bits on a shelf: an equal array that is known, or a copy."""
-        hash_of_bits = hash_row(bits)
-        with self._lock:
-            known = self._distinct.get(hash_of_bits)
-            array = known.array if known is not None and is_same_row(known.array, bits) else bits.copy()
-            row = Row(array, worst, hash_of_bits)
-            self._keep(shelf, key, row)
+    def kept(self, shelf: Shelf, key: Hashable, row: Row) -> Row:
+        """A row, put on a shelf."""
+        self.keep(shelf, key, row)
         return row
 
     def _keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
@@ -216,7 +197,7 @@ class MaskStore:
             entry.bits.setflags(write=False)
             bits = self._distinct[entry.hash] = Bits(entry.bits)
             self._num_bytes += entry.bits.nbytes
-        elif bits.array is not entry.bits and is_same_row(bits.array, entry.bits):
+        elif bits.array is not entry.bits and core.is_same_row(bits.array, entry.bits):
             entry.bits = bits.array
         if bits.array is entry.bits:
             bits.num_entries += 1
@@ -310,7 +291,7 @@ class MaskStore:
         with self._lock:
             recent = shelf.recent.setdefault(node, [])
             for other in recent:
-                if alike(table.fields, state, other, self.vocabulary.max_token_len, self._pairs):
+                if core.are_alike(table.fields, state, other, self.vocabulary.max_token_len, MAX_PAIRS):
                     return other * table.num_nodes + node
             recent.insert(0, state)
             del recent[NUM_RECENT:]

@@ -28,19 +28,19 @@ from typing import TypeVar
 
 import numpy as np
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
-from ..automaton.automaton import END, IN_TEXT, NO_LIMIT, PLACE_WIDTH, Automaton
+from ..automaton.automaton import END, NO_LIMIT, Automaton
 from ..automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
-from ..memory import NEVER
+from ..columns import NEVER
 from ..text.alphabet import Ints
 from ..text.counted import Counted
 from ..text.text_table import TextTable
-from .liveness import Liveness, not_walked
+from .liveness import Liveness
 from .mask_store import FEW_TEXTS, MaskStore, Row, TextMask, TextShelf
 from .unfinished import Unfinished
 
 NOTHING = np.empty(0, np.int32)
-NO_EXITS = np.empty(0, np.int32)
 MAX_CHARACTER_LEN = 5  # bytes that may be missing of a character (or of an escape) that has begun
 TEXT_WORK = 400  # what one of many texts is charged: about 30 µs
 WALK_WORK = 8_000  # what a walk through the vocabulary in a text automaton is charged: 1 to 5 ms
@@ -118,31 +118,27 @@ class Masks:
         if state in self._begun or not self.liveness.is_by_bytes:
             return None
         automaton, store = self.automaton, self.store
-        bits, places = store.row, store.places
+        bits = np.empty(store.vocabulary.num_words, np.int32)
         try:
-            with store.row_lock:
-                cost = automaton.begin_row(state, bits, places)
-                if cost != IN_TEXT:
-                    return store.keep_copy(self.rows, state, bits, max(cost - 1, 0))
-                num_texts, rest, *texts = places.tolist()
-            if num_texts > FEW_TEXTS:
+            cost, num_texts, rest, texts = automaton.begin_row(state, FEW_TEXTS, bits)
+            if not num_texts:
+                return store.kept(self.rows, state, Row(bits, max(cost - 1, 0)))
+            if not texts:
                 return None
             masks: list[tuple[TextMask, int]] = []
             worst = 0
-            for at in range(0, PLACE_WIDTH * num_texts, PLACE_WIDTH):
-                _, text, sub, count, after, cost = texts[at : at + PLACE_WIDTH]
+            for text, sub, count, after, cost in texts:
                 mask = self.text_mask(automaton.network.texts[text], sub, after > END, count)
                 masks.append((mask, after))
                 worst = max(worst, mask.worst + cost)
-            with store.row_lock:
-                mask, after = masks[0]
-                exits, starts = (mask.exits, mask.starts) if after > END else (NO_EXITS, NO_EXITS)
-                cost = automaton.row_in_text(state, after, rest, mask.trie, mask.bits, exits, starts, bits)
-                worst = max(worst, cost - 1)
-                for mask, after in masks[1:]:
-                    np.bitwise_or(bits, mask.bits, out=bits)
-                    worst = max(worst, self._leave(mask, after, bits))
-                return store.keep_copy(self.rows, state, bits, worst)
+            mask, after = masks[0]
+            exits, starts = (mask.exits, mask.starts) if after > END else (None, None)
+            cost = automaton.row_in_text(state, after, rest, mask.in_rest, mask.bits, exits, starts, bits)
+            worst = max(worst, cost - 1)
+            for mask, after in masks[1:]:
+                np.bitwise_or(bits, mask.bits, out=bits)
+                worst = max(worst, self._leave(mask, after, bits))
+            return store.kept(self.rows, state, Row(bits, worst))
         except OutOfWork:
             return None  # what was found out makes the other way shorter
 
@@ -150,7 +146,7 @@ class Masks:
         """Sets the bits of the tokens that leave a text for the state `after`; the greatest cost then, -1 without."""
         if mask.exits is None or mask.starts is None or not self.automaton.has_bytes(after):
             return -1
-        return self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, bits) - 1
+        return self.automaton.walk_exits(mask.in_rest, after, mask.exits, mask.starts, bits) - 1
 
     def outside(self, state: int) -> Ints:
         """The tokens that leave a text in which the state stands, or go on elsewhere, but for EOS."""
@@ -203,7 +199,7 @@ class Masks:
             worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, bits))) - 1)
         if not self.liveness.is_by_bytes:
             worst = NO_LIMIT
-            yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1, not_walked()))
+            yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1, core.Judged()))
         if automaton.is_accepting(state):
             np.bitwise_or(bits, vocabulary.eos_words, out=bits)
         return Row(bits, worst)
@@ -228,13 +224,9 @@ class Masks:
         """Tokens that leave a text for the state `after` (nothing if none does), and 1 + the greatest cost then."""
         if mask.exits is None or mask.starts is None:
             raise AssertionError("the mask has no exits")
-        with self.store.scratch_lock:
-            scratch = self.store.scratch
-            try:
-                cost = self.automaton.walk_exits(mask.trie, after, mask.exits, mask.starts, scratch)
-                return (scratch.copy() if cost else NOTHING), cost
-            finally:
-                scratch[:] = 0
+        bits = np.zeros(self.store.vocabulary.num_words, np.int32)
+        cost = self.automaton.walk_exits(mask.in_rest, after, mask.exits, mask.starts, bits)
+        return bits if cost else NOTHING, cost
 
     def text_mask(self, table: TextTable, sub: int, with_exits: bool, count: int = 0) -> TextMask:
         """The mask inside a text automaton in byte state `sub`, after `count` characters if they are counted."""
@@ -269,11 +261,9 @@ class Masks:
         if found is None or (with_exits and found.exits is None):
             self.automaton.room.spend(WALK_WORK)
             bits = np.empty(vocabulary.num_words, np.int32)
-            with self.store.scratch_lock:
-                scratch = self.store.exits if with_exits else NO_EXITS
-                num_exits, _, trie = self.automaton.walk_text(table.fields, sub, count, NO_LIMIT, bits, scratch)
-                exits, starts = self.automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
-            found = TextMask(bits, worst, exits, starts, trie)
+            fields = table.fields
+            _, in_rest, exits, starts = self.automaton.walk_text(fields, sub, count, NO_LIMIT, with_exits, bits)
+            found = TextMask(bits, worst, exits, starts, in_rest)
             self.store.keep(shelf.counted, (sub, count), found)
         found.is_recent = True
         return replace(found, worst=worst)
@@ -285,10 +275,7 @@ class Masks:
         automaton, vocabulary = self.automaton, self.store.vocabulary
         automaton.room.spend(WALK_WORK)
         bits = np.empty(vocabulary.num_words, np.int32)
-        with self.store.scratch_lock:
-            scratch = self.store.exits if with_exits else NO_EXITS
-            num_exits, worst, trie = automaton.walk_text(table.fields, sub, 0, NO_LIMIT, bits, scratch)
-            exits, starts = automaton.group_exits(trie, scratch, num_exits) if with_exits else (None, None)
-        mask = TextMask(bits, worst, exits, starts, trie)
+        worst, in_rest, exits, starts = automaton.walk_text(table.fields, sub, 0, NO_LIMIT, with_exits, bits)
+        mask = TextMask(bits, worst, exits, starts, in_rest)
         self.store.keep(shelf.masks, sub, mask)
         return mask

@@ -23,8 +23,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
-from ..memory import (
+from ..columns import (
     K_BYTE,
     K_BYTES,
     K_CALL,
@@ -40,7 +41,6 @@ from ..text.text_view import TextView, mask_of
 from ..vocabulary.atoms import Atoms
 from .bytes_read import byte_set_mask
 from .character_steps import CharacterSteps
-from .mixed_kernels import find_mixed
 from .set_passages import Begun, SetTable
 
 NODE, TURNS, TEXT, MEMBER, AFTER_MEMBER = range(5)
@@ -91,21 +91,13 @@ class Passages:
             mask_of(np.frombuffer(b"".join(self.set_table(row).heads), np.uint8)) & ~plain != 0
             for row in range(len(tables.sets))
         ]
-        found: np.ndarray[tuple[int], np.dtype[np.uint8]] = find_mixed(
-            network.kind,
-            network.arg,
-            network.next_node,
-            network.cost,
-            network.options,
-            network.loops,
-            tables.sets,
-            tables.members,
-            np.array([plain >> byte & 1 for byte in range(256)], np.uint8),
+        return core.find_mixed(
+            network.data,
+            np.array([not plain >> byte & 1 for byte in range(256)]),
             np.array([mask & ~plain != 0 for mask in masks], np.uint8),
             np.array([not is_plain for is_plain in self._plain_texts], np.uint8),
             np.array(heads, np.uint8),
         )
-        return found
 
     # ---------------------------------------------------------------- solving
 

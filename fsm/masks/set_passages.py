@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..memory import (
+from ..columns import (
     A_IS_COUNTED,
     A_MEMBERS,
     A_MISSING,
@@ -50,7 +50,7 @@ MANY_FREE = 16
 
 
 class Begun(NamedTuple):
-    """What has been written of a set; see `any_order_kernels`. Members are bits.
+    """What has been written of a set; see `fsm/core/sets.h`. Members are bits.
 
     Attributes:
         spare: how many members may be written that are not owed; missing: how many must be.

@@ -16,7 +16,7 @@ A node of the trie stands for a range of members, first .. end - 1; a byte is le
 written. So the place in the trie and the set are all there is to know, however many members there are. Behind the node
 at which a member is alone it is a plain chain of positions, as everywhere else.
 
-This module only builds; `any_order_kernels` and `key_kernels` run. Costs a few microseconds per member.
+This module only builds; `fsm/core/sets.h` runs. Costs a few microseconds per member.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import attrgetter
 
-from ..memory import A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS, M_ENTRY
+from ..columns import A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS, M_ENTRY
 from ..text.alphabet import Ints
 from .expression import AnyOrder, Member
 
@@ -57,7 +57,7 @@ class SetTables:
 
 
 class SetBuilder:
-    """Collects the sets of a network, as `set_trie_kernels` reads them.
+    """Collects the sets of a network, as the core reads them (`fsm/core/laying.h`).
 
     Attributes:
         sets: for each BUILT_WIDTH numbers: where among the network's options its nodes will be (the set itself, its

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from ..memory import NEVER
+from ..columns import NEVER
 from ..text.text_table import text_table
 from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Repeat, Rule, Sequence
 

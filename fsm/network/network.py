@@ -28,15 +28,15 @@ from struct import pack
 import numpy as np
 import numpy.typing as npt
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
-from .. import memory as k
+from .. import columns as k
+from ..columns import NEVER
 from ..compile_time import NO_LIMIT, CompileTime
-from ..memory import NEVER
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .any_order import SetTables
 from .expression import IS_OWED, Grammar
-from .network_kernels import lay_out
 from .positions import MAX_NODES, MAX_SHORTEST, Positions, too_large
 
 NAME_BYTES = 200  # of a rule and its number
@@ -47,7 +47,7 @@ class Network:
     """See the module's docstring. Immutable.
 
     Args:
-        data: int32, all arrays with a head that says where they are (`memory.N_KIND` ..).
+        data: int32, all arrays with a head that says where they are (`columns.N_KIND` ..).
         byte_sets: uint64[num_sets, 4].
         texts: the text automata.
         rule_numbers: the numbers of the rules by name.
@@ -173,7 +173,7 @@ def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_by
         raise _placed(grammar, name, str(error)) from None
     packed = _packed(made)
     # `struct` takes a third of the time that any way from a list to an array takes
-    data = lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
+    data = core.lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
     byte_sets = _words_of(mask for mask, _ in made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
     has_roles = any([role for _, role in made.byte_sets])
     roles = np.array([role for _, role in made.byte_sets], np.uint8) if has_roles else _NO_ROLES

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge, InvalidGrammar
+from ..columns import K_BYTE, K_BYTES, K_CALL, K_KEY, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT
 from ..compile_time import NO_LIMIT, CompileTime
 from ..in_order import in_order
-from ..memory import K_BYTE, K_BYTES, K_CALL, K_KEY, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT
 from ..text.text_table import TextTable, text_table
 from .any_order import SetBuilder
 from .expression import (
@@ -43,7 +44,6 @@ from .expression import (
     Rule,
     Sequence,
 )
-from .literal_trie_kernels import literal_trie
 
 if TYPE_CHECKING:
     from ..text.language import Language
@@ -280,9 +280,7 @@ class Positions:
         """Nodes that together spell exactly these sorted literals, common beginnings shared; returns the entries."""
         self.time.check_here()
         data, lens = b"".join(literals), np.array(list(map(len, literals)), np.int64)
-        nodes, spans, options, entries = literal_trie(
-            np.frombuffer(data, np.uint8), lens, end, len(self.kind), len(self.options)
-        )
+        nodes, spans, options, entries = core.literal_trie(data, lens, end, len(self.kind), len(self.options))
         self.time.check_here()
         if len(self.kind) + len(nodes) > MAX_NODES:
             raise too_large()

@@ -14,10 +14,11 @@ from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..text.alphabet import MAX_CODE_POINT, Interval
 from ..text.unicode_sets import Intervals
-from .nfa_kernels import ASSERT, LOOK, MATCH, SET, SPLIT
 from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 
 MAX_NODES = 60_000
+
+SET, SPLIT, ASSERT, LOOK, MATCH = range(5)  # kinds of nodes, as `fsm/core/subsets.h` has them
 
 ANY: tuple[Interval, ...] = ((0, MAX_CODE_POINT),)
 ANY_SET = CharSet(ANY)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._core import fsm as core
+from ..._core.fsm import Subsets
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..text.alphabet import Alphabet
 from ..text.dfa import Dfa
 from ..text.unicode_sets import Intervals
 from .nfa import Nfa, all_accepting
-from .nfa_kernels import TOO_MANY_STATES, TOO_MUCH_WORK, subset_construction
 
 MAX_STATES = 20_000
 MAX_WORK = 20_000_000  # positions looked at while the subsets are built; a fraction of a second
@@ -33,14 +34,14 @@ def plain_dfa(nfa: Nfa, compile_time: CompileTime, max_work: int = MAX_WORK) -> 
     kind, arg, next_node, other = (np.array(x, np.int32) for x in (nfa.kind, nfa.arg, nfa.next_node, nfa.other))
     compile_time.check_here()
     allowed = compile_time.most_work(max_work, WORK_PER_SECOND)
-    table, accepting, status = subset_construction(
+    table, accepting, status = core.subset_construction(
         kind, arg, next_node, other, universal, has_class, MAX_STATES, allowed
     )
-    if status == TOO_MANY_STATES:
+    if status == Subsets.TOO_MANY_STATES:
         raise ConstraintTooLarge(f"the pattern needs more than {MAX_STATES} states; simplify it")
-    if status == TOO_MUCH_WORK and allowed < max_work:
+    if status == Subsets.TOO_MUCH_WORK and allowed < max_work:
         raise ConstraintTooLarge(compile_time.complaint)
-    if status == TOO_MUCH_WORK:
+    if status == Subsets.TOO_MUCH_WORK:
         raise ConstraintTooLarge("the pattern takes too long to determinise; simplify it")
     return Dfa.from_table(alphabet, table, accepting, min(1, len(table) - 1))
 

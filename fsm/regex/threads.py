@@ -16,14 +16,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa, explore
-from ..text.dfa_kernels import distances
 from ..text.unicode_sets import ASCII_WORD, Intervals
-from .nfa import ANY_TEXT, Nfa, build, universal_nodes
-from .nfa_kernels import ASSERT, LOOK, MATCH, SET
+from .nfa import ANY_TEXT, ASSERT, LOOK, MATCH, SET, Nfa, build, universal_nodes
 from .regex_tree import Assertion, Concat, Either, Look, Node, Times
 from .subsets import MAX_STATES, plain_dfa
 
@@ -244,7 +243,7 @@ def _kinds_asked_for(nfa: Nfa) -> tuple[Intervals, Intervals, Intervals]:
 def _universal_states(machine: Dfa) -> frozenset[int]:
     """The states from which every text is accepted: those from which nothing leads to an end that is none."""
     refuses = ~machine.accepting | (machine.table[:, 1:] == 0).any(axis=1)
-    return frozenset(np.flatnonzero(distances(machine.table, refuses)[1:] < 0) + 1)
+    return frozenset(np.flatnonzero(core.distances(machine.table, refuses)[1:] < 0) + 1)
 
 
 def _holds(assertion: str, intervals: Intervals, before: int, following: int) -> bool:

@@ -24,14 +24,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .alphabet_kernels import (
-    classes_of_sets,
-    common_classes,
-    completions,
-    cut_out,
-    spell,
-    with_escapes,
-)
+from ..._core import fsm as core
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -69,7 +62,7 @@ class Alphabet:
         """
         flat = np.array([point for intervals in sets for interval in intervals for point in interval], np.int32)
         ends = np.cumsum([len(intervals) for intervals in sets], dtype=np.int32)
-        starts, classes, num_classes, members, member_ends = classes_of_sets(flat[::2].copy(), flat[1::2].copy(), ends)
+        starts, classes, num_classes, members, member_ends = core.classes_of_sets(flat[::2], flat[1::2], ends)
         found, begin = members.tolist(), 0
         listed: list[list[int]] = []
         for end in member_ends.tolist():
@@ -84,7 +77,7 @@ class Alphabet:
         The i-th has class i + 1.
         """
         points = np.frombuffer(characters.encode("utf-32-le"), np.int32)
-        starts, classes = cut_out(points)
+        starts, classes = core.cut_out(points)
         return cls(starts, classes, len(points) + 2)
 
     @classmethod
@@ -96,7 +89,7 @@ class Alphabet:
 
     def refine(self, other: Alphabet) -> tuple[Alphabet, Ints, Ints]:
         """The common refinement, and for each of its classes the class in `self` and in `other`."""
-        starts, classes, num_classes, mine, theirs = common_classes(
+        starts, classes, num_classes, mine, theirs = core.common_classes(
             self.starts, self.classes, other.starts, other.classes
         )
         return Alphabet(starts, classes, int(num_classes)), mine, theirs
@@ -129,7 +122,7 @@ class Alphabet:
 
         Takes microseconds where all other than ASCII is one class.
         """
-        template: Ints = spell(self.starts, self.classes, self.num_classes, _template_of_one_class())
+        template: Ints = core.spell(self.starts, self.classes, self.num_classes, _template_of_one_class())
         return template
 
     @cached_property
@@ -144,14 +137,14 @@ class Alphabet:
         A class of its own, `num_classes`, stands for the bare quote. Six more nodes stand inside an escape:
         after the backslash, after u, u0, u00, u000 and u001.
         """
-        return Spelling.of(with_escapes(self.template, self.num_classes), self.num_classes + 1)
+        return Spelling.of(core.with_escapes(self.template, self.num_classes), self.num_classes + 1)
 
 
 @functools.cache
 def _template_of_one_class() -> Ints:
     """The template if all characters are one class."""
-    starts, classes = cut_out(np.zeros(0, np.int32))
-    template: Ints = spell(starts, classes, 2, np.zeros((0, 256), np.int32))
+    starts, classes = core.cut_out(np.zeros(0, np.int32))
+    template: Ints = core.spell(starts, classes, 2, np.zeros((0, 256), np.int32))
     return template
 
 
@@ -171,7 +164,7 @@ class Spelling:
 
     @classmethod
     def of(cls, template: Ints, num_classes: int) -> Spelling:
-        reach, byte_costs = completions(template, num_classes)
+        reach, byte_costs = core.completions(template, num_classes)
         return cls(template, reach, byte_costs)
 
 

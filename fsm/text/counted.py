@@ -1,7 +1,7 @@
 """Counted: a regular language together with bounds on the number of characters, without a product of automata.
 
 A product with "at most 65,535 characters" would have 65,536 times as many states. Instead the states stay those of
-the language, and the number of characters read so far stands beside them (on the stack, see `automaton_kernels`).
+the language, and the number of characters read so far stands beside them (on the stack, see `fsm/core/stacks.h`).
 What has to be known is whether a state can still reach an end in time, that is: which lengths are left from it. The
 lengths from all states together become periodic, so they are kept up to there::
 
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..memory import NEVER
+from ..._core import fsm as core
+from ..columns import NEVER
 from .alphabet import Ints, Spelling
-from .counted_kernels import least_lengths
 from .dfa import Dfa
 from .json_strings import JsonStrings
 from .language import byte_row
@@ -52,7 +52,7 @@ class Lengths:
         """The lengths of a language, from the language itself if they were made before; None if they do not fit."""
         if "_lengths" not in language.__dict__:
             limit = min(MAX_COLUMNS, MAX_CELLS // len(language.table))
-            least, tail = least_lengths(language.table, language.accepting, limit)
+            least, tail = core.least_lengths(language.table, language.accepting, limit)
             found = None
             if len(least):
                 gaps = np.where(least < NEVER, least - np.arange(least.shape[1]), 0)

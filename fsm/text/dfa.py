@@ -20,11 +20,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from ..._core import fsm as core
+from ..._core.fsm import Alive
 from ...errors import ConstraintTooLarge
 from .alphabet import MAX_CODE_POINT, Alphabet, Bools, Ints
-from .dfa_kernels import BOTH, EITHER, FIRST, distances, joined_classes, meet, product, takes, trimmed
 from .language import byte_row
-from .minimal_kernels import alike_states
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -55,7 +55,7 @@ class Dfa:
         self.table = table
         self.accepting = accepting
         self.start_state = start
-        self.distance = distances(table, accepting) if distance is None else distance
+        self.distance = core.distances(table, accepting) if distance is None else distance
 
     # ---------------------------------------------------------------- building
 
@@ -65,7 +65,7 @@ class Dfa:
         if accepting[0]:
             raise AssertionError("state 0 is dead")
         table = np.ascontiguousarray(table, np.int32)
-        table, accepting, distance, start = trimmed(table, np.ascontiguousarray(accepting), start)
+        table, accepting, distance, start = core.trimmed(table, np.ascontiguousarray(accepting), start)
         if not start:
             return _nothing()
         alphabet, table = _join_classes(alphabet, table)
@@ -132,7 +132,9 @@ class Dfa:
         points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.int32)
         lens = np.array([len(text) for text in texts], np.int64)
         alphabet = self.alphabet
-        found = takes(alphabet.starts, alphabet.classes, self.table, self.accepting, self.start_state, points, lens)
+        found = core.takes(
+            alphabet.starts, alphabet.classes, self.table, self.accepting, self.start_state, points, lens
+        )
         return list(compress(texts, found.tolist()))
 
     # ---------------------------------------------------------------- questions
@@ -146,8 +148,8 @@ class Dfa:
         if self.is_empty() or other.is_empty():
             return True
         _, mine, theirs = self.alphabet.refine(other.alphabet)
-        start = np.array([self.start_state, other.start_state], np.int32)
-        found = meet(self.table, self.accepting, other.table, other.accepting, mine, theirs, start, MAX_STATES)
+        starts = self.start_state, other.start_state
+        found = core.meet(self.table, self.accepting, other.table, other.accepting, mine, theirs, *starts, MAX_STATES)
         if found < 0:
             raise ConstraintTooLarge(f"to compare two patterns takes more than {MAX_STATES} states; simplify them")
         return not found
@@ -254,31 +256,31 @@ class Dfa:
 
     def intersect(self, other: Dfa) -> Dfa:
         """Texts that belong to both."""
-        return self._product(other, BOTH, np.logical_and)
+        return self._product(other, Alive.BOTH, np.logical_and)
 
     def union(self, other: Dfa) -> Dfa:
         """Texts that belong to either."""
-        return self._product(other, EITHER, np.logical_or)
+        return self._product(other, Alive.EITHER, np.logical_or)
 
     def difference(self, other: Dfa) -> Dfa:
         """Texts that belong to `self` and not to `other`."""
-        return self._product(other, FIRST, lambda mine, theirs: mine & ~theirs)
+        return self._product(other, Alive.FIRST, lambda mine, theirs: mine & ~theirs)
 
     def complement_utf8(self) -> Dfa:
         """All valid UTF-8 texts that do not belong to the language."""
         return _any_text().difference(self)
 
-    def _product(self, other: Dfa, alive: int, accept: Callable[[Bools, Bools], Any]) -> Dfa:
+    def _product(self, other: Dfa, alive: Alive, accept: Callable[[Bools, Bools], Any]) -> Dfa:
         alphabet, mine, theirs = self.alphabet.refine(other.alphabet)
-        starts = np.array([self.start_state, other.start_state], np.int32)
-        needed = {BOTH: starts.all(), EITHER: starts.any(), FIRST: starts[0] > 0}[alive]
+        starts = self.start_state, other.start_state
+        needed = {Alive.BOTH: all(starts), Alive.EITHER: any(starts), Alive.FIRST: starts[0]}[alive]
         if not needed:
             return _nothing()
         most = min(MAX_STATES, MAX_CELLS // alphabet.num_classes)
-        table, pairs = product(self.table, other.table, mine, theirs, starts, alive, most)
+        table, lefts, rights = core.product(self.table, other.table, mine, theirs, *starts, alive, most)
         if len(table) == 0:
             raise ConstraintTooLarge(f"a combination of patterns or lengths needs more than {most} states; simplify it")
-        accepting = accept(self.accepting[pairs[:, 0]], other.accepting[pairs[:, 1]])
+        accepting = accept(self.accepting[lefts], other.accepting[rights])
         return self.from_table(alphabet, table, accepting, 1)
 
     def concatenate(self, other: Dfa) -> Dfa:
@@ -304,7 +306,7 @@ class Dfa:
 
     def minimised(self) -> Dfa:
         """The same language with the fewest states."""
-        blocks, members = alike_states(self.table, self.accepting)
+        blocks, members = core.alike_states(self.table, self.accepting)
         if len(members) == self.num_states:
             return self
         table = blocks[self.table[members]]
@@ -363,7 +365,7 @@ def _plainness(code_point: int) -> int:
 
 def _join_classes(alphabet: Alphabet, table: Ints) -> tuple[Alphabet, Ints]:
     """Joins the classes whose columns are equal."""
-    numbers, joined = joined_classes(table)
+    numbers, joined = core.joined_classes(table)
     if joined.shape == table.shape:
         return alphabet, table
     return alphabet.coarsen(numbers, joined.shape[1]), joined

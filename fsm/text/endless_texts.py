@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .. import memory as k
+from .. import columns as k
 from .text_table import TextTable
 
 AS_GOOD_AS_ENDLESS = 1 << 20

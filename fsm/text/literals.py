@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from .alphabet import SURROGATES, Alphabet
 from .dfa import Dfa
-from .literal_kernels import minimal_acyclic
 
 MAX_CELLS = 1 << 24  # entries of the table
 MAX_CHARACTERS = 1 << 20  # of all texts
@@ -43,7 +43,7 @@ def literal_dfa(texts: Iterable[str]) -> Dfa:
     offsets = np.zeros(len(ordered) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, ordered), np.int64, len(ordered)), out=offsets[1:])
     symbols = (np.searchsorted(used, points) + 1).astype(np.int32)
-    table, accepting, start = minimal_acyclic(symbols, offsets, len(used) + 2, MAX_CELLS)
+    table, accepting, start = core.minimal_acyclic(symbols, offsets, len(used) + 2, MAX_CELLS)
     if len(table) == 0:
         raise ConstraintTooLarge(f"{len(ordered)} texts with {len(used)} different characters are too many for a table")
     return Dfa.of_live_table(Alphabet.apart("".join(map(chr, used))), table, accepting, start)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
-from ..memory import NEVER, T_START
+from ..columns import NEVER, T_START
 from .alphabet import Bools, Ints, Spelling
 from .counted import Counted
 from .dfa import Dfa
 from .json_strings import JsonStrings
-from .text_table_kernels import bits_of_rows, character_kinds, pack_text
 from .wide_kinds import wide_kinds
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class TextTable:
             (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q; then the
             least and the greatest length (-1: not counted), the address of least int32[Q, tail + period], tail and
             period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end; then
-            the address of plain int32[Q] (`safe_kernels.find_plain`), that of the template again, for all nodes but the
-            first, and a place for `Embed.is_key`, 0 here. May be longer, and hold arrays itself.
+            the address of plain int32[Q] (`fsm/core/safe.cpp`), that of the template again for all nodes but the first,
+            and a place for `Embed.is_key`, 0 here. May be longer, and hold arrays itself.
         arrays: the other arrays that `fields` points to, so that they live as long; `table` is the first.
         packed: the bytes of the fields.
         counted: the bounds and what is left, if lengths are counted.
@@ -110,12 +110,12 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
     if len(table) * len(template) > MAX_STATES:
         raise ConstraintTooLarge(f"a pattern needs more than {MAX_STATES} byte states; simplify it")
     reach_bits, is_wide, num_ascii = _spelling_arrays(spelling)
-    accepts, live_bits, costs, plain, fields, max_bytes = pack_text(
+    live, costs, plain, fields, max_bytes = core.lay_out_text(
         table, accepting, template, reach_bits, byte_costs, is_wide, num_ascii, start
     )
-    arrays = (table, accepts, template, reach_bits, live_bits, costs, byte_costs, is_wide, num_ascii, plain)
-    min_bytes = int(costs[start])
-    return TextTable(fields, arrays, fields.tobytes(), min_bytes, int(max_bytes), len(template), len(table))
+    accepts = accepting.view(np.uint8)
+    arrays = (table, accepts, template, reach_bits, live, costs, byte_costs, is_wide, num_ascii, plain)
+    return TextTable(fields, arrays, fields.tobytes(), int(costs[start]), max_bytes, len(template), len(table))
 
 
 def _counted(language: Counted) -> TextTable:
@@ -146,5 +146,5 @@ def _counted(language: Counted) -> TextTable:
 def _spelling_arrays(spelling: Spelling) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]:
     """What only depends on the spelling: `reach` as words of bits, `is_wide` and `num_ascii` as in `TextTable`."""
     wide = wide_kinds()
-    is_wide, num_ascii = character_kinds(spelling.template, spelling.reach, wide.template, wide.kinds, wide.below)
-    return bits_of_rows(spelling.reach), is_wide, num_ascii
+    is_wide, num_ascii = core.character_kinds(spelling.template, spelling.reach, wide.template, wide.kinds, wide.below)
+    return core.bits_of_rows(spelling.reach), is_wide, num_ascii

@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..memory import T_START
+from ..._core import fsm as core
+from ..columns import T_START
 from .alphabet import Bools, Ints
 from .counted import Counted
 from .text_table import TextTable
-from .text_view_kernels import view_text
 
 Sizes = npt.NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class TextView:
         self.costs: Ints
         self.template: Ints
         self.reach: Bools
-        self.table, self.accepting, self.costs, self.template, self.reach = view_text(text.fields)
+        self.table, self.accepting, self.costs, self.template, self.reach = core.copies_of(text.fields)
 
     @cached_property
     def bytes_read(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..memory import WIDE_DIGITS, WIDE_LETTERS, WIDE_NUMERALS, WIDE_OTHERS, WIDE_SEPARATORS, WIDE_SPACES
+from ..columns import WIDE_DIGITS, WIDE_LETTERS, WIDE_NUMERALS, WIDE_OTHERS, WIDE_SEPARATORS, WIDE_SPACES
 from .alphabet import Alphabet, Ints, complement
 from .unicode_sets import Intervals, general_category, unicode_digits, unicode_space, unicode_word
 

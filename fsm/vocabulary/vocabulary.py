@@ -13,25 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..._core import fsm as core
 from ...errors import ConfigError
-from .. import memory as k
+from .. import columns as k
 from ..text.alphabet import Ints
 from .atoms import Atoms
 from .item_tokens import ItemTokens
 from .key_tokens import KeyTokens
 from .token_pairs import TokenPairs
-from .trie import MAX_TOKEN_LEN, Trie, build_trie, plain_lens, token_ends
+from .trie import MAX_TOKEN_LEN, Trie, build_trie
 
 SPECIAL = b"\xff"  # what stands for a special token begins with it
 MAX_SPECIAL = 1 << 16
 NO_SPECIAL_IDS: Mapping[str, int] = {}
 MAX_SUBSTRINGS = 50_000
-FIRST_WORK = 1024  # configurations in one closure before more room is made
 
 
 class Vocabulary:
@@ -51,7 +50,7 @@ class Vocabulary:
         token_bytes: uint8, all tokens one after the other; token_offsets: int32[size + 1], where each begins.
         num_words: length of a bitmask row in int32 words.
         trie: all tokens that spell something; rest_trie: those that are in no plain row.
-        plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`text_walk_kernels`).
+        plain_rows: int32[33, num_words]; row n has the tokens of at most n plain characters (`walk_text`).
         is_plain: by token, whether it is in the last of these rows and does not end within a character.
         all_words, eos_words: int32[num_words], the rows of all tokens that spell text, and of the EOS ids.
         is_complete: every byte is a token, so whatever can be spelt in bytes can be spelt in tokens.
@@ -88,7 +87,7 @@ class Vocabulary:
         lens = np.fromiter(map(len, self.tokens), np.int32, self.size)
         np.cumsum(lens, out=self.token_offsets[1:])
         self.max_token_len = min(int(lens.max(initial=0)), MAX_TOKEN_LEN)
-        plain = plain_lens(self.token_bytes, self.token_offsets, k.PLAIN0, k.PLAIN1, k.NUM_PLAIN_ROWS)
+        plain = core.plain_lens(self.token_bytes, self.token_offsets, k.PLAIN0, k.PLAIN1, k.NUM_PLAIN_ROWS)
         self.plain_rows = np.stack(
             [self.row_of(np.flatnonzero((plain > 0) & (plain <= n))) for n in range(k.NUM_PLAIN_ROWS + 1)]
         )
@@ -122,9 +121,12 @@ class Vocabulary:
         return self._spellings.get(token_id) if token_id is not None else None
 
     @cached_property
-    def shared(self) -> Shared:
+    def core(self) -> core.Vocabulary:
         """What all automata over this vocabulary have in common."""
-        return Shared(self)
+        return core.Vocabulary(
+            *(_bound(self.trie), _bound(self.rest_trie), self.trie.next_same, self.token_bytes, self.token_offsets),
+            *(self.plain_rows, self.all_words, self.eos_words),
+        )
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
@@ -174,10 +176,8 @@ class Vocabulary:
         Args:
             follow: uint8[256], not 0 for the bytes that may come behind the text.
         """
-        trie, found = self.trie, np.empty(256, np.int32)
-        data = np.frombuffer(text, np.uint8)
-        count, is_open = token_ends(trie.data, trie.ends, trie.tokens, trie.roots, data, begin, follow, found)
-        return found[:count].tolist(), bool(is_open)
+        trie = self.trie
+        return core.token_ends(trie.data, trie.depths, trie.ends, trie.tokens, trie.roots, text, begin, follow)
 
     def continues(self, text: bytes, following: Collection[int]) -> bool:
         """Whether some token contains `text` followed by one of the given bytes."""
@@ -219,62 +219,11 @@ def _is_text(token: bytes) -> bool:
     return True
 
 
-class Shared:
-    """The part of every automaton's memory that depends on the vocabulary alone, and scratch space.
-
-    Scratch is written to and read within one call of a compiled loop, which holds the interpreter lock.
-    """
-
-    __slots__ = ("arrays", "known", "live", "memory", "safe")
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.live = np.zeros(256, np.uint8)
-        self.known = np.empty(k.SAFE_SLOTS, np.int32)
-        self.safe = np.empty(k.SAFE_SLOTS * k.SAFE_WIDTH, np.uint64)
-        self.arrays: list[tuple[int, npt.NDArray[Any]]] = [
-            *_trie_fields(k.WHOLE, vocabulary.trie),
-            *_trie_fields(k.REST, vocabulary.rest_trie),
-            (k.NEXT_SAME, vocabulary.trie.next_same),
-            (k.TOKEN_BYTES, vocabulary.token_bytes),
-            (k.TOKEN_OFFSETS, vocabulary.token_offsets),
-            (k.PLAIN_ROWS, vocabulary.plain_rows),
-            (k.ALL_TOKENS, vocabulary.all_words),
-            (k.PATH, np.zeros(k.PATH_SIZE, np.int32)),
-            *work_arrays(FIRST_WORK),
-        ]
-        self.memory: npt.NDArray[np.int64] = np.zeros(k.MEMORY_SIZE, np.int64)
-        for index, array in self.arrays:
-            self.memory[index] = array.ctypes.data
-        self.memory[k.WHOLE + k.TRIE_SIZE] = vocabulary.trie.num_nodes
-        self.memory[k.REST + k.TRIE_SIZE] = vocabulary.rest_trie.num_nodes
-        self.memory[k.NUM_WORDS] = vocabulary.num_words
-        self.memory[k.CAP_WORK], self.memory[k.SEEN_MASK] = FIRST_WORK, 4 * FIRST_WORK - 1
-
-
-def work_arrays(capacity: int) -> list[tuple[int, npt.NDArray[Any]]]:
-    """Scratch for closures of at most `capacity` (a power of two) configurations."""
-    return [
-        (k.SEEN_KEYS, np.empty(4 * capacity, np.int64)),
-        (k.SEEN_STAMPS, np.zeros(4 * capacity + 1, np.int64)),
-        (k.WORK, np.empty(capacity, np.int64)),
-        (k.FOUND, np.empty(capacity, np.int64)),
-    ]
-
-
-def _trie_fields(trie: int, of: Trie) -> list[tuple[int, npt.NDArray[Any]]]:
-    """Where the arrays of a trie go; `trie` is WHOLE or REST."""
-    return [
-        (trie + k.TRIE_BYTES, of.data),
-        (trie + k.TRIE_DEPTHS, of.depths),
-        (trie + k.TRIE_ENDS, of.ends),
-        (trie + k.TRIE_TOKENS, of.tokens),
-        (trie + k.TRIE_ROOTS, of.roots),
-        (trie + k.SUMMARY_OF, of.summary_of),
-        (trie + k.SUMMARIES, of.summaries),
-        (trie + k.TRIE_ORDERED, of.ordered),
-        (trie + k.TRIE_FIRSTS, of.firsts),
-        (trie + k.TRIE_LENS, of.lens),
-    ]
+def _bound(trie: Trie) -> core.TokenTrie:
+    return core.TokenTrie(
+        *(trie.data, trie.depths, trie.ends, trie.tokens, trie.roots, trie.summary_of, trie.summaries),
+        *(trie.ordered, trie.firsts, trie.lens),
+    )
 
 
 def token_ids_of(row: Ints) -> list[int]:

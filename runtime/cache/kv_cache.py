@@ -10,6 +10,7 @@ Outside of the pool a block is a row of bytes: the layers of the first stack, th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from ...kernels import bytes_per_head, is_quantised, send
 from ..device import on_device
+
+ALIGNMENT = 64  # bytes, as torch has it: a line of the processor's caches
 
 
 class KVCache:
@@ -45,13 +48,13 @@ class KVCache:
         shape = (num_layers, num_blocks, num_kv_heads, block_size, head_dim)
         self.block_size = block_size
         self.num_blocks = num_blocks
-        self._stacks = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_parts)]
+        self._stacks = [_zeros(shape, dtype, device) for _ in range(num_parts)]
         self.keys = list(self._stacks[0])
         self.values = list(self._stacks[1]) if num_parts > 1 else []
         self.key_scales: list[Tensor] | list[None] = [None] * num_layers
         self.value_scales: list[Tensor] | list[None] = [None] * num_layers
         if is_quantised(dtype):
-            scales = [torch.zeros(shape[:4], dtype=torch.float32, device=device) for _ in range(2)]
+            scales = [_zeros(shape[:4], torch.float32, device) for _ in range(2)]
             self.key_scales, self.value_scales = (list(stack) for stack in scales)
             self._stacks += scales
 
@@ -150,3 +153,13 @@ class KVCache:
     ) -> int:
         """Bytes of one block: parts · layers · kv_heads · block_size · bytes of a head, scale included."""
         return num_parts * num_layers * num_kv_heads * block_size * bytes_per_head(head_dim, dtype)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros. On the CPU they take up memory where they are first written: `torch.zeros` writes them all at once."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    num_bytes = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(num_bytes + ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % ALIGNMENT
+    return torch.from_numpy(memory[begin : begin + num_bytes]).view(dtype).view(shape)

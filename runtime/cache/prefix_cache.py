@@ -72,7 +72,6 @@ class PrefixCache:
             policy=eviction_policy,
             block_cost=block_cost,
             max_pinned_blocks=max_pinned_blocks,
-            room=num_blocks,
             clock=clock,
         )
         self.tree: RadixTree = self._make_tree()

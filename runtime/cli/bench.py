@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .engine_options import Settings, with_engine_options
-from .options import ModelArgument, busy, option
+from .busy import busy
+from .engine_options import Settings, fetched, with_engine_options
+from .options import ModelArgument, option
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -77,10 +78,11 @@ def bench(
 
     rows: list[Row] = []
     texts: list[list[str]] = []
-    with busy(f"loading {model}"):
-        loaded = load(EngineConfig(model=model, **settings))
+    source = fetched(model)
+    with busy(f"loading {model}") as report:
+        loaded = load(EngineConfig(model=source, **settings), report)
     for name, changed in CONFIGURATIONS:
-        config = EngineConfig(model=model, **{**settings, **changed})
+        config = EngineConfig(model=source, **{**settings, **changed})
         with busy(name), Engine.from_loaded(config, loaded) as engine:
             row, answers = _measure(engine, name, _prompts(loaded, requests, prefix), max_tokens)
             rows.append(row)

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import typer
 
-PACKAGES = ("torch", "triton", "numpy", "numba", "sentencepiece", "tokenizers", "safetensors", "fastapi", "uvicorn")
+PACKAGES = ("torch", "triton", "numpy", "sentencepiece", "tokenizers", "safetensors", "fastapi", "uvicorn")
 
 
 def doctor() -> None:

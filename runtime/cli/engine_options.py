@@ -7,12 +7,17 @@ Names are those of vLLM and SGLang where they have the option (`--max-num-seqs`,
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from ...errors import ConfigError
-from .options import busy, option, size
+from .busy import busy
+from .options import option, size
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -393,8 +398,24 @@ def adapter_folders(given: list[str] | None) -> dict[str, str]:
 
 
 def load_engine(model: str, settings: Settings) -> Engine:
-    """The engine, with a word on a terminal while it loads."""
-    with busy(f"loading {model}"):
+    """The engine; what takes long is shown. A model that a hub id names is fetched first."""
+    source = fetched(model)
+    with busy(f"loading {model}") as report:
+        from ..config import EngineConfig
         from ..engine import Engine
+        from ..loading import load
 
-        return Engine(model, **settings)
+        config = EngineConfig(model=source, **settings)
+        return Engine.from_loaded(config, load(config, report))
+
+
+def fetched(model: str) -> str:
+    """The folder or file of a model that a hub id names, fetched now; any other model as it is named."""
+    from ..models.resolve import is_hub_id, resolve_model
+
+    if not is_hub_id(model):
+        return model
+    typer.echo(f"{model}: from the Hugging Face hub, or its cache on this disk", err=True)
+    if not sys.stderr.isatty():  # that line says it; huggingface_hub, which is not imported yet, would draw bars
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    return str(resolve_model(model))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import ConfigError, PhloemError, RequestError
+from .busy import busy
 from .engine_options import Settings, load_engine, with_engine_options
 from .options import ModelOption, option, read_text
 from .sampling import MaxTokens, Seed, Temperature
@@ -61,7 +62,8 @@ def extract(
     asked = instruction or f"Extract the {_title(schema_text)} as JSON."
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
     engine = load_engine(model, settings)
-    engine.intake.compile(constraint)
+    with busy("compiling the schema"):
+        engine.intake.compile(constraint)
     from ..async_engine import AsyncEngine
 
     served = AsyncEngine(engine)

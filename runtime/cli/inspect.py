@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...errors import ConfigError
+from .engine_options import fetched
 from .inspect_cache import cache_of
 from .looking import constraint_spec, show
 from .options import ModelArgument, option
@@ -97,7 +98,7 @@ def inspect(
             raise ConfigError("--max-nodes must be at least 2, --width at least 40")
         show(
             spec,
-            tokenizer=tokenizer or model,
+            tokenizer=fetched(tokenizer or model),
             text=text,
             svg=svg,
             as_json=as_json,
@@ -115,14 +116,15 @@ def inspect(
 
 def _checkpoint(model: str) -> str:
     from ..models import ModelConfig, resolve_model
+    from ..number_types import BYTES
     from ..schedule.planner import count_parameters
     from ..tokenizer.tokenizer import Tokenizer
 
-    folder = resolve_model(model)
+    folder = resolve_model(fetched(model))
     config = ModelConfig.from_folder(folder)
     tokenizer = Tokenizer.from_folder(folder)
     per_layer = config.num_kv_parts * config.num_kv_heads * config.head_dim
-    kv_bytes = per_layer * config.num_layers * config.dtype.itemsize
+    kv_bytes = per_layer * config.num_layers * BYTES[config.dtype]
     heads = f"{config.num_heads} query, {config.num_kv_heads} KV, head dim {config.head_dim}"
     if config.latent is not None:
         heads = (
@@ -133,9 +135,7 @@ def _checkpoint(model: str) -> str:
         found = config.experts
         shared = f", a shared one of {found.shared_size}" if found.shared_size else ""
         where = f"in {sum(found.has_experts)} layers"
-        experts = [
-            ("experts", f"{found.choice.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}")
-        ]
+        experts = [("experts", f"{found.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}")]
     template = tokenizer.chat_template
     facts = [
         ("folder", str(folder)),
@@ -147,7 +147,7 @@ def _checkpoint(model: str) -> str:
         ("width", f"{config.hidden_size}, inner {config.intermediate_size}"),
         *experts,
         ("context", f"{config.max_position_embeddings:,} tokens"),
-        ("stored as", str(config.dtype).removeprefix("torch.")),
+        ("stored as", config.dtype),
         ("KV per token", f"{kv_bytes:,} bytes as stored"),
         ("vocabulary", f"{tokenizer.vocab_size:,} tokens, {len(tokenizer.special_ids)} special"),
         ("end tokens", ", ".join(f"{tokenizer.token_text(i)} ({i})" for i in tokenizer.eos_ids) or "none"),

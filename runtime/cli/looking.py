@@ -14,7 +14,8 @@ import typer
 
 from ...errors import ConfigError, ConstraintError
 from ..path_fault import path_fault
-from .options import busy, read_text
+from .busy import busy
+from .options import read_text
 
 if TYPE_CHECKING:
     from ...fsm.look.terminal import Paint
@@ -99,13 +100,14 @@ def show(
     width: int | None,
 ) -> None:
     """Prints the explanation of a constraint; exit code 2 and the place if it cannot be enforced."""
-    with busy("compiling"):
-        from ...fsm.look import as_data, lines
-        from ..explaining import explain, refusal
     if text == "-":
         text = read_text("-", "--text").removesuffix("\n")
     try:
-        found = explain(spec, tokenizer=tokenizer, text=text)
+        with busy("compiling"):
+            from ...fsm.look import as_data, lines
+            from ..explaining import explain, refusal
+
+            found = explain(spec, tokenizer=tokenizer, text=text)
     except ConstraintError as error:
         _refuse(refusal(error, spec), as_json)
         raise typer.Exit(2) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -43,15 +42,6 @@ ModelOption = Annotated[
     str,
     option("--model", "-m", help='A checkpoint folder, a GGUF file, a hub id (owner/name), or "nano".', env="MODEL"),
 ]
-
-
-def busy(text: str) -> AbstractContextManager[Any]:
-    """A spinner on stderr if that is a terminal."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status(text)
 
 
 def read_text(path: str, what: str) -> str:

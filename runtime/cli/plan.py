@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from ...errors import ConfigError
-from .engine_options import Quantise, adapter_folders
+from .engine_options import Quantise, adapter_folders, fetched
 from .options import ModelArgument, option, size
 
 if TYPE_CHECKING:
-    import torch
+    from ..number_types import KVNumberType, NumberType
+
+T = TypeVar("T")
 
 
 def plan(
@@ -50,7 +54,7 @@ def plan(
     from ..models import ModelConfig, count_parameters, resolve_model
     from ..schedule import planner
 
-    config = ModelConfig.from_folder(resolve_model(model))
+    config = ModelConfig.from_folder(resolve_model(fetched(model)))
     device_bytes = size(memory, "--memory") if memory is not None else None
     pool_bytes = size(kv_memory, "--kv-memory") if kv_memory is not None else None
     on_cpu = device.partition(":")[0] == "cpu"
@@ -61,8 +65,8 @@ def plan(
         device_memory_bytes=device_bytes,
         pool_bytes=pool_bytes,
         block_size=block_size,
-        weight_dtype=_dtype("--dtype", dtype),
-        kv_dtype=_dtype("--kv-dtype", kv_dtype, is_kv=True),
+        weight_dtype=_weight_type(dtype),
+        kv_dtype=_kv_type(kv_dtype),
         quantise=quantise.value,
         on_cpu=on_cpu,
         context_lens=context or None,
@@ -74,21 +78,34 @@ def plan(
 
 def _here(device: str) -> tuple[int | None, int | None, bool]:
     """(Memory of the GPU, None, False), or (None, what the engine sets aside for the pool on a CPU, True)."""
-    import torch
+    from ..config import CPU_POOL_BYTES
+    from ..gpu_memory import gpu_memory
 
-    from ..device import find_device
-    from ..loading import CPU_POOL_BYTES
+    if not re.fullmatch(r"auto|(cpu|cuda)(:\d+)?", device):
+        raise ConfigError(f'device: {device!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1"')
+    kind, _, number = device.partition(":")
+    sizes = [] if kind == "cpu" else gpu_memory()
+    if kind == "cuda" and int(number or 0) >= len(sizes):
+        raise ConfigError(f"device: there is no {device!r}; {len(sizes)} GPUs found; give the size with --memory")
+    if not sizes:
+        return None, CPU_POOL_BYTES, True
+    return sizes[int(number or 0)], None, False
 
-    found = find_device(device)
-    if found.type == "cuda":
-        return int(torch.cuda.get_device_properties(found).total_memory), None, False
-    return None, CPU_POOL_BYTES, True
+
+def _weight_type(name: str | None) -> NumberType | None:
+    from ..number_types import BYTES
+
+    return None if name is None else _one_of("--dtype", name, BYTES)
 
 
-def _dtype(flag: str, name: str | None, is_kv: bool = False) -> torch.dtype | None:
-    from ..loading import DTYPES, KV_DTYPES
+def _kv_type(name: str | None) -> KVNumberType | None:
+    from ..number_types import KV_BYTES
 
-    known = {**DTYPES, **KV_DTYPES} if is_kv else DTYPES
-    if name is not None and name not in known:
-        raise ConfigError(f"{flag}: {name!r} is not one of {', '.join(known)}")
-    return known[name] if name is not None else None
+    return None if name is None else _one_of("--kv-dtype", name, KV_BYTES)
+
+
+def _one_of(flag: str, name: str, known: Iterable[T]) -> T:
+    for each in known:
+        if name == each:
+            return each
+    raise ConfigError(f"{flag}: {name!r} is not one of {', '.join(map(str, known))}")

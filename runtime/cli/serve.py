@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import ConfigError
-from .engine_options import Settings, load_engine, with_engine_options
-from .options import ModelArgument, busy, option, read_text, size
+from .busy import busy
+from .engine_options import Settings, fetched, load_engine, with_engine_options
+from .options import ModelArgument, option, read_text, size
 
 if TYPE_CHECKING:
     from ..server import ServerSettings
@@ -205,7 +206,7 @@ def serve(
         bool,
         option(
             "--warm-up/--no-warm-up",
-            help="Compile loops and kernels, and capture graphs, before taking requests, not during the first ones.",
+            help="Make what is made once, and compile and capture a GPU's kernels and graphs, before taking requests.",
             env="WARM_UP",
             panel=SERVER,
         ),
@@ -238,7 +239,8 @@ def serve(
         extra_keys=extra_keys.value,
     )
     with closing(listen(host, port)) as bound:
-        engine = load_engine(model, settings)
+        source = fetched(model)
+        engine = load_engine(source, settings)
         from ..async_engine import AsyncEngine
         from ..garbage import settle
         from ..huge_pages import gather
@@ -250,7 +252,7 @@ def serve(
         settle()
         gather()
         if sampling_defaults is SamplingDefaults.model:
-            server_settings = _sampled_as_the_model_says(server_settings, model)
+            server_settings = _sampled_as_the_model_says(server_settings, source)
         served = AsyncEngine(engine)
         try:
             num_blocks = engine.statistics().num_blocks

@@ -1,4 +1,4 @@
-"""What a look-up and its compiled loop both know: where things lie, and what is expected before anything is seen.
+"""What a look-up and its compiled loop (`runtime/core/lookup.h`) both know: where things lie, and first expectations.
 
 ::
 

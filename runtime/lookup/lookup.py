@@ -19,15 +19,13 @@ nothing else.
 
 from __future__ import annotations
 
-import functools
 from array import array
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from ..._core import runtime as core
 from ...fsm.vocabulary.vocabulary import Vocabulary
 from .layout import (
     AT,
@@ -48,38 +46,6 @@ LONGEST_PAUSE = 8  # tokens between two looks
 PATIENCE = 8  # looks that bring nothing before pauses grow
 
 SOURCE_LENGTH = 8  # the agreement that is granted to the beginning of a source
-
-
-class _Kernels(NamedTuple):
-    follow: Callable[[int, int, int, int, float, int], int]
-    reenter: Callable[[int], None]
-
-
-@functools.cache
-def compile_kernels() -> _Kernels:
-    """Compiles, or loads from disk, what all look-ups share: a second or a hundredth of one, once per process."""
-    # They bring numba, for which only who looks up should wait.
-    from numba import njit
-    from numba.core import types
-
-    from ...code_cache import CodeCache, hash_sources
-    from . import kernels, layout
-
-    sources = hash_sources(Path(str(module.__file__)) for module in (kernels, layout))
-
-    def entry(function: Callable[..., Any], *argument_types: Any) -> Any:
-        options: Any = {"no_cfunc_wrapper": True, "error_model": "numpy"}
-        dispatcher: Any = njit(**options)(function)
-        dispatcher._cache = CodeCache(function, sources)
-        dispatcher.compile(argument_types)
-        (compiled,) = dispatcher.overloads.values()
-        return compiled.entry_point
-
-    number = types.int64
-    return _Kernels(
-        entry(kernels.follow, number, number, number, number, types.float64, number),
-        entry(kernels.reenter, number),
-    )
 
 
 class Lookups:
@@ -123,7 +89,7 @@ class Lookup:
     """
 
     __slots__ = (
-        "_address", "_common", "_draft", "_eos_ids", "_folds", "_follow", "_idle", "_max_draft_tokens", "_num_silent",
+        "_address", "_common", "_draft", "_eos_ids", "_folds", "_idle", "_max_draft_tokens", "_num_silent",
         "_pause", "_state", "_tables", "due", "num_predicted", "pays",
     )  # fmt: skip
 
@@ -136,7 +102,6 @@ class Lookup:
         max_draft_tokens: int,
         source: Sequence[int] = (),
     ) -> None:
-        self._follow = compile_kernels().follow
         self._common, self._folds = common, folds  # kept alive: the head has their addresses
         self._eos_ids = eos_ids
         self._num_silent, self._max_draft_tokens = num_silent, max_draft_tokens
@@ -165,10 +130,10 @@ class Lookup:
         """
         address, num_tokens = token_ids.buffer_info()
         limit = max(0, min(limit, self._max_draft_tokens))
-        found = self._follow(self._address, address, num_tokens, self._num_silent, floor, limit)
+        found = core.follow(self._address, address, num_tokens, self._num_silent, floor, limit)
         if found < 0:
             self._make_room(num_tokens)
-            found = self._follow(self._address, address, num_tokens, self._num_silent, floor, limit)
+            found = core.follow(self._address, address, num_tokens, self._num_silent, floor, limit)
         self.pays = found > 0
         if self.pays:
             self._idle, self._pause = 0, 1
@@ -205,7 +170,7 @@ class Lookup:
         state[AT] -= held - kept
         if state[AT] < 0:
             state[AT], state[LENGTH] = -1, 0
-        compile_kernels().reenter(self._address)
+        core.reenter(self._address)
 
 
 def fold_spaces(vocabulary: Vocabulary, size: int) -> npt.NDArray[np.int32]:

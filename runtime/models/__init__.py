@@ -1,9 +1,23 @@
-"""Decoders described by their Hugging Face configuration."""
+"""Decoders described by their Hugging Face configuration.
 
-from .adapter import Adapter, count_parameters, read_adapter, scoped
+What a model is (`ModelConfig`, `resolve_model` …) needs no torch; what holds tensors is loaded when it is first named.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .adapter_modules import count_parameters
 from .config import ModelConfig
-from .decoder import AdaptedRows, Decoder
 from .resolve import resolve_model
+
+if TYPE_CHECKING:
+    from .adapter import Adapter, read_adapter, scoped
+    from .decoder import AdaptedRows, Decoder
+
+_MODULE_OF = {
+    **dict.fromkeys(("Adapter", "read_adapter", "scoped"), "adapter"),
+    **dict.fromkeys(("AdaptedRows", "Decoder"), "decoder"),
+}
 
 __all__ = [
     "AdaptedRows",
@@ -15,3 +29,10 @@ __all__ = [
     "resolve_model",
     "scoped",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads what holds tensors."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ from torch import Tensor
 
 from ...errors import ModelError
 from ...kernels import PLACES, LoraLayers, LoraPart, LoraWeight, pack_lora
-from ..path_fault import path_fault
 from .adapter_config import AdapterConfig
+from .adapter_modules import Module, adapted_places, named_folder
 from .config import ModelConfig
 from .weights import STORED_DTYPES, Checkpoint, open_file
 
@@ -59,16 +58,6 @@ def scoped(namespace: str, adapter: Adapter | None) -> str:
     return f"\0{namespace}" if namespace.startswith("\0") else namespace
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
-    """A linear map of a checkpoint as a part of one of the decoder's: its outputs begin at `first_output`."""
-
-    name: str
-    num_outputs: int
-    num_inputs: int
-    first_output: int
-
-
 def read_adapter(
     name: str, folder: str | Path, model: ModelConfig, device: torch.device, dtype: torch.dtype
 ) -> Adapter:
@@ -77,7 +66,7 @@ def read_adapter(
     Raises:
         ModelError: anything in the folder that is missing, odd or not supported; it names file, tensor and remedy.
     """
-    folder = _named(folder)
+    folder = named_folder(folder)
     config = AdapterConfig.from_folder(folder)
     path = folder / FILE
     if not path.is_file():
@@ -85,8 +74,8 @@ def read_adapter(
     digest = hashlib.sha256()
     with open_file(path, torch.float32) as checkpoint:
         layers = [
-            [_read_place(checkpoint, config, modules, digest, device, dtype) for modules in _places(model, index)]
-            for index in range(model.num_layers)
+            [_read_place(checkpoint, config, places[place], digest, device, dtype) for place in PLACES]
+            for places in (adapted_places(model, index) for index in range(model.num_layers))
         ]
         for unread in checkpoint.unread(()):
             raise ModelError(f"{checkpoint.place(unread)}: {_why_not(unread, config, model)}")
@@ -95,47 +84,6 @@ def read_adapter(
             f"{folder}: target_modules name no projection of {model.architecture}; is it for another model?"
         )
     return Adapter(name, folder, digest.hexdigest(), LoraLayers(layers, device))
-
-
-def count_parameters(folder: str | Path, model: ModelConfig) -> int:
-    """Of an adapter for a model, from its configuration alone. Raises ModelError as `read_adapter` does."""
-    config = AdapterConfig.from_folder(_named(folder))
-    return sum(
-        config.rank_of(module.name) * (module.num_inputs + module.num_outputs)
-        for index in range(model.num_layers)
-        for place in _places(model, index)
-        for module in place
-        if config.has(module.name)
-    )
-
-
-def _named(folder: str | Path) -> Path:
-    fault = path_fault(folder)
-    if fault is not None:
-        raise ModelError(f"{str(folder)[:200]!r}: {fault}; give the folder of an adapter")
-    return Path(folder)
-
-
-def _places(model: ModelConfig, index: int) -> Iterator[list[Module]]:
-    """The modules at each of `PLACES` of a layer, those that an adapter may add to."""
-    names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
-    has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
-    kv_size = model.num_kv_heads * model.head_dim
-    qkv_rows = [model.num_heads * model.head_dim, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
-    gate_up_rows = [2 * inner // len(names.gate_up)] * len(names.gate_up)
-    found: dict[str, tuple[tuple[str, ...], list[int], int]] = {
-        "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
-        "o": ((names.o,), [hidden], model.attended_size),
-        "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
-        "down": ((names.down,) if has_mlp else (), [hidden], inner),
-    }
-    for place in PLACES:
-        modules, first = [], 0
-        parts, rows, num_inputs = found[place]
-        for part, num_outputs in zip(parts, rows, strict=False):
-            modules.append(Module(f"model.layers.{index}.{part}", num_outputs, num_inputs, first))
-            first += num_outputs
-        yield modules
 
 
 def _read_place(

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import torch
-
-from ...errors import ModelError
+from ...errors import ConfigError, ModelError
+from ..number_types import BYTES, NumberType
 from .architectures import ARCHITECTURES, BY_MODEL_TYPE, Architecture
 from .experts_config import ExpertsConfig
 from .gguf.families import module_forms
@@ -24,12 +23,11 @@ from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
-from .rope import RopeConfig
+from .rope_config import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
 Activation = Literal["silu", "gelu_tanh"]
 MOST_LAYERS, MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 12, 1 << 24
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ class ModelConfig:
     max_position_embeddings: int
     eos_ids: tuple[int, ...]
     bos_id: int
-    dtype: torch.dtype
+    dtype: NumberType
     weight_format: WeightFormat | Forms | None = None
 
     @property
@@ -125,6 +123,13 @@ class ModelConfig:
     def num_kv_parts(self) -> int:
         """Tensors that the cache keeps per layer: keys and values, or latents."""
         return 2 if self.latent is None else 1
+
+    def check_kv_type(self, name: str) -> None:
+        """Raises ConfigError if the model's cache cannot be kept in the type of that name."""
+        if self.latent is not None and name in ("fp8", "int8"):
+            raise ConfigError(
+                f'kv_dtype: {self.architecture} keeps latents, which are not rounded to a byte; leave it "auto"'
+            )
 
     @staticmethod
     def from_folder(path: str | Path) -> ModelConfig:
@@ -193,8 +198,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
     experts = None
     if options.experts is not None:
-        is_gelu = activation == "gelu_tanh"
-        experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_gelu=is_gelu, is_mxfp4=is_mxfp4)
+        experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
     return ModelConfig(
         architecture=architecture,
         options=options,
@@ -352,8 +356,9 @@ def _eos_ids(fields: Fields, generation_eos: tuple[int, ...], vocab_size: int) -
     return ids
 
 
-def _dtype(fields: Fields, default: str) -> torch.dtype:
+def _dtype(fields: Fields, default: NumberType) -> NumberType:
     name = fields.text("dtype", fields.text("torch_dtype", default)).removeprefix("torch.")
-    if name not in DTYPES:
-        raise fields.odd("dtype", f"one of {', '.join(DTYPES)}")
-    return DTYPES[name]
+    for known in BYTES:
+        if name == known:
+            return known
+    raise fields.odd("dtype", f"one of {', '.join(BYTES)}")

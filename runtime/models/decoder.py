@@ -27,16 +27,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LayerStack, LinearWeight, LoraPlan, ops
+from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
-from .experts import ExpertsWeights, mixture, read_experts
+from .experts import ExpertRules, ExpertsWeights, mixture, read_experts
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.file import GgufFile, is_gguf
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
 from .reader import Reader
 from .rope import rope_table
-from .weights import Checkpoint, open_checkpoint
+from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
@@ -88,7 +88,6 @@ class Decoder:
         config: what the checkpoint says about itself.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
-        stack: all layers but the last, for steps that can run them in one call; None: op by op, to the same bits.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class Decoder:
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
-        self.stack = self._stack_layers(layers)
+        self._expert_rules = ExpertRules.of(config)
 
     @staticmethod
     def from_folder(
@@ -124,6 +123,7 @@ class Decoder:
         max_positions: int | None = None,
         deterministic: bool = False,
         quantise: Quantise = "none",
+        report: Callable[[int, int], None] | None = None,
     ) -> Decoder:
         """Loads a checkpoint folder (Hugging Face layout, safetensors), or a GGUF file.
 
@@ -132,18 +132,22 @@ class Decoder:
         (`triton_linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU they
         never do, at no cost. quantise: round all matrices, the embedding included, to "int8" or "int4" while loading
         (fp32 on the CPU only); norms and biases stay, and so do matrices that are published in few bits, but that their
-        products may round inputs then, which is faster.
+        products may round inputs then, which is faster. report: is told how many layers of how many are read.
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.
         """
         folder, device = Path(path), torch.device(device)
         config = ModelConfig.from_folder(folder)
-        with _open(folder, config, dtype or config.dtype) as checkpoint:
+        with _open(folder, config, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
             prefix = "" if "embed_tokens.weight" in checkpoint else "model."
             reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, ("embed_tokens",), [config.vocab_size], config.hidden_size, False)
-            layers = [_read_layer(reader, f"{prefix}layers.{index}.", index) for index in range(config.num_layers)]
+            layers = []
+            for index in range(config.num_layers):
+                layers.append(_read_layer(reader, f"{prefix}layers.{index}.", index))
+                if report is not None:
+                    report(index + 1, config.num_layers)
             final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size) * config.width_scale
             lm_head = embedding
             if not config.tie_word_embeddings:
@@ -194,13 +198,9 @@ class Decoder:
             x = x * self._embedding_scale
         eps = self.config.rms_norm_eps
         normed, residual = ops.rms_norm(x, self._layers[0][1].input_norm, eps), x
-        first, last, scale = 0, len(self._layers) - 1, self.config.residual_scale
+        last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
-        if watch is None and self.stack is not None and self.stack.fits(plan, kv_cache.keys[0], kv_cache.values[0]):
-            cache = (kv_cache.keys, kv_cache.values, kv_cache.key_scales, kv_cache.value_scales)
-            normed, residual = self.stack.run(normed, residual, positions, slots, plan, *cache, lora)
-            first = last
-        for index, (_, weights) in enumerate(self._layers[first:], first):
+        for index, (_, weights) in enumerate(self._layers):
             q = self._write_kv(index, normed, positions, kv_cache, slots, lora)
             if watch is not None:
                 watch(index, q)
@@ -228,30 +228,6 @@ class Decoder:
         if cap:
             return cap * torch.tanh(logits.float() / cap)
         return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
-
-    def _stack_layers(self, layers: list[LayerWeights]) -> LayerStack | None:
-        """All layers but the last, if the CPU's compiled loops can read them."""
-        config, specs = self.config, [spec for spec, _ in self._layers]
-        ropes = [self._rope_tables[spec.rope] if spec.rope >= 0 else None for spec in specs]
-        if (
-            len(layers) < 2
-            or self.device.type != "cpu"
-            or config.residual_scale != 1.0
-            or config.options.has_sinks
-            or config.options.whole_norms
-            or not LayerStack.can_hold(layers, ropes, config.head_dim)
-        ):
-            return None
-        return LayerStack(
-            layers[:-1],
-            [following.input_norm for following in layers[1:]],
-            ropes[:-1],
-            [spec.window for spec in specs[:-1]],
-            heads=(config.num_heads, config.num_kv_heads, config.head_dim),
-            factors=(config.attention_scale, config.attention_soft_cap),
-            eps=config.rms_norm_eps,
-            is_gelu=config.activation != "silu",
-        )
 
     def _write_kv(
         self,
@@ -308,8 +284,8 @@ class Decoder:
     def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         weights = self._layers[index][1]
-        if weights.experts is not None and self.config.experts is not None:
-            return mixture(normed, weights.experts, self.config.experts, slots)
+        if weights.experts is not None and self._expert_rules is not None:
+            return mixture(normed, weights.experts, self._expert_rules, slots)
         assert weights.gate_up is not None
         assert weights.down is not None
         gate_up = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP)

@@ -20,10 +20,38 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ...kernels import LinearWeight, LinearWeights, ops
+from ...kernels import ExpertChoice, Gate, LinearWeight, LinearWeights, ops
+from .config import ModelConfig
 from .experts_config import ExpertsConfig
 from .reader import Reader
 from .stacked_experts import read_stacked
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertRules:
+    """What all layers with experts have in common, as the kernels take it."""
+
+    config: ExpertsConfig
+    choice: ExpertChoice
+    gate: Gate
+
+    @staticmethod
+    def of(config: ModelConfig) -> ExpertRules | None:
+        """None: the model has no experts."""
+        experts = config.experts
+        if experts is None:
+            return None
+        choice = ExpertChoice(
+            experts.num_chosen,
+            experts.options.scoring,
+            experts.normalises,
+            experts.scale,
+            experts.num_groups,
+            experts.num_chosen_groups,
+            experts.options.counts_top,
+        )
+        gate = Gate("clamped", *experts.clamps) if experts.clamps is not None else Gate(config.activation)
+        return ExpertRules(experts, choice, gate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +103,15 @@ def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Linea
     )
 
 
-def mixture(normed: Tensor, weights: ExpertsWeights, experts: ExpertsConfig, slots: Tensor | None) -> Tensor:
+def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: Tensor | None) -> Tensor:
     """What the mixture makes of hidden states `[T, C]`; slots `[T]` int64: rows below 0 only fill a step up."""
+    experts = rules.config
     logits = ops.linear(normed.float(), weights.router)
-    chosen, shares = ops.choose_experts(logits[:, : experts.num_experts], weights.bias, experts.choice, slots)
-    mixed = ops.mix_experts(normed, chosen, shares, weights.gate_up, weights.down, gate=experts.gate)
+    chosen, shares = ops.choose_experts(logits[:, : experts.num_experts], weights.bias, rules.choice, slots)
+    mixed = ops.mix_experts(normed, chosen, shares, weights.gate_up, weights.down, gate=rules.gate)
     if weights.shared_gate_up is None or weights.shared_down is None:
         return mixed
-    gated = ops.gated(ops.linear(normed, weights.shared_gate_up), experts.gate)
+    gated = ops.gated(ops.linear(normed, weights.shared_gate_up), rules.gate)
     shared = ops.linear(gated, weights.shared_down)
     if experts.num_scored > experts.num_experts:
         shared = shared * ops.sigmoid(logits[:, experts.num_experts :]).to(shared.dtype)

@@ -9,10 +9,12 @@ everywhere, a clamped gate, weights in MXFP4).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ...kernels import ExpertChoice, Gate
-from ...kernels.expert_choice import Scoring
 from .json_file import MOST_WIDTH, Fields
+
+if TYPE_CHECKING:
+    from ...kernels.expert_choice import Scoring
 
 MOST_EXPERTS = 1 << 14
 NUMBER_NAMES = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -65,27 +67,32 @@ class ExpertsConfig:
 
     Attributes:
         num_experts: of a layer.
-        choice: how a token chooses its own.
+        num_chosen: of a token.
+        normalises: their shares are divided by their sum.
+        scale: factor on the shares.
+        num_groups, num_chosen_groups: they are chosen from so many of so many equal groups.
         inner_size: width of one expert's gate.
         shared_size: width of the gate of what every token goes through besides; 0: nothing.
         has_experts: of each layer, whether its MLP is a mixture.
-        gate: of every expert's MLP.
+        clamps: alpha and limit of every expert's gate, where it is clamped (`kernels.Gate`); None: it is the model's.
         is_mxfp4: the checkpoint keeps the experts' matrices in 4 bits a number (`kernels/mxfp4.py`).
     """
 
     options: ExpertOptions
     num_experts: int
-    choice: ExpertChoice
+    num_chosen: int
+    normalises: bool
+    scale: float
+    num_groups: int
+    num_chosen_groups: int
     inner_size: int
     shared_size: int
     has_experts: tuple[bool, ...]
-    gate: Gate
+    clamps: tuple[float, float] | None
     is_mxfp4: bool
 
     @staticmethod
-    def from_fields(
-        fields: Fields, options: ExpertOptions, num_layers: int, *, is_gelu: bool, is_mxfp4: bool
-    ) -> ExpertsConfig:
+    def from_fields(fields: Fields, options: ExpertOptions, num_layers: int, *, is_mxfp4: bool) -> ExpertsConfig:
         """Raises ModelError: a number that is missing, odd, or contradicts another."""
         key = next((name for name in NUMBER_NAMES if name in fields), NUMBER_NAMES[0])
         num_experts, num_chosen = fields.integer(key, at_most=MOST_EXPERTS), fields.integer("num_experts_per_tok")
@@ -100,25 +107,20 @@ class ExpertsConfig:
             raise fields.odd("n_group", f"a divisor of {key} ({num_experts}), and at least topk_group")
         if num_chosen > num_experts // num_groups * num_chosen_groups:
             raise fields.odd("topk_group", f"groups that hold num_experts_per_tok ({num_chosen}) experts")
-        choice = ExpertChoice(
-            num_chosen,
-            options.scoring,
-            fields.boolean("norm_topk_prob", options.normalises),
-            fields.number("routed_scaling_factor", 1.0),
-            num_groups,
-            num_chosen_groups,
-            options.counts_top,
-        )
         inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"), at_most=MOST_WIDTH)
         return ExpertsConfig(
             options,
             num_experts,
-            choice,
+            num_chosen,
+            fields.boolean("norm_topk_prob", options.normalises),
+            fields.number("routed_scaling_factor", 1.0),
+            num_groups,
+            num_chosen_groups,
             inner_size,
             fields.integer("shared_expert_intermediate_size", 0, at_least=0, at_most=MOST_WIDTH)
             or inner_size * fields.integer("n_shared_experts", 0, at_least=0, at_most=MOST_EXPERTS),
             _layers(fields, num_layers),
-            _gate(fields, options, is_gelu),
+            _clamps(fields, options),
             is_mxfp4,
         )
 
@@ -148,8 +150,8 @@ def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
     )
 
 
-def _gate(fields: Fields, options: ExpertOptions, is_gelu: bool) -> Gate:
+def _clamps(fields: Fields, options: ExpertOptions) -> tuple[float, float] | None:
     if options.clamps is None:
-        return Gate("gelu_tanh" if is_gelu else "silu")
+        return None
     alpha, limit = options.clamps
-    return Gate("clamped", fields.number("swiglu_alpha", alpha), fields.number("swiglu_limit", limit))
+    return fields.number("swiglu_alpha", alpha), fields.number("swiglu_limit", limit)

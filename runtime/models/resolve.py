@@ -9,11 +9,10 @@ from pathlib import Path
 from ...errors import ModelError
 from ..path_fault import path_fault
 from .gguf.file import is_gguf
+from .hub import download
 
 NANO = Path(__file__).resolve().parent.parent / "assets" / "nano"
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+\.gguf))?")
-# weights as safetensors and the small text files beside them; never code, never pickles
-_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "*.json", "tokenizer.model", "*.jinja"]
 
 
 def resolve_model(name_or_path: str | Path) -> Path:
@@ -43,12 +42,20 @@ def resolve_model(name_or_path: str | Path) -> Path:
             return path
         raise ModelError(f"{name}: is a file; give the checkpoint folder that contains it, or a GGUF file")
     match = _HUB_ID.fullmatch(name)
-    if isinstance(name_or_path, Path) or not match or ".." in name:
+    if isinstance(name_or_path, Path) or match is None or not is_hub_id(name):
         raise ModelError(
             f"{name!r}: no such folder; give a checkpoint folder, a GGUF file, a hub id (owner/name or "
             'owner/name/file.gguf) or "nano"'
         )
-    return _download(match[1], match[2])
+    return download(match[1], match[2])
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether `resolve_model` looks for that name on the hub: it has the form of an id, and is no path here."""
+    if not _HUB_ID.fullmatch(name) or ".." in name:
+        return False
+    path = os.path.expanduser(name)
+    return path_fault(path) is None and not os.path.exists(path)
 
 
 def _in_folder(folder: Path) -> Path:
@@ -58,25 +65,3 @@ def _in_folder(folder: Path) -> Path:
         names = ", ".join(path.name for path in files[:3])
         raise ModelError(f"{folder}: has {len(files)} GGUF files ({names} …); give the path of one of them")
     return files[0] if files else folder
-
-
-def _download(hub_id: str, file: str | None) -> Path:
-    try:
-        from huggingface_hub import hf_hub_download, snapshot_download
-        from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
-    except ImportError:
-        raise ModelError(
-            f"{hub_id!r}: no such folder, and hub ids need the huggingface_hub package (pip install huggingface_hub)"
-        ) from None
-    try:
-        if file is not None:
-            return Path(hf_hub_download(hub_id, file))
-        # below the top there are the same weights again in other forms
-        return Path(snapshot_download(hub_id, allow_patterns=_PATTERNS, ignore_patterns=["*/*"]))
-    except GatedRepoError:
-        raise ModelError(f"{hub_id!r}: access must be requested on the hub; then log in with `hf auth login`") from None
-    except LocalEntryNotFoundError:
-        raise ModelError(f"{hub_id!r}: no such folder, not in the hub's cache, and the hub cannot be reached") from None
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise ModelError(f"{hub_id!r}: cannot be fetched from the hub ({reason})") from None

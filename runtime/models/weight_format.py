@@ -16,12 +16,14 @@ Whatever else is named is refused here, before a tensor is opened. Knows no tens
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ModelError
-from ...kernels.grouped import Element
 from .json_file import Fields
 from .name_pattern import NamePattern, Work
+
+if TYPE_CHECKING:
+    from ...kernels.grouped import Element
 
 Kind = Literal["gptq", "awq", "packed", "bytes"]
 REMEDY = "use the original weights, or a checkpoint in GPTQ, AWQ, compressed-tensors (4 or 8 bits) or fp8"

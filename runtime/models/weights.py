@@ -17,10 +17,16 @@ from torch import Tensor
 
 from ...errors import ModelError
 from ...kernels import FP8
+from ..number_types import NumberType
 from .json_file import read_json_object
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf")
-STORED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+TORCH_TYPES: dict[NumberType, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+STORED_DTYPES = tuple(TORCH_TYPES.values())
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F8_E4M3": FP8, "I8": torch.int8}
 
 

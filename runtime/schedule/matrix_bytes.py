@@ -8,23 +8,31 @@ the vocabulary are counted as plain. A GGUF file says it of every matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import torch
-
-from ...kernels import cpu_grouped, device_grouped
-from ...kernels.grouped import BITS, common_element
-from ...kernels.linear_weight import INT4_SIZE, Quantise
+from ..config import Quantisation
 from ..models import ModelConfig
 from ..models.gguf.tensor_types import Form, Forms
 from ..models.weight_format import WeightFormat
+from ..number_types import BYTES, NumberType
+
+if TYPE_CHECKING:
+    from ...kernels.grouped import Element
 
 EMBEDDING, PROJECTION = ("model.embed_tokens",), ("lm_head",)  # in few bits in GGUF files alone
 PLAIN = (EMBEDDING, PROJECTION)
+# how the kernels keep groups of few bits, said again here because `kernels` brings torch; tests weigh what is loaded
+BITS: dict[Element, int] = {"int4": 4, "int8": 8, "e4m3": 8, "uint4": 4}
+FACTOR_BYTES, OFFSET_BYTES = 5, 8  # on a CPU, of a group of one output: scale and zero, or scale and offset
+DEVICE_FACTOR_BYTES = 4  # on a GPU
+INT4_SIZE = 32  # inputs of a group that is rounded to four bits while loading
+MOST_ROUNDED, LEAST_ROUNDED = 128, 32  # inputs of a group of which inputs are rounded together
+LEAST_SPAN = 32  # inputs of a step of a GPU's kernel
 
 
 def matrix_bytes(
-    config: ModelConfig, dtype: torch.dtype, held: torch.dtype, *, on_cpu: bool, quantise: Quantise = "none"
+    config: ModelConfig, dtype: NumberType, held: NumberType, *, on_cpu: bool, quantise: Quantisation = "none"
 ) -> int:
     """Of all matrices but routers and experts in MXFP4.
 
@@ -37,32 +45,32 @@ def matrix_bytes(
         if form is not None:
             size = form.size
             if on_cpu and quantise != "none" and form.element != "e4m3":
-                size = cpu_grouped.size_for_rounding(size)
-            factors = cpu_grouped.FACTOR_BYTES if on_cpu else 4
+                size = _size_for_rounding(size)
+            factors = FACTOR_BYTES if on_cpu else DEVICE_FACTOR_BYTES
             if form.has_offsets:
-                factors = cpu_grouped.OFFSET_BYTES
+                factors = OFFSET_BYTES
             total += outputs * (inputs * BITS[form.element] // 8 + inputs // size * factors)
             total += 8 * inputs * (isinstance(config.weight_format, WeightFormat) and config.weight_format.has_order)
         elif quantise == "int4" and inputs % 8 == 0:
             groups = inputs // math.gcd(inputs, INT4_SIZE)
-            total += outputs * (inputs // 2 + groups * cpu_grouped.FACTOR_BYTES)
+            total += outputs * (inputs // 2 + groups * FACTOR_BYTES)
         elif quantise != "none":
             total += outputs * (inputs + 4)
         else:
-            total += outputs * inputs * (dtype if is_published or _is_wide(config, modules) else held).itemsize
+            total += outputs * inputs * BYTES[dtype if is_published or _is_wide(config, modules) else held]
     return total
 
 
 def _kept_form(
-    config: ModelConfig, inputs: int, modules: tuple[str, ...], dtype: torch.dtype, *, on_cpu: bool
+    config: ModelConfig, inputs: int, modules: tuple[str, ...], dtype: NumberType, *, on_cpu: bool
 ) -> Form | None:
     """What a matrix is kept as, if it is kept in few bits."""
     form = _form(config, inputs, modules)
     if form is None:
         return None
     if on_cpu:
-        return form if dtype is torch.float32 and form.size % cpu_grouped.words_of(form.element) == 0 else None
-    return form if dtype.itemsize == 2 and device_grouped.span_of(form.size) >= device_grouped.LEAST_SPAN else None
+        return form if dtype == "float32" and form.size * BITS[form.element] % 32 == 0 else None
+    return form if BYTES[dtype] == 2 and form.size % LEAST_SPAN == 0 else None
 
 
 def _form(config: ModelConfig, inputs: int, modules: tuple[str, ...]) -> Form | None:
@@ -72,13 +80,27 @@ def _form(config: ModelConfig, inputs: int, modules: tuple[str, ...]) -> Form | 
         return None
     if isinstance(stored, Forms):
         forms = [stored.of_modules[module] for module in modules if module in stored.of_modules]
-        element = common_element([form.element for form in forms]) if len(forms) == len(modules) else None
+        element = _common_element([form.element for form in forms]) if len(forms) == len(modules) else None
         if element is None:
             return None
         return Form(element, math.gcd(*(form.size for form in forms)), any(form.has_offsets for form in forms))
     if modules in PLAIN or any(stored.excludes(module) for module in modules):
         return None
     return Form(stored.element, math.gcd(inputs, stored.size or inputs))
+
+
+def _common_element(elements: Sequence[Element]) -> Element | None:
+    """What parts of these elements are as one; None: they cannot be."""
+    found = set(elements)
+    if len(found) == 1:
+        return elements[0]
+    return None if "e4m3" in found else "int8"
+
+
+def _size_for_rounding(size: int) -> int:
+    """Inputs of a group where inputs are rounded by groups: wide ones are cut."""
+    part = math.gcd(size, MOST_ROUNDED)
+    return part if size > MOST_ROUNDED and part >= LEAST_ROUNDED else size
 
 
 def _is_published(config: ModelConfig, modules: tuple[str, ...]) -> bool:

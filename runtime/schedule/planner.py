@@ -15,13 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from ...errors import ConfigError
-from ..cache.kv_cache import KVCache
 from ..config import KV_MEMORY_SHARE, Quantisation
-from ..loading import check_kv_dtype
 from ..models import ModelConfig
+from ..number_types import BYTES, KV_BYTES, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -82,8 +79,8 @@ def plan(
     device_memory_bytes: int | None = None,
     pool_bytes: int | None = None,
     block_size: int = 16,
-    weight_dtype: torch.dtype | None = None,
-    kv_dtype: torch.dtype | None = None,
+    weight_dtype: NumberType | None = None,
+    kv_dtype: KVNumberType | None = None,
     quantise: Quantisation = "none",
     on_cpu: bool = False,
     context_lens: Sequence[int] | None = None,
@@ -112,40 +109,39 @@ def plan(
         raise ConfigError("plan: sizes and lengths must be at least 1, and prefix_len at least 0")
     num_norms, num_routers, num_others = count_parameters(config)
     num_biases = count_outputs(config)[1]
-    weight_dtype = weight_dtype or (torch.float32 if on_cpu else config.dtype)
+    weight_dtype = weight_dtype or ("float32" if on_cpu else config.dtype)
     kv_dtype = kv_dtype or (weight_dtype if on_cpu else config.dtype)
-    check_kv_dtype(config, kv_dtype)
+    config.check_kv_type(kv_dtype)
     held = weight_dtype
-    if on_cpu and weight_dtype is torch.float32 and config.dtype is torch.bfloat16:
+    if on_cpu and weight_dtype == "float32" and config.dtype == "bfloat16":
         held = config.dtype
     is_on_cpu = on_cpu or quantise != "none"
-    dtype = torch.float32 if quantise != "none" else weight_dtype
-    keeps_mxfp4 = dtype is (torch.float32 if is_on_cpu else torch.bfloat16)
+    dtype: NumberType = "float32" if quantise != "none" else weight_dtype
+    keeps_mxfp4 = dtype == ("float32" if is_on_cpu else "bfloat16")
     num_mxfp4 = _count_mxfp4(config)
     matrices = matrix_bytes(config, dtype, held, on_cpu=is_on_cpu, quantise=quantise)
     if keeps_mxfp4:
         matrices += num_mxfp4 // 2 + num_mxfp4 // 32
     else:
-        matrices += num_mxfp4 * held.itemsize
+        matrices += num_mxfp4 * BYTES[held]
     if quantise != "none":
         weight_dtype = dtype
-    is_short = is_on_cpu and torch.bfloat16 in (config.dtype, weight_dtype)
+    is_short = is_on_cpu and "bfloat16" in (config.dtype, weight_dtype)
     weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
-    weight_bytes += matrices + num_biases * weight_dtype.itemsize
-    adapter_bytes = num_adapter_parameters * weight_dtype.itemsize
+    weight_bytes += matrices + num_biases * BYTES[weight_dtype]
+    adapter_bytes = num_adapter_parameters * BYTES[weight_dtype]
     if device_memory_bytes is not None:
         pool_bytes = int(max(0, device_memory_bytes - weight_bytes - adapter_bytes) * KV_MEMORY_SHARE)
-    shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
-    parts = config.num_kv_parts
-    block_bytes = KVCache.bytes_per_block(**shape, block_size=block_size, dtype=kv_dtype, num_parts=parts)
+    token_bytes = _kv_bytes_per_token(config, kv_dtype)
+    block_bytes = block_size * token_bytes
     num_blocks = (pool_bytes or 0) // block_bytes
     return CapacityPlan(
         architecture=config.architecture,
         num_parameters=num_norms + num_routers + num_others,
         weight_bytes=weight_bytes,
         adapter_bytes=adapter_bytes,
-        num_kv_parts=parts,
-        kv_bytes_per_token=block_bytes // block_size,
+        num_kv_parts=config.num_kv_parts,
+        kv_bytes_per_token=token_bytes,
         block_size=block_size,
         memory_bytes=device_memory_bytes,
         pool_bytes=pool_bytes or 0,
@@ -153,6 +149,12 @@ def plan(
         prefix_len=prefix_len,
         lengths=tuple(_length(n, num_blocks, block_size, prefix_len) for n in context_lens),
     )
+
+
+def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType) -> int:
+    """What `KVCache` takes: parts of layers and heads, each with a scale where numbers are rounded to a byte."""
+    head = config.head_dim * KV_BYTES[dtype] + (KV_SCALE_BYTES if KV_BYTES[dtype] == 1 else 0)
+    return config.num_kv_parts * config.num_layers * config.num_kv_heads * head
 
 
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
@@ -204,7 +206,7 @@ def count_multiplications(config: ModelConfig) -> int:
         experts = config.experts_of(index)
         if experts is not None:
             total += experts.num_scored * config.hidden_size
-        num_experts = experts.choice.num_chosen if experts is not None else 0
+        num_experts = experts.num_chosen if experts is not None else 0
         total += sum(outputs * inputs for outputs, inputs in _layer_matrices(config, index, num_experts))
     return total
 

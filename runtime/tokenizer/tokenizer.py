@@ -17,11 +17,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from ...errors import ModelError, RequestError
-from ...fsm.any_json import Whitespace
-from ...fsm.vocabulary.vocabulary import Vocabulary
+from ..constraint_spec import Whitespace
 from ..models.gguf.file import is_gguf
 from ..models.json_file import Fields, read_bytes, read_json_object
 from .chat_message import unused_markers
@@ -31,6 +30,9 @@ from .gguf_vocabulary import read_gguf_vocabulary
 from .no_tokenizer import NoTokenizer, refuse_text
 from .sentencepiece_model import SentencePieceModel
 from .tokenizer_json import MAX_TOKENS, TokenizerJson
+
+if TYPE_CHECKING:
+    from ...fsm.vocabulary.vocabulary import Vocabulary
 
 Backend = SentencePieceModel | TokenizerJson | NoTokenizer
 
@@ -226,6 +228,8 @@ class Tokenizer:
         Raises:
             ModelError: no file of the folder names an end-of-sequence token, so that no output could ever end.
         """
+        from ...fsm.vocabulary.vocabulary import Vocabulary  # brings the constraint engine, which text does without
+
         if not self.has_text:  # nothing can be constrained
             return Vocabulary(self._token_bytes, self.eos_ids or (0,))
         if not self.eos_ids:

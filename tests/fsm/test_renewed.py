@@ -16,8 +16,7 @@ from jsonschema import Draft202012Validator
 
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Constraint, Cursor, Limits
-from phloem.fsm import memory as k
-from phloem.fsm.automaton.room import Room
+from phloem.fsm.automaton.automaton import Automaton
 from phloem.fsm.kept_constraints import KeptConstraints
 
 from .vocabularies import allowed_ids, mixed_vocabulary
@@ -253,30 +252,30 @@ def test_what_takes_the_place_of_another_one_is_weighed_at_once() -> None:
 
 def test_a_row_that_there_is_no_room_for_is_given_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in this automaton, nor in others: no call does much more than it is allowed, and there is an end to them."""
-    rooms: list[Room] = []
-    make_room = Room.__init__
+    made: list[Automaton] = []
+    make = Automaton.__init__
 
-    def noted(room: Room, *arguments: Any) -> None:
-        make_room(room, *arguments)
-        rooms.append(room)
+    def noted(automaton: Automaton, *arguments: Any) -> None:
+        make(automaton, *arguments)
+        made.append(automaton)
 
-    monkeypatch.setattr(Room, "__init__", noted)
+    monkeypatch.setattr(Automaton, "__init__", noted)
     rules = "\n".join(f'r{n} ::= r{n + 1} r{n + 1} | "{n}"' for n in range(300))
-    compiler = Compiler(VOCABULARY, limits=Limits(max_automaton_bytes=1 << 20))
+    compiler = Compiler(VOCABULARY, limits=Limits(max_automaton_bytes=640 << 10))
     cursor = compiler.grammar(f'root ::= r0\n{rules}\nr300 ::= "z"').cursor()
-    done = [found(rooms)]
+    done = [found(made)]
     with pytest.raises(ConstraintTooLarge):
         for _ in range(2000):
             assert cursor.row_soon(60, WORK) is None
-            done.append(found(rooms))
-    done.append(found(rooms))
+            done.append(found(made))
+    done.append(found(made))
     assert max(after - before for before, after in pairwise(done)) <= 4 * WORK
-    assert len(rooms) >= 3
+    assert len(made) >= 3
 
 
 WORK = 2_000
 
 
-def found(rooms: list[Room]) -> int:
+def found(made: list[Automaton]) -> int:
     """Stacks and configurations of states that were found so far."""
-    return sum(int(room.memory[k.NUM_STACKS] + room.memory[k.POOL_USED]) for room in rooms)
+    return sum(automaton.core.num_stacks + automaton.core.num_configurations for automaton in made)

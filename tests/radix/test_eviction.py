@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -142,3 +143,19 @@ def test_costs_are_asked_for_as_far_as_prefixes_reach() -> None:
         tree.insert(pack([token] * 6), [3 * token, 3 * token + 1, 3 * token + 2], "")
     assert max(asked) < 4 * 6
     assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize("cost", [math.nan, math.inf, -math.inf])
+def test_a_cost_that_is_no_number_is_refused(cost: float) -> None:
+    tree = RadixTree(2, policy="cost", block_cost=lambda end: cost)
+    with pytest.raises(ValueError, match="block_cost"):
+        tree.insert(pack([1, 2]), [1], "a")
+    assert tree.num_cached_blocks == 0
+
+
+@pytest.mark.parametrize("now", [math.nan, math.inf, -math.inf])
+def test_a_clock_that_tells_no_time_holds_nothing_up(now: float) -> None:
+    tree = RadixTree(2, clock=lambda: now)
+    for first in range(3):
+        tree.insert(pack([first, 2]), [first], "a")
+    assert sorted(tree.evict(3)) == [0, 1, 2]

@@ -226,20 +226,6 @@ def test_chains_of_ten_thousand_nodes_are_no_problem() -> None:
     tree.audit()
 
 
-def test_a_long_run_finds_room_although_only_short_gaps_are_free() -> None:
-    tree = RadixTree(1, room=64)
-    for token in range(64):
-        tree.insert(pack([token]), [token], "")
-    for token in range(0, 64, 2):
-        tree.match(pack([token]), "")
-    assert sorted(tree.evict(32)) == list(range(1, 64, 2))
-    tree.insert(pack(range(100, 132)), range(1, 64, 2), "")
-    tree.audit()
-    assert tree.match(pack(range(100, 132)), "").blocks == list(range(1, 64, 2))
-    assert len(tree.clear()) == 64
-    tree.audit()
-
-
 def test_a_leaf_at_the_end_of_a_chain_is_shortened() -> None:
     tree = RadixTree(1)
     for end in [*range(1, 16), 115]:
@@ -267,8 +253,53 @@ def test_draw_shows_sizes_ages_and_leases() -> None:
     assert "├─ 1 block · 61 s  <2>" in tree.draw(label=lambda token_ids: f"<{token_ids[0]}>")
 
 
-def test_a_tree_outgrows_the_room_it_was_given() -> None:
-    tree = make_tree(*(([token] * 3, [3 * token, 3 * token + 1, 3 * token + 2]) for token in range(100)), room=40)
-    assert tree.match(pack([0, 0, 0]), "").blocks == [0, 1, 2]
-    assert tree.num_cached_blocks == 300
+def test_a_namespace_may_be_any_text() -> None:
+    tree = RadixTree(1)
+    for block, namespace in enumerate(("", "a\0b", "a", "é" * 40, "\ud800", "\ud800\udc00", "\U00010000")):
+        assert tree.match(pack([1]), namespace).num_tokens == 0
+        tree.insert(pack([1]), [block], namespace)
+        assert tree.match(pack([1]), namespace).blocks == [block]
+        assert tree.explain(pack([1]), "none").other_namespace is not None
+    told: list[str] = []
+    tree.evict(7, spare=lambda namespace, tokens: told.append(namespace) or 0)
+    assert sorted(told) == sorted(("", "a\0b", "a", "é" * 40, "\ud800", "\ud800\udc00", "\U00010000"))
+
+
+class Refusal(Exception):
+    pass
+
+
+def refuse(*_: object) -> int:
+    raise Refusal
+
+
+def test_whoever_is_asked_may_raise_and_the_tree_stays_sound() -> None:
+    tree = RadixTree(1, policy="cost", block_cost=refuse)
+    with pytest.raises(Refusal):
+        tree.insert(pack([1, 2]), [5, 6], "")
     tree.audit()
+    assert (tree.num_cached_blocks, tree.statistics.num_namespaces) == (0, 0)
+    tree = make_tree(([1, 2], [5, 6]), ([1, 3], [5, 7]), ([4], [8]))
+    needs = iter([1, 1, None])
+
+    def spare(namespace: str, tokens: bytes) -> int:
+        need = next(needs)
+        if need is None:
+            raise Refusal
+        return need
+
+    with pytest.raises(Refusal):
+        tree.evict(4, spare)
+    tree.audit()
+    assert tree.num_cached_blocks == 2
+    assert sorted(tree.evict(4)) == [5, 8]
+
+
+def test_cutting_a_long_leaf_again_and_again_leaves_what_is_before() -> None:
+    tree = make_tree((list(range(1000)), list(range(1000))), ([1, 0], [1000, 1001]), block_size=1)
+    for end in range(1000, 500, -1):
+        assert tree.match(pack(range(1000)), "").num_tokens == end
+        tree.match(pack([1, 0]), "")
+        assert tree.evict(1) == [end - 1]
+    tree.audit()
+    assert tree.match(pack(range(1000)), "").blocks == list(range(500))

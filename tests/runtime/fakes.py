@@ -21,7 +21,7 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine import Engine
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
-from phloem.runtime.models.rope import RopeConfig
+from phloem.runtime.models.rope_config import RopeConfig
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
 

@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder, ModelConfig
-from phloem.runtime.models.rope import RopeConfig, rope_table
+from phloem.runtime.models.rope import rope_table
+from phloem.runtime.models.rope_config import RopeConfig
 
 from ..bounded import bounds  # noqa: F401 (a fixture)
 from . import hostile_files

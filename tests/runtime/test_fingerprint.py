@@ -16,7 +16,7 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.fingerprint import fingerprint_of
 from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.models import resolve_model
-from phloem.runtime.models.rope import RopeConfig
+from phloem.runtime.models.rope_config import RopeConfig
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.engine import Engine
 from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 from phloem.runtime.models.gguf.tensor_types import TYPES
+from phloem.runtime.models.gguf.unpack import grouped
+from phloem.runtime.models.weights import TORCH_TYPES
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.schedule.planner import plan
 
@@ -181,7 +183,7 @@ def test_logits_and_greedy_text_equal_transformers(name: str, tmp_path: Path) ->
     for quantise in ("none", "int8"):
         rounded: Quantise = "int8" if quantise == "int8" else "none"
         held = Decoder.from_folder(path, dtype=torch.float32, quantise=rounded)
-        capacity = plan(held.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype=torch.float32, quantise=rounded)
+        capacity = plan(held.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32", quantise=rounded)
         assert capacity.weight_bytes == held.num_weight_bytes
 
 
@@ -190,10 +192,10 @@ def test_every_type_is_what_its_package_makes_of_it(kind: str) -> None:
     found = next(each for each in TYPES.values() if each.name == kind)
     assert gguf.GGML_QUANT_SIZES[KIND[kind]] == (found.block_size, found.block_bytes)
     if kind in PLAIN:
-        assert found.dtype is PLAIN[kind]
+        assert found.dtype is not None and TORCH_TYPES[found.dtype] is PLAIN[kind]
         return
     raw = random_blocks(kind, (33, 512), np.random.default_rng(1))
-    weight = found.grouped(torch.from_numpy(raw))
+    weight = grouped(found, torch.from_numpy(raw))
     assert found.form is not None
     assert (weight.element, weight.size) == (found.form.element, found.form.size)
     assert (weight.offsets is not None) == found.form.has_offsets

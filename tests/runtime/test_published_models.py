@@ -54,7 +54,7 @@ def test_weight_bytes_are_what_loading_takes(model: str, form: str, quantise: Qu
     class_name, options, _ = MODELS[model]
     publish(tmp_path, FORMATS[form], class_name, options)
     decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, quantise=quantise)
-    capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype=torch.float32, quantise=quantise)
+    capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32", quantise=quantise)
     assert capacity.weight_bytes == decoder.num_weight_bytes
 
 
@@ -120,7 +120,7 @@ def test_modules_that_are_listed_as_plain_are_read_so(form: str, tmp_path: Path)
     assert second.down.groups is not None
     token_ids = random_ids(30)
     Oracle(tmp_path, model).assert_logits(PagedRun(decoder).extend({0: token_ids}), token_ids)
-    capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype=torch.float32)
+    capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32")
     assert capacity.weight_bytes == decoder.num_weight_bytes
 
 

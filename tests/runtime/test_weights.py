@@ -93,8 +93,9 @@ def test_half_precision_is_widened_exactly(folder: Path, stored: torch.dtype) ->
         tensors.update({name: tensor.to(stored) for name, tensor in tensors.items()})
 
     edit_tensors(folder, halve)
-    edit_config(folder, dtype=str(stored).removeprefix("torch."))
-    assert ModelConfig.from_folder(folder).dtype == stored
+    name = str(stored).removeprefix("torch.")
+    edit_config(folder, dtype=name)
+    assert ModelConfig.from_folder(folder).dtype == name
     wide = logits(folder, dtype=torch.float32)
     edit_tensors(folder, lambda tensors: tensors.update({name: t.float() for name, t in tensors.items()}))
     assert torch.equal(wide, logits(folder, dtype=torch.float32))

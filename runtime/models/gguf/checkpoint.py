@@ -15,9 +15,11 @@ from torch import Tensor
 from ....errors import ModelError
 from ....kernels.grouped import Grouped
 from ..config import ModelConfig
+from ..weights import TORCH_TYPES
 from .families import tensor_names
 from .file import GgufFile, TensorInfo
 from .settings import family_of
+from .unpack import grouped
 
 ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight")  # `settings` has them
 
@@ -54,9 +56,9 @@ class GgufCheckpoint:
         start = 0
         for (info, raw), num_rows in zip(parts, rows, strict=True):
             if info.type.dtype is not None:
-                part = raw.view(info.type.dtype).view(num_rows, *tail)
+                part = raw.view(TORCH_TYPES[info.type.dtype]).view(num_rows, *tail)
             else:
-                part = info.type.grouped(raw).widen(torch.float32).view(num_rows, *tail)
+                part = grouped(info.type, raw).widen(torch.float32).view(num_rows, *tail)
             stacked[start : start + num_rows].copy_(part)
             start += num_rows
         return stacked
@@ -64,7 +66,7 @@ class GgufCheckpoint:
     def are_bf16(self, names: Sequence[str]) -> bool:
         """Whether tensors are stored so, unread; not if one of them is missing."""
         infos = [self._info(name) for name in names]
-        return all(info is not None and info.type.dtype is torch.bfloat16 for info in infos)
+        return all(info is not None and info.type.dtype == "bfloat16" for info in infos)
 
     def read_stored(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
         """As `read_stacked`, on the CPU, of tensors that `are_bf16`, as they are."""
@@ -83,7 +85,7 @@ class GgufCheckpoint:
             ModelError: it has another shape, or a scale that is no number.
         """
         info, raw = self._raw(f"{module}.weight", [num_outputs, num_inputs])
-        found = info.type.grouped(raw.to(device))
+        found = grouped(info.type, raw.to(device))
         if not found.scales.isfinite().all() or not (found.offsets is None or found.offsets.isfinite().all()):
             raise ModelError(f"{self.file.place(info.name)}: has a scale that is no number; download it again")
         return found

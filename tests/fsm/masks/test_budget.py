@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 from phloem.errors import EmptyLanguage
 from phloem.fsm import Compiler, Constraint
 from phloem.fsm.masks import liveness
-from phloem.fsm.masks.set_bound_kernels import PARTS_WORK
 
 from ..vocabularies import BYTES, allowed_ids, small_vocabulary
 
@@ -53,7 +52,7 @@ WIDE = {
 
 
 @pytest.mark.parametrize("name", WIDE)
-@pytest.mark.parametrize("parts_work", [PARTS_WORK, 100, 0])
+@pytest.mark.parametrize("parts_work", [liveness.PARTS_WORK, 100, 0])
 def test_many_keys_in_any_order_end_well_from_their_minimum_on(
     name: str, parts_work: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

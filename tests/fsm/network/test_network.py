@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
-from phloem.fsm.memory import K_BYTE, K_CALL, K_LOOP, K_RETURN, K_SPLIT, NEVER
+from phloem.fsm.columns import K_BYTE, K_CALL, K_LOOP, K_RETURN, K_SPLIT, NEVER
 from phloem.fsm.network.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, Sequence
 from phloem.fsm.network.network import Network, build_network
 

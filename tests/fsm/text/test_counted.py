@@ -103,8 +103,7 @@ def test_long_bounds_hold_to_the_character(schema: dict[str, object], length: in
     made = COMPILER.json_schema({"type": "string", **schema})
 
     def takes(count: int) -> bool:
-        value = text if text != "a:" else "a:" + "b" * (count - 2)
-        value = (value * count)[:count]
+        value = "a:" + "b" * (count - 2) if text == "a:" else (text * count)[:count]
         state = made.automaton.advance_bytes(made.automaton.start, json.dumps(value, ensure_ascii=False).encode())
         return made.automaton.is_accepting(state)
 

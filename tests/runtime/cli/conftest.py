@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from phloem.runtime.cli import busy
+
 from .shell import DOCUMENT, PERSON, Shell
 
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setattr(busy, "PATIENCE", 3600.0)  # on a busy machine anything may take long
     for name in list(os.environ):
         if name.startswith("PHLOEM_"):
             monkeypatch.delenv(name)

@@ -13,8 +13,10 @@ from phloem.errors import ConfigError
 from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import allocate_pool, load
+from phloem.runtime.loading import KV_DTYPES, allocate_pool, load
 from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
+from phloem.runtime.models.weights import TORCH_TYPES
+from phloem.runtime.number_types import KV_BYTES, KVNumberType, NumberType
 from phloem.runtime.schedule.planner import plan, table
 
 from ..saved_adapters import ALL, save_adapter
@@ -52,9 +54,10 @@ def llama_8b(tmp_path: Path) -> ModelConfig:
 )
 def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
     save_random_model(tmp_path, *CASES[case])
-    for dtype in (torch.float32, torch.bfloat16):
-        decoder = Decoder.from_folder(tmp_path, dtype=dtype)
-        capacity = plan(decoder.config, pool_bytes=1 << 20, weight_dtype=dtype, on_cpu=True)
+    names: tuple[NumberType, ...] = ("float32", "bfloat16")
+    for name in names:
+        decoder = Decoder.from_folder(tmp_path, dtype=TORCH_TYPES[name])
+        capacity = plan(decoder.config, pool_bytes=1 << 20, weight_dtype=name, on_cpu=True)
         assert capacity.weight_bytes == decoder.num_weight_bytes
     decoder = Decoder.from_folder(tmp_path, dtype=torch.float32)
     assert plan(decoder.config, pool_bytes=1 << 20, on_cpu=True).weight_bytes == decoder.num_weight_bytes
@@ -72,19 +75,19 @@ def test_on_a_cpu_a_model_is_counted_as_the_engine_keeps_it() -> None:
     capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True)
     assert capacity.weight_bytes == decoder.num_weight_bytes
     assert capacity.kv_bytes_per_token == 2 * len(cache.keys) * cache.keys[0][0].nbytes // cache.block_size
-    assert capacity.weight_bytes < 0.51 * plan(decoder.config, pool_bytes=1, weight_dtype=torch.float32).weight_bytes
+    assert capacity.weight_bytes < 0.51 * plan(decoder.config, pool_bytes=1, weight_dtype="float32").weight_bytes
 
 
-@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int8], ids=str)
-def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_dtype: torch.dtype) -> None:
-    capacity = plan(llama_8b, pool_bytes=10**8, block_size=16, kv_dtype=kv_dtype)
+@pytest.mark.parametrize("kv_type", KV_BYTES)
+def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_type: KVNumberType) -> None:
+    capacity = plan(llama_8b, pool_bytes=10**8, block_size=16, kv_dtype=kv_type)
     cache = KVCache(
         num_layers=llama_8b.num_layers,
         num_blocks=capacity.num_blocks,
         num_kv_heads=llama_8b.num_kv_heads,
         block_size=16,
         head_dim=llama_8b.head_dim,
-        dtype=kv_dtype,
+        dtype={**TORCH_TYPES, **KV_DTYPES}[kv_type],
         device=torch.device("cpu"),
     )
     scales = [tensor for tensor in (*cache.key_scales, *cache.value_scales) if tensor is not None]

@@ -21,6 +21,7 @@ from phloem.runtime.request import SamplingParams
 from ..fakes import FakeDecoder, fake_engine, greedy_truth
 
 PROMPT_LEN = 600
+MOST_TOKENS = 300  # of a stream
 SETTLING = 6  # steps until costs that were guessed wrongly are known
 
 
@@ -65,7 +66,7 @@ def law(max_tokens: int) -> SamplingParams:
 def play(machine: Machine, num_streams: int, **options: Any) -> tuple[list[tuple[float, list[int]]], float]:
     """Streams decode, and a long prompt comes; the steps until it has been computed, and what decoding alone took."""
     engine = engine_on(machine, **options)
-    said: dict[str, list[int]] = {engine.add([9, index], law(300)): [] for index in range(num_streams)}
+    said: dict[str, list[int]] = {engine.add([9, index], law(MOST_TOKENS)): [] for index in range(num_streams)}
     for _ in range(4):
         for delta in engine.step():
             said[delta.request_id] += delta.token_ids
@@ -93,6 +94,8 @@ def play(machine: Machine, num_streams: int, **options: Any) -> tuple[list[tuple
     max_batch_tokens=st.sampled_from([64, 200, 2048]),
 )
 @example(fixed=0.2, chunk_seconds=1.0, target=0.01, num_streams=1, max_batch_tokens=2048)
+@example(fixed=0.01, chunk_seconds=1.0, target=0.875, num_streams=5, max_batch_tokens=64)
+@example(fixed=0.09375, chunk_seconds=10.0, target=0.25, num_streams=5, max_batch_tokens=64)
 def test_steps_stay_within_the_target_while_anything_decodes(
     fixed: float, chunk_seconds: float, target: float, num_streams: int, max_batch_tokens: int
 ) -> None:
@@ -104,10 +107,12 @@ def test_steps_stay_within_the_target_while_anything_decodes(
         machine, num_streams, target_step_seconds=target, max_batch_tokens=max_batch_tokens, max_running_requests=8
     )
     allowed = max(target, 2 * decode)
+    # a step that only decodes is not seen while the prompt is computed, and longer contexts take longer
+    grown = machine.per_operation * num_streams / 4 * (machine.block_cost(MOST_TOKENS + 2) - machine.block_cost(1))
     for index, (seconds, lengths) in enumerate(steps):
-        assert max(lengths) >= min(4, PROMPT_LEN), "the prompt makes progress"
+        assert max(lengths) >= 4 or index == len(steps) - 1, "the prompt makes progress, to its last token"
         if index >= SETTLING:
-            assert seconds <= 1.02 * allowed or max(lengths) <= 4
+            assert seconds <= 1.02 * allowed + grown or max(lengths) <= 4
     used = [seconds for seconds, lengths in steps[2 * SETTLING : -1] if sum(lengths) < max_batch_tokens - 4]
     block = machine.per_operation * machine.block_cost(PROMPT_LEN)
     assert all(seconds >= 0.95 * allowed - block - 0.1 * fixed for seconds in used), "and takes what it is given"

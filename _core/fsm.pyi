@@ -1,0 +1,615 @@
+"""The loops of the constraint engine; sources and what each promises: `fsm/core/*.h`.
+
+Arguments of another dtype or layout than the one given are copied. Arrays that are returned are new.
+"""
+
+import enum
+
+import numpy as np
+import numpy.typing as npt
+
+_Bytes = npt.NDArray[np.uint8]
+_Bools = npt.NDArray[np.bool_]
+_Ints = npt.NDArray[np.int32]
+_Longs = npt.NDArray[np.int64]
+_Words = npt.NDArray[np.uint64]
+
+# ---------------------------------------------------------------- alphabets: core/alphabet.h
+
+UNREACHABLE: int
+"""As a number of bytes: no character of the class can be completed."""
+
+def spell(starts: _Ints, classes: _Ints, num_classes: int, of_one_class: _Ints) -> _Ints:
+    """The template int32[num_nodes, 256] of an alphabet (`Alphabet`).
+
+    of_one_class: that of the alphabet of one class, from which one that tells only ASCII apart is made; or no rows.
+    """
+
+def with_escapes(nodes: _Ints, quote: int) -> _Ints:
+    """A template that spells characters as inside a JSON string; the bare quote has the class `quote`."""
+
+def classes_of_sets(firsts: _Ints, lasts: _Ints, set_ends: _Ints) -> tuple[_Ints, _Ints, int, _Ints, _Ints]:
+    """The coarsest partition of the code points in which every set is a union of classes.
+
+    firsts, lasts: the inclusive intervals of all sets; set_ends: where those of each set end.
+
+    Returns:
+        starts, classes (neighbours not joined) and the number of classes of an `Alphabet`; the classes of all sets, one
+        after the other, and where those of each set end.
+    """
+
+def common_classes(
+    starts: _Ints, classes: _Ints, other_starts: _Ints, other_classes: _Ints
+) -> tuple[_Ints, _Ints, int, _Ints, _Ints]:
+    """The common refinement of two alphabets, and for each of its classes the class in either."""
+
+def cut_out(points: _Ints) -> tuple[_Ints, _Ints]:
+    """starts, classes of the alphabet in which the i-th of the sorted code points has class i + 1."""
+
+def completions(nodes: _Ints, num_classes: int) -> tuple[_Bools, _Ints]:
+    """reach and byte_costs of a `Spelling`, from its template."""
+
+# ---------------------------------------------------------------- tables over characters: core/dfa.h
+
+class Alive(enum.Enum):
+    """Which of a pair of states must be alive for the pair to be alive."""
+
+    BOTH = ...
+    EITHER = ...
+    FIRST = ...
+
+def product(
+    left: _Ints,
+    right: _Ints,
+    left_class: _Ints,
+    right_class: _Ints,
+    left_start: int,
+    right_start: int,
+    alive: Alive,
+    max_states: int,
+) -> tuple[_Ints, _Ints, _Ints]:
+    """The reachable part of the product of two tables, without the interpreter's lock.
+
+    left_class, right_class: int32[num_common], the class in each table of a common class.
+
+    Returns:
+        table int32[n, num_common] whose row 0 is dead and row 1 the start; the states int32[n] of the left and of the
+        right table. No rows if there were more than max_states.
+    """
+
+def meet(
+    left: _Ints,
+    left_accepts: _Bools,
+    right: _Ints,
+    right_accepts: _Bools,
+    left_class: _Ints,
+    right_class: _Ints,
+    left_start: int,
+    right_start: int,
+    max_pairs: int,
+) -> int:
+    """Whether two automata accept a text in common: 1, 0, or -1 if more than max_pairs pairs would be looked at."""
+
+def takes(
+    starts: _Ints, classes: _Ints, table: _Ints, accepting: _Bools, start: int, points: _Ints, lens: _Longs
+) -> _Bools:
+    """bool[num_texts]: which texts an automaton accepts; points: the code points of all, lens: how many each has."""
+
+def distances(table: _Ints, accepting: _Bools) -> _Ints:
+    """int32[num_states]: the least number of steps to an accepting state, -1 if there is no way."""
+
+def trimmed(table: _Ints, accepting: _Bools, start: int) -> tuple[_Ints, _Bools, _Ints, int]:
+    """table, accepting, distances and start without the states that cannot be reached or cannot end."""
+
+def joined_classes(table: _Ints) -> tuple[_Ints, _Ints]:
+    """Classes with equal columns as one: the new number of each, and the table of the new classes."""
+
+def alike_states(table: _Ints, accepting: _Bools) -> tuple[_Ints, _Ints]:
+    """By state a number that is equal for states that accept the same texts, and the first state of each number."""
+
+def least_lengths(table: _Ints, accepting: _Bools, limit: int) -> tuple[_Ints, int]:
+    """least int32[num_states, tail + period] and tail of `Lengths`; no rows if there were more columns than limit."""
+
+def minimal_acyclic(symbols: _Ints, offsets: _Longs, num_classes: int, max_cells: int) -> tuple[_Ints, _Bools, int]:
+    """The minimal automaton of sorted, distinct texts: table, accepting, start; no rows beyond max_cells entries.
+
+    symbols: the classes (from 1 on) of the characters of all texts; offsets: int64[num_texts + 1].
+    """
+
+# ---------------------------------------------------------------- texts laid out: core/text_table.h, other_strings.h
+
+def lay_out_text(
+    table: _Ints,
+    accepting: _Bools,
+    nodes: _Ints,
+    reach: _Words,
+    node_costs: _Ints,
+    is_wide: _Bytes,
+    num_ascii: _Ints,
+    start: int,
+) -> tuple[_Words, _Ints, _Ints, _Longs, int]:
+    """live, costs, plain (zeros) and fields of a `TextTable`, and the greatest cost of a state that can end.
+
+    The fields point into all these arrays: keep them.
+    """
+
+def bits_of_rows(flags: _Bools) -> _Words:
+    """bool[num_rows, n] as uint64[num_rows, (n + 63) // 64]."""
+
+def character_kinds(
+    nodes: _Ints, reach: _Bools, wide_nodes: _Ints, kinds: _Bytes, below: _Bytes
+) -> tuple[_Bytes, _Ints]:
+    """is_wide and num_ascii of a `TextTable`; the last three arguments are those of `WideKinds`."""
+
+def copies_of(fields: _Longs) -> tuple[_Ints, _Bools, _Ints, _Ints, _Bools]:
+    """Copies of table int32[Q, G], accepting, costs, template int32[N, 256] and reach bool[N, G] of a `TextTable`."""
+
+def trie_except(symbols: _Longs, lens: _Longs, num_classes: int) -> tuple[_Ints, _Bools, _Ints]:
+    """table, accepting, distance of a `Dfa` from state 1 that takes all texts but the given, sorted ones.
+
+    symbols: the characters of all texts, each as its class - 1; lens: int64[num_texts].
+    """
+
+def base_of_strings(nodes: _Ints, byte_costs: _Ints, is_wide: _Bytes, num_ascii: _Ints) -> _Ints:
+    """What `strings_except` needs of the spelling of all JSON strings, in which class 1 is any character."""
+
+def strings_except(texts: bytes, base: _Ints) -> _Longs:
+    """The `TextTable` of all JSON strings but some: its fields, the length of the shortest string, and its arrays.
+
+    texts: the sorted, distinct texts, printable ASCII without backslash, with a quote behind each. The fields point
+    into the array itself and into base: keep both.
+    """
+
+# ---------------------------------------------------------------- patterns: core/subsets.h
+
+class Subsets(enum.Enum):
+    """How a subset construction ended."""
+
+    DONE = ...
+    TOO_MANY_STATES = ...
+    TOO_MUCH_WORK = ...
+
+def subset_construction(
+    kinds: _Ints,
+    args: _Ints,
+    next_nodes: _Ints,
+    others: _Ints,
+    universal: _Bools,
+    has_class: _Bools,
+    max_states: int,
+    max_work: int,
+) -> tuple[_Ints, _Bools, Subsets]:
+    """table, accepting of the graph of an `Nfa` without assertions, without the interpreter's lock.
+
+    universal: bool[num_nodes], nodes from which everything is accepted; has_class: bool[num_sets, num_classes].
+    """
+
+# ---------------------------------------------------------------- numbers: core/decimals.h
+
+def comparison(
+    whole: _Bytes,
+    fraction: _Bytes,
+    side: int,
+    wanted: _Bytes,
+    with_point: bool,
+    sign_class: int,
+    point_class: int,
+    zero_class: int,
+) -> tuple[_Ints, _Bools]:
+    """table, accepting of the decimal texts in one of the wanted relations (less, equal, greater) to a bound.
+
+    whole, fraction: its digits before and after the point; side: its sign. State 1 is the first.
+    """
+
+def tried(numerator: int, places: int, decimals: int, num_units: int) -> _Ints:
+    """int32[num_units]: 0 where index / 10**decimals is a multiple of numerator / 10**places for all, else -1."""
+
+def grouped(numbers: _Ints) -> tuple[_Ints, _Ints]:
+    """Equal rows of ten as one kind: the kinds int32[num_kinds, 10], and the kind of each row of int32[10 * n]."""
+
+# ---------------------------------------------------------------- tries: core/literal_trie.h, core/trie.h
+
+def literal_trie(
+    data: bytes, lens: _Longs, end: int, first_node: int, first_option: int
+) -> tuple[_Longs, _Longs, _Longs, _Longs]:
+    """Nodes of a network that together spell exactly these sorted, distinct literals; see core/literal_trie.h.
+
+    Returns:
+        nodes [n, 3] (kind, arg, next), spans [.., 2] of `data` of the nodes of kind K_BYTE, options of splits, entries.
+    """
+
+def flatten(joined: _Bytes, offsets: _Longs, ids: _Ints) -> tuple[_Bytes, _Bytes, _Ints, _Ints]:
+    """data, depths, ends and tokens of a `Trie` of sorted, distinct tokens."""
+
+def summarise(
+    data: _Bytes,
+    depths: _Bytes,
+    ends: _Ints,
+    tokens: _Ints,
+    next_same: _Ints,
+    wide_nodes: _Ints,
+    kinds: _Bytes,
+    below: _Bytes,
+) -> tuple[_Ints, _Words, _Ints, _Ints, _Bytes]:
+    """summary_of, summaries, ordered, firsts and lens of a `Trie`; the last three arguments: `WideKinds`."""
+
+def plain_lens(data: _Bytes, offsets: _Ints, plain0: int, plain1: int, limit: int) -> _Ints:
+    """int32[num_tokens]: the number of characters of each token that is plain, else 0; see core/trie.h."""
+
+def token_ends(
+    data: _Bytes,
+    depths: _Bytes,
+    ends: _Ints,
+    tokens: _Ints,
+    roots: _Ints,
+    text: bytes,
+    begin: int,
+    follow: _Bytes,
+) -> tuple[list[int], bool]:
+    """Where the tokens end that stand in a text at a position, and whether some reach beyond it into `follow`.
+
+    Raises:
+        IndexError: the position is not in the text.
+    """
+
+# ---------------------------------------------------------------- networks: core/laying.h, core/network.h
+
+def lay_out(packed: _Ints, literals: bytes) -> _Ints:
+    """`Network.data` of what `Positions` has built, without the interpreter's lock; see core/laying.h."""
+
+def find_mixed(data: _Ints, bytes_: _Bools, byte_sets: _Bytes, texts: _Bytes, heads: _Bytes) -> _Bytes:
+    """uint8[num_nodes]: whether, from a node to the end of its rule, a byte may be read that counts.
+
+    data: of a network; bytes_: bool[256], those that count; byte_sets, texts, heads: by byte set, text and set of
+    members (what its trie reads), whether such bytes are in it.
+    """
+
+def find_endless(data: _Ints, roles: _Bytes, texts: _Bytes) -> _Bytes:
+    """uint8[num_nodes]: whether, from a node to the end of its rule or of its item, some text has no end of texts.
+
+    Members in any order do not count. roles: of the byte sets; texts: by text, whether it has none.
+    """
+
+# ---------------------------------------------------------------- automata: core/automaton.h, core/bound.h
+
+class OutOfWork(Exception):
+    """The allowance of this thread is used up; see `Automaton.allow`."""
+
+UNUSED_AUTOMATON_BYTES: int
+"""Memory of an automaton before anything is known of it."""
+
+class TokenTrie:
+    """The arrays of a `Trie` (vocabulary/trie.py). They are kept."""
+
+    def __init__(
+        self,
+        data: _Bytes,
+        depths: _Bytes,
+        ends: _Ints,
+        tokens: _Ints,
+        roots: _Ints,
+        summary_of: _Ints,
+        summaries: _Words,
+        ordered: _Ints,
+        firsts: _Ints,
+        lens: _Bytes,
+    ) -> None: ...
+
+class Vocabulary:
+    """What all automata over one vocabulary have in common: tries, tokens, and scratch space for calls."""
+
+    def __init__(
+        self,
+        whole: TokenTrie,
+        rest: TokenTrie,
+        next_same: _Ints,
+        token_bytes: _Bytes,
+        token_offsets: _Ints,
+        plain_rows: _Ints,
+        all_tokens: _Ints,
+        eos: _Ints,
+    ) -> None: ...
+
+class Automaton:
+    """The states of one network over one vocabulary: `fsm/automaton/automaton.py` says what they are.
+
+    Calls of one automaton are made one at a time, those of different ones may be made at once. A call lets go of the
+    interpreter's lock once it has taken about a millisecond.
+
+    Args:
+        data, byte_sets: of a `Network`; texts: int64[24 * num_texts], the fields of its texts.
+        max_bytes: bound on the memory of states and stacks.
+
+    Raises:
+        ConstraintTooLarge: the bound is passed, by whatever may find new states.
+        OutOfWork: this thread's allowance is used up, likewise. What was found is kept: it may be called again.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, data: _Ints, byte_sets: _Words, texts: _Longs, max_bytes: int
+    ) -> None: ...
+
+    # questions about states
+    @property
+    def start(self) -> int: ...
+    @property
+    def num_states(self) -> int:
+        """Number of states found so far, the dead one included."""
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text may end here (EOS is allowed now)."""
+
+    def has_bytes(self, state: int) -> bool:
+        """Whether anything at all may follow."""
+
+    def min_bytes(self, state: int) -> int:
+        """Number of bytes that surely suffice to reach acceptance."""
+
+    def key_place(self, state: int) -> int:
+        """NO_KEY, or BEFORE_KEY or IN_KEY: whether a key, or item, to be remembered may begin here, or has begun."""
+
+    def configurations(self, state: int) -> list[tuple[int, int, int]]:
+        """(node, text state or place in a trie + 1, stack) of every configuration."""
+
+    def texts(self, state: int) -> tuple[list[tuple[int, int, int, int]], bool]:
+        """Where a state stands inside texts, and whether it also stands elsewhere.
+
+        Configurations that stand alike are one entry: (for `after_text`, index of the text, state in it, characters
+        read if they are counted).
+        """
+
+    def frame(self, stack: int) -> tuple[int, int, int, int, int]:
+        """The topmost frame of a stack (`columns.F_RETURN` ..)."""
+
+    def live_bytes(self, state: int) -> _Bytes:
+        """uint8[256], 1 for every byte that may follow."""
+
+    def stays_on_plain(self, state: int) -> bool:
+        """Whether every token of plain characters (`Vocabulary.is_plain`) leads back to the state."""
+
+    # moving
+    def advance(self, state: int, token: int) -> int:
+        """The state after a token of the vocabulary; 0 if it is refused.
+
+        Raises:
+            IndexError: there is no such token.
+        """
+
+    def advance_bytes(self, state: int, data: bytes) -> int:
+        """The state after some bytes; 0 if they are refused."""
+
+    def after_text(self, state: int, configuration: int) -> int:
+        """The state in which a text of `texts` has ended."""
+
+    def without_texts(self, state: int) -> int:
+        """The state without its configurations inside text automata, not accepting; 0 if none is left."""
+
+    def without_items(self, state: int) -> int:
+        """The state without its configurations inside items to be remembered, not accepting; 0 if none is left."""
+
+    def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
+        """The bytes that must come next whatever is chosen, and the state behind them."""
+
+    # rows of tokens, int32[num_words]; a number returned is 1 + the greatest number of bytes to acceptance after any
+    # token that may follow, 0 if there is none
+    def begin_row(
+        self, state: int, max_texts: int, bits: _Ints
+    ) -> tuple[int, int, int, list[tuple[int, int, int, int, int]]]:
+        """Writes the row of a state that stands in no text, EOS included; else tells all that is to be known of these.
+
+        Returns:
+            the number; how many texts there are; the state without texts (0: nothing is left); and of each text, unless
+            there are more than max_texts, (text, state in it, characters read, state once it has ended, cost of that).
+        """
+
+    def row_in_text(
+        self,
+        state: int,
+        after: int,
+        rest: int,
+        in_rest: bool,
+        inside: _Ints,
+        exits: _Ints | None,
+        starts: _Ints | None,
+        bits: _Ints,
+    ) -> int:
+        """Writes the row of a state that stands in one text, EOS included; returns the number of tokens that leave it.
+
+        after, rest: as of `begin_row`; in_rest, exits, starts: as of `walk_text` (None: nothing follows the text);
+        inside: the tokens that stay in the text.
+        """
+
+    def walk(self, state: int, bits: _Ints) -> int:
+        """Sets the bits of the tokens that may follow."""
+
+    def walk_exits(self, in_rest: bool, state: int, exits: _Ints, starts: _Ints, bits: _Ints) -> int:
+        """The same, only below the given nodes of a trie, at which `state` has been reached."""
+
+    def targets(self, state: int, bits: _Ints) -> _Ints:
+        """int32[vocabulary size]: the state after each token whose bit is set, 0 for the others."""
+
+    def walk_text(
+        self, fields: _Longs, sub: int, count: int, limit: int, with_exits: bool, bits: _Ints
+    ) -> tuple[int, bool, _Ints | None, _Ints | None]:
+        """Writes the row of the tokens that stay inside a text and leave at most `limit` bytes to its end.
+
+        Returns:
+            the greatest cost met, to within 3 bytes (0 for counted texts); and if with_exits: whether the exits are
+            nodes of the trie of the rest, these nodes, which follow a place where the text may end, grouped by their
+            byte, and int32[257], where each group begins.
+        """
+
+    def text_targets(self, fields: _Longs, sub: int, count: int) -> _Longs:
+        """int64[vocabulary size]: where in a text each token ends, as equal numbers; -1 if it does not stay inside."""
+
+    # how much may be kept and done
+    @property
+    def max_bytes(self) -> int: ...
+    @property
+    def lasting_bytes(self) -> int:
+        """The memory that cannot be forgotten: all but the rows. It is this that the bound is on."""
+
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def num_stacks(self) -> int: ...
+    @property
+    def num_configurations(self) -> int: ...
+    @property
+    def num_forgotten(self) -> int:
+        """How many rows have given way to others so far."""
+
+    def is_filled(self, share: float) -> bool:
+        """Whether more than this share of the bound on memory, or of the numbers of stacks, is used up."""
+
+    def allow(self, work: int) -> None:
+        """Lets this thread look at so many configurations not yet met before it gets `OutOfWork`; see `ENDLESS`.
+
+        100,000 configurations take 10 to 30 ms. One thread at a time may be bounded, and does not bound the others.
+        """
+
+    def give_up(self) -> int:
+        """What is left of this thread's allowance, or `ENDLESS` if it has none; from now on it has none here."""
+
+    def charge(self, work: int) -> bool:
+        """Takes work done elsewhere from the allowance of this thread; whether some is left."""
+
+    def spend(self, work: int) -> None:
+        """Before work elsewhere whose result is kept: takes it from the allowance.
+
+        Raises:
+            OutOfWork: nothing is left of it.
+        """
+
+# ---------------------------------------------------------------- masks: core/search.h, core/mask_rows.h
+
+class Judged:
+    """How far the tokens of a row have been judged (`Search.keep_within`)."""
+
+    def __init__(self) -> None: ...
+
+class Search:
+    """The least number of tokens that complete a text; see core/search.h. One call at a time, which the caller sees to.
+
+    Args:
+        num_members: of all sets of the network; parts_work: members that may be looked at in search of parts.
+    """
+
+    def __init__(self, automaton: Automaton, num_members: int, parts_work: int) -> None: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def is_exact(self) -> bool:
+        """Whether shortest completions are still searched for."""
+
+    @property
+    def num_breaths(self) -> int:
+        """How often a search has let others use the automaton."""
+
+    def known(self, state: int) -> int:
+        """What `least_tokens` has found of a state, or -1."""
+
+    def least_tokens(self, state: int) -> int:
+        """A number of tokens that surely suffices to reach acceptance. Raises as `Automaton`."""
+
+    def keep_within(self, state: int, bits: _Ints, limit: int, most_bytes: int, judged: Judged) -> int:
+        """Clears the bits of the tokens, all of which may follow, after which `limit` tokens do not suffice.
+
+        Of those that leave more than most_bytes to the end only those stay for which each byte may be a token. With a
+        limit below zero nothing is cleared, and 1 + the greatest `least_tokens` met is returned. Called again after an
+        exception, with the same bits and judged, it goes on where it was. Raises as `Automaton`.
+        """
+
+def are_alike(fields: _Longs, left: int, right: int, num_steps: int, max_pairs: int) -> bool:
+    """Whether two table states of a text accept, refuse and go on alike for the next num_steps characters.
+
+    False if more than max_pairs pairs would have to be compared.
+    """
+
+def hash_row(words: _Ints) -> int:
+    """A hash of int32[n], 62 bits."""
+
+def is_same_row(one: _Ints, other: _Ints) -> bool: ...
+def num_tokens_in(words: _Ints) -> int:
+    """How many bits are set."""
+
+# ---------------------------------------------------------------- keys and items: core/written.h, core/items.h
+
+class Mode(enum.IntEnum):
+    """Where a reader of JSON stands."""
+
+    UNKNOWN = 0
+    OUTSIDE = 1
+    IN_STRING = 2
+    ESCAPE = 3
+
+class KeyEvent(enum.IntEnum):
+    OPENS = 1
+    CLOSES = 2
+    KEY_ENDS = 3
+    ITEM_ENDS = 4
+
+class ItemEvent(enum.IntEnum):
+    LIST_OPENS = 1
+    OPENS = 2
+    CLOSES = 3
+    ITEM_ENDS = 4
+    LIST_ENDS = 5
+
+ENDS_LAST: int
+ENDS_ONE: int
+
+_Event = tuple[int, int, int]
+
+def follow_keys(automaton: Automaton, state: int, data: bytes, has_keys: bool) -> tuple[int, int, list[_Event]]:
+    """The state after some bytes (0: refused); where the text of the key in which they end begins, or -1; and events.
+
+    Events are (OPENS or CLOSES, 0, 0) for braces and brackets, and (KEY_ENDS or ITEM_ENDS, where its text begins within
+    the bytes, or -1 if that is before them, where it ends). has_keys: whether keys are remembered before them. If not,
+    nothing else is told before the first key ends.
+    """
+
+def advance_keys(automaton: Automaton, state: int, token: int, has_keys: bool) -> int:
+    """The state after a token; 0: refused. -1 where a key ends, and with keys also where an object begins or ends."""
+
+def is_in_string(automaton: Automaton, state: int) -> bool:
+    """Whether a text that stands there is inside a string, keys being remembered."""
+
+def note_mode(automaton: Automaton, state: int, mode: int) -> None:
+    """Notes where a reader of JSON stands in a state."""
+
+def clear_below(automaton: Automaton, path: bytes, bits: _Ints) -> None:
+    """Clears the bits of all tokens that begin with some bytes.
+
+    Raises:
+        ValueError: there are none.
+    """
+
+class Way:
+    """One shortest completion (`find_way`); `states`: those that it goes through."""
+
+    @property
+    def states(self) -> list[int]: ...
+
+def find_way(automaton: Automaton, state: int, known: _Ints) -> Way:
+    """One shortest completion, up to a state at which `known` is not below zero."""
+
+def count_keys(way: Way, num_keys: _Ints) -> None:
+    """Notes, by state, how many keys are still to end from each state of a way."""
+
+def count_way_tokens(automaton: Automaton, way: Way, bounds: _Ints, num_tokens: _Ints) -> None:
+    """Notes, by state, how many tokens spell what is left of a way; no less than bounds[i], of its i-th state."""
+
+def scan_items(
+    automaton: Automaton, roles: _Bytes, state: int, data: bytes, mode: int
+) -> tuple[int, int, list[_Event]]:
+    """The state after some bytes (0: refused), the mode there, and events: (`ItemEvent`, byte, state before it)."""
+
+def ending_tokens(automaton: Automaton, roles: _Bytes, state: int, mode: int, tokens: _Ints) -> _Bytes:
+    """For each of some tokens that may follow which items it ends: 0, ENDS_LAST, ENDS_ONE, or more than that."""
+
+def items_to_go(automaton: Automaton, roles: _Bytes, state: int) -> int:
+    """How many further items a shortest completion writes in lists that must have several."""
+
+def without_ends(automaton: Automaton, roles: _Bytes, state: int) -> int:
+    """The state without its configurations at the end of an item, not accepting; 0 if none is left."""

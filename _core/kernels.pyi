@@ -1,0 +1,133 @@
+"""The CPU's loops over tensors, and the lists that they work off (`kernels/core/`).
+
+Addresses are those of dense fp32 unless said otherwise, 0 where there is none; sizes and strides count numbers. Nothing
+is checked: callers pass tensors whose shapes they know. Loops that take long run without the interpreter's lock, and
+any number of threads may call at once.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+_Ints = npt.NDArray[np.int32]
+
+WORTH_SHARING: int
+"""Multiply-adds of a loop from which on it is shared out to a team."""
+
+class Team:
+    """Threads that share out the tasks of a loop, started when they are first wanted; they end with it."""
+
+    num_threads: int
+    """That loops may use, the caller's among them; 0: not said. For the callers: a loop is told how many."""
+
+    @property
+    def num_helpers(self) -> int:
+        """Threads that there are beside the caller's."""
+
+    def take(self, num_threads: int) -> bool:
+        """Whether the team was free, and is the caller's now, until `give_back`. Loops take it by themselves."""
+
+    def give_back(self) -> None: ...
+    def forget(self) -> None:
+        """Begins anew, without threads, in a process that was forked."""
+
+class Lists:
+    """The work list of a step, as its layers' attention reads it."""
+
+    def __init__(
+        self, chain_starts: _Ints, items: _Ints, rows: _Ints, positions: _Ints, tables: _Ints, num_pairs: int, /
+    ) -> None: ...
+
+def multiply(
+    team: Team, num_threads: int, form: int, x: int, x_stride: int, weight: int, packing: int, bias: int, scales: int,
+    out: int, num_rows: int, depth: int, num_panels: int, /,
+) -> None:  # fmt: skip
+    """x `[num_rows, depth]` -> out `[num_rows, 16 num_panels]`; packing as in `LinearWeight`.
+
+    form: 0: the weight is widened, 1: it is int8, 2: inputs are rounded too.
+    """
+
+def add_loras(
+    team: Team, num_threads: int, most_work: int, segments: int, num_segments: int, layer: int, place: int, x: int,
+    x_stride: int, out: int, out_stride: int, hidden: int, delta: int, /,
+) -> None:  # fmt: skip
+    """What the adapters of `LoraPlan.table` add to out; hidden, delta: memory for what is between the products."""
+
+def attend(
+    team: Team, num_threads: int, lists: Lists, q: int, q_token: int, q_head: int, k: int, v: int, block_stride: int,
+    head_stride: int, slot_stride: int, block_size: int, stored: int, k_scales: int, v_scales: int, out: int,
+    num_tokens: int, num_heads: int, num_kv_heads: int, head_dim: int, window: int, sinks: int, scale: float,
+    soft_cap: float, /,
+) -> None:  # fmt: skip
+    """Attention of a step over paged KV; stored: 0: fp32, 1: int8, 2: fp8. window, soft_cap 0: none."""
+
+def norm_rows(
+    x: int, residual: int, total: int, weight: int, out: int, num_rows: int, width: int, x_stride: int,
+    residual_stride: int, out_stride: int, eps: float, /,
+) -> None:  # fmt: skip
+    """RMS norm of x, or of x + residual, which goes to total."""
+
+def rotate_heads(
+    q: int, k: int, positions: int, cos_sin: int, num_tokens: int, num_heads: int, num_kv_heads: int, half: int,
+    q_token: int, q_head: int, k_token: int, k_head: int, /,
+) -> None:  # fmt: skip
+    """Rotary embedding, in place; positions int64."""
+
+def scatter_heads(
+    x: int, cache: int, scales: int, slots: int, num_tokens: int, num_kv_heads: int, head_dim: int, block_size: int,
+    x_token: int, x_head: int, block_stride: int, head_stride: int, slot_stride: int, is_fp8: bool, /,
+) -> None:  # fmt: skip
+    """Keys or values of a step into a cache of fp32, or with scales of int8 or fp8; slots int64."""
+
+def gate_rows(
+    gate_up: int, out: int, num_rows: int, width: int, stride: int, kind: int, alpha: float, limit: float, /
+) -> None:
+    """kind: 0: silu, 1: gelu_tanh, 2: clamped."""
+
+def edit_rows(
+    logits: int, num_rows: int, vocab_size: int, counts: int, biases: int, count_rows: int, bias_rows: int,
+    repetition: int, presence: int, frequency: int, drafted: int, num_drafted: int, /,
+) -> None:  # fmt: skip
+    """Penalties and biases of `LogitEdits`, in place."""
+
+def sample_rows(
+    logits: int, num_rows: int, vocab_size: int, masks: int, mask_width: int, mask_rows: int, temperature: int,
+    top_k: int, top_p: int, min_p: int, seeds: int, positions: int, token_ids: int, /,
+) -> None:  # fmt: skip
+    """A token of each row; mask_rows and top_k int32, seeds, positions and token_ids int64."""
+
+def report_rows(
+    logits: int, num_rows: int, vocab_size: int, token_ids: int, chosen: int, top_ids: int, top: int, num_top: int, /
+) -> None:
+    """Log-probabilities of a token of each row and of the num_top likeliest; ids int64."""
+
+def pack_short(bits: int, item_bytes: int, num_outputs: int, num_inputs: int, panels: int, /) -> bool:
+    """fp32 or bf16 `[num_outputs, num_inputs]` into panels of bf16; False where that would lose a bit."""
+
+def pack_wide(bits: int, num_outputs: int, num_inputs: int, panels: int, /) -> None:
+    """fp32 `[num_outputs, num_inputs]` into panels of fp32."""
+
+def unpack_rows(
+    panels: int, item_bytes: int, num_panels: int, rows: int, num_rows: int, num_inputs: int, out: int, /
+) -> bool:
+    """Rows (int64) of panels of fp32 or bf16 as fp32; False at one that there is not."""
+
+def unpack_grouped_rows(
+    panels: int, num_panels: int, rows: int, num_rows: int, num_inputs: int, out: int, size: int, bits: int,
+    has_offsets: bool, /,
+) -> bool:  # fmt: skip
+    """The same of whole numbers in groups of `size` inputs."""
+
+def plan_cpu_work(
+    query_starts: _Ints, context_lens: _Ints, block_tables: _Ints, block_size: int, grid: int, shares: bool, /
+) -> tuple[_Ints, _Ints, _Ints, _Ints, int]:
+    """Items `[N, 6]`, chain starts, rows, positions and number of pairs of a step (`cpu_work.CpuWork`)."""
+
+def plan_cuda_work(
+    query_starts: _Ints, context_lens: _Ints, block_tables: _Ints, block_size: int, num_heads: int, num_kv_heads: int,
+    classes: _Ints, split_size: int, num_processors: int, shares: bool, partial: float, launch: float, most_slots: int,
+    max_sharing_rows: int, /,
+) -> tuple[_Ints, _Ints, _Ints, _Ints, npt.NDArray[np.bool_], int]:  # fmt: skip
+    """Items `[N, 8]`, rows, positions, slots `[T, 2]`, by request whether it is cut, and the number of slots."""
+
+def write_items_and_tables(host: _Ints, begin: int, items: _Ints, block_tables: _Ints, num_blocks: _Ints, /) -> None:
+    """Items from host[begin] on, and after them of each request num_blocks blocks of its table."""

@@ -1,0 +1,110 @@
+"""The radix tree of `radix/`, compiled (`radix/core`): token prefixes → KV block ids.
+
+Tokens and block ids are packed int32 (`radix.pack`); a node is what `radix.Node` says.
+"""
+
+from collections.abc import Callable
+
+from ..radix.results import Node
+
+POLICIES: tuple[str, ...]
+
+def common_prefix(one: bytes, other: bytes) -> int:
+    """Bytes in which two packed sequences agree from their start, rounded down to whole tokens."""
+
+class Tree:
+    """What `radix.RadixTree` is made of. Not thread-safe."""
+
+    def __init__(self, block_size: int, policy: str, max_ghosts: int) -> None:
+        """ValueError: there is no such policy, or `block_size` is less than 1."""
+
+    @property
+    def num_cached_blocks(self) -> int:
+        """All blocks in the tree."""
+
+    @property
+    def num_leased_blocks(self) -> int:
+        """Blocks that a lease or a pin protects."""
+
+    def find(self, tokens: bytes, namespace: str, now: float) -> tuple[int, Node, Node, int, int]:
+        """`RadixTree.match` as a tuple: number of tokens, node, partial node, number of partial tokens, partial block.
+
+        now: seconds.
+        """
+
+    def look(self, tokens: bytes, namespace: str) -> tuple[int, int]:
+        """How many tokens a match would find: (of whole blocks, of the donor). Changes and counts nothing."""
+
+    def continuation(self, tokens: bytes, namespace: str, count: int) -> bytes:
+        """At most `count` tokens that follow `tokens` in the tree, as far as they can be followed in one way only.
+
+        Changes and counts nothing.
+        """
+
+    def put(
+        self,
+        tokens: bytes,
+        blocks: bytes,
+        namespace: str,
+        after: Node,
+        priority: int,
+        now: float,
+        block_cost: Callable[[int], float] | None,
+    ) -> tuple[int, Node, bytes]:
+        """`RadixTree.insert` as a tuple: number of new tokens, node, packed duplicates.
+
+        block_cost: asked once for each position that a prefix reaches, in tokens; for the policy "cost".
+        """
+
+    def use(self, node: Node, now: float) -> None:
+        """Count a use of the prefix that ends at `node`, and a hit; nothing if it was evicted."""
+
+    def lease(self, node: Node) -> None:
+        """Protect the prefix that ends at `node`, until as many releases; ValueError if it was evicted."""
+
+    def release(self, node: Node) -> None:
+        """Undo one `lease`; ValueError if there is none."""
+
+    def num_sole_blocks(self, node: Node) -> int:
+        """How many blocks only the lease on `node` protects: what releasing it would make evictable. O(depth)."""
+
+    def packed_blocks(self, node: Node) -> bytes:
+        """The packed ids from the root to the end of a node; ValueError if it was evicted. O(depth)."""
+
+    def path_tokens(self, node: Node) -> bytes:
+        """The packed tokens from the root to the end of a node; ValueError if it was evicted. O(depth)."""
+
+    def is_tail(self, node: Node) -> bool:
+        """Whether a prefix ends in a block that is not full; ValueError if it was evicted."""
+
+    def take(
+        self,
+        num_blocks: int,
+        now: float,
+        spare: Callable[[str, bytes], int] | None,
+        runs: list[tuple[str, bytes, list[int]]] | None,
+    ) -> bytes:
+        """`RadixTree.evict` as far as leaves go without pins being given up; the packed ids.
+
+        runs: gets (namespace, packed tokens from the root to its end, ids) of each run that was taken.
+        """
+
+    def evicted_at(self, tokens: bytes, namespace: str) -> float | None:
+        """When what follows the cached prefix of `tokens` was evicted last; None if it was not, or is forgotten."""
+
+    def counts(self) -> dict[str, int]:
+        """What `radix.Statistics` has but pins."""
+
+    def namespaces(self) -> list[str]:
+        """Those that have a prefix."""
+
+    def roots(self) -> dict[str, tuple[list[int], int]]:
+        """By namespace: the ids of the nodes below its root, and the root's holds."""
+
+    def nodes(
+        self,
+    ) -> list[tuple[int, int, str, bytes, list[int], list[int], int, int, int, int, float, float, bool]]:
+        """The fields of `radix.snapshot.NodeRecord` of all nodes, in any order."""
+
+    def candidates(self) -> list[tuple[float, float, int]]:
+        """The heap of candidates for eviction: (rank, last use, node)."""

@@ -1,0 +1,87 @@
+"""The columns of the tables that Python and the compiled core share, and the numbers that mean something to both.
+
+The core has the same as structures with named fields: `fsm/core/network.h`, `text_table.h`, `stacks.h`, `laying.h`.
+"""
+
+from __future__ import annotations
+
+NEVER = 1 << 29  # a cost that is never paid
+
+# the head of a network's data: where each array begins (and the last one ends), and a few numbers; see `network`
+(
+    N_KIND,
+    N_ARG,
+    N_NEXT,
+    N_COST,
+    N_OPTIONS,
+    N_LOOPS,
+    N_ENTRIES,
+    N_SETS,
+    N_MEMBERS,
+    N_TRIES,
+    N_EDGES,
+    N_LISTS,
+    N_END,
+    N_START,
+    N_NUM_SETS,
+    N_MAX_WORDS,
+    N_NUM_CYCLES,
+    N_SHORTEST,
+) = range(18)
+NETWORK_HEAD = 18
+K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range(9)
+
+# of the tables of `AnyOrder`
+(
+    A_NODE,
+    A_KEY,
+    A_SEPARATOR,
+    A_SEPARATOR_COST,
+    A_MEMBERS,
+    A_NUM_MEMBERS,
+    A_NUM_TEXTS,
+    A_NUM_WORDS,
+    A_IS_COUNTED,
+    A_SPARE,
+    A_MISSING,
+    A_WORDS,
+    A_TRIE,
+    A_OTHERS,
+    A_NUM_OTHERS,
+    A_OTHERS_COST,
+) = range(16)
+SET_WIDTH = 16
+(
+    M_ENTRY,
+    M_HEAD,
+    M_COST,
+    M_IS_REQUIRED,
+    M_CHEAP,
+    M_IMPLIED,
+    M_NUM_IMPLIED,
+    M_EXCLUDED,
+    M_NUM_EXCLUDED,
+) = range(9)
+MEMBER_WIDTH = 9
+K_FIRST, K_END, K_EDGES, K_NUM_EDGES, K_DEPTH, K_ENDS = range(6)
+TRIE_WIDTH = 6
+WORD_BITS = 31  # members per frame
+UNBOUNDED = 1 << 30  # as number of members that may still be written
+
+# of a text table's fields
+T_NODES, T_START, T_STATES, T_IS_KEY = 10, 12, 13, 23
+TEXT_WIDTH = 24
+A_REMEMBERED_KEY, AN_ITEM = 1, 2  # T_IS_KEY of texts that have to be remembered
+
+# of a frame
+F_RETURN, F_COUNT, F_OWED, F_PARENT, F_COST = range(5)
+JOINT = -(1 << 30)  # as F_RETURN: two stacks at once (`Closure::join`)
+NO_KEY, BEFORE_KEY, IN_KEY = range(3)  # of a state: whether it stands before or in a key that has to be remembered
+
+NUM_PLAIN_ROWS = 32  # row n holds the tokens of at most n plain characters; longer ones are never in a plain row
+# plain: the printable ASCII characters that a JSON string does not escape, as two words of bits ...
+PLAIN0 = 0xFFFFFFFB00000000  # from the space on, without the quote
+PLAIN1 = 0x7FFFFFFFEFFFFFFF  # without the backslash and DEL
+# ... and everything beyond ASCII but the separators U+2028 and U+2029.
+# The kinds of characters beyond ASCII (`wide_kinds`)
+WIDE_LETTERS, WIDE_NUMERALS, WIDE_DIGITS, WIDE_SPACES, WIDE_SEPARATORS, WIDE_OTHERS = 1, 2, 4, 8, 16, 32

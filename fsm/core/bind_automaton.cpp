@@ -1,0 +1,222 @@
+// Binds vocabularies, and the states and steps of automata.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "bound.h"
+#include "text_walk.h"
+
+namespace phloem::fsm {
+
+namespace {
+
+using IntArray = Array<int32_t>;
+using ByteArray = Array<uint8_t>;
+
+void make_trie(BoundTrie* made, ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray roots,
+               IntArray summary_of, Array2<uint64_t> summaries, IntArray ordered, IntArray firsts, ByteArray lens) {
+  Kept kept;
+  const TokenTrie trie{.bytes = keep(kept, bytes), .depths = keep(kept, depths), .ends = keep(kept, ends),
+                       .tokens = keep(kept, tokens), .roots = keep(kept, roots), .summary_of = keep(kept, summary_of),
+                       .summaries = keep(kept, summaries), .ordered = keep(kept, ordered),
+                       .firsts = keep(kept, firsts), .lens = keep(kept, lens),
+                       .size = static_cast<int64_t>(bytes.shape(0))};
+  new (made) BoundTrie{std::move(kept), trie};
+}
+
+void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, IntArray next_same,
+                     ByteArray token_bytes, IntArray token_offsets, Array2<int32_t> plain_rows, IntArray all_tokens,
+                     IntArray eos) {
+  new (made) BoundVocabulary();
+  Kept& kept = made->kept;
+  Vocabulary& vocabulary = made->vocabulary;
+  vocabulary.whole = whole.trie;
+  vocabulary.rest = rest.trie;
+  vocabulary.next_same = keep(kept, next_same);
+  vocabulary.token_bytes = keep(kept, token_bytes);
+  vocabulary.token_offsets = keep(kept, token_offsets);
+  vocabulary.plain_rows = keep(kept, plain_rows);
+  vocabulary.all_tokens = keep(kept, all_tokens);
+  vocabulary.eos = keep(kept, eos);
+  vocabulary.num_words = static_cast<int64_t>(all_tokens.shape(0));
+  vocabulary.num_tokens = static_cast<int64_t>(token_offsets.shape(0)) - 1;
+}
+
+void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, IntArray data, Array2<uint64_t> byte_sets,
+                    Array<int64_t> texts, int64_t max_bytes) {
+  Kept kept;
+  const auto* first_text = reinterpret_cast<const TextTable*>(keep(kept, texts));
+  const std::span all_texts(first_text, texts.shape(0) * sizeof(int64_t) / sizeof(TextTable));
+  const Network network = network_of(keep(kept, data), keep(kept, byte_sets), all_texts);
+  new (made) BoundAutomaton(std::move(kept), network, vocabulary, max_bytes);
+  Automaton& automaton = made->automaton;
+  try {
+    automaton.start = locked(automaton, [](Automaton& one) { return one.enter(one.states.network.start, 0); });
+  } catch (...) {  // who has not been made is not taken down
+    made->~BoundAutomaton();
+    throw;
+  }
+}
+
+void check_token(const BoundAutomaton& self, int64_t token) {
+  if (token < 0 || token >= self.automaton.vocabulary.num_tokens) throw nb::index_error("there is no such token");
+}
+
+std::vector<std::tuple<int64_t, int64_t, int64_t>> configurations(BoundAutomaton& self, int64_t state) {
+  return locked(self, [&](Automaton& automaton) {
+    std::vector<std::tuple<int64_t, int64_t, int64_t>> found;
+    for (int64_t key : automaton.states.of(state)) found.emplace_back(node_of(key), sub_of(key), stack_of(key));
+    return found;
+  });
+}
+
+using TextTuple = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+
+std::pair<std::vector<TextTuple>, bool> texts_of(BoundAutomaton& self, int64_t state) {
+  return locked(self, [&](Automaton& automaton) {
+    std::vector<TextGroup> groups;
+    const bool is_elsewhere = automaton.text_groups(state, groups) > 0;
+    std::vector<TextTuple> found;
+    for (const TextGroup& group : groups) found.emplace_back(group.index, group.text, group.sub, group.count);
+    return std::pair(found, is_elsewhere);
+  });
+}
+
+bool state_stays_on_plain(const Automaton& automaton, int64_t state) {
+  for (int64_t key : automaton.states.of(state)) {
+    const int64_t node = node_of(key);
+    if (automaton.states.network.kinds[node] != K_TEXT) return false;
+    const TextTable& text = automaton.states.network.text_at(node);
+    const int64_t sub = sub_of(key);
+    if (is_counted(text) || sub % text.num_nodes || !stays_on_plain(text, sub / text.num_nodes)) return false;
+  }
+  return automaton.states[state].size > 0;
+}
+
+void bind_questions(nb::class_<BoundAutomaton>& bound) {
+  using Self = BoundAutomaton;
+  auto field = [&](const char* name, auto get) {
+    bound.def(name, [get](Self& self, int64_t state) {
+      return locked(self, [&](Automaton& automaton) { return get(automaton.states[state]); });
+    });
+  };
+  field("is_accepting", [](const State& state) { return state.accepts != 0; });
+  field("has_bytes", [](const State& state) { return state.size != 0; });
+  field("min_bytes", [](const State& state) { return state.cost; });
+  field("key_place", [](const State& state) { return state.key & PLACE_MASK; });
+  bound.def_prop_ro("start", [](Self& self) { return self.automaton.start; });
+  bound.def("configurations", configurations);
+  bound.def("texts", texts_of);
+  bound.def("frame", [](Self& self, int64_t stack) {
+    const Frame frame = locked(self, [&](Automaton& automaton) { return automaton.states.stacks[stack]; });
+    return std::tuple(frame.node, frame.count, frame.owed, frame.parent, frame.cost);
+  });
+  bound.def("live_bytes", [](Self& self, int64_t state) {
+    std::vector<uint8_t> live(256);
+    locked(self, [&](Automaton& automaton) { automaton.live_bytes(state, live.data()); });
+    return array_of(std::move(live));
+  });
+  bound.def("stays_on_plain", [](Self& self, int64_t state) {
+    return locked(self, [&](Automaton& automaton) { return state_stays_on_plain(automaton, state); });
+  });
+}
+
+void bind_moves(nb::class_<BoundAutomaton>& bound) {
+  using Self = BoundAutomaton;
+  bound.def("advance", [](Self& self, int64_t state, int64_t token) {
+    check_token(self, token);
+    return locked(self, [&](Automaton& automaton) { return automaton.advance(state, token); });
+  });
+  bound.def("advance_bytes", [](Self& self, int64_t state, nb::bytes data) {
+    return locked(self, [&](Automaton& automaton) { return automaton.advance_bytes(state, bytes_of(data)); });
+  });
+  bound.def("after_text", [](Self& self, int64_t state, int64_t configuration) {
+    return locked(self, [&](Automaton& automaton) { return automaton.after_text(state, configuration); });
+  });
+  bound.def("without_texts", [](Self& self, int64_t state) {
+    return locked(self, [&](Automaton& automaton) { return automaton.without_texts(state, 0); });
+  });
+  bound.def("without_items", [](Self& self, int64_t state) {
+    return locked(self, [&](Automaton& automaton) { return automaton.without_texts(state, AN_ITEM); });
+  });
+  bound.def("forced_run", [](Self& self, int64_t state, size_t max_bytes) {
+    std::vector<uint8_t> run;
+    const int64_t target =
+        locked(self, [&](Automaton& automaton) { return automaton.forced_run(state, max_bytes, run); });
+    return std::pair(nb::bytes(run.data(), run.size()), target);
+  });
+}
+
+void bind_room(nb::class_<BoundAutomaton>& bound) {
+  using Self = BoundAutomaton;
+  bound.def_prop_ro("max_bytes", [](Self& self) { return self.automaton.budget.max_bytes(); });
+  bound.def_prop_ro("lasting_bytes", [](Self& self) { return self.automaton.budget.held(); });
+  auto number = [&](const char* name, auto get) {
+    bound.def_prop_ro(name, [get](Self& self) { return locked(self, get); });
+  };
+  number("num_states", [](Automaton& automaton) { return automaton.states.size(); });
+  number("num_bytes", [](Automaton& automaton) { return automaton.budget.held() + automaton.rows.num_bytes(); });
+  number("num_forgotten", [](Automaton& automaton) { return automaton.rows.num_given_way(); });
+  number("num_stacks", [](Automaton& automaton) { return automaton.states.stacks.size(); });
+  number("num_configurations", [](Automaton& automaton) { return automaton.states.pool_size(); });
+  bound.def("is_filled", [](Self& self, double share) {
+    const double held = static_cast<double>(self.automaton.budget.held());
+    const double most_stacks = share * static_cast<double>(STACK_MASK);
+    if (held > share * static_cast<double>(self.automaton.budget.max_bytes())) return true;
+    if (held <= most_stacks * sizeof(Frame)) return false;  // nearly always: there cannot be so many
+    return locked(self, [&](Automaton& one) { return static_cast<double>(one.states.stacks.size()) > most_stacks; });
+  });
+  bound.def("allow", [](Self& self, int64_t work) {
+    locked(self, [&](Automaton& automaton) { automaton.allow(work); });
+  });
+  bound.def("give_up", [](Self& self) {
+    return locked(self, [](Automaton& automaton) { return automaton.give_up(); });
+  });
+  bound.def("charge", [](Self& self, int64_t work) {
+    return locked(self, [&](Automaton& automaton) { return automaton.charge(work); });
+  });
+  bound.def("spend", [](Self& self, int64_t work) {
+    locked(self, [&](Automaton& automaton) {
+      if (!automaton.charge(0)) throw OutOfWork();
+      automaton.charge(work);
+    });
+  });
+}
+
+void raise_too_large(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const TooLarge& error) {
+    PyErr_SetString(nb::module_::import_("phloem.errors").attr("ConstraintTooLarge").ptr(), error.what());
+  }
+}
+
+void raise_out_of_work(const std::exception_ptr& thrown, void* type) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const OutOfWork&) {
+    PyErr_SetString(static_cast<PyObject*>(type), "");
+  }
+}
+
+}  // namespace
+
+void bind_automaton(nb::module_& module) {
+  nb::object out_of_work = nb::steal(PyErr_NewException("phloem._core.fsm.OutOfWork", nullptr, nullptr));
+  module.attr("OutOfWork") = out_of_work;
+  nb::register_exception_translator(raise_too_large, nullptr);
+  nb::register_exception_translator(raise_out_of_work, out_of_work.ptr());  // the module keeps it alive
+  module.attr("UNUSED_AUTOMATON_BYTES") = States::FIRST_BYTES;
+  nb::class_<BoundTrie>(module, "TokenTrie").def("__init__", make_trie);
+  nb::class_<BoundVocabulary>(module, "Vocabulary")
+      .def("__init__", make_vocabulary, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>());
+  nb::class_<BoundAutomaton> bound(module, "Automaton");
+  bound.def("__init__", make_automaton, nb::keep_alive<1, 2>());
+  bind_questions(bound);
+  bind_moves(bound);
+  bind_room(bound);
+}
+
+}  // namespace phloem::fsm

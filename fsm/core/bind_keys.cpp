@@ -1,0 +1,131 @@
+// Binds what is to be known of keys and items that must not be repeated; and what a network can read.
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "bound.h"
+#include "items.h"
+#include "laying.h"
+#include "unlocked.h"
+
+namespace phloem::fsm {
+
+namespace {
+
+using IntArray = Array<int32_t>;
+using ByteArray = Array<uint8_t>;
+using Self = BoundAutomaton;
+using Event = std::tuple<int32_t, int32_t, int32_t>;
+
+Bytes view(const ByteArray& array) { return {array.data(), array.shape(0)}; }
+Ints view(const IntArray& array) { return {array.data(), array.shape(0)}; }
+std::span<int32_t> view(const Bits& array) { return {array.data(), array.shape(0)}; }
+
+void bind_written(nb::module_& module) {
+  nb::enum_<Mode>(module, "Mode", nb::is_arithmetic())
+      .value("UNKNOWN", UNKNOWN)
+      .value("OUTSIDE", OUTSIDE)
+      .value("IN_STRING", IN_STRING)
+      .value("ESCAPE", ESCAPE);
+  nb::enum_<KeyEvent>(module, "KeyEvent", nb::is_arithmetic())
+      .value("OPENS", KeyEvent::OPENS)
+      .value("CLOSES", KeyEvent::CLOSES)
+      .value("KEY_ENDS", KeyEvent::KEY_ENDS)
+      .value("ITEM_ENDS", KeyEvent::ITEM_ENDS);
+  module.def("follow_keys", [](Self& self, int64_t state, nb::bytes data, bool has_keys) {
+    const KeyStep found = locked(
+        self, [&](Automaton& automaton) { return follow_keys(automaton, state, bytes_of(data), has_keys); });
+    std::vector<Event> events;
+    for (const auto& [kind, first, last] : found.events) events.emplace_back(static_cast<int32_t>(kind), first, last);
+    return std::tuple(found.state, found.begin, events);
+  });
+  module.def("advance_keys", [](Self& self, int64_t state, int64_t token, bool has_keys) {
+    return locked(self, [&](Automaton& automaton) { return advance_keys(automaton, state, token, has_keys); });
+  });
+  module.def("is_in_string", [](Self& self, int64_t state) {
+    return locked(self, [&](Automaton& automaton) { return mode_of(automaton, state) == IN_STRING; });
+  });
+  module.def("note_mode", [](Self& self, int64_t state, int32_t mode) {
+    locked(self, [&](Automaton& automaton) { note_mode(automaton, state, static_cast<Mode>(mode)); });
+  });
+  module.def("clear_below", [](Self& self, nb::bytes path, Bits bits) {
+    if (path.size() == 0) throw nb::value_error("all tokens begin with no bytes");
+    clear_below(self.automaton.vocabulary.whole, bytes_of(path), bits.data());
+  });
+}
+
+void bind_ways(nb::module_& module) {
+  nb::class_<Way>(module, "Way").def_prop_ro("states", [](const Way& way) {
+    std::vector<int32_t> found;
+    for (const Way::Place& place : way.places) found.push_back(place.state);
+    return found;
+  });
+  module.def("find_way", [](Self& self, int64_t state, IntArray known) {
+    return locked(self, [&](Automaton& automaton) { return find_way(automaton, state, view(known)); });
+  });
+  module.def("count_keys", [](const Way& way, Bits num_keys) { count_keys(way, view(num_keys)); });
+  module.def("count_way_tokens", [](Self& self, const Way& way, IntArray bounds, Bits num_tokens) {
+    locked(self, [&](Automaton& automaton) { count_way_tokens(automaton, way, view(bounds), view(num_tokens)); });
+  });
+}
+
+void bind_items(nb::module_& module) {
+  nb::enum_<ItemEvent>(module, "ItemEvent", nb::is_arithmetic())
+      .value("LIST_OPENS", ItemEvent::LIST_OPENS)
+      .value("OPENS", ItemEvent::OPENS)
+      .value("CLOSES", ItemEvent::CLOSES)
+      .value("ITEM_ENDS", ItemEvent::ITEM_ENDS)
+      .value("LIST_ENDS", ItemEvent::LIST_ENDS);
+  module.attr("ENDS_LAST") = static_cast<int>(ENDS_LAST);
+  module.attr("ENDS_ONE") = static_cast<int>(ENDS_ONE);
+  module.def("scan_items", [](Self& self, ByteArray roles, int64_t state, nb::bytes data, int32_t mode) {
+    const ItemScan found = locked(self, [&](Automaton& automaton) {
+      return scan_items(automaton, view(roles), state, bytes_of(data), static_cast<Mode>(mode));
+    });
+    std::vector<Event> events;
+    for (const auto& [kind, at, before] : found.events) events.emplace_back(static_cast<int32_t>(kind), at, before);
+    return std::tuple(found.state, static_cast<int32_t>(found.mode), events);
+  });
+  module.def("ending_tokens", [](Self& self, ByteArray roles, int64_t state, int32_t mode, IntArray tokens) {
+    return array_of(locked(self, [&](Automaton& automaton) {
+      return ending_tokens(automaton, view(roles), state, static_cast<Mode>(mode), view(tokens));
+    }));
+  });
+  module.def("items_to_go", [](Self& self, ByteArray roles, int64_t state) {
+    return locked(self, [&](Automaton& automaton) { return items_to_go(automaton, view(roles), state); });
+  });
+  module.def("without_ends", [](Self& self, ByteArray roles, int64_t state) {
+    return locked(self, [&](Automaton& automaton) { return without_ends(automaton, view(roles), state); });
+  });
+}
+
+void bind_networks(nb::module_& module) {
+  module.def("lay_out", [](IntArray packed, nb::bytes literals) {
+    std::vector<int32_t> found;
+    {
+      Unlocked unlocked;
+      found = lay_out(view(packed), bytes_of(literals));
+    }
+    return array_of(std::move(found));
+  });
+  module.def("find_mixed", [](IntArray data, Array<bool> bytes, ByteArray byte_sets, ByteArray texts, ByteArray heads) {
+    const Marks marks{{bytes.data(), bytes.shape(0)}, view(byte_sets), view(texts), view(heads), {}};
+    return array_of(find_marked(network_of(data.data(), nullptr, {}), marks, true));
+  });
+  module.def("find_endless", [](IntArray data, ByteArray roles, ByteArray texts) {
+    std::vector<uint8_t> none(roles.shape(0)), ends;
+    for (uint8_t role : view(roles)) ends.push_back(role & ENDS_ITEM);
+    return array_of(find_marked(network_of(data.data(), nullptr, {}), {{}, none, view(texts), {}, ends}, false));
+  });
+}
+
+}  // namespace
+
+void bind_keys(nb::module_& module) {
+  bind_written(module);
+  bind_ways(module);
+  bind_items(module);
+  bind_networks(module);
+}
+
+}  // namespace phloem::fsm

@@ -1,0 +1,108 @@
+// Binds what patterns, numbers, literals and vocabularies are made with.
+#include "arrays.h"
+#include "bind.h"
+#include "decimals.h"
+#include "literal_trie.h"
+#include "subsets.h"
+#include "trie.h"
+#include "unlocked.h"
+
+namespace phloem::fsm {
+
+namespace {
+
+using IntArray = Array<int32_t>;
+using ByteArray = Array<uint8_t>;
+using WordArray = Array<int64_t>;
+
+Result<int64_t> rows_of(std::vector<int64_t>&& values, size_t num_columns) {
+  const size_t num_rows = values.size() / num_columns;
+  return shaped<int64_t>(std::move(values), {num_rows, num_columns});
+}
+
+void bind_patterns(nb::module_& module) {
+  nb::enum_<Subsets>(module, "Subsets")
+      .value("DONE", Subsets::DONE)
+      .value("TOO_MANY_STATES", Subsets::TOO_MANY_STATES)
+      .value("TOO_MUCH_WORK", Subsets::TOO_MUCH_WORK);
+  module.def("subset_construction", [](IntArray kinds, IntArray args, IntArray next_nodes, IntArray others,
+                                       Array<bool> universal, Array2<bool> has_class, int64_t max_states,
+                                       int64_t max_work) {
+    const Graph graph{span_of(kinds), span_of(args), span_of(next_nodes), span_of(others), span_of(universal),
+                      has_class.data(), static_cast<int64_t>(has_class.shape(1))};
+    Determinised found{Table(0, 1), {}, Subsets::DONE};
+    {
+      Unlocked unlocked;
+      found = subset_construction(graph, max_states, max_work);
+    }
+    return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)), found.status);
+  });
+}
+
+void bind_decimals(nb::module_& module) {
+  module.def("comparison", [](ByteArray whole, ByteArray fraction, int side, ByteArray wanted, bool with_point,
+                              int32_t sign_class, int32_t point_class, int32_t zero_class) {
+    Comparison found = comparison({span_of(whole), span_of(fraction), side}, span_of(wanted), with_point,
+                                  {sign_class, point_class, zero_class});
+    return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)));
+  });
+  module.def("tried", [](int64_t numerator, int places, int decimals, int64_t num_units) {
+    return array_of(tried(numerator, places, decimals, num_units));
+  });
+  module.def("grouped", [](IntArray numbers) {
+    Kinds found = grouped(span_of(numbers));
+    return nb::make_tuple(array_of(std::move(found.rows)), array_of(std::move(found.kinds)));
+  });
+}
+
+void bind_tries(nb::module_& module) {
+  module.def("literal_trie", [](nb::bytes data, WordArray lens, int64_t end, int64_t first_node, int64_t first_option) {
+    const Bytes bytes{static_cast<const uint8_t*>(data.data()), data.size()};
+    LiteralTrie found;
+    {
+      Unlocked unlocked;
+      found = literal_trie(bytes, span_of(lens), end, first_node, first_option);
+    }
+    return nb::make_tuple(rows_of(std::move(found.nodes), 3), rows_of(std::move(found.spans), 2),
+                          array_of(std::move(found.options)), array_of(std::move(found.entries)));
+  });
+  module.def("flatten", [](ByteArray joined, WordArray offsets, IntArray ids) {
+    FlatTrie found = flatten(span_of(joined), span_of(offsets), span_of(ids));
+    return nb::make_tuple(array_of(std::move(found.bytes)), array_of(std::move(found.depths)),
+                          array_of(std::move(found.ends)), array_of(std::move(found.tokens)));
+  });
+  module.def("summarise", [](ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray next_same,
+                             Array2<int32_t> wide_nodes, ByteArray kinds, ByteArray below) {
+    const WideKinds wide{view_of(wide_nodes), span_of(kinds), span_of(below)};
+    const TrieView trie{span_of(bytes), span_of(depths), span_of(ends), span_of(tokens)};
+    Summaries found = summarise(trie, span_of(next_same), wide);
+    const size_t num_summaries = found.summaries.size() / 3;
+    return nb::make_tuple(array_of(std::move(found.summary_of)),
+                          shaped<uint64_t>(std::move(found.summaries), {num_summaries, 3}),
+                          array_of(std::move(found.ordered)), array_of(std::move(found.firsts)),
+                          array_of(std::move(found.lens)));
+  });
+  module.def("plain_lens", [](ByteArray bytes, IntArray offsets, uint64_t plain0, uint64_t plain1, int32_t limit) {
+    return array_of(plain_lens(span_of(bytes), span_of(offsets), {plain0, plain1}, limit));
+  });
+  module.def("token_ends", [](ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray roots,
+                              nb::bytes text, size_t begin, ByteArray follow) {
+    const Bytes data{static_cast<const uint8_t*>(text.data()), text.size()};
+    if (begin >= data.size()) throw nb::index_error("the position is not in the text");
+    const TrieView trie{span_of(bytes), span_of(depths), span_of(ends), span_of(tokens)};
+    const TokenEnds found = token_ends(trie, span_of(roots), data, begin, span_of(follow));
+    nb::list listed;
+    for (int32_t end : found.ends) listed.append(end);
+    return nb::make_tuple(listed, found.is_open);
+  });
+}
+
+}  // namespace
+
+void bind_sources(nb::module_& module) {
+  bind_patterns(module);
+  bind_decimals(module);
+  bind_tries(module);
+}
+
+}  // namespace phloem::fsm

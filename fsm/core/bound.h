@@ -1,0 +1,72 @@
+// An automaton as Python holds it, and how it is called from there.
+//
+// Calls of one automaton are made one at a time; those of different ones may be made at once. A call keeps the
+// interpreter's lock as long as it is short: to take that again may itself take milliseconds. Once it has looked at
+// LONG_CALL configurations it lets go of it, so that no call stops the others; who waits for the same automaton
+// meanwhile lets go of it as well.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "arrays.h"
+#include "automaton.h"
+#include "unlocked.h"
+
+namespace phloem::fsm {
+
+constexpr int64_t LONG_CALL = 1 << 12;  // configurations: about a millisecond
+
+using Kept = std::vector<std::shared_ptr<const void>>;  // arrays that are pointed into
+
+template <class AnyArray>
+auto keep(Kept& kept, const AnyArray& array) {
+  kept.push_back(std::make_shared<AnyArray>(array));
+  return array.data();
+}
+
+struct BoundTrie {
+  Kept kept;
+  TokenTrie trie;
+};
+
+struct BoundVocabulary {
+  Kept kept;
+  Vocabulary vocabulary;
+};
+
+struct BoundAutomaton {
+  Kept kept;
+  Network network;
+  Automaton automaton;
+
+  BoundAutomaton(Kept arrays, const Network& of_network, BoundVocabulary& vocabulary, int64_t max_bytes)
+      : kept(std::move(arrays)), network(of_network), automaton(network, vocabulary.vocabulary, max_bytes) {}
+};
+
+// Calls function(automaton), which must not touch anything of Python. Its result may be no reference into the
+// automaton.
+template <class Function>
+auto locked(Automaton& automaton, Function function) {
+  if (!automaton.mutex.try_lock()) {
+    Unlocked unlocked;
+    automaton.mutex.lock();
+  }
+  std::optional<Unlocked> unlocked;
+  Call call(automaton);
+  automaton.patience = LONG_CALL;
+  automaton.caller = &unlocked;
+  automaton.on_long_call = [](void* caller) { static_cast<std::optional<Unlocked>*>(caller)->emplace(); };
+  return function(automaton);
+}
+
+template <class Function>
+auto locked(BoundAutomaton& bound, Function function) {
+  return locked(bound.automaton, function);
+}
+
+using Bits = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // a row that is written to
+
+inline Bytes bytes_of(const nb::bytes& data) { return {static_cast<const uint8_t*>(data.data()), data.size()}; }
+
+}  // namespace phloem::fsm

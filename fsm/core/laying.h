@@ -1,0 +1,105 @@
+// The network of a grammar laid out as one flat array, once all its rules are built (network/network.py).
+#pragma once
+#include "network.h"
+
+namespace phloem::fsm {
+
+// Everything that is to be worked out: where nodes go, costs, tables of sets, and rules that begin with themselves.
+//
+// packed: int32, a head (how many there are of nodes, literals, options, loops, rules, texts, sets, members,
+// relations), then by node kind, arg and next_node; the lengths of the literals; options; loops (three each); entries,
+// firsts (one more) and order of the rules; the costs of the texts; sets, required and relations of `SetBuilder`. data:
+// all literals.
+//
+// Returns int32: a head (`Head`), and where that says kind, arg, next_node, cost, options, loops, entries and the
+// tables of the sets of the finished network; behind them, for each rule that leads to itself without a byte being
+// read, the rule and one that it may begin with.
+std::vector<int32_t> lay_out(Ints packed, Bytes data);
+
+// The head of a network's data: where each array begins (and the last one ends), and a few numbers; as in memory.py.
+enum Head {
+  N_KIND,
+  N_ARG,
+  N_NEXT,
+  N_COST,
+  N_OPTIONS,
+  N_LOOPS,
+  N_ENTRIES,
+  N_SETS,
+  N_MEMBERS,
+  N_TRIES,
+  N_EDGES,
+  N_LISTS,
+  N_END,
+  N_START,
+  N_NUM_SETS,
+  N_MAX_WORDS,
+  N_NUM_CYCLES,
+  N_SHORTEST,
+  NETWORK_HEAD
+};
+
+// A set as `SetBuilder` describes it.
+struct BuiltSet {
+  int32_t option, num_members, num_texts, num_others, minimum, maximum, literal;
+};
+
+// What `Positions` has built, node by node, a literal being one node.
+struct Built {
+  Ints kinds, args, nexts;  // by node
+  Ints options;
+  Ints loops;              // entry, minimum, maximum of each
+  Ints entries;            // by number of the rule
+  Ints firsts, order;      // the nodes of rule order[i] are firsts[i] up to firsts[i + 1]
+  Ints text_costs;
+  std::span<const BuiltSet> sets;
+  Ints required;   // by member, whether it must be written
+  Ints relations;  // nothing, or for each member how many it implies and excludes, and these, by their numbers
+  Bytes data;
+  std::vector<int64_t> begins;  // of each literal, and of the end
+  std::vector<int64_t> heads;   // how much of each literal is read by the trie of a set
+
+  Bytes text(int64_t literal) const { return data.subspan(begins[literal], begins[literal + 1] - begins[literal]); }
+};
+
+// The arrays of a network that is being laid out.
+struct Laid {
+  std::span<int32_t> kinds, args, nexts, costs, options;
+  std::span<Loop> loops;
+  std::span<int32_t> entries;
+  std::span<Set> sets;
+  std::span<Member> members;
+  std::span<KeyNode> tries;
+  std::span<Edge> edges;
+  std::span<int32_t> lists;
+};
+
+struct SetSizes {
+  int64_t num_nodes = 0, num_edges = 0, num_words = 0, max_words = 1;  // of tries, of these (at most), of frames
+};
+
+// ---- laying_sets.cpp
+
+// Finds out how much of each text is in its trie (`Built::heads`), and how large the tables are.
+SetSizes measure_sets(Built& built);
+// Fills in all that is known of sets before there are nodes and costs.
+void fill_sets(const Built& built, const Laid& laid);
+// Fills in the nodes of the sets from the network's options (see `SetBuilder.add`).
+void place_sets(const Laid& laid);
+// Bytes that suffice for a whole set, its end not counted; NEVER if it cannot be completed.
+int64_t least_cost(const Laid& laid, const Set& set);
+// Fills in what depends on the costs of the nodes: costs, and the words that a set begins with.
+void settle_sets(const Laid& laid);
+
+// ---- laying_costs.cpp
+
+// Fills in the costs of nodes and of the items of loops. `firsts`: as of `Built`, but of the finished nodes.
+void settle_costs(const Laid& laid, Ints text_costs, Ints order, Ints firsts);
+
+// ---- cycles.cpp
+
+// For each rule that leads to itself without a byte being read, the rule and one that it may begin with. Rules that
+// such a rule does not begin with are left out, so that following the pairs ends in a cycle.
+std::vector<int32_t> calls_in_cycles(const Laid& laid, Ints text_costs);
+
+}  // namespace phloem::fsm

@@ -1,0 +1,48 @@
+// The vocabulary as a tree of bytes, flattened in depth-first order; drawn in vocabulary/trie.py.
+#pragma once
+#include "text_table.h"
+
+namespace phloem::fsm {
+
+using Offsets = std::span<const int64_t>;
+
+// By node: its byte, its depth (from 1 on), the first node that is not below it, and the token that ends there or -1.
+struct FlatTrie {
+  std::vector<uint8_t> bytes, depths;
+  std::vector<int32_t> ends, tokens;
+};
+
+// joined: the bytes of sorted, distinct tokens of 1 to 255 bytes; offsets: int64[num_tokens + 1], where each begins;
+// ids: int32[num_tokens].
+FlatTrie flatten(Bytes joined, Offsets offsets, Ints ids);
+
+struct TrieView {
+  Bytes bytes, depths;
+  Ints ends, tokens;
+};
+
+// summary_of, summaries, ordered, firsts and lens as described in `Trie`. next_same: int32[num_ids].
+struct Summaries {
+  std::vector<int32_t> summary_of;
+  std::vector<uint64_t> summaries;  // [n, 3]
+  std::vector<int32_t> ordered, firsts;
+  std::vector<uint8_t> lens;
+};
+Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide);
+
+// The number of characters of each token that is plain, else 0: int32[num_tokens].
+//
+// Plain: printable ASCII of the given two words of bits, and everything beyond ASCII but the separators U+2028 and
+// U+2029; well-formed, except that the last character may be unfinished, if it cannot become a separator; at most
+// `limit` characters. bytes: all tokens one after the other; offsets: int32[num_tokens + 1].
+std::vector<int32_t> plain_lens(Bytes bytes, Ints offsets, std::array<uint64_t, 2> plain, int32_t limit);
+
+// Where the tokens end that stand in a text at `begin`; and whether some token reaches beyond the text into a byte
+// whose flag in follow (uint8[256]) is set. roots: int32[256], the node of each first byte, or -1.
+struct TokenEnds {
+  std::vector<int32_t> ends;
+  bool is_open = false;
+};
+TokenEnds token_ends(const TrieView& trie, Ints roots, Bytes text, size_t begin, Bytes follow);
+
+}  // namespace phloem::fsm

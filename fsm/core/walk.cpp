@@ -1,0 +1,87 @@
+// Walks through the vocabulary with the automaton: which tokens may follow a state. A walk follows the trie in
+// depth-first order and jumps over what is refused. It makes states as it goes.
+#include "automaton.h"
+
+namespace phloem::fsm {
+
+namespace {
+
+// The walk over nodes node .. end - 1 of a trie, path[depth - 1] being the state before the first of them.
+int64_t walk_range(Automaton& automaton, const TokenTrie& trie, int64_t node, int64_t end, int32_t* bits) {
+  const int32_t* same = automaton.vocabulary.next_same;
+  int64_t* path = automaton.scratch().path;
+  int64_t worst = 0;
+  while (node < end) {
+    const int depth = trie.depths[node];
+    const int64_t before = path[depth - 1], byte = trie.bytes[node];
+    const State& state = automaton.states[before];
+    int64_t target = -1;
+    if (state.byte >= 0 && state.byte != byte) {
+      target = 0;
+    } else if (state.row >= 0) {
+      target = automaton.rows[state.row].targets[byte];
+    }
+    if (target < 0) target = automaton.step(before, byte);
+    if (target == 0) {
+      node = trie.ends[node];
+      continue;
+    }
+    path[depth] = target;
+    if (trie.tokens[node] >= 0) {
+      worst = std::max<int64_t>(worst, automaton.states[target].cost + 1);
+      for (int64_t token = trie.tokens[node]; token >= 0; token = same[token]) set_bit(bits, token);
+    }
+    ++node;
+  }
+  return worst;
+}
+
+}  // namespace
+
+int64_t walk(Automaton& automaton, int64_t state, int32_t* bits) {
+  const TokenTrie& trie = automaton.vocabulary.whole;
+  Scratch& scratch = automaton.scratch();
+  int64_t first = automaton.states[state].byte, end = first + 1;
+  if (first < 0) {
+    automaton.live_bytes(state, scratch.live);
+    first = 0;
+    end = 256;
+  }
+  int64_t worst = 0;
+  for (int64_t byte = first; byte < end; ++byte) {
+    const int64_t node = trie.roots[byte];
+    if (node < 0 || (end > first + 1 && !scratch.live[byte])) continue;
+    scratch.path[0] = state;
+    worst = std::max(worst, walk_range(automaton, trie, node, trie.ends[node], bits));
+  }
+  return worst;
+}
+
+int64_t walk_exits(Automaton& automaton, const TokenTrie& trie, int64_t state, Ints exits, Ints starts, int32_t* bits) {
+  Scratch& scratch = automaton.scratch();
+  if (automaton.live_bytes(state, scratch.live) == 0 || starts[256] == 0) return 0;
+  int64_t worst = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (!scratch.live[byte]) continue;
+    for (int32_t index = starts[byte]; index < starts[byte + 1]; ++index) {
+      const int64_t node = exits[index];
+      scratch.path[trie.depths[node] - 1] = state;
+      worst = std::max(worst, walk_range(automaton, trie, node, trie.ends[node], bits));
+    }
+  }
+  return worst;
+}
+
+void add_eos(const Automaton& automaton, int64_t state, int32_t* bits) {
+  if (!automaton.states[state].accepts) return;
+  for (int64_t word = 0; word < automaton.vocabulary.num_words; ++word) bits[word] |= automaton.vocabulary.eos[word];
+}
+
+void token_targets(Automaton& automaton, int64_t state, const int32_t* bits, int32_t* targets) {
+  std::fill_n(targets, automaton.vocabulary.num_tokens, 0);
+  for (int64_t token = 0; token < automaton.vocabulary.num_tokens; ++token) {
+    if (has_bit(bits, token)) targets[token] = static_cast<int32_t>(automaton.advance(state, token));
+  }
+}
+
+}  // namespace phloem::fsm

@@ -1,0 +1,181 @@
+#include "written.h"
+
+#include "texts.h"
+
+namespace phloem::fsm {
+
+namespace {
+
+// A_KEY or AN_ITEM if a quote ends one that has to be remembered, or 0; the state stands in one.
+int64_t ending_key(const Automaton& automaton, int64_t state) {
+  const Network& network = automaton.states.network;
+  for (int64_t key : automaton.states.of(state)) {
+    const int64_t node = node_of(key);
+    if (network.kinds[node] != K_TEXT) continue;
+    const TextTable& text = network.text_at(node);
+    if (!text.is_key) continue;
+    const int64_t after = text_step(text, sub_of(key), QUOTE, automaton.states.count_of(key));
+    if (after && after % text.num_nodes == 0 && text.accepts[after / text.num_nodes]) return text.is_key;
+  }
+  return 0;
+}
+
+bool is_in_key(const Automaton& automaton, int64_t state) {
+  return (automaton.states[state].key & PLACE_MASK) == IN_KEY;
+}
+
+struct Reading {
+  int64_t state;
+  Mode mode;
+  KeyEvent event;
+};
+
+// Reads a byte: the state behind it (0: refused), the mode there, which is noted, and what has happened.
+Reading read(Automaton& automaton, int64_t before, uint8_t byte, Mode mode) {
+  Reading found{automaton.step(before, byte), mode, KeyEvent::NOTHING};
+  if (found.state == 0) return found;
+  if (byte == QUOTE && mode != ESCAPE && is_in_key(automaton, before) && !is_in_key(automaton, found.state)) {
+    if (const int64_t kind = ending_key(automaton, before)) {
+      found.mode = IN_STRING;  // whatever was known: a string ends
+      found.event = kind == A_KEY ? KeyEvent::KEY_ENDS : KeyEvent::ITEM_ENDS;
+    }
+  }
+  switch (found.mode) {
+    case OUTSIDE:
+      if (byte == QUOTE) found.mode = IN_STRING;
+      if (byte == LEFT_BRACE || byte == LEFT_BRACKET) found.event = KeyEvent::OPENS;
+      if (byte == RIGHT_BRACE || byte == RIGHT_BRACKET) found.event = KeyEvent::CLOSES;
+      break;
+    case IN_STRING:
+      if (byte == QUOTE) found.mode = OUTSIDE;
+      if (byte == BACKSLASH) found.mode = ESCAPE;
+      break;
+    case ESCAPE: found.mode = IN_STRING; break;
+    case UNKNOWN: return found;
+  }
+  note_mode(automaton, found.state, found.mode);
+  return found;
+}
+
+bool is_nearer(const Automaton& automaton, int64_t target, int64_t state) {
+  return target > 0 && automaton.states[target].cost < automaton.states[state].cost;
+}
+
+}  // namespace
+
+Mode mode_of(const Automaton& automaton, int64_t state) {
+  return static_cast<Mode>(automaton.states[state].key >> PLACE_BITS);
+}
+
+void note_mode(Automaton& automaton, int64_t state, Mode mode) {
+  int32_t& key = automaton.states[state].key;
+  key = (key & PLACE_MASK) | mode << PLACE_BITS;
+}
+
+KeyStep follow_keys(Automaton& automaton, int64_t state, Bytes data, bool has_keys) {
+  KeyStep found{state};
+  Mode mode = has_keys ? mode_of(automaton, state) : UNKNOWN;
+  for (size_t position = 0; position < data.size(); ++position) {
+    const bool was_in_key = is_in_key(automaton, found.state);
+    const Reading reading = read(automaton, found.state, data[position], mode);
+    found.state = reading.state;
+    mode = reading.mode;
+    if (found.state == 0) break;
+    if (is_in_key(automaton, found.state) && !was_in_key) found.begin = static_cast<int64_t>(position) + 1;
+    if (reading.event == KeyEvent::NOTHING) continue;
+    const bool ends = reading.event == KeyEvent::KEY_ENDS || reading.event == KeyEvent::ITEM_ENDS;
+    found.events.push_back({reading.event, ends ? static_cast<int32_t>(found.begin) : 0,
+                            ends ? static_cast<int32_t>(position) : 0});
+  }
+  return found;
+}
+
+int64_t advance_keys(Automaton& automaton, int64_t state, int64_t token, bool has_keys) {
+  const Bytes bytes = automaton.vocabulary.bytes_of(token);
+  if (bytes.empty()) return 0;
+  Mode mode = has_keys ? mode_of(automaton, state) : UNKNOWN;
+  for (uint8_t byte : bytes) {
+    const Reading reading = read(automaton, state, byte, mode);
+    if (reading.state == 0) return 0;
+    if (reading.event != KeyEvent::NOTHING) return -1;
+    state = reading.state;
+    mode = reading.mode;
+  }
+  return state;
+}
+
+void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits) {
+  int64_t node = trie.roots[path[0]];
+  if (node < 0) return;
+  for (uint8_t byte : path.subspan(1)) {
+    const int64_t end = trie.ends[node];
+    ++node;
+    while (node < end && trie.bytes[node] != byte) node = trie.ends[node];
+    if (node >= end) return;
+  }
+  clear_tokens(trie, node, trie.ends[node], bits);
+}
+
+Step step_nearer(Automaton& automaton, int64_t state) {
+  if (automaton.states[state].byte >= 0) {
+    const int byte = automaton.states[state].byte;
+    return {byte, automaton.step(state, byte)};
+  }
+  uint8_t flags[256];
+  Step found{first_nearing_byte(automaton, state, flags), 0};  // nearly always it is this one
+  found.state = automaton.step(state, found.byte);
+  if (is_nearer(automaton, found.state, state)) return found;
+  nearing_bytes(automaton, state, flags);
+  for (int turn = 0x20; turn < 0x120; ++turn) {  // printable ones first
+    found.byte = turn & 0xFF;
+    if (!flags[found.byte]) continue;
+    found.state = automaton.step(state, found.byte);
+    if (is_nearer(automaton, found.state, state)) break;
+  }
+  return found;
+}
+
+Way find_way(Automaton& automaton, int64_t state, Ints known) {
+  Way way{{}, state};
+  auto is_known = [&](int64_t here) { return here < static_cast<int64_t>(known.size()) && known[here] >= 0; };
+  while (!is_known(way.end) && !automaton.states[way.end].accepts) {
+    const int64_t here = way.end;
+    const Step step = step_nearer(automaton, here);
+    const bool ends = step.byte == QUOTE && is_in_key(automaton, here) && !is_in_key(automaton, step.state) &&
+                      ending_key(automaton, here) != 0;
+    way.places.push_back({static_cast<int32_t>(here), static_cast<uint8_t>(step.byte), ends});
+    way.end = is_nearer(automaton, step.state, here) ? step.state : 0;
+    if (way.end == 0) break;
+  }
+  return way;
+}
+
+void count_keys(const Way& way, std::span<int32_t> num_keys) {
+  int32_t count = std::max(num_keys[way.end], 0);
+  for (size_t index = way.places.size(); index-- > 0;) {
+    count += way.places[index].ends_key;
+    num_keys[way.places[index].state] = count;
+  }
+}
+
+void count_way_tokens(const Automaton& automaton, const Way& way, Ints bounds, std::span<int32_t> num_tokens) {
+  const TokenTrie& trie = automaton.vocabulary.whole;
+  const size_t length = way.places.size();
+  for (size_t first = length; first-- > 0;) {
+    const int64_t here = way.places[first].state;
+    int32_t best = automaton.states[here].cost;  // as many bytes
+    int64_t node = trie.roots[way.places[first].byte];
+    for (size_t index = first + 1; node >= 0; ++index) {
+      const int64_t behind = index < length ? way.places[index].state : way.end;
+      if (trie.tokens[node] >= 0 && behind) best = std::min(best, 1 + std::max(num_tokens[behind], 0));
+      if (index == length) break;
+      const int64_t last = trie.ends[node];
+      ++node;
+      while (node < last && trie.bytes[node] != way.places[index].byte) node = trie.ends[node];
+      if (node >= last) node = -1;
+    }
+    num_tokens[here] = std::max(best, bounds[first]);
+  }
+}
+
+}  // namespace phloem::fsm

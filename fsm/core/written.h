@@ -1,0 +1,73 @@
+// What a token does to the keys of the objects that are open, and one shortest completion byte by byte.
+//
+// The *mode* tells where a reader of JSON stands: it decides whether a brace begins an object or is a character of a
+// string. While keys are remembered every state has one mode, whatever was read before it, since what may follow is the
+// same: of two modes that differ by more than an escape only one can end well, the number of quotes being even. So it
+// is noted in the record of the state, by those who first come there with keys, and neither texts nor cursors carry it.
+#pragma once
+#include "nearing.h"
+
+namespace phloem::fsm {
+
+enum Mode : int32_t { UNKNOWN, OUTSIDE, IN_STRING, ESCAPE };
+enum class KeyEvent : int32_t { NOTHING, OPENS, CLOSES, KEY_ENDS, ITEM_ENDS };
+
+constexpr uint8_t QUOTE = 0x22, BACKSLASH = 0x5C, COMMA = 0x2C;
+constexpr uint8_t LEFT_BRACE = 0x7B, RIGHT_BRACE = 0x7D, LEFT_BRACKET = 0x5B, RIGHT_BRACKET = 0x5D;
+
+struct KeyStep {
+  struct Event {
+    KeyEvent kind;
+    int32_t first, last;  // of KEY_ENDS and ITEM_ENDS: where the text begins in the bytes (-1: before them), and ends
+  };
+  int64_t state;       // 0: refused
+  int64_t begin = -1;  // where the text of the key in which they end begins, or -1
+  std::vector<Event> events;
+};
+
+// The state after some bytes, and what happens on the way: OPENS and CLOSES for braces and brackets, and the ends of
+// keys and items that have to be remembered. has_keys: whether keys are remembered before them. If not, nothing else is
+// told before the first key ends.
+KeyStep follow_keys(Automaton& automaton, int64_t state, Bytes data, bool has_keys);
+
+// The state after a token, 0: refused; -1 where something happens: with keys also where an object begins or ends.
+int64_t advance_keys(Automaton& automaton, int64_t state, int64_t token, bool has_keys);
+
+// Where a reader of JSON stands in a state, if that has been noted; and to note it.
+Mode mode_of(const Automaton& automaton, int64_t state);
+void note_mode(Automaton& automaton, int64_t state, Mode mode);
+
+// Clears the bits of all tokens that begin with some bytes (at least one).
+void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits);
+
+struct Step {
+  int byte;
+  int64_t state;
+};
+
+// The byte with which a shortest completion goes on from a state, and the state behind it. It is the same completion
+// from every state on it. The state's cost is not less where what is left is not known byte by byte.
+Step step_nearer(Automaton& automaton, int64_t state);
+
+// One shortest completion from a state, by the first byte that leads nearer from each state.
+struct Way {
+  struct Place {
+    int32_t state;
+    uint8_t byte;   // that follows
+    bool ends_key;  // whether with it a key ends that has to be remembered
+  };
+  std::vector<Place> places;
+  int64_t end;  // the state at its end: accepting, or a known one; 0 if what is left is not known byte by byte
+};
+
+// known: by state, below zero for those that the way goes through (beyond its end: all).
+Way find_way(Automaton& automaton, int64_t state, Ints known);
+
+// Notes in num_keys, by state, how many keys are still to end from each state of a way.
+void count_keys(const Way& way, std::span<int32_t> num_keys);
+
+// Notes in num_tokens, by state, how many tokens spell what is left of a way from each of its states; no less than
+// bounds[i], of the i-th. Some token leads from each state to one of a lower number.
+void count_way_tokens(const Automaton& automaton, const Way& way, Ints bounds, std::span<int32_t> num_tokens);
+
+}  // namespace phloem::fsm

@@ -1,0 +1,153 @@
+// The loops over tensors: what each is told, and the table of those that were compiled for one level of a processor
+// family.
+//
+// Addresses are those of dense fp32 unless said otherwise; strides count numbers. Nothing is bounds-checked here:
+// callers pass tensors whose shapes `ops` knows. No loop keeps anything between calls, so any number of threads may
+// call at once.
+#pragma once
+#include <cstdint>
+
+#include "team.h"
+
+namespace phloem::kernels {
+
+constexpr int PANEL = 16;  // outputs that lie together
+constexpr int64_t WORTH_SHARING =
+    1 << 17;  // multiply-adds of a loop: 10 to 30 us, some ten times what sharing them takes
+
+// x [num_rows, depth], rows x_stride apart -> out [num_rows, 16 num_panels]; weight and packing as in `LinearWeight`.
+struct Product {
+  const float* x;
+  int64_t x_stride;
+  const char* weight;
+  int64_t packing;
+  const float* bias;    // [16 num_panels]
+  const float* scales;  // [16 num_panels] of int8, else null
+  float* out;
+  int64_t num_rows, depth, num_panels;
+};
+
+// What adapters add to out, segment by segment (`lora.LoraPlan.table`, whose columns `lora.py` names).
+struct LoraStep {
+  const int64_t* segments;  // [num_segments, 3]
+  int64_t num_segments, layer, place;
+  const float* x;
+  int64_t x_stride;
+  float* out;
+  int64_t out_stride;
+  float *hidden, *delta;  // memory for what is between the products, and for what they bring
+};
+
+// Attention of one layer over paged KV: what of the step, what of the layer.
+struct AttentionStep {
+  const int32_t *chain_starts, *items, *rows, *positions, *tables;  // as in `CpuWork`; tables [B, table_width]
+  int64_t num_chains, table_width;
+  const float* q;
+  int64_t q_token, q_head;
+  const char *k, *v;  // fp32, int8 or fp8
+  int64_t block_stride, head_stride, slot_stride, block_size, stored;
+  const float *k_scales, *v_scales;  // of the last two
+  float* out;
+  int64_t num_tokens, num_heads, num_kv_heads, head_dim, window;
+  const float* sinks;     // [num_heads]; null: none
+  float scale, soft_cap;  // both times log2(e); soft_cap 0: none
+};
+
+// RMS norm of rows of `width`, a multiple of 8: out = x / rms(x) * weight, x being x + residual -> total if there is
+// one.
+struct Norm {
+  const float* x;
+  const float* residual;  // null: none, and no total
+  float* total;
+  const float* weight;
+  float* out;
+  int64_t num_rows, width, x_stride, residual_stride, out_stride;  // total lies as out does
+  float eps;
+};
+
+// Turns q and k in place by their positions, half-rotated pairs: the halves of a head are `half` long, a multiple of 8.
+struct Rope {
+  float *q, *k;
+  const int64_t* positions;
+  const float* cos_sin;  // [num_positions, 2 half]
+  int64_t num_tokens, num_heads, num_kv_heads, half, q_token, q_head, k_token, k_head;
+};
+
+// Writes a step's keys (or values) [num_tokens, num_kv_heads, head_dim] into a cache at slots; negative ones are
+// skipped.
+struct Scatter {
+  const float* x;
+  char* cache;    // fp32; with scales int8 or fp8, each token's head divided by its scale
+  float* scales;  // dense, block by block, head by head; null: none
+  const int64_t* slots;
+  int64_t num_tokens, num_kv_heads, head_dim, block_size, x_token, x_head, block_stride, head_stride, slot_stride;
+  bool is_fp8;
+};
+
+// gate_up [num_rows, 2 width] = gate | up, rows `stride` apart -> out [num_rows, width].
+enum GateKind : int64_t { SILU, GELU_TANH, CLAMPED };
+struct Gate {
+  const float* gate_up;
+  float* out;
+  int64_t num_rows, width, stride, kind;
+  float alpha, limit;  // of the clamped one
+};
+
+// Penalties and biases of `LogitEdits`, added in place to logits [num_rows, vocab_size].
+struct Edits {
+  float* logits;
+  int64_t num_rows, vocab_size;
+  const int16_t* counts;  // [., vocab_size]; null: none
+  const float* biases;    // the same
+  const int32_t *count_rows, *bias_rows;
+  const float *repetition, *presence, *frequency;
+  const int32_t* drafted;  // [num_rows, num_drafted]
+  int64_t num_drafted;
+};
+
+// One token of each row of logits [num_rows, vocab_size], as `reference_sample.sample` defines it; -1 where there is
+// none.
+struct Sampling {
+  const float* logits;
+  int64_t num_rows, vocab_size;
+  const int32_t* masks;  // [., mask_width] bits; null: all tokens are allowed
+  int64_t mask_width;
+  const int32_t* mask_rows;
+  const float* temperature;
+  const int32_t* top_k;
+  const float *top_p, *min_p;
+  const int64_t *seeds, *positions;
+  int64_t* token_ids;
+};
+
+// Log-probabilities of a token of each row, and of the num_top likeliest.
+struct Report {
+  const float* logits;
+  int64_t num_rows, vocab_size;
+  const int64_t* token_ids;
+  float* chosen;     // [num_rows]
+  int64_t* top_ids;  // [num_rows, num_top]
+  float* top;
+  int64_t num_top;
+};
+
+// The loops that were compiled for one level of a processor family; level.h says what they are.
+struct Loops {
+  void (*multiply_widened)(const Lease&, const Product&);
+  void (*multiply_int8)(const Lease&, const Product&);
+  void (*multiply_rounded)(const Lease&, const Product&);
+  void (*add_loras)(const Lease&, const LoraStep&);
+  void (*attend)(const Lease&, const AttentionStep&);
+  void (*norm_rows)(const Norm&);
+  void (*rotate_heads)(const Rope&);
+  void (*scatter_heads)(const Scatter&);
+  void (*gate_rows)(const Gate&);
+  void (*edit_rows)(const Edits&);
+  void (*sample_rows)(const Sampling&);
+  void (*report_rows)(const Report&);
+};
+
+// Those for the processor that runs this.
+const Loops& loops();
+
+}  // namespace phloem::kernels

@@ -1,0 +1,73 @@
+// A team of threads that share out the tasks of a loop, and are worth having on a busy machine too.
+//
+//     caller      publish - task - task - task ----------- wait - next loop, a microsecond later
+//     helper 1         `- task - task - task - task - done
+//     helper 2               (has no processor now: claims nothing, and is not waited for)
+//
+// Tasks are claimed one by one, from one word that all threads see; the caller claims as helpers do, so a helper that
+// does not come is not missed, and what is waited for at the end is only a task that is under way. Teams with a fixed
+// share for each thread (OpenMP's) wait at the end of every loop for the slowest, which on a busy machine has often not
+// even begun: a decode step of some hundred loops then takes ten times as long as alone.
+//
+// A helper without a task looks for one for some hundred microseconds and then sleeps. Whether helpers are any help is
+// measured all the time: what jobs took, beside what the caller would have taken alone on a processor of its own, at
+// the pace of its own tasks. If they are none it works alone for a number of jobs, twice as many each time, and then
+// tries again.
+//
+// Who does a task never changes what it computes; the tasks see to that.
+#pragma once
+#include <cstdint>
+
+namespace phloem::kernels {
+
+// A task of a job: reads what the job says, and writes where no other task does. Must not throw.
+using Task = void (*)(const void* job, int64_t index);
+
+// One job at a time. Helpers are started when they are first wanted, and end with the team.
+class Team {
+ public:
+  Team();
+  // Ends the helpers, each after the task that it is at.
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  // Whether the team was free, and is the caller's now, until `give_back`; ready for so many threads, the caller among
+  // them, or as many as the system grants.
+  bool take(int64_t num_threads);
+  void give_back();
+  // Does tasks 0 ... num_tasks - 1, by the caller and whoever comes, and returns when all are done. Only between the
+  // two.
+  void share(Task task, const void* job, int64_t num_tasks);
+  // Begins anew, without threads: in a process that was forked there are none, and what they held is held for ever.
+  void forget();
+  // Helpers that there are.
+  int64_t num_helpers() const;
+
+  int64_t num_threads = 0;  // that loops may use, the caller's among them; 0: not said
+
+ private:
+  struct State;
+  State* state_;
+};
+
+// The team for the time of one loop: the caller's if it is free and there is more than one thread to share with.
+class Lease {
+ public:
+  Lease(Team* team, int64_t num_threads) : team_(num_threads > 1 && team->take(num_threads) ? team : nullptr) {}
+  ~Lease() {
+    if (team_) team_->give_back();
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  explicit operator bool() const { return team_; }
+  void share(Task task, const void* job, int64_t num_tasks) const {
+    if (team_ && num_tasks > 1) return team_->share(task, job, num_tasks);
+    for (int64_t index = 0; index < num_tasks; index++) task(job, index);
+  }
+
+ private:
+  Team* team_;
+};
+
+}  // namespace phloem::kernels

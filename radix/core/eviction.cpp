@@ -1,0 +1,159 @@
+// Which leaves go first, how much of them, and what is remembered of them.
+#include <algorithm>
+
+#include "tree.h"
+
+namespace phloem::radix {
+
+namespace {
+
+// A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share of the
+// cache: the next eviction would take the rest anyway.
+constexpr int64_t MAX_SURPLUS_BLOCKS = 16;
+constexpr int64_t SURPLUS_SHARE = 64;
+// So many leaves one eviction spares at most, wholly or in part.
+constexpr size_t MAX_SPARED = 64;
+
+bool is_free_leaf(const Node& node) { return node.parent && node.children.empty() && !node.num_holds; }
+
+Tokens without_padding(Tokens tokens) {
+  while (!tokens.empty() && tokens.back() == PADDING) tokens = tokens.first(tokens.size() - 1);
+  return tokens;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- candidates
+
+double Tree::rank_of(const Node& node) const {
+  const auto end = static_cast<size_t>(node.end);
+  return policy_->rank(node, end < costs_.size() ? costs_[end] : 0.0);
+}
+
+// Makes a free leaf a candidate; no effect if it is one already.
+void Tree::offer(Node* node) {
+  if (node->is_candidate || !is_free_leaf(*node)) return;
+  candidates_.push_back({rank_of(*node), node->last_used, node});
+  node->is_candidate = true;
+  std::push_heap(candidates_.begin(), candidates_.end());
+}
+
+void Tree::drop_first_candidate() {
+  std::pop_heap(candidates_.begin(), candidates_.end());
+  candidates_.back().node->is_candidate = false;
+  candidates_.pop_back();
+}
+
+// The leaf that goes first, at the top of the heap; null if nothing can go. Puts entries right that are out of date.
+Node* Tree::first_candidate() {
+  while (!candidates_.empty()) {
+    const Candidate first = candidates_.front();
+    const bool is_present = first.rank == rank_of(*first.node) && first.last_used == first.node->last_used;
+    if (is_present && is_free_leaf(*first.node)) return first.node;
+    drop_first_candidate();
+    offer(first.node);
+  }
+  return nullptr;
+}
+
+// ---------------------------------------------------------------- evicting
+
+// How many blocks of a leaf are to be spared, from its first. A tail that is needed to its end is.
+size_t Tree::count_spared(const Node& leaf, const Spare& spare) const {
+  const std::vector<int32_t> tokens = path(&leaf, &Node::tokens, static_cast<size_t>(leaf.end) * block_size_);
+  const Tokens real = without_padding(tokens);
+  int64_t num_tokens = spare(*leaf.space, real);
+  if (num_tokens >= static_cast<int64_t>(real.size())) num_tokens = static_cast<int64_t>(tokens.size());
+  const auto size = static_cast<int64_t>(leaf.blocks.size());
+  const int64_t num_blocks = num_tokens / static_cast<int64_t>(block_size_) - (leaf.end - size);
+  return static_cast<size_t>(std::clamp<int64_t>(num_blocks, 0, size));
+}
+
+// How many blocks of a leaf are left when it is evicted: what is spared; all but what is wanted if that is far less.
+size_t Tree::count_left(const Node& leaf, size_t num_spared, size_t num_wanted) const {
+  const size_t num_free = leaf.blocks.size() - num_spared;
+  const auto surplus = static_cast<size_t>(std::max(MAX_SURPLUS_BLOCKS, counts_.num_cached_blocks / SURPLUS_SHARE));
+  const bool is_long = num_free > 2 * num_wanted && num_free - num_wanted > surplus;
+  return leaf.blocks.size() - (is_long ? num_wanted : num_free);
+}
+
+// Takes a leaf out of the tree, all but its first `num_left` blocks, which become a node of their own: so the id that a
+// caller may have kept is that of a prefix that is gone. Its use is handed up. Returns its parent, or null for a root.
+Node* Tree::cut(Node* leaf, size_t num_left, double now) {
+  Node* parent = num_left ? split(leaf, num_left) : leaf->parent;
+  const Tokens block = first_block(leaf->tokens);
+  if (max_ghosts_) {
+    Ghost& ghost = ghosts_.size() < max_ghosts_ ? ghosts_.emplace_back() : ghosts_[num_ghosts_ % max_ghosts_];
+    ++num_ghosts_;
+    ghost.space = *leaf->space;
+    ghost.place = parent->id;
+    ghost.when = now;
+    ghost.block.assign(block.begin(), block.end());
+  }
+  era_ = std::max(era_, rank_of(*leaf));
+  counts_.num_cached_blocks -= static_cast<int64_t>(leaf->blocks.size());
+  counts_.num_evicted_blocks += static_cast<int64_t>(leaf->blocks.size());
+  parent->num_hits += leaf->num_hits;
+  parent->last_used = std::max(parent->last_used, leaf->last_used);
+  parent->era = std::max(parent->era, leaf->era);
+  parent->priority = std::max(parent->priority, leaf->priority);
+  parent->children.erase(leaf->place);
+  nodes_.erase(leaf->id);
+  if (parent->parent) return parent;
+  if (parent->children.empty()) roots_.erase(*parent->space);
+  return nullptr;
+}
+
+std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& spare, std::vector<EvictedRun>* runs) {
+  struct Spared {  // become candidates again when all is done, or `spare` throws: as used now, so as not to come first
+    Tree& tree;
+    double now;
+    std::vector<Node*> leaves;
+    ~Spared() {
+      for (Node* leaf : leaves) tree.mark_use(leaf, now), tree.offer(leaf);
+    }
+  } spared{*this, now, {}};
+  std::vector<int32_t> freed;
+  const auto wanted = static_cast<size_t>(std::max<int64_t>(num_wanted, 0));
+  while (freed.size() < wanted) {
+    Node* leaf = first_candidate();
+    if (!leaf) break;
+    const size_t num_spared = spare && spared.leaves.size() < MAX_SPARED ? count_spared(*leaf, spare) : 0;
+    drop_first_candidate();
+    if (num_spared == leaf->blocks.size()) {
+      spared.leaves.push_back(leaf);
+      continue;
+    }
+    const size_t num_left = count_left(*leaf, num_spared, wanted - freed.size());
+    const Blocks blocks = Blocks(leaf->blocks).subspan(num_left);
+    freed.insert(freed.end(), blocks.begin(), blocks.end());
+    if (runs)
+      runs->push_back({*leaf->space, path(leaf, &Node::tokens, static_cast<size_t>(leaf->end) * block_size_),
+                       {blocks.begin(), blocks.end()}});
+    Node* rest = cut(leaf, num_left, now);
+    if (rest && num_left && num_left == num_spared)
+      spared.leaves.push_back(rest);
+    else if (rest)
+      offer(rest);
+  }
+  return freed;
+}
+
+// ---------------------------------------------------------------- ghosts
+
+std::optional<double> Tree::evicted_at(Tokens tokens, std::string_view space) {
+  const Place place = walk(find_root(space), tokens);
+  if (place.num_agreeing >= block_size_) return std::nullopt;  // ghosts hang on the ends of runs
+  const Tokens next = first_block(tokens.subspan(place.offset));
+  const NodeId at = place.node ? place.node->id : NOTHING;
+  for (size_t number = num_ghosts_; number-- > num_ghosts_ - ghosts_.size();) {
+    const Ghost& ghost = ghosts_[number % max_ghosts_];
+    if (ghost.place != at || ghost.space != space) continue;
+    const Tokens gone = without_padding(ghost.block);
+    const size_t length = std::min(gone.size(), next.size());
+    if (length > place.num_agreeing && common_prefix(gone, next) == length) return ghost.when;
+  }
+  return std::nullopt;
+}
+
+}  // namespace phloem::radix

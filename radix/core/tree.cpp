@@ -1,0 +1,324 @@
+// Matching, inserting and leasing; what is evicted, and in which order, is in eviction.cpp.
+#include "tree.h"
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace phloem::radix {
+
+namespace {
+
+constexpr int64_t MAX_PRIORITY = std::numeric_limits<int32_t>::max();
+
+// Shortens a vector, and gives memory back if little of it is left: so splits from top to bottom do not add up.
+void shorten(std::vector<int32_t>& items, size_t length) {
+  items.resize(length);
+  if (items.capacity() > 2 * length) items.shrink_to_fit();
+}
+
+std::string wrong_length(size_t num_blocks, size_t num_tokens, size_t block_size) {
+  return std::to_string(num_blocks) + " block ids for " + std::to_string(num_tokens) + " tokens, which are " +
+         std::to_string(num_tokens / block_size) + " whole blocks of " + std::to_string(block_size) +
+         (num_tokens % block_size ? " and a tail" : "");
+}
+
+const Policy* policy_of(const std::string& name) {
+  std::string known;
+  for (const Policy& policy : POLICIES) {
+    if (name == policy.name) return &policy;
+    known += (known.empty() ? "" : ", ") + std::string(policy.name);
+  }
+  throw std::invalid_argument("no eviction policy '" + name + "'; there are " + known);
+}
+
+}  // namespace
+
+Tree::Tree(int64_t block_size, const std::string& policy, size_t max_ghosts)
+    : block_size_(static_cast<size_t>(block_size)), max_ghosts_(max_ghosts), policy_(policy_of(policy)) {
+  if (block_size < 1)
+    throw std::invalid_argument("block_size must be at least 1, not " + std::to_string(block_size));
+}
+
+// ---------------------------------------------------------------- nodes
+
+Node* Tree::find(NodeId id) {
+  const auto found = nodes_.find(id);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+Node* Tree::find(NodeId id, const char* if_evicted) {
+  Node* node = find(id);
+  if (!node && id != NOTHING) throw std::invalid_argument(if_evicted);
+  return node;
+}
+
+Node* Tree::find_root(std::string_view space) {
+  const auto found = roots_.find(space);
+  return found == roots_.end() ? nullptr : &found->second;
+}
+
+Node* Tree::add_root(std::string_view space) {
+  const auto root = roots_.try_emplace(std::string(space)).first;
+  root->second.space = &root->first;
+  return &root->second;
+}
+
+Node* Tree::add_node(Node* parent) {
+  Node& node = nodes_[next_id_];
+  node.id = next_id_++;
+  node.parent = parent;
+  node.space = parent->space;
+  return &node;
+}
+
+Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
+  Node* leaf = add_node(parent);
+  leaf->tokens.assign(tokens.begin(), tokens.end());
+  leaf->blocks.assign(blocks.begin(), blocks.end());
+  leaf->end = parent->end + static_cast<int64_t>(blocks.size());
+  leaf->place = parent->children.emplace(first_block(leaf->tokens), leaf).first;
+  counts_.num_cached_blocks += static_cast<int64_t>(blocks.size());
+  return leaf;
+}
+
+// Puts a new node over the first blocks of a run, and returns it. `lower` keeps its identity, and with it its leases,
+// its children and its entry in the heap. Copies the lower part only, so cutting the end off a long leaf is cheap.
+Node* Tree::split(Node* lower, size_t num_blocks) {
+  Node* upper = add_node(lower->parent);
+  Children& siblings = lower->parent->children;
+  const auto next = std::next(lower->place);
+  auto entry = siblings.extract(lower->place);
+  upper->end = lower->end - static_cast<int64_t>(lower->blocks.size() - num_blocks);
+  upper->tokens.swap(lower->tokens);
+  upper->blocks.swap(lower->blocks);
+  lower->tokens.assign(upper->tokens.begin() + static_cast<ptrdiff_t>(num_blocks * block_size_), upper->tokens.end());
+  lower->blocks.assign(upper->blocks.begin() + static_cast<ptrdiff_t>(num_blocks), upper->blocks.end());
+  shorten(upper->tokens, num_blocks * block_size_);
+  shorten(upper->blocks, num_blocks);
+  entry.key() = first_block(upper->tokens);
+  entry.mapped() = upper;
+  upper->place = siblings.insert(next, std::move(entry));
+  lower->place = upper->children.emplace(first_block(lower->tokens), lower).first;
+  lower->parent = upper;
+  upper->num_holds = lower->num_holds ? 1 : 0;
+  upper->last_used = lower->last_used;
+  upper->era = lower->era;
+  upper->priority = lower->priority;
+  return upper;
+}
+
+// ---------------------------------------------------------------- walking
+
+// The child whose run agrees with `rest` furthest, and in how many tokens.
+Tree::Place Tree::closest_child(const Node& node, Tokens rest) const {
+  const Tokens block = first_block(rest);
+  const auto next = node.children.lower_bound(block);
+  Place closest;
+  const auto consider = [&](Node* child) {
+    const size_t num_agreeing = common_prefix(child->tokens, rest);
+    if (num_agreeing > closest.num_agreeing) closest = {nullptr, 0, child, num_agreeing};
+  };
+  if (next != node.children.end()) consider(next->second);
+  if (closest.num_agreeing < block.size() && next != node.children.begin()) consider(std::prev(next)->second);
+  return closest;
+}
+
+// Descends as far as whole runs agree. This is the one way in which anything is found.
+Tree::Place Tree::walk(Node* start, Tokens tokens) const {
+  Place place{start};
+  while (place.node && place.offset < tokens.size()) {
+    const Place next = closest_child(*place.node, tokens.subspan(place.offset));
+    place.child = next.child;
+    place.num_agreeing = next.num_agreeing;
+    if (!next.child || next.num_agreeing < next.child->tokens.size()) return place;
+    place = {next.child, place.offset + next.num_agreeing};
+  }
+  return place;
+}
+
+Match Tree::match(Tokens tokens, std::string_view space, double now) {
+  Place place = walk(find_root(space), tokens);
+  if (place.num_agreeing >= block_size_) {
+    const size_t num_blocks = place.num_agreeing / block_size_;
+    place.node = split(place.child, num_blocks);
+    place.offset += num_blocks * block_size_;
+    place.num_agreeing %= block_size_;
+    ++counts_.num_splits;
+  }
+  ++counts_.num_matches;
+  counts_.num_asked_tokens += static_cast<int64_t>(tokens.size());
+  counts_.num_matched_tokens += static_cast<int64_t>(place.offset);
+  Match match{place.offset};
+  if (place.offset) {
+    match.node = place.node->id;
+    ++place.node->num_hits;
+    mark_use(place.node, now);
+  }
+  if (place.num_agreeing) {
+    match.partial_node = place.child->id;
+    match.num_partial_tokens = place.num_agreeing;
+    match.partial_block = place.child->blocks.front();
+  }
+  return match;
+}
+
+std::pair<size_t, size_t> Tree::look(Tokens tokens, std::string_view space) {
+  const Place place = walk(find_root(space), tokens);
+  const size_t num_partial = place.num_agreeing % block_size_;
+  return {place.offset + place.num_agreeing - num_partial, num_partial};
+}
+
+std::vector<int32_t> Tree::continuation(Tokens tokens, std::string_view space, size_t count) {
+  const Place place = walk(find_root(space), tokens);
+  const auto only_child = [](const Node* node) {
+    return node && node->children.size() == 1 ? node->children.begin()->second : nullptr;
+  };
+  const Node* node = nullptr;
+  if (place.offset == tokens.size())
+    node = only_child(place.node);
+  else if (place.offset + place.num_agreeing == tokens.size())
+    node = place.child;
+  std::vector<int32_t> found;
+  for (size_t start = place.num_agreeing; node && found.size() < count; node = only_child(node), start = 0)
+    found.insert(found.end(), node->tokens.begin() + static_cast<ptrdiff_t>(start), node->tokens.end());
+  if (found.size() > count) found.resize(count);
+  while (!found.empty() && found.back() == PADDING) found.pop_back();
+  return found;
+}
+
+// ---------------------------------------------------------------- inserting
+
+void Tree::ask_costs(size_t end, const BlockCost& block_cost) {
+  while (block_cost && costs_.size() <= end) {
+    const double cost = block_cost(static_cast<int64_t>(costs_.size() * block_size_));
+    if (!std::isfinite(cost)) throw std::invalid_argument("block_cost: " + std::to_string(cost) + " is no finite number");
+    costs_.push_back(cost);
+  }
+}
+
+// Adds those of the `known` ids that are not the ones at the end of the path to `node`.
+void Tree::find_duplicates(const Node* node, Blocks known, std::vector<int32_t>& duplicates) const {
+  for (; !known.empty(); node = node->parent) {
+    for (auto block = node->blocks.rbegin(); block != node->blocks.rend(); ++block) {
+      if (*block != known.back()) duplicates.push_back(known.back());
+      known = known.first(known.size() - 1);
+    }
+  }
+  std::reverse(duplicates.begin(), duplicates.end());
+}
+
+Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, NodeId after, int64_t priority, double now,
+                      const BlockCost& block_cost) {
+  const size_t num_whole = tokens.size() / block_size_, num_rest = tokens.size() % block_size_;
+  const bool has_tail = num_rest && blocks.size() == num_whole + 1;
+  if (!has_tail && blocks.size() != num_whole)
+    throw std::invalid_argument(wrong_length(blocks.size(), tokens.size(), block_size_));
+  Node* start = find(after, "cannot insert behind an evicted prefix: lease it before evicting");
+  ask_costs(static_cast<size_t>(start ? start->end : 0) + blocks.size(), block_cost);
+  if (!start) start = blocks.empty() ? find_root(space) : add_root(space);
+  if (!start) return {};
+
+  std::vector<int32_t> padded;
+  Tokens run = tokens.first(num_whole * block_size_);
+  if (has_tail) {
+    padded.assign(tokens.begin(), tokens.end());
+    padded.resize(blocks.size() * block_size_, PADDING);
+    run = padded;
+  }
+  const Place place = walk(start, run);
+  const size_t num_known = (place.offset + place.num_agreeing) / block_size_;
+  Node* node = place.node;
+  if (place.num_agreeing >= block_size_) {
+    node = split(place.child, place.num_agreeing / block_size_);
+    ++counts_.num_splits;
+  }
+  Inserted inserted;
+  find_duplicates(node, blocks.first(num_known), inserted.duplicates);
+  if (has_tail && num_known == num_whole && place.num_agreeing % block_size_ == num_rest) {
+    inserted.duplicates.push_back(blocks.back());  // some block that is there begins with the tail: it serves as well
+  } else if (num_known < blocks.size()) {
+    inserted.num_new_tokens = (has_tail ? tokens.size() : run.size()) - num_known * block_size_;
+    node = add_leaf(node, run.subspan(num_known * block_size_), blocks.subspan(num_known));
+  }
+  counts_.num_duplicate_blocks += static_cast<int64_t>(inserted.duplicates.size());
+  if (!node->parent) return inserted;
+  node->priority = std::max(node->priority, static_cast<int32_t>(std::clamp<int64_t>(priority, 0, MAX_PRIORITY)));
+  mark_use(node, now);
+  offer(node);
+  inserted.node = node->id;
+  return inserted;
+}
+
+// ---------------------------------------------------------------- use, leases
+
+// Uses follow one another: no two are at the same time, whatever the clock says.
+void Tree::mark_use(Node* node, double now) {
+  if (!(now > last_use_) || std::isinf(now)) now = std::nextafter(last_use_, std::numeric_limits<double>::infinity());
+  node->last_used = last_use_ = now;
+  node->era = era_;
+}
+
+void Tree::use(NodeId id, double now) {
+  Node* node = find(id);
+  if (!node) return;
+  ++node->num_hits;
+  mark_use(node, now);
+}
+
+void Tree::lease(NodeId id) {
+  Node* node = find(id, "cannot lease an evicted prefix: lease it before evicting");
+  if (!node) return;
+  ++node->num_leases;
+  Node* above = node;  // becomes the first that is held already, or the root
+  while (above->num_holds++ == 0 && above->parent) above = above->parent;
+  counts_.num_leased_blocks += node->end - above->end;
+}
+
+void Tree::release(NodeId id) {
+  Node* node = find(id, "released more often than leased");
+  if (!node) return;
+  if (!node->num_leases) throw std::invalid_argument("released more often than leased");
+  --node->num_leases;
+  Node* above = node;  // becomes the first that is still held, or the root
+  while (--above->num_holds == 0 && above->parent) above = above->parent;
+  counts_.num_leased_blocks -= node->end - above->end;
+  offer(node);
+}
+
+int64_t Tree::num_sole_blocks(NodeId id) {
+  const Node* node = find(id);
+  if (!node || node->num_leases != 1) return 0;
+  int64_t num_blocks = 0;
+  for (; node && node->num_holds == 1; node = node->parent) num_blocks += static_cast<int64_t>(node->blocks.size());
+  return num_blocks;
+}
+
+// ---------------------------------------------------------------- what a node stands for
+
+// Joins the runs from the root to a node; `length`: of all together.
+std::vector<int32_t> Tree::path(const Node* node, std::vector<int32_t> Node::* run, size_t length) const {
+  std::vector<int32_t> found(length);
+  for (auto end = found.end(); node && node->parent; node = node->parent)
+    end = std::copy_backward((node->*run).begin(), (node->*run).end(), end);
+  return found;
+}
+
+constexpr const char* EVICTED = "the prefix has been evicted since it was matched: lease it before evicting";
+
+std::vector<int32_t> Tree::path_blocks(NodeId id) {
+  const Node* node = find(id, EVICTED);
+  return path(node, &Node::blocks, node ? static_cast<size_t>(node->end) : 0);
+}
+
+std::vector<int32_t> Tree::path_tokens(NodeId id) {
+  const Node* node = find(id, EVICTED);
+  return path(node, &Node::tokens, node ? static_cast<size_t>(node->end) * block_size_ : 0);
+}
+
+bool Tree::is_tail(NodeId id) {
+  const Node* node = find(id, EVICTED);
+  return node && node->tokens.back() == PADDING;
+}
+
+}  // namespace phloem::radix

@@ -1,0 +1,34 @@
+"""What takes long shows that it does, on stderr: a bar on a terminal, elsewhere a line if it takes some seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE = 2.0  # seconds that pass without a word where there is no terminal
+
+Report = Callable[[int, int], None]
+"""Told how many parts of how many are done."""
+
+
+@contextmanager
+def busy(text: str) -> Iterator[Report]:
+    """Shows `text`, and how long it takes, until the block ends; the block may report how far it is."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn())
+        with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(text, total=None)
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+        return
+    timer = threading.Timer(PATIENCE, lambda: print(f"{text} …", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda done, total: None
+    finally:
+        timer.cancel()

@@ -1,0 +1,67 @@
+"""Which linear maps of a model an adapter may add to, and how many numbers it adds, from configurations alone.
+
+Knows no tensors; those are read in `adapter.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ModelError
+from ..path_fault import path_fault
+from .adapter_config import AdapterConfig
+from .config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A linear map of a checkpoint as a part of one of the decoder's: its outputs begin at `first_output`."""
+
+    name: str
+    num_outputs: int
+    num_inputs: int
+    first_output: int
+
+
+def count_parameters(folder: str | Path, model: ModelConfig) -> int:
+    """Of an adapter for a model, from its configuration alone. Raises ModelError as `read_adapter` does."""
+    config = AdapterConfig.from_folder(named_folder(folder))
+    return sum(
+        config.rank_of(module.name) * (module.num_inputs + module.num_outputs)
+        for index in range(model.num_layers)
+        for place in adapted_places(model, index).values()
+        for module in place
+        if config.has(module.name)
+    )
+
+
+def named_folder(folder: str | Path) -> Path:
+    """The folder of that name. Raises ModelError: the name cannot be a folder's."""
+    fault = path_fault(folder)
+    if fault is not None:
+        raise ModelError(f"{str(folder)[:200]!r}: {fault}; give the folder of an adapter")
+    return Path(folder)
+
+
+def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
+    """The modules at each of `kernels.PLACES` of a layer, those that an adapter may add to."""
+    names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
+    has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
+    kv_size = model.num_kv_heads * model.head_dim
+    qkv_rows = [model.num_heads * model.head_dim, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
+    gate_up_rows = [2 * inner // len(names.gate_up)] * len(names.gate_up)
+    parts_of: dict[str, tuple[tuple[str, ...], list[int], int]] = {
+        "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
+        "o": ((names.o,), [hidden], model.attended_size),
+        "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
+        "down": ((names.down,) if has_mlp else (), [hidden], inner),
+    }
+    found: dict[str, list[Module]] = {}
+    for place, (parts, rows, num_inputs) in parts_of.items():
+        modules, first = [], 0
+        for part, num_outputs in zip(parts, rows, strict=False):
+            modules.append(Module(f"model.layers.{index}.{part}", num_outputs, num_inputs, first))
+            first += num_outputs
+        found[place] = modules
+    return found

@@ -1,0 +1,56 @@
+"""What an import and the start of a command bring along: told by what is loaded, not by the clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+# commands one after the other in one process; what each has loaded so far
+RUN = """
+import json, sys
+from phloem.runtime.cli import run
+for command in json.loads(sys.argv[1]):
+    assert run(command) == 0, command
+    sys.stderr.write(json.dumps([command, sorted(sys.modules)]) + "\\n")
+"""
+
+
+def _run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PHLOEM_")}
+    command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
+    return subprocess.run(command, cwd="/", env=environment, check=False, capture_output=True, text=True, timeout=600)
+
+
+def _loaded(commands: list[list[str]], modules: set[str]) -> dict[str, set[str]]:
+    """Which of the modules are there after which command; commands that load none of them are left out."""
+    done = _run(RUN, json.dumps(commands))
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("[[")]
+    assert [command for command, _ in found] == commands
+    return {" ".join(command): modules & {*names} for command, names in found if modules & {*names}}
+
+
+def test_a_command_that_computes_nothing_loads_no_engine() -> None:
+    commands = [
+        ["--help"],
+        ["--version"],
+        *[[name, "--help"] for name in ("serve", "chat", "generate", "extract", "bench", "plan", "inspect", "doctor")],
+        ["plan", "nano"],
+        ["plan", "nano", "--memory", "24GiB", "--dtype", "bfloat16", "--kv-dtype", "fp8", "--json"],
+        ["plan", "nano", "--device", "cpu", "--quantise", "int4"],
+        ["inspect", "nano"],
+    ]
+    engine = {"torch", "triton", "transformers", "phloem.kernels", "phloem.fsm", "phloem.radix"}
+    assert _loaded(commands, engine) == {}
+
+
+def test_a_constraint_is_explained_without_torch() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}}
+    commands = [
+        ["inspect", "--regex", "a+", "--text", "aa"],
+        ["inspect", "--schema", json.dumps(schema)],
+        ["inspect", "--grammar", 'root ::= "a"'],
+    ]
+    assert _loaded(commands, {"torch", "triton", "transformers", "phloem.kernels", "phloem.radix"}) == {}
