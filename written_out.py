@@ -7,7 +7,7 @@ made by hand, or by a library, may, and then a few lines of Python are more text
     for _ in range(30):
         d = {"allOf": [d, d]}       30 dicts, a text of 16 billion characters
 
-So data are looked at before anybody writes them out. What has no such parts is never refused here, however large it is.
+So data are looked at before they are written out. What has no such parts is never refused here, however large it is.
 Ordinary data, of some hundreds of values, are walked through as if they were written; only where they turn out to be
 more, parts are told apart by their identity, and every part is looked at once.
 
@@ -45,7 +45,7 @@ def check_written_out(
         what: the data are called in messages.
         invalid: raised if they contain themselves.
         param: of the error.
-        max_text: most characters of the text; what surely has more is refused before it is written. None: any.
+        max_text: most characters of the text; what is certain to have more is refused before it is written. None: any.
 
     Raises:
         ConstraintTooLarge: parts of them occur so often that their text is longer than `MAX_SHARED_TEXT`, or the text

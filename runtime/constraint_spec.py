@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from ..errors import InvalidGrammar, InvalidRegex, InvalidSchema, InvalidStructuralTag, RequestError
+from ..errors import (
+    ConstraintError,
+    ConstraintTooLarge,
+    InvalidGrammar,
+    InvalidRegex,
+    InvalidSchema,
+    InvalidStructuralTag,
+    RequestError,
+)
 from ..written_out import check_written_out
 from .python_type import is_python_type, schema_text, value_of
 
@@ -21,8 +29,8 @@ Whitespace = Literal["compact", "spaced", "flexible"]
 KeyOrder = Literal["schema", "any"]
 ExtraKeys = Literal["schema", "never"]
 
-MAX_TEXT = 4 << 20
-"""Most characters of a schema or a structural tag that a compiler reads; what has more is not even written out."""
+MAX_TEXT = 2 << 20
+"""Most characters of a schema or a structural tag as JSON text. Reading and writing it holds the interpreter's lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +112,17 @@ def json_schema(
         text = schema_text(schema)
         return ConstraintSpec("json_schema", text, schema, whitespace, key_order=key_order, extra_keys=extra_keys)
     if isinstance(schema, str):
+        _check_len(schema, "schema", "json_schema")
         try:
             schema = json.loads(schema)
         except (ValueError, RecursionError) as error:
             raise InvalidSchema(f"json_schema: the text is not JSON: {error}", param="json_schema") from error
-    else:
-        check_written_out(schema, "schema", InvalidSchema, param="json_schema", max_text=MAX_TEXT)
     if not isinstance(schema, (Mapping, bool)):
         raise InvalidSchema(
             f"json_schema: expected an object, true or false, JSON text or a type, got {type(schema).__name__}",
             param="json_schema",
         )
-    try:
-        text = json.dumps(schema, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidSchema(f"json_schema: not a JSON value: {error}", param="json_schema") from error
+    text = _json_text(schema, "schema", "json_schema", InvalidSchema)
     return ConstraintSpec("json_schema", text, None, whitespace, key_order=key_order, extra_keys=extra_keys)
 
 
@@ -159,6 +163,7 @@ def structural_tag(
     """
     _check_whitespace(whitespace)
     if isinstance(tags, str):
+        _check_len(tags, "structural tag", "structural_tag")
         try:
             tags = json.loads(tags)
         except (ValueError, RecursionError) as error:
@@ -179,12 +184,24 @@ def structural_tag(
         raise InvalidStructuralTag(
             f"structural tag: expected tags or a description, got {type(tags).__name__}", param="structural_tag"
         )
-    check_written_out(description, "structural tag", InvalidStructuralTag, param="structural_tag", max_text=MAX_TEXT)
-    try:
-        text = json.dumps(description, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidStructuralTag(f"structural tag: not a JSON value: {error}", param="structural_tag") from error
+    text = _json_text(description, "structural tag", "structural_tag", InvalidStructuralTag)
     return ConstraintSpec("structural_tag", text, whitespace=whitespace)
+
+
+def _json_text(data: Any, what: str, param: str, invalid: type[ConstraintError]) -> str:
+    check_written_out(data, what, invalid, param=param, max_text=MAX_TEXT)
+    try:
+        text = json.dumps(data, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise invalid(f"{what}: not a JSON value: {error}", param=param) from error
+    _check_len(text, what, param)
+    return text
+
+
+def _check_len(text: str, what: str, param: str) -> None:
+    if len(text) > MAX_TEXT:
+        message = f"the {what} has {len(text)} characters as JSON text; at most {MAX_TEXT} are read, make it smaller"
+        raise ConstraintTooLarge(message, param=param)
 
 
 def _check_whitespace(whitespace: str | None) -> None:

@@ -16,6 +16,7 @@ import phloem
 from phloem import written_out
 from phloem.errors import ConstraintError, ConstraintTooLarge, InvalidSchema, InvalidStructuralTag
 from phloem.fsm import Compiler
+from phloem.runtime import constraint_spec
 from phloem.written_out import MAX_SHARED_TEXT, check_written_out
 
 from .fsm.vocabularies import BYTES
@@ -178,8 +179,23 @@ def test_no_text_is_too_long_that_is_not(data: Any, max_text: int) -> None:
 @pytest.mark.parametrize("make", [phloem.json_schema, phloem.structural_tag])
 def test_what_is_far_too_long_is_not_even_written(make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json, "dumps", None)
-    with pytest.raises(ConstraintTooLarge, match="more than 4194304 characters"):
+    with pytest.raises(ConstraintTooLarge, match="more than 2097152 characters"):
         make({"enum": [f"{index}" * 20 for index in range(50_000)]})
+
+
+@pytest.mark.parametrize("make", [phloem.json_schema, phloem.structural_tag])
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_text_may_have_so_many_characters_and_no_more(make: Callable[..., Any], as_text: bool) -> None:
+    most = constraint_spec.MAX_TEXT
+    rest = len(json.dumps({"title": ""}))
+    for length in (most, most + 1):
+        data = {"title": "é" * (length - rest)}
+        given = json.dumps(data, ensure_ascii=False) if as_text else data
+        if length > most:
+            with pytest.raises(ConstraintTooLarge, match=f"has {length} characters|more than {most} characters"):
+                make(given)
+        else:
+            assert len(make(given).source) == most
 
 
 @pytest.mark.parametrize("options", [["a", 1], [[]], ["a", ["a"]]])
