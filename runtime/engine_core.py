@@ -37,7 +37,7 @@ from .schedule.recompute_cost import recompute_cost
 from .schedule.scheduler import Scheduler
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
-from .tier_setup import make_tiers
+from .tier_setup import make_followers
 from .tokenizer.render_memory import RenderMemory
 
 PIN_RETRY_SECONDS = 1.0
@@ -80,7 +80,7 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
-            tiers=make_tiers(config, loaded, kv_cache, prefill),
+            followers=make_followers(config, loaded, kv_cache, prefill),
             clock=clock,
         )
         self.adapters = Adapters(model, loaded.device, loaded.dtype, loaded.adapters)

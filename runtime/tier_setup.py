@@ -1,4 +1,4 @@
-"""From settings to the tiers below the pool."""
+"""From settings to what follows the tree: the tiers below the pool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import ConfigError
+from .cache.block_keys import BlockKeys
 from .cache.ferry import Ferry
+from .cache.followers import Followers
 from .cache.kv_cache import KVCache
 from .cache.load_cost import LoadCost
 from .cache.lower_tiers import LowerTiers
@@ -18,14 +20,16 @@ from .fingerprint import fingerprint_of
 from .loading import LoadedModel
 from .path_fault import path_fault
 from .prefill_cost import PrefillCost
-from .tiers import DiskTier, MemoryTier, open_folder
+from .tiers import DiskTier, MemoryTier, Tier, open_folder
 
 logger = logging.getLogger("phloem.tiers")
 IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
 
 
-def make_tiers(config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, prefill: PrefillCost) -> LowerTiers | None:
-    """What the settings ask for; None if they ask for nothing.
+def make_followers(
+    config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, prefill: PrefillCost
+) -> Followers | None:
+    """What of the settings follows the tree; None if they ask for nothing.
 
     Raises:
         ConfigError: the folder cannot be used or trusted (`open_folder`), or a budget does not hold a block.
@@ -38,10 +42,10 @@ def make_tiers(config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, pre
             raise ConfigError(
                 f"{name}: {getattr(config, name)} does not hold two blocks of {block_bytes} bytes; raise it"
             )
-    memory = disk = None
+    tiers: list[Tier] = []
     fingerprint = IN_THIS_PROCESS
     if config.host_memory_bytes:
-        memory = MemoryTier(np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8))
+        tiers.append(MemoryTier(np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8)))
     if config.disk_cache is not None:
         path = Path(os.path.expanduser(config.disk_cache))
         fault = path_fault(path)
@@ -51,6 +55,7 @@ def make_tiers(config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, pre
         if not folder.is_writable:
             logger.warning("disk_cache: %s cannot be written to; what it holds is read, nothing is added", folder.path)
         fingerprint = fingerprint_of(config, loaded, folder.path, remembers=folder.is_writable)
-        disk = DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes)
+        tiers.append(DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes))
     cost = LoadCost(prefill, config.block_size)
-    return LowerTiers(kv_cache, ferry, fingerprint, cost, memory=memory, disk=disk)
+    keys = BlockKeys(fingerprint, config.block_size, kv_cache.num_blocks)
+    return Followers(keys, LowerTiers(kv_cache, ferry, keys, cost, tiers))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..device import on_device
-from ..tiers.memory_tier import Row
+from ..tiers.tier import Row
 
 
 class Ferry:

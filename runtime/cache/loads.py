@@ -21,15 +21,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from ..tiers import BlockKey, DiskTier, MemoryTier
-from ..tiers.block_key import extend_keys, root_of
-from ..tiers.memory_tier import Row
+from ..tiers import BlockKey, Tier
 from .background import Background, Failures, logger
+from .block_keys import BlockKeys
 from .ferry import Ferry
 from .load_cost import LoadCost
 
@@ -93,7 +92,8 @@ class Loads:
     """What waiting requests get from the tiers.
 
     Args:
-        fingerprint: of the model; keys begin with it.
+        tiers: fastest first.
+        keys: what blocks are called in the tiers.
         block_size: tokens per block.
         block_bytes: bytes of a block's KV.
         clock: seconds, for patience.
@@ -105,23 +105,22 @@ class Loads:
 
     def __init__(
         self,
-        memory: MemoryTier | None,
-        disk: DiskTier | None,
+        tiers: Sequence[Tier],
         ferry: Ferry,
         cost: LoadCost,
         failures: Failures,
-        *,
-        fingerprint: bytes,
+        keys: BlockKeys,
         block_size: int,
         block_bytes: int,
+        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cost = cost
         self.num_loaded = 0
-        self._shelf = _Shelf(memory, disk, ferry, cost, block_size, block_bytes)
+        self._shelf = _Shelf(tiers, ferry, cost, block_size, block_bytes)
         self._ferry = ferry
         self._failures = failures
-        self._fingerprint = fingerprint
+        self._keys = keys
         self._block_size = block_size
         self._portion = max(1, PORTION_BYTES // block_bytes)
         self._clock = clock
@@ -154,8 +153,7 @@ class Loads:
             return False
         if state is None:
             self._num_looks += 1
-            root = root_of(self._fingerprint, namespace)
-            state = self._askers[asker] = _Asker(extend_keys(root, True, tokens, 4 * self._block_size))
+            state = self._askers[asker] = _Asker(self._keys.of_prefix(tokens, namespace))
         first = num_cached // self._block_size
         missing = state.keys[first : first + self._portion]
         if missing and not is_late and any(load.brings(missing[0]) for load in self._under_way):
@@ -163,7 +161,7 @@ class Loads:
         if len(missing) > num_available:
             return False  # nor is there room to compute it: it will ask again
         # what was read and is gone again is not read twice
-        if is_late or not missing or first < state.reached or not self._shelf.has(missing[0]):
+        if is_late or not missing or first < state.reached or not self._shelf.may_have(missing[0]):
             state.is_settled = True
         elif not is_full and len(missing) + sum(len(load.keys) for load in self._under_way) <= num_available:
             state.load = Load(namespace, tokens, first, missing, self._clock())
@@ -247,58 +245,62 @@ class Loads:
 
 @dataclass(frozen=True, slots=True)
 class _Shelf:
-    """The tiers as the reader sees them: host memory first."""
+    """The tiers as the reader sees them, fastest first."""
 
-    memory: MemoryTier | None
-    disk: DiskTier | None
+    tiers: Sequence[Tier]
     ferry: Ferry
     cost: LoadCost
     block_size: int
     block_bytes: int
 
-    def has(self, key: BlockKey) -> bool:
-        """Whether a block is there. On any thread; asks the system at most once."""
-        return self._place(key) is not None
-
-    def _place(self, key: BlockKey) -> str | None:
-        if self.memory is not None and key in self.memory:
-            return "host"
-        return "disk" if self.disk is not None and key in self.disk else None
+    def may_have(self, key: BlockKey) -> bool:
+        """False: no tier has the block. For the step's thread."""
+        return any(tier.may_have(key) for tier in self.tiers)
 
     def rows(self, load: Load) -> Tensor | None:
         """As many blocks as there are, from the first on, on the pool's device; None if there is none, or computing
         them is faster."""
-        found = {"host": 0, "disk": 0}
-        for key in load.keys:
-            place = self._place(key)
-            if place is None:
-                break
-            found[place] += 1
+        runs = self._runs(load.keys, self.tiers)
+        found: dict[str, int] = {}
+        for tier, number in runs:
+            found[tier.name] = found.get(tier.name, 0) + number
         num_found = sum(found.values())
         if not num_found or not self.cost.pays(found, load.first * self.block_size):
             return None
         host = self.ferry.host_rows(num_found, self.block_bytes)
-        num_read = self._read(load.keys[:num_found], host.numpy())
+        num_read = self._read(load.keys[:num_found], runs, host)
         return self.ferry.bring_in(host[:num_read]) if num_read else None
 
-    def _read(self, keys: list[BlockKey], rows: Row) -> int:
-        """Reads blocks until one is missing; how many that are."""
-        seconds, numbers = {"host": 0.0, "disk": 0.0}, {"host": 0, "disk": 0}
-        for key, row in zip(keys, rows, strict=True):
-            begin = time.perf_counter()
-            if self.memory is not None and self.memory.read(key, row):
-                place = "host"
-            elif self.disk is not None and self.disk.read(key, row):
-                place = "disk"
-            else:
+    def _runs(self, keys: Sequence[BlockKey], tiers: Sequence[Tier]) -> list[tuple[Tier, int]]:
+        """From which tier so many next blocks come, until one is in none of them: each from the fastest that has it."""
+        runs: list[tuple[Tier, int]] = []
+        start = 0
+        while start < len(keys):
+            counts = ((index, tier.count(keys[start:])) for index, tier in enumerate(tiers))
+            index, number = next(((index, number) for index, number in counts if number), (0, 0))
+            if not number:
                 break
-            seconds[place] += time.perf_counter() - begin
-            numbers[place] += 1
-        num_read = sum(numbers.values())
-        for place, number in numbers.items():
-            self.cost.observe_load(place, number, seconds[place])
-        if self.memory is not None:
-            self.memory.touch(keys[:num_read])
-        if self.disk is not None and num_read:
-            self.disk.touch(keys[num_read - 1])
+            ends = (end for end in range(start + 1, start + number) if self._is_in(keys[end], tiers[:index]))
+            end = next(ends, start + number)  # where a faster one goes on
+            runs.append((tiers[index], end - start))
+            start = end
+        return runs
+
+    def _is_in(self, key: BlockKey, tiers: Sequence[Tier]) -> bool:
+        return any(tier.may_have(key) for tier in tiers)
+
+    def _read(self, keys: Sequence[BlockKey], runs: list[tuple[Tier, int]], host: Tensor) -> int:
+        """Reads blocks until one is missing; how many that are. What a tier has lost another one may have."""
+        rows, tiers, num_read = host.numpy(), list(self.tiers), 0
+        while runs:
+            tier, number = runs.pop(0)
+            begin, end = time.perf_counter(), num_read + number
+            got = tier.read_blocks(keys[num_read:end], rows[num_read:end])
+            self.cost.observe_load(tier.name, got, time.perf_counter() - begin)
+            num_read += got
+            if got < number:
+                tiers.remove(tier)
+                runs = self._runs(keys[num_read:], tiers)
+        for tier in self.tiers:
+            tier.touch(keys[:num_read])
         return num_read

@@ -1,24 +1,24 @@
-"""The tiers below the pool, joined to it: host memory, a disk, or both.
+"""The tiers below the pool, joined to it: host memory, a disk, a store that machines share.
 
 ::
 
-    pool     blocks come into the tree ──► disk       write through: so a prefix outlives a process that is killed
-             blocks are evicted        ──► host       write back: what the pool holds is not needed there
-                                           and disk, if it had no time for them before
-    host, disk ──► pool                               when somebody would have to compute them (`loads`)
+    pool     blocks come into the tree ──► disk, shared    write through: a prefix outlives a process that is killed
+             blocks are evicted        ──► host            write back: what the pool holds is not needed there
+                                           and the others, if they had no time for them before
+    host, disk, shared ──► pool                            when a request would have to compute them (`loads`)
 
-This module knows which block of the pool has which key, and tells the writer what comes and goes. It belongs to the
-step's thread. Memory: about 100 bytes per block of the tree.
+Tiers that are written through get blocks when they are computed, the others when the pool has no more room for them.
+Belongs to the step's thread. Knows tiers by their one face (`tiers.tier`), fastest first, and blocks by their keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..tiers import BlockKey, DiskTier, MemoryTier
-from ..tiers.block_key import extend_keys, root_of
+from ..tiers import BlockKey, Tier
 from .background import CLOSING_SECONDS, Failures
+from .block_keys import BlockKeys
 from .ferry import Ferry
 from .kv_cache import KVCache
 from .load_cost import LoadCost
@@ -46,88 +46,44 @@ class TierStatistics:
 
 
 class LowerTiers:
-    """What the tree's blocks are called below the pool, and what of them is there.
+    """What of the tree's blocks is in the tiers below the pool, and the ways there and back.
 
     Args:
-        fingerprint: 32 bytes, of the model; keys begin with it.
+        keys: of the pool's blocks.
         cost: what reading and computing take.
+        tiers: fastest first, one or more.
 
     Attributes:
         loads: the way back.
     """
 
-    def __init__(
-        self,
-        kv_cache: KVCache,
-        ferry: Ferry,
-        fingerprint: bytes,
-        cost: LoadCost,
-        *,
-        memory: MemoryTier | None,
-        disk: DiskTier | None,
-    ) -> None:
-        self._fingerprint = fingerprint
-        self._token_bytes = 4 * kv_cache.block_size
-        self._memory = memory
-        self._disk = disk
-        self._keys: list[BlockKey | None] = [None] * kv_cache.num_blocks  # of the blocks that are in the tree
+    def __init__(self, kv_cache: KVCache, ferry: Ferry, keys: BlockKeys, cost: LoadCost, tiers: Sequence[Tier]) -> None:
+        self._keys = keys
+        self._tiers = tuple(tiers)
+        self._through = tuple(tier for tier in tiers if tier.writes_through)
         self._failures = failures = Failures()
-        self._writer = TierWriter(kv_cache, ferry, memory, disk, failures)
-        self.loads = Loads(
-            memory,
-            disk,
-            ferry,
-            cost,
-            failures,
-            fingerprint=fingerprint,
-            block_size=kv_cache.block_size,
-            block_bytes=kv_cache.block_bytes,
-        )
+        self._writer = TierWriter(kv_cache, ferry, self._tiers, failures)
+        self.loads = Loads(self._tiers, ferry, cost, failures, keys, kv_cache.block_size, kv_cache.block_bytes)
 
-    def entered(self, blocks: Sequence[int], tokens: bytes, namespace: str, before: int | None) -> None:
-        """Computed blocks have come into the tree: they hold packed `tokens`, behind block `before` of the tree (None:
-        at its root). The last may be a tail; some may be duplicates of what the tree has."""
-        keys = self._name(blocks, tokens, namespace, before)
-        if self._disk is not None and self._disk.is_writable:
-            disk = self._disk
-            new = [(key, block) for key, block in zip(keys, blocks, strict=False) if not disk.knows(key)]
-            self._writer.offer(new, to_memory=False)
+    def entered(self, keys: Sequence[BlockKey], blocks: Sequence[int]) -> None:
+        """Computed blocks have come into the tree; some may be duplicates of what the tree has.
 
-    def adopted(self, blocks: Sequence[int], tokens: bytes, namespace: str, before: int | None) -> None:
-        """Blocks that were read are in the tree now; arguments as for `entered`."""
-        self._name(blocks, tokens, namespace, before)
-
-    def forget(self, blocks: Sequence[int]) -> None:
-        """These blocks will hold other tokens."""
-        for block in blocks:
-            self._keys[block] = None
+        keys: of the whole ones among `blocks`, which come first.
+        """
+        self._offer(zip(keys, blocks, strict=False), self._through)
 
     def leaving(self, blocks: Sequence[int]) -> None:
         """Blocks have just been evicted, and are about to be written over."""
-        named = [(key, block) for block in blocks if (key := self._keys[block]) is not None]
-        self._writer.offer([pair for pair in named if self._is_missing(pair[0])], to_memory=True)
+        self._offer(self._keys.of(blocks), self._tiers)
 
-    def _is_missing(self, key: BlockKey) -> bool:
-        """Whether a tier that could take it does not have it, as far as this process knows."""
-        memory, disk = self._memory, self._disk
-        if memory is not None and key not in memory:
-            return True
-        return disk is not None and disk.is_writable and not disk.knows(key)
+    def _offer(self, named: Iterable[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
+        wanted = [pair for pair in named if any(tier.wants(pair[0]) for tier in tiers)]
+        if wanted:
+            self._writer.offer(wanted, tiers)
 
-    def _name(self, blocks: Sequence[int], tokens: bytes, namespace: str, before: int | None) -> list[BlockKey]:
-        """Puts down the keys of blocks; a tail has none."""
-        if before is None:
-            keys = extend_keys(root_of(self._fingerprint, namespace), True, tokens, self._token_bytes)
-        else:
-            parent = self._keys[before]
-            keys = [] if parent is None else extend_keys(parent.digest, False, tokens, self._token_bytes)
-        for index, block in enumerate(blocks):
-            self._keys[block] = keys[index] if index < len(keys) else None
-        return keys
-
-    def clear_memory(self) -> None:
-        """Empties host memory. Files stay."""
-        self._writer.clear_memory()
+    def clear(self) -> None:
+        """Empties host memory. What others can read stays."""
+        self._writer.clear()
 
     def settle(self, seconds: float = CLOSING_SECONDS) -> bool:
         """Waits until what was copied has been written; False if that takes longer."""
@@ -137,15 +93,17 @@ class LowerTiers:
         """Writes what was copied, and ends the threads."""
         self._writer.close()
         self.loads.close()
+        for tier in self._tiers:
+            tier.close()
 
     def statistics(self) -> TierStatistics:
         """Safe on any thread."""
-        disk, memory = self._disk, self._memory
+        num_bytes = {tier.name: tier.num_bytes for tier in self._tiers}
         return TierStatistics(
             num_stored=self._writer.num_written,
             num_loaded=self.loads.num_loaded,
             num_dropped=self._writer.num_dropped,
-            num_faults=self._failures.number + (0 if disk is None else disk.num_faults),
-            host_bytes=0 if memory is None else memory.num_bytes,
-            disk_bytes=0 if disk is None else disk.num_bytes,
+            num_faults=self._failures.number + sum(tier.num_faults for tier in self._tiers),
+            host_bytes=num_bytes.get("host", 0),
+            disk_bytes=num_bytes.get("disk", 0),
         )

@@ -3,7 +3,7 @@
 Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in three cases only: the
 copy of a partly matching block on admission (copy-on-write), the change of a duplicate block for the tree's own, and
 the copy of what a request with a `kv_budget` keeps.
-With tiers below the pool (`lower_tiers`) it also tells them what comes and goes, and takes in what they bring.
+What follows the tree (`followers`: tiers below the pool) it tells what comes and goes, and takes in what tiers bring.
 
 Invariant, checked by `audit`: every block of the pool is free, in the tree, or in exactly one request's own range
 `[lease.num_tokens, …)`; nothing is in two of them. Of a request that has dropped tokens nothing enters the tree any
@@ -26,8 +26,8 @@ from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree,
 from ..kv_budget import first_compaction
 from ..request import Lease, Request
 from .audit import audit_blocks
+from .followers import Followers
 from .kv_cache import KVCache
-from .lower_tiers import LowerTiers
 from .prompt_scores import PromptScores
 from .request_scores import keep_scores, recall_scores
 
@@ -59,12 +59,13 @@ class PrefixCache:
         block_cost: BlockCost = equal_cost,
         explain_namespaces: bool = False,
         max_pinned_blocks: int = 0,
-        tiers: LowerTiers | None = None,
+        followers: Followers | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.block_size = block_size
         self.enabled = enabled
-        self.tiers = tiers
+        self._followers = followers
+        self.tiers = None if followers is None else followers.tiers
         self.pool = BlockPool(num_blocks, block_size)
         self._make_tree = partial(
             RadixTree,
@@ -175,7 +176,7 @@ class PrefixCache:
             tokens: packed, whole blocks from the root on.
             first: index of the block that the first of `rows` is. If the tree has lost what is before it: nothing.
         """
-        assert self.tiers is not None
+        assert self._followers is not None
         match = self.tree.match(tokens, namespace)
         start = match.num_tokens // self.block_size
         if start < first:
@@ -189,7 +190,7 @@ class PrefixCache:
         if blocks:
             self.tree.insert(behind, blocks, namespace, after=match.node)
         self.tree.release(match.node)
-        self.tiers.adopted(blocks, behind, namespace, above[-1] if above else None)
+        self._followers.entered(blocks, behind, namespace, above[-1] if above else None, is_loaded=True)
         return len(blocks)
 
     def reserve(self, request: Request, num_tokens: int) -> bool:
@@ -323,6 +324,8 @@ class PrefixCache:
             self._num_evicted_before = self.num_evicted_blocks
             num_lost_pins = self.tree.num_pins
             self.tree = self._make_tree()
+            if self._followers is not None:
+                self._followers.begun_anew()
         self.pool.free_all_but(self.tree.blocks())
         if self.tiers is not None:
             self.tiers.loads.give_up(requests)
@@ -341,9 +344,9 @@ class PrefixCache:
         tokens = pack(request.token_ids[start:num_tokens])
         blocks = request.blocks[start // self.block_size : num_blocks]
         inserted = self.tree.insert(tokens, blocks, request.namespace, after=lease.node if lease else NOTHING)
-        if self.tiers is not None:
+        if self._followers is not None:
             before = request.blocks[start // self.block_size - 1] if start else None
-            self.tiers.entered(blocks, tokens, request.namespace, before)
+            self._followers.entered(blocks, tokens, request.namespace, before)
         self.tree.lease(inserted.node)
         if lease is not None:
             self.tree.release(lease.node)
@@ -357,8 +360,8 @@ class PrefixCache:
         """
         freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
         self.pool.free(freed)
-        if self.tiers is not None:
-            self.tiers.clear_memory()
+        if self._followers is not None:
+            self._followers.flushed(freed)
         return len(freed)
 
     def audit(self, requests: Iterable[Request]) -> None:
@@ -403,13 +406,13 @@ class PrefixCache:
             if short > self.tree.num_evictable_blocks:
                 return None
             evicted = self.tree.evict(short, spare=self._count_needed)
-            if self.tiers is not None:
-                self.tiers.leaving(evicted)
+            if self._followers is not None:
+                self._followers.leaving(evicted)
             self.pool.free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self._scores.forget(blocks)
-        if self.tiers is not None:
-            self.tiers.forget(blocks)
+        if self._followers is not None:
+            self._followers.forget(blocks)
         return blocks
 
 

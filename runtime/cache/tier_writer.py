@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from ..tiers import BlockKey, DiskTier, MemoryTier
+from ..tiers import BlockKey, Tier
 from .background import Background, Failures
 from .ferry import Ferry
 from .kv_cache import KVCache
@@ -41,33 +41,25 @@ class TierWriter:
         num_dropped: blocks that were not copied, since too many waited.
     """
 
-    def __init__(
-        self,
-        kv_cache: KVCache,
-        ferry: Ferry,
-        memory: MemoryTier | None,
-        disk: DiskTier | None,
-        failures: Failures,
-    ) -> None:
+    def __init__(self, kv_cache: KVCache, ferry: Ferry, tiers: Sequence[Tier], failures: Failures) -> None:
         self._kv_cache = kv_cache
         self._block_bytes = kv_cache.block_bytes
         self._ferry = ferry
-        self._memory = memory
-        self._disk = disk
+        self._tiers = tiers
         self._failures = failures
         self._queued = _Queued()
         self._thread = Background("phloem-tier-writer", failures)
         self.num_dropped = 0
-        if disk is not None:
-            self._thread.do(disk.begin)
+        for tier in tiers:
+            self._thread.do(tier.begin)
 
     @property
     def num_written(self) -> int:
-        """Blocks that were copied to a tier."""
+        """Blocks that were copied, counted for each tier that has taken them."""
         return self._queued.num_written
 
-    def offer(self, wanted: Sequence[tuple[BlockKey, int]], *, to_memory: bool) -> None:
-        """Copies blocks of the pool, as many as there is room for, to the disk and, if wanted, to memory."""
+    def offer(self, wanted: Sequence[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
+        """Copies blocks of the pool, as many as there is room for, to these tiers."""
         room = max(0, QUEUE_BYTES - self._queued.num_bytes) // self._block_bytes
         if not self._queued.num_bytes:
             room = max(room, 1)  # however large a block is
@@ -81,25 +73,22 @@ class TierWriter:
             self._failures.note("KV could not be copied")
             return
         keys, queued, num_bytes = [key for key, _ in wanted], self._queued, len(wanted) * self._block_bytes
-        memory, disk = self._memory if to_memory else None, self._disk
         queued.add(num_bytes)
 
         def write() -> None:
             try:
-                for key, row in zip(keys, rows(), strict=True):
-                    is_new = memory is not None and memory.put(key, row)
-                    is_new |= disk is not None and disk.put(key, row)
-                    queued.num_written += is_new
+                copied = rows()
+                queued.num_written += sum(tier.put_blocks(keys, copied) for tier in tiers)
             finally:
                 queued.add(-num_bytes)
 
         self._thread.do(write)
 
-    def clear_memory(self) -> None:
+    def clear(self) -> None:
         """Empties host memory, now and of what is on its way there."""
-        if self._memory is not None:
-            self._memory.clear()
-            self._thread.do(self._memory.clear)
+        for tier in self._tiers:
+            tier.clear()
+            self._thread.do(tier.clear)
 
     def settle(self, seconds: float) -> bool:
         """Waits until what was copied has been written; False if that takes longer."""

@@ -4,5 +4,6 @@ from .block_key import BlockKey
 from .disk_tier import DiskTier
 from .folder import Folder, open_folder
 from .memory_tier import MemoryTier
+from .tier import Tier
 
-__all__ = ["BlockKey", "DiskTier", "Folder", "MemoryTier", "open_folder"]
+__all__ = ["BlockKey", "DiskTier", "Folder", "MemoryTier", "Tier", "open_folder"]

@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from .block_key import BlockKey
-from .memory_tier import Row
 from .sharing import PRIVATE, Sharing
+from .tier import Row
 
 MAGIC = b"PHLOEMKV"
 VERSION = 2  # 1 had a checksum without a secret

@@ -28,14 +28,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from .block_file import HEADER_BYTES, CorruptBlock, read_block, write_block
 from .block_key import DIGEST_BYTES, BlockKey
 from .folder import Folder, keep_key
-from .memory_tier import Row
+from .tier import Row, TierName
 from .trim import PARENT_BYTES, StoredFile, choose_victims
 
 PAUSE = 30.0  # seconds without writing, after it has failed
@@ -63,6 +63,9 @@ class DiskTier:
         num_faults: how often reading or writing has failed, or a file was not what its name says.
         num_removed: files that have made room for others.
     """
+
+    name: TierName = "disk"
+    writes_through = True
 
     def __init__(
         self,
@@ -111,6 +114,22 @@ class DiskTier:
         self._known.add(key.digest)
         return True
 
+    def wants(self, key: BlockKey) -> bool:
+        """See `Tier`, as for all that has no words of its own here."""
+        return self.is_writable and not self.knows(key)
+
+    def may_have(self, key: BlockKey) -> bool:
+        return key in self
+
+    def count(self, keys: Sequence[BlockKey]) -> int:
+        return next((number for number, key in enumerate(keys) if key not in self), len(keys))
+
+    def read_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
+        return next((number for number, key in enumerate(keys) if not self.read(key, rows[number])), len(keys))
+
+    def put_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
+        return sum(self.put(key, row) for key, row in zip(keys, rows, strict=True))
+
     def put(self, key: BlockKey, block: Row) -> bool:
         """Writes a block; False if it is there already, would be of no use, or cannot be written now."""
         if not self.is_writable or key in self:
@@ -152,11 +171,10 @@ class DiskTier:
             self._fault("read", f"{path}: cannot be read ({error}); its KV is computed again")
         return False
 
-    def touch(self, key: BlockKey) -> None:
-        """The block, and with it all before it, has been used."""
-        if not self.is_writable:
+    def touch(self, keys: Sequence[BlockKey]) -> None:
+        if not self.is_writable or not keys:
             return
-        path = self._path(key)
+        path = self._path(keys[-1])  # `choose_victims` takes what is before it as used, too
         try:
             if time.time() - os.stat(path).st_mtime > TOUCH_AFTER:
                 os.utime(path)
@@ -201,6 +219,12 @@ class DiskTier:
         except OSError as error:
             self._fault("begin", f"{self._folder}: cannot be looked through ({error}); what it holds may be a miss")
             self._silent_until = self._clock() + PAUSE
+
+    def clear(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
     def _look_through(self) -> list[StoredFile]:
         """What is in the folder now."""

@@ -14,12 +14,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from .block_key import BlockKey
-
-Row = npt.NDArray[np.uint8]
+from .tier import Row, TierName
 
 
 class MemoryTier:
@@ -32,7 +28,11 @@ class MemoryTier:
         max_blocks: how many it holds.
     """
 
+    name: TierName = "host"
+    writes_through = False
+
     def __init__(self, slab: Row) -> None:
+        self.num_faults = 0
         self.max_blocks = len(slab)
         self._slab = slab
         self._table: OrderedDict[bytes, int] = OrderedDict()
@@ -48,6 +48,22 @@ class MemoryTier:
     @property
     def num_bytes(self) -> int:
         return len(self._table) * int(self._slab.shape[1])
+
+    def wants(self, key: BlockKey) -> bool:
+        """See `Tier`, as for all that has no words of its own here."""
+        return key not in self
+
+    def may_have(self, key: BlockKey) -> bool:
+        return key in self
+
+    def count(self, keys: Sequence[BlockKey]) -> int:
+        return next((number for number, key in enumerate(keys) if key not in self), len(keys))
+
+    def read_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
+        return next((number for number, key in enumerate(keys) if not self.read(key, rows[number])), len(keys))
+
+    def put_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
+        return sum(self.put(key, row) for key, row in zip(keys, rows, strict=True))
 
     def put(self, key: BlockKey, block: Row) -> bool:
         """Keeps a copy of a block, in place of the one used longest ago if there is no room; False if it is here."""
@@ -71,13 +87,17 @@ class MemoryTier:
             return True
 
     def touch(self, keys: Sequence[BlockKey]) -> None:
-        """These blocks, in the order of their prefix, have been used: its beginning is to be the last to go."""
         with self._lock:
             for key in reversed(keys):
                 if key.digest in self._table:
                     self._table.move_to_end(key.digest)
 
+    def begin(self) -> None:
+        pass
+
     def clear(self) -> None:
-        """Forgets everything."""
         with self._lock:
             self._table.clear()
+
+    def close(self) -> None:
+        pass

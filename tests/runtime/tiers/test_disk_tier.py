@@ -237,7 +237,7 @@ def test_what_is_read_again_stays_longer(tmp_path: Path) -> None:
     for age, key in enumerate(roots):
         tier.put(key, content(key))
         os.utime(files_of(tmp_path)[-1], (1000 + age, 1000 + age))
-    tier.touch(roots[0])
+    tier.touch([roots[0]])
     small = open_tier(tmp_path, max_bytes=3 * 4096 - 1)
     assert [key in small for key in roots] == [True, False, True]
 

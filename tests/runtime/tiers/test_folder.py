@@ -264,7 +264,7 @@ def test_a_folder_that_cannot_be_written_to_is_read_and_left_alone(tmp_path: Pat
         tier = tier_of(folder, max_bytes=1)
         assert tier.num_bytes == 3 * 4096, "and its budget removes nothing"
         assert reads(tier) and reads(tier, CHAIN[1]) and not reads(tier, CHAIN[2])
-        tier.touch(CHAIN[0])
+        tier.touch([CHAIN[0]])
         assert not any(tier.put(key, BLOCK) for key in CHAIN)
         assert tier.num_faults == 1 and snapshot(tmp_path) == before
     finally:

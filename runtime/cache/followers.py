@@ -1,0 +1,51 @@
+"""Who hears of what comes into the tree and what leaves it: the tiers below the pool.
+
+One place tells them all, and names blocks once for all (`BlockKeys`). Belongs to the step's thread. Cost: O(blocks that
+are new, or leave).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .block_keys import BlockKeys
+from .lower_tiers import LowerTiers
+
+
+@dataclass(frozen=True, slots=True)
+class Followers:
+    """What follows the tree; each may be missing."""
+
+    keys: BlockKeys
+    tiers: LowerTiers | None = None
+
+    def entered(
+        self, blocks: Sequence[int], tokens: bytes, namespace: str, before: int | None, *, is_loaded: bool = False
+    ) -> None:
+        """Blocks have come into the tree. The last may be a tail; some may be duplicates of what the tree has.
+
+        Args:
+            tokens: packed, that they hold, after block `before` of the tree (None: at its root).
+            is_loaded: they were read from a tier, not computed.
+        """
+        keys = self.keys.enter(blocks, tokens, namespace, before)
+        if self.tiers is not None and not is_loaded:
+            self.tiers.entered(keys, blocks)
+
+    def leaving(self, blocks: Sequence[int]) -> None:
+        """Blocks have just been evicted, and are about to be written over."""
+        if self.tiers is not None:
+            self.tiers.leaving(blocks)
+
+    def forget(self, blocks: Sequence[int]) -> None:
+        """These blocks will hold other tokens."""
+        self.keys.forget(blocks)
+
+    def flushed(self, blocks: Sequence[int]) -> None:
+        """The caches are emptied: these blocks have left the tree, and are kept nowhere."""
+        if self.tiers is not None:
+            self.tiers.clear()
+
+    def begun_anew(self) -> None:
+        """The tree was given up, and another one is there, which is empty."""

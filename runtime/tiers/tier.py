@@ -1,0 +1,66 @@
+"""The face that every tier below the pool has: blocks of KV by their keys, some at a time.
+
+Nothing that goes wrong in a tier fails a request: what cannot be read is a miss, what cannot be written is dropped, and
+a tier counts and logs its own faults. A new kind of tier is one class with this face, and a line in `tier_setup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .block_key import BlockKey
+
+Row = npt.NDArray[np.uint8]
+TierName = Literal["host", "disk", "shared"]
+
+
+class Tier(Protocol):
+    """Blocks of one size, each a row of uint8 `[block_bytes]`.
+
+    Attributes:
+        name: in statistics, and for what reading costs.
+        writes_through: it is given blocks when they are computed; others are given what the pool evicts.
+        num_bytes: what it holds, as far as this process knows.
+        num_faults: how often reading or writing has failed, or a block was not what its key says.
+    """
+
+    name: TierName
+    writes_through: bool
+    num_faults: int
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    def wants(self, key: BlockKey) -> bool:
+        """Whether a block is worth copying for it: it can write, and does not know that it has the block. At once."""
+
+    def may_have(self, key: BlockKey) -> bool:
+        """False: it has no such block. For the step's thread, so one call of the system at the most."""
+
+    def count(self, keys: Sequence[BlockKey]) -> int:
+        """How many of these blocks it has, up to the first that is missing. May wait for a disk or a network."""
+
+    def read_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
+        """Reads blocks into `rows`, uint8 `[len(keys), block_bytes]`, until one is missing or not what it should be.
+
+        Returns how many rows are good; those after them may be spoilt.
+        """
+
+    def put_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
+        """Keeps copies of blocks, a row each; returns how many it did not have and has now. One thread at a time."""
+
+    def touch(self, keys: Sequence[BlockKey]) -> None:
+        """These blocks, in the order of their prefix, have been used: its beginning is to be the last to go."""
+
+    def begin(self) -> None:
+        """Whatever takes time before it can be written to. Called once, by the thread that writes."""
+
+    def clear(self) -> None:
+        """Forgets what this process alone has put there; what others can read stays."""
+
+    def close(self) -> None:
+        """Ends its connections. Nothing is asked of it afterwards."""
