@@ -13,7 +13,12 @@ def common_prefix(one: bytes, other: bytes) -> int:
     """Bytes in which two packed sequences agree from their start, rounded down to whole tokens."""
 
 class Tree:
-    """What `radix.RadixTree` is made of. Not thread-safe."""
+    """What `radix.RadixTree` is made of.
+
+    One operation at a time: what a callback, or another thread while a callback runs, calls meanwhile raises
+    RuntimeError. Only `counts` and the two properties can be read at any time. Packed tokens and ids whose bytes are
+    no multiple of 4 raise ValueError. Numbers beyond 64 bits, as count or priority, are taken as the nearest.
+    """
 
     def __init__(self, block_size: int, policy: str, max_ghosts: int) -> None:
         """ValueError: there is no such policy, or `block_size` is less than 1."""
@@ -50,10 +55,12 @@ class Tree:
         priority: int,
         now: float,
         block_cost: Callable[[int], float] | None,
+        tell: Callable[[str, str, bytes, int, list[int]], object] | None,
     ) -> tuple[int, Node, bytes]:
         """`RadixTree.insert` as a tuple: number of new tokens, node, packed duplicates.
 
         block_cost: asked once for each position that a prefix reaches, in tokens; for the policy "cost".
+        tell: gets the fields of `radix.Event`; what it raises is reported by `sys.unraisablehook`.
         """
 
     def use(self, node: Node, now: float) -> None:
@@ -82,11 +89,11 @@ class Tree:
         num_blocks: int,
         now: float,
         spare: Callable[[str, bytes], int] | None,
-        runs: list[tuple[str, bytes, list[int]]] | None,
+        tell: Callable[[str, str, bytes, int, list[int]], object] | None,
     ) -> bytes:
         """`RadixTree.evict` as far as leaves go without pins being given up; the packed ids.
 
-        runs: gets (namespace, packed tokens from the root to its end, ids) of each run that was taken.
+        tell: as for `put`, once for each run that was taken.
         """
 
     def evicted_at(self, tokens: bytes, namespace: str) -> float | None:

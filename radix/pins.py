@@ -77,9 +77,9 @@ class PinBook:
         """Strike a pin out and release it; False if it was not there any more."""
         if pin not in self._pins:
             return False
+        self._tree.release(pin.node)  # first: it is refused while the tree is in use
         del self._pins[pin]
         self.num_blocks = self.count_blocks()
-        self._tree.release(pin.node)
         return True
 
     def give_up_first(self) -> bool:

@@ -4,7 +4,8 @@ How the tree is made, its invariants and its costs are told in `core/tree.h`. He
 explanations and Python types. It knows ints only: no tensors, no requests, no pool. Blocks given to `insert` belong to
 the tree until `evict` hands them back.
 
-Not thread-safe: one thread owns the tree.
+Not thread-safe: one thread owns the tree. Callbacks (`block_cost`, `spare`, `on_event`) must not use it: while one of
+them runs, every method that looks into the tree raises RuntimeError, in every thread; counts can be read.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class RadixTree(core.Tree):
         clock: seconds; read once per match, insertion and eviction.
         max_pinned_blocks: budget of all pins together; with 0 there are no pins.
         max_ghosts: evicted runs to be remembered for `explain`.
-        on_event: told of every insertion and eviction, after the fact; None costs nothing.
+        on_event: told of every insertion and eviction, after the fact; None costs nothing. An exception that it raises
+            is reported by `sys.unraisablehook`: the operation stands, and returns its blocks.
 
     Raises:
         ValueError: there is no such policy, or `block_size` is less than 1.
@@ -65,7 +67,7 @@ class RadixTree(core.Tree):
         self.block_size = block_size
         self._block_cost = block_cost if policy == "cost" else None
         self._clock = clock
-        self._on_event = on_event
+        self._tell = None if on_event is None else lambda *fields: on_event(Event(*fields))
         self._pins = PinBook(max_pinned_blocks, clock=clock, tree=self)
 
     # ---------------------------------------------------------------- counts
@@ -123,19 +125,17 @@ class RadixTree(core.Tree):
                 matches find as a donor. Without it they are ignored.
             after: the end of a prefix that the caller has leased; `tokens` and `blocks` are what comes after it.
             priority: for the policy of that name: a prefix keeps the highest that it was ever given. What is not in
-                0 … 2^31 - 1 counts as the nearer of the two.
+                0 … 2^31 - 1 counts as the nearest number in it.
 
         Raises:
-            ValueError: the number of ids is not the number of blocks, or `after` was evicted; nothing was changed.
+            ValueError: the number of ids is not the number of blocks, the packed bytes are no multiple of 4, `after`
+                was evicted, or `block_cost` gave no finite number.
+            TypeError: `block_cost` gave no number. After any exception the tree holds what it held before.
         """
         packed = _pack_blocks(blocks)
         num_new, node, duplicates = self.put(
-            tokens, packed, namespace, after, priority, self._clock(), self._block_cost
+            tokens, packed, namespace, after, priority, self._clock(), self._block_cost, self._tell
         )
-        if num_new and self._on_event is not None:
-            path, num_blocks = self.path_tokens(node), -(-num_new // self.block_size)
-            start = len(path) // 4 - num_blocks * self.block_size
-            self._on_event(Event("inserted", namespace, path, start, unpack_blocks(packed)[-num_blocks:]))
         return Inserted(node, num_new, unpack_blocks(duplicates))
 
     def touch(self, node: Node) -> None:
@@ -192,8 +192,11 @@ class RadixTree(core.Tree):
         Args:
             spare: says how many tokens of a prefix (its namespace, its packed tokens) will soon be needed. The whole
                 blocks of these stay, in up to 64 leaves, as if they had just been used; what is beyond them goes. If
-                nothing else is left they go as well. It must not use the tree. If it raises, blocks that were taken
-                before have left the tree and are not returned: `blocks()` tells which are still there.
+                nothing else is left they go as well. It must not use the tree. If it raises, or memory runs out, blocks
+                that were taken before have left the tree and are not returned: `blocks()` tells which are still there.
+
+        Raises:
+            TypeError: `spare` did not give an int.
         """
         freed = self._take(num_blocks, spare)
         if len(freed) < num_blocks and self._pins.give_up_expired():
@@ -203,14 +206,7 @@ class RadixTree(core.Tree):
         return freed
 
     def _take(self, num_blocks: int, spare: Spare | None) -> list[int]:
-        if self._on_event is None:
-            return unpack_blocks(self.take(num_blocks, self._clock(), spare, None))
-        runs: list[tuple[str, bytes, list[int]]] = []
-        freed = self.take(num_blocks, self._clock(), spare, runs)
-        for namespace, path, blocks in runs:
-            start = len(path) // 4 - len(blocks) * self.block_size
-            self._on_event(Event("evicted", namespace, path, start, blocks))
-        return unpack_blocks(freed)
+        return unpack_blocks(self.take(num_blocks, self._clock(), spare, self._tell))
 
     def clear(self) -> list[int]:
         """Give up all pins and evict everything that is not leased; returns the ids."""

@@ -31,11 +31,18 @@ class Visit:
         namespace: in which.
         tokens: packed int32: what it asked for, and what it left behind after that.
         num_asked_tokens: how many of them it asked for (its prompt).
+
+    Raises:
+        ValueError: the bytes of `tokens` are no multiple of 4.
     """
 
     namespace: str
     tokens: bytes
     num_asked_tokens: int
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) % 4:
+            raise ValueError(f"packed int32 take 4 bytes each, so they cannot be {len(self.tokens)} bytes")
 
 
 class _Worth:

@@ -57,7 +57,7 @@ struct Workspace {
   const char* ahead[2 * TILE];
 };
 
-// How many of the rows that are left the next register tile takes: threes, without a lonely last one.
+// How many of the rows that are left the next register tile takes: threes, without a single one at the end.
 int rows_together(int left) { return left < 3 ? left : left == 4 ? 2 : 3; }
 
 void cap_scores(float* scores, float soft_cap) {

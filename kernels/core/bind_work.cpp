@@ -1,6 +1,8 @@
 // The work lists as Python calls them: numpy arrays in and out, int32.
 #include <nanobind/stl/tuple.h>
 
+#include <memory>
+
 #include "bind.h"
 #include "cpu_work.h"
 #include "cuda_work.h"
@@ -22,16 +24,18 @@ BlockTables tables_of(const Matrix& array) { return {array.data(), (int64_t)arra
 // An array that owns what a vector held.
 template <class T, class Item>
 Numpy<T, 1> to_vector(std::vector<Item>&& items) {
-  auto* kept = new std::vector<Item>(std::move(items));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete (std::vector<Item>*)p; });
-  return Numpy<T, 1>((T*)kept->data(), {kept->size() * sizeof(Item) / sizeof(T)}, owner);
+  auto kept = std::make_unique<std::vector<Item>>(std::move(items));
+  const nb::capsule owner(kept.get(), [](void* p) noexcept { delete (std::vector<Item>*)p; });
+  auto* all = kept.release();
+  return Numpy<T, 1>((T*)all->data(), {all->size() * sizeof(Item) / sizeof(T)}, owner);
 }
 
 template <class Item>
 Numpy<int32_t, 2> to_matrix(std::vector<Item>&& items, size_t width) {
-  auto* kept = new std::vector<Item>(std::move(items));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete (std::vector<Item>*)p; });
-  return Numpy<int32_t, 2>((int32_t*)kept->data(), {kept->size() * sizeof(Item) / sizeof(int32_t) / width, width},
+  auto kept = std::make_unique<std::vector<Item>>(std::move(items));
+  const nb::capsule owner(kept.get(), [](void* p) noexcept { delete (std::vector<Item>*)p; });
+  auto* all = kept.release();
+  return Numpy<int32_t, 2>((int32_t*)all->data(), {all->size() * sizeof(Item) / sizeof(int32_t) / width, width},
                            owner);
 }
 

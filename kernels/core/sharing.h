@@ -1,4 +1,4 @@
-// Who shares leading blocks with whom: the batch as a forest of key ranges. Knows block ids, no tensors.
+// Which requests share leading blocks: the batch as a forest of key ranges. Knows block ids, no tensors.
 //
 // Sorted by their block tables, requests that share a prefix stand side by side, and the shared lengths of neighbours
 // spell the forest. Each node is a range of keys and the run of (sorted) requests that read it:

@@ -9,9 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace phloem::kernels {
@@ -20,7 +21,7 @@ namespace {
 constexpr size_t LINE = 64;                 // bytes that move between processors at once
 constexpr int64_t TASKS_LEFT = 0xFFFFFFFF;  // the bits of the word that count
 constexpr int LOOKS = 4000;                 // for a job, before a helper sleeps: 0.1 to 0.2 ms
-constexpr int PATIENCE = 400;               // looks at a task under way, before the caller gives its processor away
+constexpr int PATIENCE = 400;               // looks at a task under way, before the caller yields its processor
 constexpr int64_t TRIAL = 32;               // jobs after which help is judged,
 constexpr int64_t LOSS = 2'000'000;         // or nanoseconds that it has cost
 constexpr int64_t FIRST_REST = 64, LONGEST_REST = 1 << 14;  // jobs that are done alone where it was none
@@ -57,9 +58,11 @@ struct Team::State {
   int64_t took = 0, alone = 0, num_jobs = 0, rest = 0, last_rest = 0;
   std::mutex mutex;
   std::condition_variable condition;
+  std::exception_ptr failure;  // of a task of the job under way, under the mutex
   std::vector<std::thread> helpers;
 
   int64_t claim(int64_t tasks);
+  void do_task(Task own_task, const void* own_job, int64_t index) noexcept;
   void judge(int64_t job_took, int64_t job_alone);
   void help_out(int64_t index);
   void sleep(int64_t index);
@@ -74,6 +77,16 @@ int64_t Team::State::claim(int64_t tasks) {
   return -1;
 }
 
+// The caller must not leave a job while another thread is at it, so what a task throws is kept for the end.
+void Team::State::do_task(Task own_task, const void* own_job, int64_t index) noexcept {
+  try {
+    own_task(own_job, index);
+  } catch (...) {
+    std::lock_guard lock(mutex);
+    failure = std::current_exception();
+  }
+}
+
 // After some jobs: whether they took less, by a tenth at least, than the caller alone would have taken.
 void Team::State::judge(int64_t job_took, int64_t job_alone) {
   took += job_took, alone += job_alone, num_jobs++;
@@ -86,7 +99,7 @@ void Team::State::judge(int64_t job_took, int64_t job_alone) {
   took = alone = num_jobs = 0;
 }
 
-// What helper `index` does from its first day to its last.
+// The loop of helper `index`: takes tasks, waits and sleeps until the team ends.
 void Team::State::help_out(int64_t index) {
   int looks = 0;
   while (!is_over) {
@@ -97,7 +110,7 @@ void Team::State::help_out(int64_t index) {
       const void* own_job = job;
       const int64_t tasks = num_tasks;
       if (word.compare_exchange_strong(now, now - 1)) {  // so all that was read is of this job
-        own_task(own_job, tasks - left);
+        do_task(own_task, own_job, tasks - left);
         done++;
       }
       looks = 0;
@@ -134,7 +147,7 @@ void Team::forget() { state_ = new State; }
 
 int64_t Team::num_helpers() const { return state_->helpers.size(); }
 
-bool Team::take(int64_t num_threads) {
+bool Team::take(int64_t num_threads) noexcept {
   if (state_->is_taken.exchange(true)) return false;
   std::vector<std::thread>& helpers = state_->helpers;
   try {
@@ -142,14 +155,14 @@ bool Team::take(int64_t num_threads) {
       helpers.reserve(num_threads - 1);
       helpers.emplace_back(&State::help_out, state_, (int64_t)helpers.size());
     }
-  } catch (const std::system_error&) {
-    // the system has no more threads for this process: go on with those that there are
+  } catch (...) {
+    // there is no memory or no thread left for this process: go on with those that there are
   }
   state_->num_invited = std::min(num_threads - 1, (int64_t)helpers.size());
   return true;
 }
 
-void Team::give_back() { state_->is_taken = false; }
+void Team::give_back() noexcept { state_->is_taken = false; }
 
 void Team::share(Task task, const void* job, int64_t num_tasks) {
   State& s = *state_;
@@ -167,7 +180,7 @@ void Team::share(Task task, const void* job, int64_t num_tasks) {
   }
   int64_t num_own = 0;
   for (int64_t index = s.claim(num_tasks); index >= 0; index = s.claim(num_tasks)) {
-    task(job, index);
+    s.do_task(task, job, index);
     num_own++;
   }
   const int64_t worked = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - own_begin;
@@ -175,6 +188,7 @@ void Team::share(Task task, const void* job, int64_t num_tasks) {
     looks < PATIENCE ? pause() : (void)sched_yield();
   }
   if (num_own > 0) s.judge(nanoseconds(CLOCK_MONOTONIC) - begin, worked * num_tasks / num_own);
+  if (s.failure) std::rethrow_exception(std::exchange(s.failure, nullptr));
 }
 
 }  // namespace phloem::kernels

@@ -4,8 +4,8 @@
 //     helper 1         `- task - task - task - task - done
 //     helper 2               (has no processor now: claims nothing, and is not waited for)
 //
-// Tasks are claimed one by one, from one word that all threads see; the caller claims as helpers do, so a helper that
-// does not come is not missed, and what is waited for at the end is only a task that is under way. Teams with a fixed
+// Tasks are claimed one by one, from one word that all threads see; the caller claims as helpers do, so a helper
+// that is not running delays nothing: at the end the caller waits only for tasks that are under way. Teams with a fixed
 // share for each thread (OpenMP's) wait at the end of every loop for the slowest, which on a busy machine has often not
 // even begun: a decode step of some hundred loops then takes ten times as long as alone.
 //
@@ -14,13 +14,13 @@
 // the pace of its own tasks. If they are none it works alone for a number of jobs, twice as many each time, and then
 // tries again.
 //
-// Who does a task never changes what it computes; the tasks see to that.
+// Which thread does a task never changes what it computes; the tasks see to that.
 #pragma once
 #include <cstdint>
 
 namespace phloem::kernels {
 
-// A task of a job: reads what the job says, and writes where no other task does. Must not throw.
+// A task of a job: reads what the job says, and writes where no other task does. May throw, for want of memory.
 using Task = void (*)(const void* job, int64_t index);
 
 // One job at a time. Helpers are started when they are first wanted, and end with the team.
@@ -33,11 +33,11 @@ class Team {
   Team& operator=(const Team&) = delete;
 
   // Whether the team was free, and is the caller's now, until `give_back`; ready for so many threads, the caller among
-  // them, or as many as the system grants.
-  bool take(int64_t num_threads);
-  void give_back();
-  // Does tasks 0 ... num_tasks - 1, by the caller and whoever comes, and returns when all are done. Only between the
-  // two.
+  // them, or as many as there are memory and threads for. Never throws.
+  bool take(int64_t num_threads) noexcept;
+  void give_back() noexcept;
+  // Does tasks 0 ... num_tasks - 1, by the caller and the helpers that are free, and returns when all are done. If some
+  // throw, the others are done all the same, and one of the exceptions is thrown then. Only between the two.
   void share(Task task, const void* job, int64_t num_tasks);
   // Begins anew, without threads: in a process that was forked there are none, and what they held is held for ever.
   void forget();

@@ -30,15 +30,15 @@ double Tree::rank_of(const Node& node) const {
   return policy_->rank(node, end < costs_.size() ? costs_[end] : 0.0);
 }
 
-// Makes a free leaf a candidate; no effect if it is one already.
-void Tree::offer(Node* node) {
+// Makes a free leaf a candidate; no effect if it is one already. `add_node` has made room for the entry.
+void Tree::offer(Node* node) noexcept {
   if (node->is_candidate || !is_free_leaf(*node)) return;
   candidates_.push_back({rank_of(*node), node->last_used, node});
   node->is_candidate = true;
   std::push_heap(candidates_.begin(), candidates_.end());
 }
 
-void Tree::drop_first_candidate() {
+void Tree::drop_first_candidate() noexcept {
   std::pop_heap(candidates_.begin(), candidates_.end());
   candidates_.back().node->is_candidate = false;
   candidates_.pop_back();
@@ -77,19 +77,25 @@ size_t Tree::count_left(const Node& leaf, size_t num_spared, size_t num_wanted) 
   return leaf.blocks.size() - (is_long ? num_wanted : num_free);
 }
 
-// Takes a leaf out of the tree, all but its first `num_left` blocks, which become a node of their own: so the id that a
-// caller may have kept is that of a prefix that is gone. Its use is handed up. Returns its parent, or null for a root.
+// Records that a leaf, which is about to go, hung on `parent`.
+void Tree::remember(const Node& leaf, const Node& parent, double now) {
+  if (!max_ghosts_) return;
+  const Tokens block = first_block(leaf.tokens);
+  Ghost ghost{*leaf.space, parent.id, now, {block.begin(), block.end()}};
+  if (ghosts_.size() < max_ghosts_)
+    ghosts_.push_back(std::move(ghost));
+  else
+    ghosts_[num_ghosts_ % max_ghosts_] = std::move(ghost);
+  ++num_ghosts_;
+}
+
+// Takes the first candidate out of the tree, all but its first `num_left` blocks, which become a node of their own: so
+// the id that a caller may have kept is that of a prefix that is gone. Its use is handed up. Returns its parent, or null
+// for a root.
 Node* Tree::cut(Node* leaf, size_t num_left, double now) {
   Node* parent = num_left ? split(leaf, num_left) : leaf->parent;
-  const Tokens block = first_block(leaf->tokens);
-  if (max_ghosts_) {
-    Ghost& ghost = ghosts_.size() < max_ghosts_ ? ghosts_.emplace_back() : ghosts_[num_ghosts_ % max_ghosts_];
-    ++num_ghosts_;
-    ghost.space = *leaf->space;
-    ghost.place = parent->id;
-    ghost.when = now;
-    ghost.block.assign(block.begin(), block.end());
-  }
+  remember(*leaf, *parent, now);  // the last step that can fail
+  drop_first_candidate();
   era_ = std::max(era_, rank_of(*leaf));
   counts_.num_cached_blocks -= static_cast<int64_t>(leaf->blocks.size());
   counts_.num_evicted_blocks += static_cast<int64_t>(leaf->blocks.size());
@@ -100,12 +106,12 @@ Node* Tree::cut(Node* leaf, size_t num_left, double now) {
   parent->children.erase(leaf->place);
   nodes_.erase(leaf->id);
   if (parent->parent) return parent;
-  if (parent->children.empty()) roots_.erase(*parent->space);
+  drop_if_empty(parent);
   return nullptr;
 }
 
-std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& spare, std::vector<EvictedRun>* runs) {
-  struct Spared {  // become candidates again when all is done, or `spare` throws: as used now, so as not to come first
+std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& spare, std::vector<Run>* runs) {
+  struct Spared {  // become candidates again when all is done, or fails: as used now, so as not to come first
     Tree& tree;
     double now;
     std::vector<Node*> leaves;
@@ -113,14 +119,15 @@ std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& sp
       for (Node* leaf : leaves) tree.mark_use(leaf, now), tree.offer(leaf);
     }
   } spared{*this, now, {}};
+  if (spare) spared.leaves.reserve(MAX_SPARED);
   std::vector<int32_t> freed;
   const auto wanted = static_cast<size_t>(std::max<int64_t>(num_wanted, 0));
   while (freed.size() < wanted) {
     Node* leaf = first_candidate();
     if (!leaf) break;
     const size_t num_spared = spare && spared.leaves.size() < MAX_SPARED ? count_spared(*leaf, spare) : 0;
-    drop_first_candidate();
     if (num_spared == leaf->blocks.size()) {
+      drop_first_candidate();
       spared.leaves.push_back(leaf);
       continue;
     }

@@ -64,7 +64,13 @@ Node* Tree::add_root(std::string_view space) {
   return &root->second;
 }
 
+void Tree::drop_if_empty(Node* root) noexcept {
+  if (root->children.empty()) roots_.erase(roots_.find(*root->space));
+}
+
+// After this nothing that makes the node a part of the tree may fail: there is room for its entry in the heap too.
 Node* Tree::add_node(Node* parent) {
+  if (candidates_.capacity() <= nodes_.size()) candidates_.reserve(2 * nodes_.size() + 1);
   Node& node = nodes_[next_id_];
   node.id = next_id_++;
   node.parent = parent;
@@ -73,11 +79,15 @@ Node* Tree::add_node(Node* parent) {
 }
 
 Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
-  Node* leaf = add_node(parent);
-  leaf->tokens.assign(tokens.begin(), tokens.end());
-  leaf->blocks.assign(blocks.begin(), blocks.end());
+  std::vector<int32_t> run(tokens.begin(), tokens.end()), ids(blocks.begin(), blocks.end());
+  Children entry;
+  entry.emplace(first_block(run), nullptr);
+  Node* leaf = add_node(parent);  // the last step that can fail
+  leaf->tokens.swap(run);
+  leaf->blocks.swap(ids);
   leaf->end = parent->end + static_cast<int64_t>(blocks.size());
-  leaf->place = parent->children.emplace(first_block(leaf->tokens), leaf).first;
+  leaf->place = parent->children.insert(entry.extract(entry.begin())).position;
+  leaf->place->second = leaf;
   counts_.num_cached_blocks += static_cast<int64_t>(blocks.size());
   return leaf;
 }
@@ -85,21 +95,27 @@ Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
 // Puts a new node over the first blocks of a run, and returns it. `lower` keeps its identity, and with it its leases,
 // its children and its entry in the heap. Copies the lower part only, so cutting the end off a long leaf is cheap.
 Node* Tree::split(Node* lower, size_t num_blocks) {
-  Node* upper = add_node(lower->parent);
+  std::vector<int32_t> run(lower->tokens.begin() + static_cast<ptrdiff_t>(num_blocks * block_size_),
+                           lower->tokens.end());
+  std::vector<int32_t> ids(lower->blocks.begin() + static_cast<ptrdiff_t>(num_blocks), lower->blocks.end());
+  Children below;
+  below.emplace(first_block(run), lower);
+  Node* upper = add_node(lower->parent);  // the last step that can fail
   Children& siblings = lower->parent->children;
   const auto next = std::next(lower->place);
   auto entry = siblings.extract(lower->place);
   upper->end = lower->end - static_cast<int64_t>(lower->blocks.size() - num_blocks);
   upper->tokens.swap(lower->tokens);
   upper->blocks.swap(lower->blocks);
-  lower->tokens.assign(upper->tokens.begin() + static_cast<ptrdiff_t>(num_blocks * block_size_), upper->tokens.end());
-  lower->blocks.assign(upper->blocks.begin() + static_cast<ptrdiff_t>(num_blocks), upper->blocks.end());
+  lower->tokens.swap(run);
+  lower->blocks.swap(ids);
   shorten(upper->tokens, num_blocks * block_size_);
   shorten(upper->blocks, num_blocks);
   entry.key() = first_block(upper->tokens);
   entry.mapped() = upper;
   upper->place = siblings.insert(next, std::move(entry));
-  lower->place = upper->children.emplace(first_block(lower->tokens), lower).first;
+  upper->children.swap(below);
+  lower->place = upper->children.begin();
   lower->parent = upper;
   upper->num_holds = lower->num_holds ? 1 : 0;
   upper->last_used = lower->last_used;
@@ -211,14 +227,24 @@ void Tree::find_duplicates(const Node* node, Blocks known, std::vector<int32_t>&
 Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, NodeId after, int64_t priority, double now,
                       const BlockCost& block_cost) {
   const size_t num_whole = tokens.size() / block_size_, num_rest = tokens.size() % block_size_;
-  const bool has_tail = num_rest && blocks.size() == num_whole + 1;
-  if (!has_tail && blocks.size() != num_whole)
+  if (blocks.size() != num_whole && !(num_rest && blocks.size() == num_whole + 1))
     throw std::invalid_argument(wrong_length(blocks.size(), tokens.size(), block_size_));
-  Node* start = find(after, "cannot insert behind an evicted prefix: lease it before evicting");
+  Node* start = find(after, "cannot insert after an evicted prefix: lease it before evicting");
   ask_costs(static_cast<size_t>(start ? start->end : 0) + blocks.size(), block_cost);
   if (!start) start = blocks.empty() ? find_root(space) : add_root(space);
   if (!start) return {};
+  try {
+    return insert_below(start, tokens, blocks, priority, now);
+  } catch (...) {
+    if (!start->parent) drop_if_empty(start);
+    throw;
+  }
+}
 
+// Changes nothing but by splits before the last step that can fail.
+Inserted Tree::insert_below(Node* start, Tokens tokens, Blocks blocks, int64_t priority, double now) {
+  const size_t num_whole = tokens.size() / block_size_, num_rest = tokens.size() % block_size_;
+  const bool has_tail = blocks.size() > num_whole;
   std::vector<int32_t> padded;
   Tokens run = tokens.first(num_whole * block_size_);
   if (has_tail) {
@@ -253,7 +279,7 @@ Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, Node
 // ---------------------------------------------------------------- use, leases
 
 // Uses follow one another: no two are at the same time, whatever the clock says.
-void Tree::mark_use(Node* node, double now) {
+void Tree::mark_use(Node* node, double now) noexcept {
   if (!(now > last_use_) || std::isinf(now)) now = std::nextafter(last_use_, std::numeric_limits<double>::infinity());
   node->last_used = last_use_ = now;
   node->era = era_;

@@ -23,7 +23,12 @@
 // evict O(log leaves) per leaf, amortised. Memory: 4 bytes per token, 4 per block, and 350 to 380 per node (measured
 // with glibc on 100,000 leaves of 1 and of 10 blocks). Nothing recurses: all nodes belong to one table, at any depth.
 //
-// Not thread-safe. Python's lock is held throughout, so a thread that reads sees no operation half done.
+// An operation that fails, because memory runs out or a callback raises, leaves a sound tree: all memory that a change
+// needs is there before the change. `insert` has then changed nothing but by splits; `evict` has taken out what it had
+// taken before.
+//
+// Not thread-safe, and not to be called by its own callbacks: pointers into the tree are held across them. The bindings
+// keep Python's lock throughout and refuse a call while another is under way (module.cpp).
 #pragma once
 #include <array>
 #include <functional>
@@ -68,8 +73,8 @@ struct Inserted {
   std::vector<int32_t> duplicates;  // given blocks at places that have others: still the caller's
 };
 
-// What an eviction took from the end of one leaf.
-struct EvictedRun {
+// What came to, or was taken from, the end of one prefix.
+struct Run {
   std::string space;
   std::vector<int32_t> path;  // tokens from the root to the end of the run
   std::vector<int32_t> blocks;
@@ -129,12 +134,13 @@ class Tree {
 
   // Takes at least `num_wanted` blocks of the leaves that go first out of the tree, while there are any: whole leaves,
   // or the end of one that is much longer. What `spare` (or null) needs stays, in up to MAX_SPARED leaves, as if it
-  // were used now; it must not use the tree. `runs`: where to tell what was taken, or null.
-  std::vector<int32_t> evict(int64_t num_wanted, double now, const Spare& spare, std::vector<EvictedRun>* runs);
+  // were used now. `runs`: where to tell what was taken, or null.
+  std::vector<int32_t> evict(int64_t num_wanted, double now, const Spare& spare, std::vector<Run>* runs);
   // When a run was last evicted that hung where the walk along `tokens` ends, and began as they go on, for more tokens
   // than anything that is still there. None: there was none, or it is forgotten.
   std::optional<double> evicted_at(Tokens tokens, std::string_view space);
 
+  size_t block_size() const { return block_size_; }
   const Counts& counts() const { return counts_; }
   const std::unordered_map<NodeId, Node>& nodes() const { return nodes_; }
   const std::map<std::string, Node, std::less<>>& roots() const { return roots_; }
@@ -165,19 +171,22 @@ class Tree {
   Node* find(NodeId id);                          // null: NOTHING, or evicted
   Node* find(NodeId id, const char* if_evicted);  // null: NOTHING; throws if evicted
   Node* add_root(std::string_view space);
+  void drop_if_empty(Node* root) noexcept;
   Node* add_node(Node* parent);
   Node* add_leaf(Node* parent, Tokens tokens, Blocks blocks);
   Node* split(Node* lower, size_t num_blocks);
+  Inserted insert_below(Node* start, Tokens tokens, Blocks blocks, int64_t priority, double now);
   std::vector<int32_t> path(const Node* node, std::vector<int32_t> Node::* run, size_t length) const;
   void find_duplicates(const Node* node, Blocks known, std::vector<int32_t>& duplicates) const;
   void ask_costs(size_t end, const BlockCost& block_cost);
 
-  void mark_use(Node* node, double now);
-  void offer(Node* node);
+  void mark_use(Node* node, double now) noexcept;
+  void offer(Node* node) noexcept;
   Node* first_candidate();
-  void drop_first_candidate();
+  void drop_first_candidate() noexcept;
   size_t count_spared(const Node& leaf, const Spare& spare) const;
   size_t count_left(const Node& leaf, size_t num_spared, size_t num_wanted) const;
+  void remember(const Node& leaf, const Node& parent, double now);
   Node* cut(Node* leaf, size_t num_left, double now);
 
   const size_t block_size_;

@@ -117,3 +117,34 @@ def test_large_scores_neither_overflow_nor_vanish(make_batch: Batches) -> None:
     out = attention(batch.q * 1e3, batch.k_cache, batch.v_cache, batch.plan(), scale=1.0)
     assert torch.isfinite(out).all()
     assert np.isclose(out.abs().max().item(), batch.v_cache.nan_to_num().abs().max().item(), rtol=2.0)
+
+
+TILE = 64  # keys that rows pass over together
+
+
+@pytest.mark.parametrize("num_new", [1, 7], ids=["few rows", "many rows"])
+@pytest.mark.parametrize(
+    "levels",
+    [(300, -300), (-300, 300), (-300, 300, -300), (300, -300, 300), (0, 88, 176), (176, 88, 0), (-300, -300)],
+    ids=str,
+)
+@pytest.mark.parametrize("sink", [None, -300.0, 0.0, 300.0])
+def test_weights_are_of_the_largest_score_so_far(
+    levels: tuple[int, ...], num_new: int, sink: float | None, make_batch: Batches
+) -> None:
+    """Tiles whose scores differ by more than the exponents of fp32 reach; the answer is torch's softmax in float64."""
+    num_keys = TILE * len(levels)
+    batch = make_batch([num_new], [num_keys], (2, 1, 32))
+    scores = torch.tensor(levels).repeat_interleave(TILE) + torch.randint(-4, 5, (num_keys,)) / 2
+    places = torch.from_numpy(batch.block_tables[0])[torch.arange(num_keys) // 16].long(), torch.arange(num_keys) % 16
+    batch.k_cache[places[0], 0, places[1]] = torch.cat([scores[:, None], torch.zeros(num_keys, 31)], 1)
+    batch.q.zero_()[:, :, 0] = 1.0
+    sinks = None if sink is None else torch.full((2,), sink)
+    out = attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(), scale=1.0, sinks=sinks)
+    values = batch.v_cache[places[0], 0, places[1]].double()
+    for token in range(num_new):
+        seen = num_keys - num_new + token + 1
+        logits = torch.cat([scores[:seen].double(), torch.tensor([-torch.inf if sink is None else sink]).double()])
+        exact = logits.softmax(0)[:-1] @ values[:seen]
+        # a score times log2(e), of which the largest is taken, is rounded to fp32: at most 433 * 2^-24, three times
+        assert (out[token].double() - exact).abs().max() <= 3 * 433 * 2**-23 * values.abs().max()

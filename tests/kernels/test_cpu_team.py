@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -163,6 +164,35 @@ NO_THREADS = """
 """
 
 
+# no memory for what a task needs: in the caller and in helpers
+NO_MEMORY = """
+    import resource
+    import numpy as np
+    from phloem.kernels import attention, plan_attention
+    q, caches = torch.randn(2, 6, 256), torch.randn(2, 20, 3, 16, 256)
+    starts, lens = np.array([0, 1, 2], np.int32), np.array([150, 160], np.int32)
+    tables = np.arange(20, dtype=np.int32).reshape(2, 10)
+    plan = plan_attention(starts, lens, tables, num_heads=6, num_kv_heads=3, head_dim=256, block_size=16)
+    before = attention(q, *caches, plan, scale=0.1)
+    assert ONE_TEAM.num_helpers == 2
+    num_failed = 0
+    for _ in range(30):
+        with open("/proc/self/statm") as sizes:
+            size = int(sizes.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        try:
+            attention(q, *caches, plan, scale=0.1)
+        except MemoryError:
+            num_failed += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert torch.equal(attention(q, *caches, plan, scale=0.1), before)
+        assert ONE_TEAM.take(2)
+        ONE_TEAM.give_back()
+    assert num_failed > 10, num_failed
+"""
+
+
 @pytest.mark.parametrize(
     "rest",
     [COMPUTED + FORKED, COMPUTED + AT_WORK, COMPUTED + LEFT_AT_WORK, COMPUTED],
@@ -177,8 +207,24 @@ def test_a_team_goes_with_the_threads_that_the_system_grants() -> None:
     assert run(NO_THREADS) == (0, "")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory the process has")
+def test_a_task_without_memory_is_a_memory_error_and_the_team_works_on() -> None:
+    assert run(NO_MEMORY) == (0, "")
+
+
+def test_a_team_that_cannot_be_as_large_as_wanted_is_not_lost() -> None:
+    team = core.Team()
+    assert is_right(team, 1 << 62, 2, ROWS)
+    assert team.num_helpers == 0
+    assert is_right(team, 4, 2, ROWS)
+    assert team.num_helpers == 3
+
+
 def run(rest: str) -> tuple[int, str]:
-    """Exit status and errors of a process."""
+    """Exit status and errors of a process, in which large pieces of memory are asked of the system."""
     script = textwrap.dedent(ALONE) + textwrap.dedent(rest)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=900, check=False)
+    env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=900, check=False
+    )
     return done.returncode, done.stderr

@@ -157,6 +157,18 @@ def test_fast_paths_choose_what_the_twin_chooses(
     assert torch.equal(implementation(path, device)(rows)[0], implementation("reference", device)(rows)[0])
 
 
+@pytest.mark.parametrize("vocab_size", [256, 512])
+def test_groups_that_may_be_drawn_by_their_mass_alone_are_looked_at(vocab_size: int) -> None:
+    """One peak beside groups of 128 equal scores, which have as much mass as the bound on a group's mass says."""
+    num_rows = 2000
+    peak = torch.randint(0, vocab_size, (num_rows,))
+    is_beside = torch.arange(vocab_size) // 128 == peak[:, None] // 128
+    logits = torch.where(is_beside, -50.0, 0.0)
+    logits[torch.arange(num_rows), peak] = torch.rand(num_rows) * 4 + 3  # about log(128), which is 4.85
+    rows = rows_of(logits)
+    assert torch.equal(ops.sample(*rows.arguments(), None)[0], reference.sample(*rows.arguments(), None)[0])
+
+
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # of NumPy, by which Triton's interpreter computes
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("path", ["cpu", "triton"])

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from phloem.radix import POLICIES, RadixTree, common_prefix, pack
 
@@ -134,6 +136,23 @@ def test_a_priority_beyond_all_bounds_is_the_highest() -> None:
     for token, priority in ((1, 2**40), (2, 5), (3, -(2**40))):
         tree.insert(pack([token]), [token], "", priority=priority)
     assert tree.evict(3) == [3, 2, 1]
+
+
+@given(st.lists(st.integers() | st.integers(60, 90).map(lambda bits: 2**bits), max_size=6), st.booleans())
+def test_priorities_order_as_ints_cut_to_their_range(priorities: list[int], is_negated: bool) -> None:
+    priorities = [-priority if is_negated else priority for priority in priorities]
+    tree = RadixTree(1, policy="priority")
+    for token, priority in enumerate(priorities):
+        tree.insert(pack([token]), [token], "", priority=priority)
+    cut = [min(max(priority, 0), 2**31 - 1) for priority in priorities]
+    assert [tree.evict(1)[0] for _ in cut] == sorted(range(len(cut)), key=lambda token: cut[token])
+
+
+@pytest.mark.parametrize("number", [2**63, 2**70, -(2**63) - 1, -(2**70)])
+def test_any_int_is_a_number_of_blocks_or_tokens(number: int) -> None:
+    tree = make_tree(([1, 2, 3], [1, 2, 3]))
+    assert tree.continuation(pack([1]), "", number) == pack([2, 3] if number > 0 else [])
+    assert tree.evict(number) == ([1, 2, 3] if number > 0 else [])
 
 
 def test_costs_are_asked_for_as_far_as_prefixes_reach() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phloem.radix import pack, unpack
+from phloem.radix import RadixTree, Visit, foresee, pack, replay, unpack
 from phloem.radix.tokens import common_prefix
 
 
@@ -25,6 +26,33 @@ def test_pack_is_little_endian() -> None:
 def test_pack_refuses_what_does_not_fit() -> None:
     with pytest.raises(OverflowError):
         pack([2**31])
+
+
+USES: dict[str, Callable[[RadixTree, bytes], object]] = {
+    "match": lambda tree, packed: tree.match(packed, ""),
+    "peek": lambda tree, packed: tree.peek(packed, ""),
+    "continuation": lambda tree, packed: tree.continuation(packed, "", 3),
+    "insert": lambda tree, packed: tree.insert(packed, [5], ""),
+    "insert ids": lambda tree, packed: tree.insert(pack([1, 2]), packed, ""),
+    "pin": lambda tree, packed: tree.pin(packed, 1.0, ""),
+    "explain": lambda tree, packed: tree.explain(packed, ""),
+    "evicted_at": lambda tree, packed: tree.evicted_at(packed, ""),
+    "common_prefix": lambda tree, packed: common_prefix(packed, pack([1, 2])),
+    "common_prefix, other": lambda tree, packed: common_prefix(pack([1, 2]), packed),
+    "unpack": lambda tree, packed: unpack(packed),
+    "replay": lambda tree, packed: replay([Visit("", packed, 1)], num_blocks=4, block_size=2),
+    "foresee": lambda tree, packed: foresee([Visit("", packed, 1)], num_blocks=4, block_size=2),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@given(st.binary(min_size=1, max_size=20).filter(lambda packed: len(packed) % 4))
+def test_bytes_that_are_no_whole_tokens_are_refused(use: str, packed: bytes) -> None:
+    tree = RadixTree(2, max_pinned_blocks=4)
+    with pytest.raises(ValueError, match="bytes"):
+        USES[use](tree, packed)
+    assert not tree.blocks()
+    tree.audit()
 
 
 @given(st.data(), st.integers(0, 5000))

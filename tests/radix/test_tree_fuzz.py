@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from phloem.radix import RadixTree, common_prefix, pack
+from phloem.radix import POLICIES, RadixTree, common_prefix, pack
 
 from .trial import NAMESPACES, Trial
 from .truth import KEYS, Block, Truth, block_cost
@@ -54,6 +54,10 @@ def walk_randomly(trial: Trial, random: Random, num_steps: int) -> None:
         if random.random() < 0.003:
             trial.clear()
         trial.check()
+
+
+def test_the_truth_knows_every_policy() -> None:
+    assert KEYS.keys() == set(POLICIES)
 
 
 @pytest.mark.parametrize("policy", sorted(KEYS))

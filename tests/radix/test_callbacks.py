@@ -1,0 +1,251 @@
+"""Callbacks: while one runs the tree refuses all use; it stays sound if one fails, and names one that answers wrong."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from phloem.radix import Event, RadixTree, pack
+from phloem.radix.results import Node
+
+from .small_trees import Clock
+
+Use = Callable[[RadixTree], object]
+
+# Every public method, with arguments that it takes. Expired pins stand in the tree, so that those of pins have work.
+USES: dict[str, Use] = {
+    "audit": lambda tree: tree.audit(),
+    "blocks": lambda tree: tree.blocks(),
+    "candidates": lambda tree: tree.candidates(),
+    "clear": lambda tree: tree.clear(),
+    "continuation": lambda tree: tree.continuation(pack([1]), "", 4),
+    "draw": lambda tree: tree.draw(),
+    "end_expired_pins": lambda tree: tree.end_expired_pins(),
+    "end_leases": lambda tree: tree.end_leases(),
+    "evict": lambda tree: tree.evict(3),
+    "evicted_at": lambda tree: tree.evicted_at(pack([1]), ""),
+    "explain": lambda tree: tree.explain(pack([1, 2, 3]), ""),
+    "find": lambda tree: tree.find(pack([1]), "", 1.0),
+    "give_up_pin": lambda tree: tree.give_up_pin(),
+    "insert": lambda tree: tree.insert(pack([8, 8]), [80, 81], ""),
+    "is_tail": lambda tree: tree.is_tail(Node(1)),
+    "lease": lambda tree: tree.lease(Node(1)),
+    "look": lambda tree: tree.look(pack([1]), ""),
+    "match": lambda tree: tree.match(pack([1]), ""),
+    "namespaces": lambda tree: tree.namespaces(),
+    "nodes": lambda tree: tree.nodes(),
+    "num_sole_blocks": lambda tree: tree.num_sole_blocks(Node(1)),
+    "packed_blocks": lambda tree: tree.packed_blocks(Node(1)),
+    "path_tokens": lambda tree: tree.path_tokens(Node(1)),
+    "peek": lambda tree: tree.peek(pack([1]), ""),
+    "pin": lambda tree: tree.pin(pack([4]), 1.0, ""),
+    "put": lambda tree: tree.put(pack([8]), pack([80]), "", Node(0), 0, 1.0, None, None),
+    "release": lambda tree: tree.release(Node(1)),
+    "roots": lambda tree: tree.roots(),
+    "take": lambda tree: tree.take(3, 1.0, None, None),
+    "touch": lambda tree: tree.touch(Node(1)),
+    "unpin": lambda tree: tree.unpin(next(iter(tree._pins))),
+    "use": lambda tree: tree.use(Node(1), 1.0),
+}
+COUNTS = {
+    "block_size",
+    "counts",
+    "num_cached_blocks",
+    "num_evictable_blocks",
+    "num_leased_blocks",
+    "num_pinned_blocks",
+    "num_pins",
+    "statistics",
+}
+
+
+class Refusal(Exception):
+    pass
+
+
+class Hooked:
+    """A tree whose callbacks all do what `hook` says, for the operation at hand."""
+
+    def __init__(self) -> None:
+        self.hook: Callable[[], object] = lambda: None
+        self.clock = Clock()
+        self.tree = RadixTree(
+            1,
+            policy="cost",
+            block_cost=lambda end: self.act(float(end)),
+            clock=self.clock,
+            max_pinned_blocks=9,
+            on_event=lambda event: self.act(None),
+        )
+        for tokens, blocks in (([1, 2, 3], [1, 2, 3]), ([1, 2, 4], [1, 2, 4]), ([4], [5]), ([5], [6])):
+            self.tree.insert(pack(tokens), blocks, "")
+        self.tree.pin(pack([5]), 1.0, "")
+        self.clock.now = 2.0
+
+    def act(self, answer: Any) -> Any:
+        self.hook()
+        return answer
+
+    def run(self, callback: str) -> object:
+        """An operation that calls this callback at least once, and no other."""
+        if callback == "block_cost":
+            return self.tree.insert(pack([1, 2, 3, 6, 6]), [1, 2, 3, 7, 8], "")
+        if callback == "spare":
+            return self.tree.take(1, 1.0, lambda namespace, tokens: self.act(0), None)
+        return self.tree.evict(1)
+
+
+CALLBACKS = ["block_cost", "spare", "on_event"]
+
+
+@pytest.fixture
+def raised(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
+    """What callbacks raised that nothing could raise further."""
+    errors: list[BaseException] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: errors.append(told.exc_value))
+    yield errors
+
+
+def test_these_are_all_methods() -> None:
+    assert {name for name in dir(RadixTree) if not name.startswith("_")} | {"block_size"} == USES.keys() | COUNTS
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["itself", "another thread"])
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_no_method_can_be_called_while_a_callback_runs(callback: str, is_elsewhere: bool) -> None:
+    hooked, refused = Hooked(), []
+
+    def use_all() -> None:
+        for name, use in USES.items():
+            try:
+                use(hooked.tree)
+            except RuntimeError as error:
+                assert "in use by" in str(error) and "callbacks" in str(error)
+                refused.append(name)
+
+    def use_all_elsewhere() -> None:
+        thread = threading.Thread(target=use_all)
+        thread.start()
+        thread.join()
+
+    before = hooked.tree.statistics
+    hooked.hook = use_all_elsewhere if is_elsewhere else use_all
+    hooked.run(callback)
+    assert set(refused) == USES.keys()
+    hooked.hook = lambda: None
+    hooked.tree.audit()
+    assert hooked.tree.num_pins == 1
+    assert hooked.tree.statistics.num_matches == before.num_matches
+
+
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_counts_can_be_read_while_a_callback_runs(callback: str) -> None:
+    hooked, read = Hooked(), []
+    hooked.hook = lambda: read.extend(getattr(hooked.tree, name) for name in COUNTS)
+    hooked.run(callback)
+    assert len(read) >= len(COUNTS)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_after_a_callback_that_raises_every_method_can_be_called(
+    callback: str, use: str, raised: list[BaseException]
+) -> None:
+    hooked = Hooked()
+
+    def refuse() -> None:
+        raise Refusal
+
+    hooked.hook = refuse
+    if callback == "on_event":
+        hooked.run(callback)
+    else:
+        with pytest.raises(Refusal):
+            hooked.run(callback)
+    hooked.hook = lambda: None
+    hooked.tree.audit()
+    try:
+        USES[use](hooked.tree)
+    except ValueError as error:
+        assert "released more often" in str(error) or "evicted" in str(error)
+    hooked.tree.audit()
+
+
+def test_blocks_come_back_although_on_event_raises(raised: list[BaseException]) -> None:
+    events: list[Event] = []
+
+    def follow(event: Event) -> None:
+        events.append(event)
+        raise Refusal
+
+    tree = RadixTree(1, on_event=follow)
+    assert tree.insert(pack([1, 2]), [5, 6], "").duplicates == []
+    assert tree.insert(pack([1, 3]), [7, 8], "").duplicates == [7]
+    assert sorted(tree.evict(9)) == [5, 6, 8]
+    tree.audit()
+    assert [event.kind for event in events] == ["inserted"] * 2 + ["evicted"] * 3
+    assert [type(error) for error in raised] == [Refusal] * 5
+
+
+def test_an_interruption_of_on_event_is_raised() -> None:
+    def interrupt(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    tree = RadixTree(1, on_event=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tree.insert(pack([1]), [5], "")
+    assert tree.blocks() == [5]
+    tree.audit()
+
+
+@pytest.mark.parametrize("answer", [None, "3", 1.0, b"", [1]])
+def test_spare_must_give_an_int(answer: object) -> None:
+    tree = RadixTree(1)
+    tree.insert(pack([1]), [5], "")
+    with pytest.raises(TypeError, match=f"spare must return .* int, not {type(answer).__name__}"):
+        tree.evict(1, spare=lambda namespace, tokens: answer)  # type: ignore[arg-type,return-value]
+    tree.audit()
+    assert tree.evict(1) == [5]
+
+
+@pytest.mark.parametrize("answer", [None, "3", b"", [1]])
+def test_block_cost_must_give_a_number(answer: object) -> None:
+    tree = RadixTree(1, policy="cost", block_cost=lambda end: answer)  # type: ignore[arg-type,return-value]
+    with pytest.raises(TypeError, match=f"block_cost must return a number, not {type(answer).__name__}"):
+        tree.insert(pack([1]), [5], "")
+    tree.audit()
+    assert not tree.blocks()
+
+
+class Failing:
+    """A number that cannot be had."""
+
+    def __float__(self) -> float:
+        raise Refusal
+
+    def __index__(self) -> int:
+        raise Refusal
+
+
+def test_the_error_of_an_answer_that_raises_is_kept() -> None:
+    tree = RadixTree(1, policy="cost", block_cost=lambda end: Failing())  # type: ignore[arg-type,return-value]
+    with pytest.raises(Refusal):
+        tree.insert(pack([1]), [5], "")
+    tree = RadixTree(1)
+    tree.insert(pack([1]), [5], "")
+    with pytest.raises(Refusal):
+        tree.evict(1, spare=lambda namespace, tokens: Failing())  # type: ignore[arg-type,return-value]
+    assert tree.evict(1) == [5]
+
+
+@pytest.mark.parametrize(("answer", "is_spared"), [(2**63, True), (2**70, True), (-(2**70), False), (True, True)])
+def test_spare_may_give_any_int(answer: int, is_spared: bool) -> None:
+    tree = RadixTree(1)
+    for token in (1, 2):
+        tree.insert(pack([token]), [token], "")
+    answers = {pack([1]): answer, pack([2]): 0}
+    assert tree.evict(1, spare=lambda namespace, tokens: answers[tokens]) == [2 if is_spared else 1]
